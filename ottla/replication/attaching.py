@@ -1,9 +1,9 @@
 """Attaches a manifest of staged chunks to a log. The batches get the producer's id, epoch and sequences, and are appended one at a time.
 
 A retry is first compared with the producer's last sequence in this epoch. If the whole manifest is in the log, no stage is needed, so a
-retry succeeds at a new leader too, which has no stages. If only a part is in the log, the rest is appended. It is refused with
-UNKNOWN_STAGE without a stage, and with OUT_OF_ORDER_SEQUENCE_NUMBER if the part does not end with a batch of the manifest. Every append is
-checked like a Produce (`Leader.append`): sequences, epoch, transaction, in-sync replicas.
+retry succeeds at a new leader too, which has no stages. If only a part is in the log, the rest is appended. The rest is refused with
+UNKNOWN_STAGE if a chunk of it is not staged, and with OUT_OF_ORDER_SEQUENCE_NUMBER if the part does not end with a batch of the manifest.
+Every append is checked like a Produce (`Leader.append`): sequences, epoch, transaction, in-sync replicas.
 
 The work is spread over iterations of the event loop. Between two batches the leader's term or the transaction may end, or the stage may be
 dropped; then the rest is refused. Batches already appended belong to the transaction and are committed or aborted with it.
@@ -48,7 +48,9 @@ class Attached(NamedTuple):
 
 
 def check_manifest(manifest: Manifest) -> int:
-    """Returns the number of records; refuses an invalid manifest with INVALID_REQUEST, whatever is staged."""
+    """Returns the number of records in a manifest. Raises `ApiError` INVALID_REQUEST for an invalid manifest, without a look at the
+    stages.
+    """
     if manifest.producer_id < 0 or manifest.producer_epoch < 0 or not 0 <= manifest.base_sequence <= SEQUENCE_MASK:
         identity = f"producer {manifest.producer_id} epoch {manifest.producer_epoch}"
         raise _invalid(f"{identity} wants to attach from sequence {manifest.base_sequence} on")
@@ -59,7 +61,7 @@ def check_manifest(manifest: Manifest) -> int:
     for listed in manifest.chunks:
         place = listed.attempt_id, listed.chunk
         if place in seen:
-            raise _invalid(f"chunk {listed.chunk} of attempt {listed.attempt_id} stands twice in the manifest")
+            raise _invalid(f"chunk {listed.chunk} of attempt {listed.attempt_id} is listed twice in the manifest")
         seen.add(place)
         if listed.records < 1 or listed.length < 1 or listed.chunk < 0:
             raise _invalid(f"chunk {listed.chunk} of {counted(listed.records, 'record')} in {listed.length} bytes")
@@ -108,7 +110,7 @@ class Attaching:
         self._position = 0  # records of the manifest before the next batch
 
     def steps(self) -> Iterator[None]:
-        """Does the work, at most one batch in a step (`base/loop/turns.py`)."""
+        """Attaches the manifest, at most one batch in a step (`base/loop/turns.py`)."""
         try:
             yield from self._attach()
             self._done(Attached(self._base_offset, self._last_offset()))

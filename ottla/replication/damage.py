@@ -28,9 +28,10 @@ class Damage:
         self.is_final = is_final
         """Whether no other replica is known that could repair the ranges."""
 
-    def room(self, log: Log, offset: int, bytes_max: int) -> int:
-        """Returns how many of `bytes_max` may be read from `offset`. Raises `ApiError` if the offset is damaged, `StorageError` like
-        `Log.read`."""
+    def limit_read(self, log: Log, offset: int, bytes_max: int) -> int:
+        """Returns how many bytes may be read from `offset` on, at most `bytes_max`. Raises `ApiError` if the offset is damaged,
+        `StorageError` like `Log.read`.
+        """
         number = bisect_right(log.segments, offset, key=_base_offset) - 1
         if number < 0:
             return bytes_max  # the read itself reports OFFSET_OUT_OF_RANGE

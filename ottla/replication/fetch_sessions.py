@@ -1,11 +1,11 @@
 """Incremental fetch sessions (KIP-227): a client names its partitions once, and later requests name only the changes.
 
 A session is a map of the wanted partitions in the order of serving. Partitions that returned data move to the end, so that a byte limit
-starves none of them. A session belongs to the principal that opened it, has a random id, and serves one request at a time, guarded by an
-increasing epoch. The number of sessions is limited, as is the number of partitions of one session and of all sessions; the last limit also
-depends on `ottla.memory.max.bytes`. A new session evicts the least recently used session of its address, or of an address with more
-sessions (`base/loop/fair_slots.py`). The client of an evicted session sends one full request to start again. No session is made for a fetch
-with more partitions than a session may have, or with a topic name longer than the limit; such a client names all partitions each time.
+starves none of them. A session belongs to the principal that opened it and has a random id. Each request must have the session's next
+epoch. The number of sessions is limited, as is the number of partitions of one session and of all sessions; the last limit also depends on
+`ottla.memory.max.bytes`. A new session evicts the least recently used session of its address, or of an address with more sessions
+(`base/loop/fair_slots.py`). The client of an evicted session sends one full request to start again. No session is made for a fetch with
+more partitions than a session may have, or with a topic name longer than the limit; such a client names all partitions each time.
 
 If a request names a partition twice, the last entry counts (Kafka keeps them in a map).
 """

@@ -9,8 +9,9 @@ second request is sent, and the leader then ends the wait of the first. At most 
 partition only if its request was sent after the partition was first named in its current term (I18), and asked for the offset that is still
 the log end.
 
-A partition with an error leaves the session for a while: from `RETRY_MS_MIN` on if the leader does not know its epoch yet or has not opened
-its log, else `replica.fetch.backoff.ms`. An error of the whole request ends the session; the next request names all partitions.
+A partition with an error is removed from the session for a while: for `replica.fetch.backoff.ms`, or first for `RETRY_MS_MIN` and then
+longer if the leader probably has not processed the controller's message yet (`SOON_OVER`). An error of the whole request ends the session;
+the next request names all partitions.
 
 `cluster/replica_fetchers.py` sends the requests and has the timers.
 """

@@ -21,7 +21,7 @@ log = logging.getLogger("ottla.replication")
 
 
 class FollowerLog:
-    """Applies answers of the leader of `epoch` to the log."""
+    """Applies the answers of the leader in `epoch` to the log."""
 
     __slots__ = ("_log", "_state", "epoch", "is_over", "on_durable")
 
@@ -57,7 +57,9 @@ class FollowerLog:
             state.notify()
 
     def truncate(self, offset: int) -> None:
-        """Truncates the log at the divergence; takes the replica offline if that is forbidden."""
+        """Truncates the log to the divergence. Takes the replica offline if that would lose records below the high watermark without
+        permission. Raises `ApiError` for a disk failure.
+        """
         state, own = self._state, self._log
         if self.is_over or offset >= own.log_end_offset:
             return
@@ -89,7 +91,9 @@ class FollowerLog:
             state.on_short_leader(state)
 
     def restart(self, offset: int) -> None:
-        """Deletes all records and restarts the log at the leader's start, because the leader has deleted the next records."""
+        """Deletes all records and restarts the log at the leader's start, because the leader has deleted the next records. Raises
+        `ApiError` for a disk failure.
+        """
         if self.is_over:
             return
         try:

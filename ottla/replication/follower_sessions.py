@@ -9,8 +9,8 @@ An entry with `partition_max_bytes` 0 only reports that more of the follower's l
 A partition that returned records or an error is *answered* and not read again until the follower names it. The follower must do so, because
 its log has changed or it has to retry. A request sent behind a waiting one therefore does not get the same records twice.
 
-A follower at the end of a log need not name it. When the log then moves, the follower is noted as caught up as of the session's last
-request. A follower outside of the ISR is checked at each request, named or not.
+A follower at the end of a log need not name the partition. When records are then appended, the follower is noted as caught up at the time
+of the session's last request. A follower outside of the ISR is checked at each request, named or not.
 
 Reading, answers and waiting are in `requests/follower_fetches.py`, the rules of progress in `progress.py` and `leader.py`.
 """

@@ -111,7 +111,7 @@ class Leader:
         self._maybe_prove()
 
     def on_configured(self) -> None:
-        """Adopts changed settings of the topic: the ISR may be large enough now."""
+        """Adopts changed settings of the topic: `min.insync.replicas` may now be reached."""
         self._maybe_prove()
 
     def end(self) -> None:
@@ -142,8 +142,9 @@ class Leader:
         is_intact: bool = False,
         principal: str = UNKNOWN_PRINCIPAL,
     ) -> AppendResult:
-        """Appends a client's batch, which is stamped in place, or finds that it is a duplicate. `now_ms` is wall time. `is_intact` says
-        that the caller has checked these bytes and written the CRC over them (`storage.validate.check_batch`)."""
+        """Appends a client's batch, which is stamped in place, or finds that it is a duplicate. Raises `ApiError` if a check refuses it,
+        and `WorkerNeeded` if the worker process must inspect it first. `now_ms` is wall time. `is_intact`: the caller has checked these
+        bytes and written the CRC over them (`storage.validate.check_batch`)."""
         if self.is_over:
             raise self._state.refusal()
         log = self.log
@@ -267,7 +268,7 @@ class Leader:
         return self._write(batch, header, now_ms) + header.last_offset_delta + 1
 
     def _begin_internal_append(self) -> LogConfig:
-        """Does the checks for a batch that the broker itself appends, always with acks=all."""
+        """Checks the term and the ISR for a batch that the broker itself appends, always with acks=all. Raises `ApiError`."""
         if self.is_over:
             raise self._state.refusal()
         config = self.log.config
@@ -283,7 +284,7 @@ class Leader:
             raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, message)
 
     def _write(self, batch: memoryview, header: BatchHeader, now_ms: int) -> int:
-        """Appends a batch that has passed all checks, and moves the bounds."""
+        """Appends a batch that has passed all checks, requests a flush if one is due, and advances the high watermark."""
         state, log = self._state, self.log
         try:
             base_offset = log.append(batch, header, leader_epoch=self.epoch, now_ms=now_ms)
@@ -365,7 +366,8 @@ class Leader:
     # The start of the log
 
     def delete_records(self, offset: int) -> int:
-        """Raises the log's start (-1: to the high watermark), never above the high watermark (I7); the offset that it now has reached."""
+        """Raises the log's start to `offset` (-1: to the high watermark) and returns that offset. Does nothing if the log starts later
+        already. Raises `ApiError` for an offset above the high watermark (I7)."""
         state = self._state
         if self.is_over:
             raise state.refusal()
@@ -386,7 +388,7 @@ class Leader:
         return min(self._state.noted_log_start, self.followed_log_start(live))
 
     def followed_log_start(self, live: Container[int] | None) -> int:
-        """Like `low_watermark`, without the checkpoint of this broker."""
+        """Like `low_watermark`, with the current log start of this broker instead of its checkpoint."""
         state = self._state
         counts_all = live is None or state.is_below_min_insync
         may_lead = state.isr_state.maximal
@@ -407,7 +409,7 @@ class Leader:
             message = f"broker {fetch.replica_id} has no replica of {state.topic_partition}"
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
         if 0 <= fetch.broker_epoch < follower.broker_epoch:
-            message = f"broker {fetch.replica_id} was registered anew after epoch {fetch.broker_epoch}"
+            message = f"broker {fetch.replica_id} was registered again after epoch {fetch.broker_epoch}"
             raise ApiError(ErrorCode.STALE_BROKER_EPOCH, message)
         start, end = self.log.log_start_offset, self.log.log_end_offset
         if not start <= fetch.offset <= end:

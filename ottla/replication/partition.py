@@ -178,8 +178,9 @@ class Partition:
         self, *, leader_id: int, leader_epoch: int, partition_epoch: int, replicas: Sequence[int], isr: Sequence[int],
         loss_epoch: int = NO_EPOCH,
     ) -> None:  # fmt: skip
-        """Makes this replica a follower of `leader_id` (-1: there is no leader now), and ends its term of leadership. See `PartitionState`
-        for `loss_epoch`. Raises `ApiError` FENCED_LEADER_EPOCH for an older epoch."""
+        """Makes this replica a follower of `leader_id` (-1: there is no leader now), and ends an earlier term. See `PartitionState` for
+        `loss_epoch`. Raises `ApiError` FENCED_LEADER_EPOCH for an older epoch.
+        """
         state = self.state
         self._require_epoch(leader_epoch)
         is_same_term = self.follower_log is not None and self.follower_log.epoch == leader_epoch
@@ -199,8 +200,9 @@ class Partition:
             raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, f"{self.topic_partition}: leader epoch {leader_epoch} after {known} (I15)")
 
     def go_offline(self, reason: str, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR, *, may_revive: bool = False) -> None:
-        """Takes the replica offline until its log is opened again: the directory failed, or, with another `code`, the replica was stopped
-        or removed. With `may_revive` the log is intact, and `revive` is enough."""
+        """Takes the replica offline until its log is opened again, because its directory failed, or, with another `code`, because it was
+        stopped or removed. `may_revive`: the log is intact, so `revive` can bring it online.
+        """
         state = self.state
         if state.offline_reason:
             state.may_revive = state.may_revive and may_revive
@@ -404,7 +406,7 @@ class Partition:
         return NO_TIMESTAMP, self.log.log_end_offset, leader.epoch
 
     def end_offset_for_epoch(self, leader_epoch: int, current_leader_epoch: int = -1) -> tuple[int, int]:
-        """Returns the largest epoch that is not above `leader_epoch`, and its end offset; (-1, -1) if there is none."""
+        """Returns the answer of OffsetForLeaderEpoch for `leader_epoch`: (epoch, end offset) of `LeaderEpochs.end_offset_for`."""
         self.require_leading(current_leader_epoch)
         return self.log.epochs.end_offset_for(leader_epoch, self.log.log_end_offset)
 

@@ -33,7 +33,9 @@ class ProducerRoom:
         self._states = states
         self._producers_max = producers_max
         self._known = UNCOUNTED
-        """Upper bound of the number of remembered producers, not counting those learned by following other leaders."""
+        """Number of producers at the last count, plus those admitted and minus those evicted since. Producers of followed partitions and
+        expired ones are noticed only by the next count.
+        """
         self._candidates: list[tuple[ProducerStates, ProducerEntry, int]] = []
         """The next producers to evict, in reverse order, each with the time of its last batch."""
 

@@ -57,7 +57,7 @@ def read_as_consumer(state: PartitionState, offset: int, bytes_max: int, isolati
     aborted: list[tuple[int, int]] | None = None
     if offset < end:
         if state.damage is not None:
-            bytes_max = state.damage.room(log, offset, bytes_max)
+            bytes_max = state.damage.limit_read(log, offset, bytes_max)
         found = log.read(offset, bytes_max, end_offset=end, min_one=min_one)
         if found is not None and isolation == READ_COMMITTED:
             aborted = _aborted(log, found, offset, end)
@@ -72,8 +72,9 @@ def read_as_consumer(state: PartitionState, offset: int, bytes_max: int, isolati
 
 
 def _aborted(log: Log, found: FileSlice, offset: int, end: int) -> list[tuple[int, int]]:
-    """Returns the aborted transactions that overlap the read records. The search ends at the next entry of the segment's index, so that a
-    reader far behind does not get all transactions of the log."""
+    """Returns the aborted transactions that overlap the read records. The search ends at the first index entry after the records, so that a
+    reader far behind does not get all transactions of the log.
+    """
     segments, segment = log.segments, log.active
     if offset < segment.base_offset:
         # The slice may be in a later segment than the offset, if compaction has removed the end of a segment.
@@ -98,7 +99,7 @@ def read_as_follower(state: PartitionState, offset: int, bytes_max: int, min_one
     end = log.log_end_offset
     _require_within(state, offset)
     if state.damage is not None and offset < end:
-        bytes_max = state.damage.room(log, offset, bytes_max)
+        bytes_max = state.damage.limit_read(log, offset, bytes_max)
     found = log.read(offset, bytes_max, end_offset=end, min_one=min_one) if offset < end else None
     return PartitionRead(found, state.high_watermark, state.last_stable_offset, log.log_start_offset, None, None)
 
@@ -109,8 +110,9 @@ def nothing_but(state: PartitionState, diverging_epoch: tuple[int, int] | None) 
 
 
 def find_divergence(state: PartitionState, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
-    """Returns where the reader's log diverges from this one; None if its last record before `offset` was written in `last_fetched_epoch`
-    here too."""
+    """Returns the divergence of the reader's log from this one as (epoch, end offset); None if this log has the record before `offset` in
+    `last_fetched_epoch` too. Raises `ApiError` OFFSET_OUT_OF_RANGE if this log does not have the epoch or the offset.
+    """
     log = state.log
     epoch, end_offset = log.epochs.end_offset_for(last_fetched_epoch, log.log_end_offset)
     if epoch < 0 or end_offset < 0 or offset < log.log_start_offset:

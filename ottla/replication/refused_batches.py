@@ -1,4 +1,4 @@
-"""Remembers batches of idempotent producers that were refused with a retriable error, to refuse the batches behind them with the same
+"""Remembers batches of idempotent producers that were refused with a retriable error, to refuse the batches that follow them with the same
 error.
 
 A producer has up to five requests in flight. A broker may refuse the first (NOT_LEADER_OR_FOLLOWER) and become the leader before it reads
@@ -41,7 +41,7 @@ class _Refused(NamedTuple):
     sequence: int
     code: ErrorCode
     followers: int
-    """How many following batches may still be refused with its error."""
+    """The number of following batches that may still be refused with its error."""
 
 
 class BehindRefusedError(ApiError):
@@ -74,8 +74,9 @@ class RefusedBatches:
             del self.by_producer[next(iter(self.by_producer))]
 
     def check(self, log: Log, records: Buffer, *, is_out_of_order: bool) -> None:
-        """Raises `BehindRefusedError` if an earlier batch was refused recently, and this one is out of order or the first one of an unknown
-        producer."""
+        """Raises `BehindRefusedError` if a batch with a lower sequence was refused, and this batch is out of order or its producer is
+        unknown here.
+        """
         if not self.by_producer or len(memoryview(records)) < BATCH_OVERHEAD:
             return
         header = read_batch_header(records, 0)
@@ -89,4 +90,4 @@ class RefusedBatches:
             self.by_producer[key] = known._replace(followers=known.followers - 1)
         else:
             del self.by_producer[key]
-        raise BehindRefusedError(known.code, f"the batch of sequence {known.sequence} was refused a moment ago")
+        raise BehindRefusedError(known.code, f"the batch of sequence {known.sequence} was refused before it")

@@ -30,7 +30,9 @@ class Token(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """A staged chunk: its place in the file, its identity, and the topic's settings that were used to check it."""
+    """A staged chunk: its position in the file, its length, number of records and CRC, and the topic's settings that were used to check
+    it.
+    """
 
     position: int
     length: int

@@ -122,7 +122,7 @@ class PartitionState:
 
     @property
     def durable_end(self) -> int:
-        """The end below which everything is on disk; without flush on ack the log end."""
+        """The offset below which all records are synced; the log end if acknowledgements do not wait for the disk."""
         return self._durable_end if self.is_flush_on_ack else self.log.log_end_offset
 
     @property
@@ -185,7 +185,7 @@ class PartitionState:
         self._flush_end_max = _NEVER
         self.log.mark_flushed(end)
         if is_doubtful:
-            self.ask_flush()  # it may have begun before the truncation; the next one will not
+            self.ask_flush()  # the flush may have begun before the truncation, so another one is needed
         if end <= self._durable_end:
             return False
         self._durable_end = end
@@ -195,7 +195,7 @@ class PartitionState:
 
     @property
     def noted_log_start(self) -> int:
-        """The log start that survives a restart."""
+        """The log start in the checkpoints, which survives a restart."""
         start = self.log.log_start_offset
         return start if self.request_checkpoint is None else min(self._noted_log_start, start)
 

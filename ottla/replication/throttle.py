@@ -3,7 +3,7 @@ side.
 
 It applies to the replicas that a topic lists (`leader.replication.throttled.replicas`, `follower.replication.throttled.replicas`), and only
 while they are behind; in-sync replicas are never throttled. A token bucket of one second fills at the rate. One answer may overdraw it;
-then nothing more is read until it has filled again.
+then nothing more is read until the balance is positive again.
 """
 
 from __future__ import annotations

@@ -107,11 +107,13 @@ class Verifications:
         return guard
 
     def stands(self, producer_id: int, producer_epoch: int, guard: VerificationGuard) -> bool:
-        """Whether no marker was appended since this verification began."""
+        """Whether `guard` is still registered: since it was created, no marker and no first batch of a transaction of this producer was
+        appended, and it was not evicted.
+        """
         return self._guards.get(producer_id, {}).get(producer_epoch) is guard
 
     def check(self, header: BatchHeader, guard: VerificationGuard | None, *, has_state: bool = False) -> None:
-        """Refuses the first batch of a transaction without a valid guard.
+        """Raises `ApiError` for the first batch of a transaction without a valid guard, or with a sequence above one that was asked about.
 
         With `has_state` the log has checked that the sequence is the next one. If a lower sequence was asked about, that was a late batch
         of an earlier transaction, on a connection that the producer has abandoned; it must not block the producer.
@@ -124,7 +126,9 @@ class Verifications:
             raise ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
 
     def forget(self, producer_id: int) -> None:
-        """Invalidates older answers of the coordinator, because the transaction has begun in the log or a marker has ended it."""
+        """Deletes the producer's guards, so that older answers of the coordinator no longer count. Called when the transaction has begun in
+        the log or a marker has ended it.
+        """
         self._guards.pop(producer_id, None)
 
     def clear(self) -> None:
