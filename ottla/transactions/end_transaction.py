@@ -97,7 +97,7 @@ def fetch_producer_id(shard: Shard, retry: Callable[[int], Decision], reply: Rep
     """Waits for the next block of producer ids, then decides again; replies an `EndResult` if there are none."""
 
     def refilled(code: ErrorCode) -> None:
-        if shard.is_abandoned:  # nothing is decided here any more, and the block that was waited for serves other shards
+        if shard.is_abandoned:  # this shard decides nothing any more; the block of ids is used by other shards
             reply(EndResult(ErrorCode.NOT_COORDINATOR))
         else:
             shard.run(retry if not code else lambda _now_ms: answer_end(reply, code))

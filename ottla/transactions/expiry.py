@@ -5,7 +5,7 @@ INVALID_PRODUCER_EPOCH at its next request, and may continue with InitProducerId
 commit have no timeout. A transactional id that has no open transaction and has not changed for `expiration_ms` is removed by a tombstone.
 
 Each scan schedules the next one in any case, so a refused append only delays the work by one interval. A scan writes at most
-`scan_records_max` records, in batches of at most `max.message.bytes`; after a scan that wrote so many the next one follows at once.
+`scan_records_max` records, in batches of at most `max.message.bytes`; after a scan with that many records the next one follows at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def decide_timeouts(shard: Shard, now_ms: int) -> Decision:
             continue
         new_producer_id = new_producer_id_if_exhausted(shard, metadata)
         if new_producer_id is None:
-            break  # the block is on its way; the next scan will have it
+            break  # the next block is being fetched; the next scan continues
         ended = prepared_with_bump(metadata, False, now_ms, new_producer_id=new_producer_id)
         part = Draft([state_record(ended)])
         part.call(send_markers(shard, ended))

@@ -49,11 +49,11 @@ class InitProducerId(NamedTuple):
     is_two_phase: bool = False
     keeps_prepared: bool = False
     owner: str = NO_OWNER
-    """The principal that sends it, in whose share of the memory a new id is counted."""
+    """The principal of the request. A new id is charged to its share of the memory."""
 
 
 def validate(command: InitProducerId, settings: TransactionCoordinatorSettings) -> ErrorCode:
-    """The checks that need no state."""
+    """Returns the result of the checks that need no state, `NONE` if all succeed."""
     if not command.transactional_id:
         return ErrorCode.INVALID_REQUEST
     if (command.is_two_phase or command.keeps_prepared) and not settings.is_two_phase_enabled:
@@ -79,13 +79,15 @@ def decide_init(shard: Shard, now_ms: int, command: InitProducerId, reply: Reply
 
 
 def _producer_ids(metadata: TransactionMetadata) -> tuple[int, ...]:
-    """The producer ids that a client may name while a transaction is completed: that one's, the next one and the previous one."""
+    """Returns the producer ids that a client may name while a transaction is completed: the transaction's, the client's next and its
+    previous one.
+    """
     return (metadata.producer_id, metadata.identity.producer_id, metadata.last_identity.producer_id)
 
 
 def _begin(shard: Shard, now_ms: int, command: InitProducerId, reply: Reply) -> Decision:
     """Starts an id that is unknown or has expired: even a client that names an old identity gets a new one."""
-    if _has_most(shard, command.owner):
+    if _is_over_limit(shard, command.owner):
         return answer_end(reply, ErrorCode.POLICY_VIOLATION)
     try:
         shard.memory.admit(held_bytes(command.transactional_id, ()), command.owner)
@@ -98,8 +100,10 @@ def _begin(shard: Shard, now_ms: int, command: InitProducerId, reply: Reply) -> 
     return _log_identity(created, ProducerIdAndEpoch(producer_id, 0), NO_PRODUCER_ID, now_ms, command, reply)
 
 
-def _has_most(shard: Shard, owner: str) -> bool:
-    """Whether there are `ottla.transactions.max` ids, or `owner` has more of them than are free, in the last quarter."""
+def _is_over_limit(shard: Shard, owner: str) -> bool:
+    """Whether a new id is refused: `ottla.transactions.max` is reached, or less than a quarter of it is free and `owner` has at least as
+    many ids as are free.
+    """
     ids_max = shard.settings.transactions_max
     known = shard.memory.total_things()
     free = ids_max - known
@@ -144,7 +148,7 @@ def _keep(shard: Shard, now_ms: int, command: InitProducerId, metadata: Transact
 
 
 def next_identity(shard: Shard, current: ProducerIdAndEpoch) -> ProducerIdAndEpoch | None:
-    """The next epoch, or epoch 0 of a new producer id; None if that must be fetched first."""
+    """Returns the next epoch, or epoch 0 of a new producer id; None if producer ids must be fetched first."""
     if not current.is_exhausted:
         return ProducerIdAndEpoch(current.producer_id, current.epoch + 1)
     producer_id = shard.producer_ids.take()

@@ -31,7 +31,7 @@ MARKER_IS_THERE = frozenset({ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH})
 
 
 class Marker(NamedTuple):
-    """The end of one transaction, as written to each of its partitions."""
+    """The content of a marker, which is the same in all partitions of a transaction."""
 
     producer_id: int
     producer_epoch: int

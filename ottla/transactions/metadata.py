@@ -6,8 +6,8 @@
 Identities. `identity` is the (producer id, epoch) that the client uses now. In Prepare* it is the identity that the client will use next: a
 new producer id if the epochs of the old one are used up, or, with a kept prepared transaction (KIP-939), an epoch beyond the markers'
 epoch. `last_identity` is the previous identity, if the client got `identity` by sending the previous one: a request with it is then a retry
-whose answer was lost. It is computed from `previous_producer_id`, so the next coordinator knows it as well (KAFKA-20357): none if that is
--1, the previous epoch if it is the same producer id, the last usable epoch if it is another one.
+after a lost answer. It is computed from `previous_producer_id`, so the next coordinator knows it as well (KAFKA-20357): none if that is -1,
+the previous epoch if it is the same producer id, the last usable epoch if it is another one.
 
 Invariants: a producer id is used with epochs 0 to EPOCH_MAX - 1; only markers have EPOCH_MAX.
 """
@@ -32,7 +32,7 @@ EPOCH_MAX = 0x7FFF
 LAST_USABLE_EPOCH = EPOCH_MAX - 1
 TRANSACTIONS_V2 = 2
 NO_TIMEOUT_MS = 0x7FFFFFFF
-"""The timeout of an id whose transactions an external coordinator ends (KIP-939): none."""
+"""The timeout of an id with transactions that an external coordinator ends (KIP-939): none."""
 
 
 class ProducerIdAndEpoch(NamedTuple):

@@ -4,8 +4,8 @@
 `done`. If this broker is not the coordinator, or is loading, the result has NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
 
 Between Prepare* and Complete* Kafka answers CONCURRENT_TRANSACTIONS, and the client tries again after a pause that is much longer than the
-rest of the transaction. Here the request waits for the completion, at most `completion_wait_ms`, and is then decided again. Only EndTxn is
-answered at once, because it must never end the next transaction (ydb #52731).
+rest of the transaction. Here the request waits for the completion, at most `completion_wait_ms`, and is then decided again. EndTxn and the
+verification of partitions are answered at once. EndTxn does not wait because it must never end the next transaction (ydb #52731).
 
 `admit` checks a Produce: with transactions v2 its partitions are added to the transaction, with older versions they are verified. If
 another broker is the coordinator, that broker is asked (`remote.py`).
@@ -200,8 +200,9 @@ class TransactionCoordinators(Coordinator[str]):
     def list_transactions(
         self, wanted: ListFilter, done: Callable[[list[TransactionMetadata], ErrorCode], None]
     ) -> Generator[None, None, None]:
-        """Lists the transactions of this broker's shards, one shard in each step. While a shard is loading, they are incomplete:
-        COORDINATOR_LOAD_IN_PROGRESS."""
+        """Lists the transactions of this broker's shards, one shard in each step. While a shard is loading, the list is incomplete and its
+        error code is COORDINATOR_LOAD_IN_PROGRESS.
+        """
         hosts = [host for host in self.all_hosts() if host.state is HostState.ACTIVE]
         is_loading = any(host.state is HostState.LOADING for host in self._hosts.values())
         code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE
@@ -329,7 +330,9 @@ class _CompletionWait:
         self._coordinators._run(self._transactional_id, self._command, self.answered, self._refuse)
 
     def _give_up(self, shard: Any) -> None:
-        """Answers the request with the last result when its time is over. A decision that is being made then answers it instead."""
+        """Answers the request with the last result when its time is over. If the request is being decided at that time, the decision
+        answers it.
+        """
         self._attempts = ATTEMPTS_MAX
         if shard.forget_waiter(self._transactional_id, self._woken):
             self._finish(self._last)

@@ -1,9 +1,9 @@
 """The state of one shard (a partition of `__transaction_state`), and the ports that it uses.
 
 Hard state is `transactions` and `ongoing`, a function of the log; only `apply` writes it. Soft state is `waiting` (requests that wait for a
-transaction to complete), `clients` (the last user of each id, for operators and for shares of the memory), `ahead` (transactions that began
-on a clock ahead of this broker's) and `is_abandoned` (another broker is the coordinator now). The functions of `init_producer_id.py`,
-`add_partitions.py`, `end_transaction.py` and `expiry.py` decide commands on a `Shard`.
+transaction to complete), `clients` (the last user of each id, for operators and for the memory of each principal), `ahead` (transactions
+that began on a clock ahead of this broker's) and `is_abandoned` (another broker is the coordinator now). The functions of
+`init_producer_id.py`, `add_partitions.py`, `end_transaction.py` and `expiry.py` decide commands on a `Shard`.
 
 Invariant: `transactions` is ordered by last update, oldest first, so that the expiry scan visits only expired ids.
 """
@@ -177,7 +177,7 @@ def held_bytes(transactional_id: str, partitions: Collection[TopicPartition]) ->
 
 
 def answer_code(reply: Reply, code: ErrorCode) -> Decision:
-    """Makes a decision that answers a code; if the host is closed before, the answer is another error."""
+    """Returns a decision that answers a code; if the host is closed before it is released, the answer is the host's error."""
     return answered(reply, code, same_code)
 
 
