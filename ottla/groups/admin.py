@@ -1,7 +1,7 @@
 """ListGroups, DescribeGroups and DeleteGroups.
 
-ListGroups and DescribeGroups answer from memory, DeleteGroups logs tombstones for a group without members and all its offsets, in steps of
-a bounded number of records; it answers when the last is committed. Share groups are deleted in `share/offsets.py`.
+ListGroups and DescribeGroups answer from memory. DeleteGroups logs tombstones for a group without members and all its offsets, at most
+`RECORDS_MAX` in one step. It answers when the last one is committed. Share groups are deleted in `share/offsets.py`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def list_groups(shard: GroupShard, command: ListGroups, reply: Reply) -> Decisio
 
 
 def _is_real(shard: GroupShard, group: Group) -> bool:
-    """A group whose clients have only asked for a member id is not shown."""
+    """Whether the group has members, offsets or a record. A group with clients that have only asked for a member id is not listed."""
     return bool(type(group) is not ClassicGroup or group.members or group.stored or shard.offsets.has_offsets(group.group_id))
 
 
@@ -64,7 +64,7 @@ def _describe(shard: GroupShard, group_id: str) -> DescribedClassicGroup:
             client_id=member.client_id,
             client_host=member.client_host,
             metadata=member.metadata(group.protocol_name) if is_stable else b"",
-            assignment=member.assignment,  # in a rebalance the last one, which the member may still work on
+            assignment=member.assignment,  # in a rebalance the last assignment, because the member may still use it
         )
         for member in group.members.values()
     ]
@@ -88,7 +88,7 @@ def delete_group(shard: GroupShard, group_id: str, reply: Reply) -> Decision:
         return answered(reply, failure.code, same_code)
     draft = Draft()
     draft.separate(logged[:RECORDS_MAX])
-    if len(logged) > RECORDS_MAX:  # the rest when these are committed
+    if len(logged) > RECORDS_MAX:  # the rest is deleted when these are committed
         deferred = shard.deferred.defer("delete", reply, same_code, draft)
         draft.schedule(deferred.key, 0, lambda _now_ms: delete_group(shard, group_id, reply) if deferred.take() else NOTHING)
     else:
@@ -97,7 +97,9 @@ def delete_group(shard: GroupShard, group_id: str, reply: Reply) -> Decision:
 
 
 def _deletion(shard: GroupShard, group_id: str) -> list[LogRecord]:
-    """Tombstones for the offsets, then for the group, so that a deletion cut short still knows the group it belongs to."""
+    """Returns tombstones for the offsets, then for the group, so that the group still exists if only a part is logged. Raises
+    `ApiError`.
+    """
     group = shard.groups.get(group_id)
     if group is None:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)

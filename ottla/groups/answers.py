@@ -73,7 +73,7 @@ class Left:
 
 @immutable
 class Beat:
-    """The answer to a heartbeat of a consumer or share group; `assignment` is None when it has not changed."""
+    """The answer to a heartbeat of a consumer or share group. `assignment` is None if the member has it already."""
 
     error: ErrorCode = OK
     message: str | None = None
@@ -130,7 +130,7 @@ class DescribedEpochGroup:
 
 
 FetchedOffset = CommittedOffset | ErrorCode | None
-"""The result for a partition: its offset, None if there is none, or the reason why it may not be shown."""
+"""The result for a partition: its offset, None if there is none, or an error code."""
 
 
 @immutable

@@ -18,11 +18,11 @@ Protocols = tuple[tuple[str, bytes], ...]
 """The protocols of a classic member as (name, metadata), the preferred one first."""
 
 OwnedPartitions = Mapping[Uuid, Collection[int]]
-"""The partitions that a member says it has."""
+"""The partitions that a member reports as its own."""
 
 
 class Caller(NamedTuple):
-    """The client that sent a request, as far as membership depends on it. `connection` is unique for each connection."""
+    """The properties of the requesting client that group membership uses. `connection` is unique for each connection."""
 
     client_id: str
     client_host: str
@@ -50,7 +50,7 @@ class Join:
     protocol_type: str
     protocols: Protocols
     needs_member_id: bool = True
-    may_skip_assignment: bool = True  # a static leader that returns understands "do not assign" (KIP-814)
+    may_skip_assignment: bool = True  # a returning static leader supports `skip_assignment` (KIP-814)
 
 
 @immutable(kw_only=True)
@@ -109,7 +109,7 @@ class ConsumerHeartbeat:
     regex: str | None = None
     assignor: str | None = None
     owned: OwnedPartitions | None = None
-    makes_member_id: bool = True  # the client names itself; before version 1 the coordinator does
+    makes_member_id: bool = True  # the client chooses its member id; before version 1 the coordinator does
 
 
 @immutable

@@ -1,7 +1,7 @@
 """Answers that a group coordinator gives with a later decision than the one for the request.
 
 Some commands need several decisions: a deletion in steps, a question to share coordinators, a group that changes its protocol before a
-member joins. `defer` registers the caller with the first decision. A later decision answers it, or takes the caller over.
+member joins. `defer` registers the caller with the first decision. A later decision answers it, or claims it to answer it itself (`take`).
 
 Invariant: each caller is answered exactly once. If the log refuses the first decision, or the coordinator loses its partition, the caller
 gets an error, and the later decision finds nothing to answer. Soft state.

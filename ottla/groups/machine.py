@@ -181,7 +181,7 @@ class GroupMachine:
         return commit.commit_in_transaction(self.shard, command, self._claiming(command.group_id, command.owner, reply), now_ms)
 
     def _claiming(self, group_id: str, owner: str, reply: Reply) -> Reply:
-        """The reply to a request that may create a group, which then belongs to `owner`."""
+        """Returns the reply of a request that may create a group; it also makes `owner` the owner of the group."""
         if owner == NO_OWNER or self.shard.owner_of(group_id) != NO_OWNER:
             return reply
 
@@ -239,7 +239,7 @@ class GroupMachine:
         if record.value is not None:
             value = records.read_value(key, record.value)
             if value is None:
-                return  # damaged, or of a later version
+                return  # a damaged value, or one of a later version
         fold(offset, key, value, transactional)
 
     def _apply_offset(
@@ -277,7 +277,7 @@ class GroupMachine:
     def _apply_epochs(
         self, kind: EpochKind, _offset: int, key: Any, value: Any, _transactional: Transactional | None
     ) -> None:
-        """A record of a consumer or share group."""
+        """Applies a record of a consumer or share group."""
         groups = self.shard.groups
         group = groups.get(key.group_id)
         if type(group) is not kind.group:
@@ -295,7 +295,7 @@ class GroupMachine:
         self.shard.offsets.end_transaction(producer_id, is_commit)
 
     def follow_up(self, now_ms: int) -> Decision:
-        """After a marker, logs offsets again that compaction would otherwise lose."""
+        """Called after a marker: logs offsets again that compaction would otherwise lose."""
         draft = Draft()
         delete.rewrite_overtaken(self.shard, draft)
         return draft.decision()

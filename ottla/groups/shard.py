@@ -42,8 +42,8 @@ class Session:
         self.timer_ms: int | None = None
 
     def has_moved(self, connection: str) -> bool:
-        """Records the connection of a heartbeat; returns whether the previous one came by another connection, so that its answer may be
-        lost.
+        """Records the connection of a heartbeat. Returns whether it is another connection than the last heartbeat's, so that the last
+        answer may be lost.
 
         Kafka sends an assignment once, and again to members that send a full heartbeat. librdkafka (2.16) does not send one after a request
         that timed out. The group would then wait for it to revoke partitions of an assignment that it never received, up to its rebalance

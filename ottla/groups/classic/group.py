@@ -81,7 +81,7 @@ class ClassicGroup:
         self.metadata_bytes = 0
         self.joining = 0
         self.has_new_member = False
-        self.subscribed_topics: frozenset[str] | None = None  # None: members speak no protocol that we can read
+        self.subscribed_topics: frozenset[str] | None = None  # None: the members are not consumers, or a subscription cannot be decoded
 
     # The record
 
@@ -100,12 +100,12 @@ class ClassicGroup:
             group.state = STABLE
             group.find_subscribed_topics()
             if value.leader is None:
-                # It was a consumer group until this record: the round that spreads what was left behind is under way.
+                # This record converted a consumer group, so a rebalance is running.
                 group.state, group.previous_state = PREPARING_REBALANCE, STABLE
         return group
 
     def apply_record(self, value: GroupMetadataValue) -> None:
-        """Applies a record that was logged: the members get its assignments if it is of the current generation."""
+        """Applies a logged record. If it is of the current generation, its assignments become those of the members."""
         self.stored = value
         if value.generation != self.generation:
             return
@@ -236,7 +236,8 @@ class ClassicGroup:
         return protocol_type == self.protocol_type and any(self.votes.get(name) == count for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """Returns the protocol that most members prefer, out of the protocols that all support. Of several, the one that got a vote first.
+        """Returns the protocol that most members prefer, among the protocols that all members support. In a tie the protocol that was voted
+        for first wins.
         """
         count = len(self.members)
         candidates = dict.fromkeys(name for name, votes in self.votes.items() if votes == count)
@@ -261,7 +262,7 @@ class ClassicGroup:
         self.subscribed_topics = frozenset(topics)
 
     def subscribed_among(self, topics: Iterable[str]) -> set[str]:
-        """Returns the topics that a member reads. If a consumer's subscription cannot be decoded, all of them may be read."""
+        """Returns those of `topics` that a member subscribes to. If a consumer's subscription cannot be decoded, returns all of them."""
         if self.subscribed_topics is not None:
             return set(self.subscribed_topics.intersection(topics))
         return set(topics) if self.protocol_type == CONSUMER_PROTOCOL_TYPE and self.members else set()

@@ -1,4 +1,4 @@
-"""Carries out LeaveGroup: removes members, one or many at once, and begins a rebalance of the others at once.
+"""LeaveGroup: removes one or more members and begins a rebalance of the others.
 
 Static members may be removed by their instance id alone (KIP-345), so that an operator can remove a consumer that will not return.
 """

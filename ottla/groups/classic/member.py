@@ -56,7 +56,7 @@ class ClassicMember:
         self.join_reply: Reply | None = None
         self.sync_reply: Reply | None = None
         self.deadline_ms = 0  # the session ends here unless the member sends a heartbeat
-        self.timer_ms: int | None = None  # when the scheduled check of the session runs, never later than the deadline it was made for
+        self.timer_ms: int | None = None  # time of the scheduled session check; None if none is scheduled
 
     @property
     def is_static(self) -> bool:
@@ -64,7 +64,7 @@ class ClassicMember:
 
     @property
     def is_waiting(self) -> bool:
-        """A member whose request we hold is alive as far as we can know."""
+        """Whether a JoinGroup or SyncGroup of the member is not answered yet. Such a member counts as alive."""
         return self.join_reply is not None or self.sync_reply is not None
 
     def metadata(self, protocol_name: str | None) -> bytes:

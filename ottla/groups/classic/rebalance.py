@@ -122,7 +122,7 @@ def complete_join(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: 
     for member in [member for member in group.members.values() if member.join_reply is None and not member.is_static]:
         drop_member(group, member, draft)
     if group.members and not _elect_joined_leader(group):
-        # Only static members are left and none came: wait for their sessions to end, or for one of them.
+        # Only static members are left and none has joined: wait until one joins or their sessions end.
         _schedule_completion(shard, group, draft)
         return
     group.generation += 1
@@ -254,8 +254,9 @@ def all_synced(group: ClassicGroup, draft: Draft) -> None:
 def extend_session(
     shard: GroupShard, group: ClassicGroup, member: ClassicMember, draft: Draft, now_ms: int, timeout_ms: int | None = None
 ) -> None:
-    """Moves the deadline of a member that sent a request. It starts a timer if the member has none, or one that ends after the new
-    deadline."""
+    """Moves the session deadline of a member that sent a request. Starts a timer if the member has none, or one that ends after the new
+    deadline.
+    """
     delay_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
     member.deadline_ms = now_ms + delay_ms
     if member.timer_ms is None or member.timer_ms > member.deadline_ms:
@@ -281,7 +282,7 @@ def _expire_session(shard: GroupShard, group_id: str, member_id: str, now_ms: in
         return draft.decision()
     member.timer_ms = None
     if member.is_waiting and not member.is_new:
-        return NOTHING  # we hold its request; the answer starts the session again
+        return NOTHING  # its request is not answered yet; the answer starts the session again
     drop_member(group, member, draft)
     if group.state is not EMPTY:
         maybe_rebalance(shard, group, draft, now_ms)

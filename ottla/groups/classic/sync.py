@@ -1,11 +1,11 @@
-"""Carries out SyncGroup and Heartbeat: sends a generation's assignment to its members, and answers members that must join again.
+"""SyncGroup and Heartbeat: sends a generation's assignment to its members, and answers members that must join again.
 
 The leader's SyncGroup has the assignments of all members. It is logged first; when it is committed all waiting members are answered and the
 group is Stable. If the log refuses the record, the members get the error and a new round begins. A later SyncGroup is answered at once. A
 member must name its generation, and (version 5+, KIP-559) the chosen protocol.
 
 Invariants: no assignment is sent before its record is committed; one generation at a time (I33); an earlier instance of a static member is
-fenced (I34). A heartbeat is O(1) and makes no timer.
+fenced (I34). A heartbeat is O(1) and normally creates no timer.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def sync_group(shard: GroupShard, command: Sync, reply: Reply, now_ms: int) -> D
         else:
             _forget_pending_sync(group, member, draft)
             rebalance.extend_session(shard, group, member, draft, now_ms)
-            draft.answer(reply, _share(group, member.assignment), rebalance.refuse_sync)
+            draft.answer(reply, _synced(group, member.assignment), rebalance.refuse_sync)
     except ApiError as refusal:
         return answered(reply, rebalance.refuse_sync(refusal.code), rebalance.refuse_sync)
     return draft.decision()
@@ -62,13 +62,15 @@ def _check_sync(group: ClassicGroup, command: Sync) -> ClassicMember:
 
 
 def _check_assignment_size(shard: GroupShard, group: ClassicGroup, command: Sync) -> None:
-    """Refuses assignments that are too large together: they are one record, which must fit into a batch of the internal topic."""
+    """Raises `ApiError` if the assignment of one member is too large. The log refuses a record with all assignments that is too large
+    together.
+    """
     limit = shard.settings.member_metadata_bytes_max
     if any(len(assignment) > limit for assignment in command.assignments.values()):
         raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"an assignment in group {group.group_id} is larger than {limit} bytes")
 
 
-def _share(group: ClassicGroup, assignment: bytes) -> Synced:
+def _synced(group: ClassicGroup, assignment: bytes) -> Synced:
     return Synced(protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=assignment)
 
 
@@ -81,7 +83,7 @@ def _sync_completing(
     draft: Draft,
     now_ms: int,
 ) -> None:
-    rebalance.answer_sync(member, draft, rebalance.refuse_sync(ErrorCode.REBALANCE_IN_PROGRESS))  # the client gave up the one that waits
+    rebalance.answer_sync(member, draft, rebalance.refuse_sync(ErrorCode.REBALANCE_IN_PROGRESS))  # given up by the client
     member.sync_reply = reply
     _forget_pending_sync(group, member, draft)
     if member.member_id != group.leader_id:
@@ -90,7 +92,7 @@ def _sync_completing(
     draft.records.append(records.group_metadata(group.group_id, group.to_record(assignments)))
     for other in group.members.values():
         if other.sync_reply is not None:
-            rebalance.answer_sync(other, draft, _share(group, assignments[other.member_id]))
+            rebalance.answer_sync(other, draft, _synced(group, assignments[other.member_id]))
             rebalance.extend_session(shard, group, other, draft, now_ms)
     generation = group.generation
 

@@ -22,13 +22,13 @@ from typing import NamedTuple
 from ottla.base.uuids import Uuid
 from ottla.groups.modern.group import PartitionsByTopic
 
-ROUNDS_MAX = 50  # a bound for the moves between unequal subscriptions; each round only improves
+ROUNDS_MAX = 50  # rounds of moves between unequal subscriptions, at most; each round improves the balance
 WORK_PER_STEP = 1_000
 """Members and partitions processed in one step."""
 
 
 class MemberSpec(NamedTuple):
-    """A member as an assignor sees it."""
+    """The properties of a member that an assignor uses."""
 
     member_id: str
     instance_id: str | None
@@ -38,7 +38,7 @@ class MemberSpec(NamedTuple):
 
 Assigning = Generator[None, None, dict[str, PartitionsByTopic]]
 Assignor = Callable[[Sequence[MemberSpec], Mapping[Uuid, int]], Assigning]
-"""(members, partition counts of the topics) -> the steps to each member's assignment."""
+"""(members, partition counts of the topics) -> a generator of steps that returns each member's assignment."""
 
 
 def assign_uniform(members: Sequence[MemberSpec], counts: Mapping[Uuid, int]) -> Assigning:
@@ -199,7 +199,7 @@ class _Balance:
 
     def steps(self) -> Assigning:
         self._readers = yield from _readers(self._members, self._counts)
-        # Topics with few readers first: where there is little choice, it is made before the load grows.
+        # Topics with few readers first, because their partitions cannot be moved to many other members.
         self._topics = sorted(self._readers, key=lambda topic: (len(self._readers[topic]), topic))
         self._owners = {topic: [-1] * self._counts[topic] for topic in self._topics}
         yield from self._keep()

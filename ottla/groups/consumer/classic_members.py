@@ -48,7 +48,7 @@ def _join(
     member_id, instance_id = command.member_id, command.instance_id
     if not member_id and instance_id is None and command.needs_member_id:
         return rebalance.refuse_join(ErrorCode.MEMBER_ID_REQUIRED, shard.fresh_member_id(command.caller.client_id))
-    # Read only now: a request for a member id may leave out the subscription.
+    # Decoded only now, because a request for a member id may omit the subscription.
     subscription = read_subscription(protocols[0][1])
     if subscription is None:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -83,7 +83,9 @@ def _check_session(shard: GroupShard, command: Join) -> None:
 
 
 def _check_protocols(group: ConsumerGroup, command: Join, protocols: Protocols) -> None:
-    """Refuses a member that is not a consumer, or shares no protocol with the other classic members: a downgrade needs one."""
+    """Raises `ApiError` for a member that is not a consumer, or has no protocol in common with the other classic members (a downgrade needs
+    one).
+    """
     if command.protocol_type != CONSUMER_PROTOCOL_TYPE or not protocols:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     shared: set[str] = set(dict(protocols))
@@ -114,7 +116,7 @@ def _find_joiner(shard: GroupShard, change: ConsumerChange, command: Join) -> tu
 
 
 def _take_place(shard: GroupShard, change: ConsumerChange, instance_id: str, old_id: str) -> tuple[str, MemberFacts]:
-    """Lets a static member that joins without its id take over the assignment of its earlier instance."""
+    """Gives a static member that joins without its id the assignment of its earlier instance. Returns its new id and its description."""
     member_id = shard.fresh_member_id(instance_id)
     facts, target, position = change.group.facts[old_id], change.group.target.get(old_id, {}), change.group.position(old_id)
     change.remove_member(old_id)
@@ -124,13 +126,13 @@ def _take_place(shard: GroupShard, change: ConsumerChange, instance_id: str, old
     return member_id, facts
 
 
-# The last of the new protocol gives way
+# Downgrade by a replacing static member
 
 
 def give_way(shard: GroupShard, group: ConsumerGroup, command: Join, draft: Draft) -> bool:
-    """Whether the group becomes a classic one before the member joins; its records are then in the draft.
+    """Turns the group into a classic one before the member joins, if that is possible: adds the records to the draft and returns True.
 
-    It does if it has no members, or if the joining member replaces a static member and all others are classic members.
+    It is possible if the group has no members, or if the joining member replaces a static member and all others are classic members.
     """
     change = ConsumerChange(group)
     if group.facts:
@@ -204,7 +206,7 @@ def heartbeat(shard: GroupShard, group: ConsumerGroup, command: Heartbeat, reply
         extend_session(shard, group.group_id, command.member_id, facts.classic.session_timeout_ms, draft, now_ms)
         _check_round(shard, group, command.member_id, draft, now_ms)
         if group.position(command.member_id).state is MemberState.UNREVOKED_PARTITIONS:
-            # It knows since its last round what to give up, and joins again to say that it has.
+            # The member knows from its last answer which partitions to revoke, and joins again to confirm that it has.
             await_join(shard, group, command.member_id, draft)
             code = ErrorCode.REBALANCE_IN_PROGRESS
     except ApiError as error:
@@ -241,9 +243,10 @@ def _find(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Memb
 
 
 def _check_round(shard: GroupShard, group: ConsumerGroup, member_id: str, draft: Draft, now_ms: int) -> None:
-    """Makes a member behind the target's epoch join again, unless its last answer made it revoke partitions, because then it joins anyway.
+    """Raises REBALANCE_IN_PROGRESS if the member must join again: its epoch is behind the target's and it does not revoke partitions (then
+    it joins anyway).
 
-    A member that waits for partitions of others joins again to get the free ones. Any member joins again when a new target is due.
+    A member that waits for partitions of others joins again when one of them is free. Any member joins again when a new target is due.
     """
     position = group.position(member_id)
     is_behind = group.target_epoch > position.epoch or may_assign(shard, group, now_ms)

@@ -19,14 +19,14 @@ from ottla.groups.commands import Protocols
 from ottla.groups.modern.group import EpochGroup
 from ottla.groups.states import ASSIGNING, EMPTY, RECONCILING, STABLE, GroupState, GroupType
 
-LEFT_STATIC_EPOCH = -2  # the epoch of a static member that is away for a moment
+LEFT_STATIC_EPOCH = -2  # the epoch of a static member that has left temporarily
 
 
 class MemberState(Enum):
     """The state of a member's reconciliation, with the numbers of Kafka's records."""
 
     STABLE = 0
-    UNREVOKED_PARTITIONS = 1  # it has to give partitions up and has not confirmed that it did
+    UNREVOKED_PARTITIONS = 1  # it has to revoke partitions and has not confirmed it
     UNRELEASED_PARTITIONS = 2  # it waits for partitions that others still have
     UNKNOWN = 127
 
@@ -89,7 +89,7 @@ REFERENCE_BYTES = 8
 
 
 class ConsumerGroup(EpochGroup[MemberFacts, ConsumerAssignment]):
-    """One group. `set_*` and `remove_*` are the folds of its records."""
+    """One group. `set_*` and `remove_*` apply its records."""
 
     __slots__ = ("owners", "regexes", "static_members")
 
@@ -145,8 +145,7 @@ class ConsumerGroup(EpochGroup[MemberFacts, ConsumerAssignment]):
         return {facts.regex: None for facts in self.facts.values() if facts.regex is not None}
 
     def preferred_assignor(self, known: tuple[str, ...]) -> str:
-        """Returns the assignor that most members ask for. If no member asks, the first configured one; among equals, the one configured
-        first."""
+        """Returns the configured assignor that most members ask for; in a tie, or without votes, the one that is configured first."""
         votes = dict.fromkeys(known, 0)
         for facts in self.facts.values():
             if facts.assignor in votes:
@@ -159,7 +158,7 @@ class ConsumerGroup(EpochGroup[MemberFacts, ConsumerAssignment]):
     # The fold of the log
 
     def set_member(self, member_id: str, facts: MemberFacts) -> None:
-        self._forget_instance(member_id)  # it may have been another instance, or none
+        self._forget_instance(member_id)  # its earlier instance id may be another one
         super().set_member(member_id, facts)
         if facts.instance_id is not None:
             self.static_members[facts.instance_id] = member_id

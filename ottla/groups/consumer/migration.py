@@ -7,9 +7,9 @@ continue with classic requests (`classic_members.py`).
 Downgrade: when the last member of the new protocol has quit and only classic members remain, the group becomes a classic one again, with
 its epoch as generation, and rebalances.
 
-Invariants: the conversion itself takes no partition from a member; a group that cannot be converted stays unchanged; a downgraded group is
-in a rebalance, so that no request is answered as in a stable group before all members have joined again. `group.consumer.migration.policy`
-says which ways are open.
+Invariants: the conversion itself revokes no partition; a group that cannot be converted does not change; a downgraded group is in a
+rebalance, so that no request is answered as in a stable group before all members have joined again. `group.consumer.migration.policy`
+allows both directions, one or none.
 """
 
 from __future__ import annotations
@@ -77,12 +77,13 @@ def by_topic_id(shard: GroupShard, partitions: Mapping[str, Iterable[int]]) -> P
     return found
 
 
-# Up
+# Upgrade
 
 
 def upgrade(shard: GroupShard, group: ClassicGroup) -> ConsumerChange:
-    """Converts a classic group. Raises GROUP_ID_NOT_FOUND if that is not possible. `leave_classic` has to follow when nothing else is
-    refused."""
+    """Converts a classic group. Raises GROUP_ID_NOT_FOUND if that is not possible. The caller calls `leave_classic` after all other
+    checks.
+    """
     if shard.settings.consumer_migration_policy not in ("bidirectional", "upgrade"):
         raise _cannot_upgrade(group, "the migration policy does not allow it")
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
@@ -104,7 +105,7 @@ def upgrade(shard: GroupShard, group: ClassicGroup) -> ConsumerChange:
     if held != len(change.group.owners):
         raise _cannot_upgrade(group, "some partitions have several readers")
     change.put_epoch(group.generation, metadata_hash(shard, change.group))
-    # As old as can be, so that the first member of the new protocol has its share at once.
+    # Time 0 is old enough for a new target, so that the first member of the new protocol gets partitions at once.
     change.put_target_epoch(group.generation, 0)
     return change
 
@@ -135,7 +136,7 @@ def leave_classic(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: 
     draft.on_refusal(lambda repair, _code: rebalance.watch_again(shard, group, repair, now_ms))
 
 
-# Down
+# Downgrade
 
 
 def is_downgrade_allowed(shard: GroupShard) -> bool:
@@ -158,7 +159,7 @@ def may_downgrade(shard: GroupShard, group: ConsumerGroup) -> bool:
 
 
 def downgrade(shard: GroupShard, change: ConsumerChange, draft: Draft) -> None:
-    """Adds the records that make a group of classic members a classic group; the group's epoch becomes the generation."""
+    """Adds the records that turn a group of classic members into a classic group, with the group's epoch as generation."""
     group = change.group
     twin = _as_classic(group)
     twin.protocol_name = twin.select_protocol()
@@ -167,7 +168,7 @@ def downgrade(shard: GroupShard, change: ConsumerChange, draft: Draft) -> None:
         assert facts.classic is not None
         assignments[member_id] = write_assignment(shard, group.position(member_id).assigned, facts.classic.protocols[0][1])
     value = twin.to_record(assignments)
-    value.leader = None  # says that members have yet to join the round which spreads what was left behind
+    value.leader = None  # marks that members have to join a rebalance first
     change.remove_group()
     change.records.append(records.group_metadata(group.group_id, value))
     group_id = group.group_id

@@ -30,7 +30,7 @@ def extend_session(shard: GroupShard, group_id: str, member_id: str, timeout_ms:
 
 
 def _fence(shard: GroupShard, group: ConsumerGroup, member_id: str, now_ms: int) -> Decision:
-    """Removes a member whose time is over; if the log refuses, this is repeated after a session timeout."""
+    """Removes a member that is late. If the log refuses the records, tries again after a session timeout."""
     draft, change = Draft(), ConsumerChange(group)
     remove_members(change, [member_id])
     finish_removal(shard, change, draft)
@@ -44,8 +44,9 @@ RULES = epoch_sessions.SessionRules(ConsumerGroup, _fence)
 
 
 def remove_members(change: ConsumerChange, member_ids: Iterable[str]) -> None:
-    """Removes members; `finish_removal` has to follow. Their timers are not cancelled and will find no member, so nothing is to be undone
-    if the log refuses."""
+    """Removes members; the caller then calls `finish_removal`. Timers of the members are not cancelled, because they do nothing without a
+    member; so nothing is to be undone if the log refuses the records.
+    """
     for member_id in member_ids:
         change.remove_member(member_id)
     forget_regexes(change)
@@ -63,7 +64,7 @@ def finish_removal(shard: GroupShard, change: ConsumerChange, draft: Draft) -> N
     draft.records.extend(change.records)
 
 
-# The time to give partitions up
+# The time to revoke partitions
 
 
 def _rebalance_key(group_id: str, member_id: str) -> str:

@@ -1,4 +1,4 @@
-"""The regular expressions of a consumer group, and when these and the group's topics have to be looked up again.
+"""Checks the regular expressions of a consumer group, and decides when they and the group's topics are looked up again.
 
 `update.py` resolves expressions to topic names and logs these, so that every coordinator has the same names.
 """

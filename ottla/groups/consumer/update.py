@@ -80,7 +80,7 @@ class GroupUpdate(EpochUpdate[ConsumerChange]):
         try:
             regex = NamePattern(pattern)
         except PatternError:
-            return  # a record of another broker; it matches nothing here
+            return  # an invalid expression in a record of another broker; it matches nothing
         version, may_describe = self._shard.topics_version, self._may_describe
         found: list[str] = []
         work = 0
@@ -130,13 +130,13 @@ class GroupUpdate(EpochUpdate[ConsumerChange]):
     def _holder(self, change: ConsumerChange, known: Known, member_id: str) -> str:
         if member_id in change.group.facts:
             return member_id
-        # It has left, or another process has taken its place, which changes no epoch.
+        # The member has left, or another process has replaced it, which does not raise the epoch.
         facts: MemberFacts = known[member_id]
         return change.group.static_members.get(facts.instance_id or "", "")
 
 
 def _specs(group: ConsumerGroup, found: FoundTopics) -> Generator[None, None, list[MemberSpec]]:
-    """The members as the assignors see them. Members whose subscriptions are one tuple share one set of topics."""
+    """Returns the members for an assignor. Members with the same subscription tuple share one set of topics."""
     known: dict[int, tuple[tuple[str, ...], frozenset[Uuid]]] = {}
     members: list[MemberSpec] = []
     work = 0

@@ -33,7 +33,7 @@ def refresh_of(shard: GroupShard, group_id: str) -> Refresh:
 
 
 def must_look_up(shard: GroupShard, refresh: Refresh, now_ms: int) -> bool:
-    """Whether topics may have changed since the last lookup; then the caller sets `topics_version`."""
+    """Whether topics may have changed since the last look-up. If so, records the time; the caller sets `topics_version`."""
     if refresh.topics_version == shard.topics_version and now_ms - refresh.looked_at_ms < LOOK_AGAIN_MS:
         return False
     refresh.looked_at_ms = now_ms

@@ -37,8 +37,8 @@ def commit_offsets(shard: GroupShard, command: CommitOffsets, reply: Reply, now_
     except ApiError as failure:
         return _refused(command, failure.code, reply)
     expire_ms = min(now_ms + command.retention_ms, INT64_MAX) if command.retention_ms >= 0 else NO_TIMESTAMP
-    room = shard.settings.offsets_per_group_max - len(shard.offsets.of_group(command.group_id))
-    return _log(shard, command, room, now_ms, expire_ms, None, reply)
+    slots = shard.settings.offsets_per_group_max - len(shard.offsets.of_group(command.group_id))
+    return _log(shard, command, slots, now_ms, expire_ms, None, reply)
 
 
 def commit_in_transaction(shard: GroupShard, command: CommitOffsetsInTransaction, reply: Reply, now_ms: int) -> Decision:
@@ -54,22 +54,24 @@ def commit_in_transaction(shard: GroupShard, command: CommitOffsetsInTransaction
 def _log(
     shard: GroupShard,
     command: CommitOffsets | CommitOffsetsInTransaction,
-    room: int,
+    slots: int,
     now_ms: int,
     expire_ms: int,
     transactional: Transactional | None,
     reply: Reply,
 ) -> Decision:
-    """Logs the allowed offsets. `room` is the number of partitions that may get a first offset."""
+    """Logs the allowed offsets, and answers each offset's code. When `slots` offsets are logged, only partitions with an offset get
+    another one.
+    """
     logged, codes = list[LogRecord](), list[ErrorCode]()
     group_id, metadata_max = command.group_id, shard.settings.offset_metadata_bytes_max
-    has_room = _find_room(shard, command, is_pending=transactional is not None)
+    has_memory = _reserve_memory(shard, command, is_pending=transactional is not None)
     for offset in command.offsets:
         if len(offset.metadata) > metadata_max:
             codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
-        elif len(logged) >= room and shard.offsets.get(group_id, offset.topic, offset.partition) is None:
+        elif len(logged) >= slots and shard.offsets.get(group_id, offset.topic, offset.partition) is None:
             codes.append(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
-        elif not has_room and (transactional is not None or _growth(shard, group_id, offset) > 0):
+        elif not has_memory and (transactional is not None or _growth(shard, group_id, offset) > 0):
             codes.append(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:
             logged.append(_commit_record(group_id, offset, now_ms, expire_ms))
@@ -77,8 +79,10 @@ def _log(
     return answered(reply, codes, lambda code: [_commit_error(code)] * len(codes), logged, transactional)
 
 
-def _find_room(shard: GroupShard, command: CommitOffsets | CommitOffsetsInTransaction, *, is_pending: bool) -> bool:
-    """Whether there is memory for the command. Replacing an offset by one of the same size needs none."""
+def _reserve_memory(shard: GroupShard, command: CommitOffsets | CommitOffsetsInTransaction, *, is_pending: bool) -> bool:
+    """Reserves memory for the command's offsets; returns whether there is enough. Replacing an offset by one of the same size needs
+    none.
+    """
     if is_pending:
         size = sum([offset_bytes(offset.topic, offset.metadata) for offset in command.offsets])
     else:
@@ -118,7 +122,7 @@ def _check_commit(shard: GroupShard, command: CommitOffsets, now_ms: int) -> Non
     group = shard.groups.get(command.group_id)
     if group is None:
         if generation < 0:
-            return  # a lone consumer: the record makes the group
+            return  # a lone consumer: applying the record creates the group
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND if command.knows_epochs else ErrorCode.ILLEGAL_GENERATION)
     if type(group) is ClassicGroup:
         check_classic_commit(group, command.member_id, command.instance_id, generation, is_transactional=False)

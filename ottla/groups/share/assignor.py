@@ -28,7 +28,7 @@ SEEN_PER_STEP = 5_000
 
 
 class ShareMember(NamedTuple):
-    """A member as the assignor sees it."""
+    """The properties of a member that the assignor uses."""
 
     member_id: str
     topics: frozenset[Uuid]
@@ -42,7 +42,7 @@ def assign_simple(members: Sequence[ShareMember], partitions: Mapping[Uuid, Sequ
     chosen: list[set[Spot]] = [set() for _ in members]
     work = 0
     for pool in sorted(pools, key=lambda pool: (len(pool), pool)):
-        # Pools with few readers first: members that read more will take less of the next.
+        # Pools with few readers first: their members get less of the next pools.
         spots = {topic: sorted(partitions[topic]) for topic in pools[pool]}
         dealt = yield from _Pool(members, pool, spots, [len(chosen[index]) for index in pool]).run()
         for index, mine in zip(pool, dealt, strict=True):

@@ -40,8 +40,9 @@ from ottla.machine.draft import Draft, answered
 TOPICS_MAX = 5_000
 """Maximum number of topics that the members of a group subscribe to together."""
 JOIN_WAIT_MS = 1_000
-"""How long the answer to a member without partitions waits for states to be initialized, and as long again for a running target assignment.
-Later partitions are sent with a later heartbeat."""
+"""Time that the answer to a member without partitions waits for the initialization of states, and then once more for a running target
+assignment, at most. Partitions that are ready later are sent with a later heartbeat.
+"""
 
 
 def share_heartbeat(shard: GroupShard, command: ShareHeartbeat, reply: Reply, now_ms: int) -> Decision:

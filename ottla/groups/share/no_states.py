@@ -1,4 +1,4 @@
-"""Replaces the share coordinators of a group coordinator without any: every call is refused."""
+"""Stands for share coordinators where there are none: every call is refused."""
 
 from __future__ import annotations
 
