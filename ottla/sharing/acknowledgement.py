@@ -1,10 +1,11 @@
 """Acknowledgements of members: checks them and plans the changes of the records' states.
 
-Accepted records are acknowledged; rejected records and gaps (offsets that hold no record) are archived; released records are available
-again, unless their delivery count has reached its limit. A renewal (KIP-1222) changes no state: it restarts the time of the lock.
+Accepted records become acknowledged, rejected records and gaps (offsets without a record) archived, released records available again, or
+archived if their delivery count has reached its limit. A renewal (KIP-1222) changes no state: it restarts the time of the lock.
 
-The acknowledgements of a request for one partition are all checked before any takes effect. An impossible one refuses all of them, with
-INVALID_RECORD_STATE (the record is not acquired, or by another member) or INVALID_REQUEST (the record was never delivered).
+The acknowledgements of a request for one partition are all checked before any takes effect. If one is impossible, all are refused: with
+INVALID_RECORD_STATE if the member has not acquired the record, or nothing is in flight; with INVALID_REQUEST for offsets after the records
+in flight. Offsets before them are ignored.
 
 `check` does the checks that need no state; callers use it first. Left out: making changes durable (`share_partition.py`).
 """
@@ -49,7 +50,7 @@ def check(acknowledgements: Sequence[Acknowledgement], is_renewing: bool) -> Non
         if first > last:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"no offsets lie between {first} and {last}")
         if first < before:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"the batch from {first} on does not stand behind the one before it")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"the batch from {first} on does not follow the one before it")
         if not types or (len(types) > 1 and len(types) != last - first + 1):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{len(types)} acknowledge types for the offsets {first} to {last}")
         largest = max(types)
@@ -61,7 +62,7 @@ def check(acknowledgements: Sequence[Acknowledgement], is_renewing: bool) -> Non
 
 
 def ranges(acknowledgement: Acknowledgement) -> Iterator[tuple[int, int, int]]:
-    """Yields (first, last, type) of each range of one type."""
+    """Yields (first, last, type) of each run of offsets with the same type."""
     first, last, types = acknowledgement
     if len(types) == 1:
         yield first, last, types[0]

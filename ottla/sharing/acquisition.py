@@ -81,15 +81,15 @@ def survey(flight: InFlight, offset: int, batches: Iterable[LogBatch], terms: Te
     """Divides as much of the log as is needed into stretches, each either within or beyond the records in flight."""
     stretches: list[Stretch] = []
     end, batch_size, wanted = flight.end, terms.batch_size, terms.records_max
-    room = terms.in_flight_max - flight.count
+    slots = terms.in_flight_max - flight.count
     at = max(offset, flight.start)
     index = flight.index_of(at) if at < end else 0
     fresh = -1  # start of an unfinished stretch beyond the records in flight
     for base, last, is_deliverable in batches:
         if fresh >= 0:
-            if base == at and is_deliverable and at - fresh < batch_size and room > 0:
+            if base == at and is_deliverable and at - fresh < batch_size and slots > 0:
                 wanted -= last - at + 1
-                room -= last - at + 1
+                slots -= last - at + 1
                 at = last + 1
                 if wanted <= 0:
                     break
@@ -107,16 +107,16 @@ def survey(flight: InFlight, offset: int, batches: Iterable[LogBatch], terms: Te
             if is_deliverable:
                 found, index = count_free(flight, index, at, inside)
                 wanted -= found
-            if wanted <= 0 or (room <= 0 and inside < last):
+            if wanted <= 0 or (slots <= 0 and inside < last):
                 break
             at = inside + 1
         if at <= last:
-            if room <= 0:
+            if slots <= 0:
                 break
             if is_deliverable:
                 fresh = at
                 wanted -= last - at + 1
-                room -= last - at + 1
+                slots -= last - at + 1
             else:
                 add(stretches, at, last, False, end)
         at = last + 1
@@ -170,14 +170,14 @@ class Taker:
         self._member = member
         self._terms = terms
         self._count = 0
-        self._part_max = 0  # once throttled
+        self._part_max = 0  # records that may be acquired in all, once the member is throttled; 0 before
         self._throttle_from = max(THROTTLED_DELIVERIES_MIN, (terms.delivery_count_max + 1) // 2)
         self.taken: list[Acquired] = []
 
     def take_new(self, stretch: Stretch) -> bool:
         """Acquires offsets beyond the records in flight; returns False when the member has enough."""
         flight, terms = self._flight, self._terms
-        assert stretch.first == flight.end, "a hole of the log is archived before what lies behind it is taken"
+        assert stretch.first == flight.end, "a gap of the log is archived before the offsets after it are acquired"
         last = stretch.last
         if terms.is_record_limit:
             left = min(terms.records_max - self._count, terms.in_flight_max - flight.count)
@@ -194,24 +194,24 @@ class Taker:
         if terms.is_record_limit and self._count >= terms.records_max:
             return False
         first_index = index = flight.index_of(stretch.first)
-        goes_on = True
-        while goes_on and index < len(flight.runs) and flight.runs[index].first <= stretch.last:
+        may_continue = True
+        while may_continue and index < len(flight.runs) and flight.runs[index].first <= stretch.last:
             run = flight.runs[index]
             if run.state is AVAILABLE:
                 first, last = max(run.first, stretch.first), min(run.last, stretch.last)
                 if terms.is_record_limit:
                     last = min(last, first + terms.records_max - self._count - 1)
-                allowed, goes_on = self._allowed(run, last - first + 1)
+                allowed, may_continue = self._allowed(run, last - first + 1)
                 if allowed <= 0:
                     break
                 last = min(last, first + allowed - 1)
                 index = flight.isolate(index, first, last)
                 self._take(flight.runs[index])
                 if terms.is_record_limit and self._count >= terms.records_max:
-                    goes_on = False
+                    may_continue = False
             index += 1
         flight.join(first_index, index)
-        return goes_on
+        return may_continue
 
     def _allowed(self, run: OffsetRun, size: int) -> tuple[int, bool]:
         """Returns how many of a run's records may be delivered now, and whether other records may be delivered with them."""

@@ -4,8 +4,8 @@ Offsets below `start` are completed; offsets from `end` on were never delivered.
 state, delivery count and owner. A whole batch is one run and costs as much as a single record. A run is split only where its records get
 different states, and is joined with its neighbours again when they are equal.
 
-A change that is not durable yet is stored beside the state (`Run.target`). Until the persister has answered, the records stay acquired. The
-change is undone by clearing the target.
+A change that is not durable yet is stored beside the state (`OffsetRun.target`). Until the persister has answered, the records stay
+acquired. The change is undone by clearing the target.
 
 Invariants: the runs are contiguous from `start` to `end`; only ACQUIRED runs have an owner, a deadline or a target; the first run is not
 completed, unless a write is pending; `available_count` and `complete_count` are the sums over the runs.
@@ -81,7 +81,7 @@ class InFlight:
     __slots__ = ("available_count", "complete_count", "end", "runs", "start")
 
     def __init__(self, start: int, batches: Iterable[StateBatch] = ()) -> None:
-        """Starts from stored state; offsets that no batch names are available."""
+        """Starts from stored state. Offsets between the batches are available."""
         self.start = start
         self.end = start
         self.runs: list[OffsetRun] = []

@@ -99,7 +99,7 @@ class ShareStateCoordinators(Coordinator[SharePartitionKey]):
 
     @property
     def is_created(self) -> bool:
-        """Whether `__share_group_state` exists."""
+        """Whether `__share_group_state` exists in this broker's metadata."""
         return self._partition_count() > 0
 
     def _place(self, key: SharePartitionKey, partition_count: int) -> int:

@@ -139,7 +139,7 @@ class ShareSessions:
         return session
 
     def _has_room(self, connection: ClosingConnection) -> bool:
-        """Whether one more session may be opened; a session of a client with more than its share may be evicted for it."""
+        """Whether one more session may be opened. Evicts a session of an address or connection with more sessions, if that is necessary."""
         slots = self._slots
         while 0 < self._sessions_max <= len(slots):
             surplus = slots.place_in_others(connection.host) or slots.place_beside(connection)
@@ -222,7 +222,7 @@ class ShareSessions:
 
 
 def ignore(code: ErrorCode) -> None:
-    """Ignores the result of a change without a waiting caller."""
+    """Does nothing: the change has no waiting caller."""
 
 
 def is_member_id(text: str | None) -> bool:

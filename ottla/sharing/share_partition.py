@@ -46,7 +46,7 @@ _CODES_FOR_MEMBERS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.POLICY_VIOLATION: ErrorCode.POLICY_VIOLATION,  # there is no memory for what was acknowledged
+    ErrorCode.POLICY_VIOLATION: ErrorCode.POLICY_VIOLATION,  # there is no memory for the acknowledged state
 }
 
 
@@ -172,7 +172,7 @@ class SharePartition:
         if not self.is_closed:
             self._hold(PARTITION_BYTES + RUN_BYTES * len(self.flight.runs))
 
-    # Noticing that it was altered or deleted
+    # Alteration or deletion of the stored state
 
     def check(self) -> StoredStateCheck:
         """Asks whether the stored state is still this leader's, and closes if not. Watchers are notified of the answer. While the share
@@ -224,7 +224,7 @@ class SharePartition:
     # Reading
 
     def fetch_offset(self, log_start_offset: int) -> int | None:
-        """The first offset at which the log may have records for a member; None if no record can be acquired now."""
+        """Returns the first offset that a member may acquire; None if no record can be acquired now. Applies a new log start first."""
         flight = self.flight
         if not self.is_loaded:
             return None
@@ -236,8 +236,9 @@ class SharePartition:
         return self._memory.in_flight_max(self.terms().in_flight_max)
 
     def forget_from(self, offset: int) -> None:
-        """Handles a log that ends here after a crash, so that other records will get the later offsets. The stored state of the lost
-        records would apply to the new ones; it is therefore initialized again with the remaining states."""
+        """Handles a log that ends at `offset` after a crash, so that new records get the later offsets. The stored state of the lost
+        records would apply to the new ones, so the state is initialized again with the remaining states.
+        """
         flight = self.flight
         flight.forget_from(offset)
         self._written_end = flight.start + flight.complete_count
@@ -324,8 +325,9 @@ class SharePartition:
                 self.notifier.notify()
 
     def _maybe_write_start(self) -> None:
-        """Writes the start offset if it has passed archived markers, aborted or compacted records and nothing is in flight. Otherwise no
-        acknowledgement might write it for long, and the group would seem to lag."""
+        """Writes the start offset if nothing is in flight and the start has advanced without an acknowledgement (over control batches,
+        aborted or compacted records). Otherwise the group would seem to lag until the next acknowledgement.
+        """
         flight = self.flight
         if flight.count or flight.start <= self._written_end:
             return
@@ -366,6 +368,6 @@ class SharePartition:
             self.notifier.notify()
 
     def _on_background_write(self, code: ErrorCode) -> None:
-        """The result of a write without a caller. The change stays in memory also after a failure; a later write contains it again."""
+        """Processes the result of a write without a caller. After a failure the change remains in memory."""
         if code in CLOSING:
             self.close()

@@ -8,7 +8,7 @@ Two scans run periodically. One repeats the snapshots of share partitions that w
 redundant. The other removes redundant records (`prune`, a port, raises the start of the log).
 
 The states of a broker have a memory limit. At the limit a new state, or a write that enlarges a state, is refused with POLICY_VIOLATION
-(`state_room.py`). This code is not retriable. Brokers retry other errors immediately, and each waiting request needs as much memory as the
+(`state_room.py`). This code is not retriable, because brokers would retry immediately, and each waiting request needs as much memory as the
 state.
 
 The checks, their order and their codes are Kafka's, with two exceptions: this limit, and writes with a higher state epoch than the stored
@@ -84,7 +84,7 @@ class ShareStateMachine:
         self.shard.applied_end = offset + 1
 
     def resume(self, now_ms: int) -> Decision:
-        """Deletes the state of topics that were deleted while no coordinator ran."""
+        """Schedules the periodic scans, and the deletion of states of topics that were deleted while no coordinator ran."""
         draft = Draft()
         draft.schedule("cold", self.settings.cold_snapshot_interval_ms, self.snapshot_cold)
         draft.schedule("prune", self.settings.prune_interval_ms, self.prune)
@@ -151,7 +151,7 @@ class ShareStateMachine:
             return _fenced(reply, ErrorCode.FENCED_LEADER_EPOCH, change.leader_epoch, state.leader_epoch)
         if state.leader_epoch == UNREAD and change.leader_epoch != NO_EPOCH:
             # The deleted state may have had the same epoch, and its leader still writes from memory. (Kafka would accept that.)
-            return _answer(reply, StateResult(ErrorCode.FENCED_STATE_EPOCH, message="no leader has read this state since it began anew"))
+            return _answer(reply, StateResult(ErrorCode.FENCED_STATE_EPOCH, message="no leader has read this new state yet"))
         if change.state_epoch not in (NO_EPOCH, state.state_epoch):
             # A higher epoch is from a deleted group of the same name. Kafka applies its readers' acknowledgements to the new group.
             return _fenced(reply, ErrorCode.FENCED_STATE_EPOCH, change.state_epoch, state.state_epoch)
@@ -238,7 +238,7 @@ class ShareStateMachine:
 
 
 def _answer(reply: Reply, result: StateResult) -> Decision:
-    """Answers without records; a host that is closed meanwhile answers an error instead."""
+    """Returns a decision without records that answers `result`; if the host is closed before, the answer is an error."""
     return answered(reply, result, StateResult)
 
 
