@@ -84,8 +84,9 @@ class AclAuthorizer:
         self._decisions.clear()
 
     def bindings(self, wanted: AclFilter) -> Generator[None, None, list[Binding]]:
-        """Returns the ACLs that match the filter, ordered by pattern. It works in steps of some patterns; all ACLs are those of the first
-        step."""
+        """Returns the ACLs that match the filter, ordered by pattern. It works in steps of some patterns; the result is the state at the
+        first step.
+        """
         found: list[Binding] = []
         for piece in pieces_of(sorted(self._index.meant_by(wanted), key=lambda item: item[0])):
             found += [Binding(pattern, rule) for pattern, rules in piece for rule in wanted.taken_of(rules)]

@@ -149,7 +149,7 @@ class AclIndex:
     def __init__(self) -> None:
         self._rules: dict[Pattern, frozenset[Rule]] = {}
         self._of: dict[tuple[int, str], _Rules] = {}  # by resource type and principal
-        self._of_all: dict[int, _Rules] = {}  # by resource type: which patterns have an ACL, of any principal
+        self._of_all: dict[int, _Rules] = {}  # by resource type: the patterns with an ACL of any principal
 
     def __len__(self) -> int:
         """Returns the number of patterns with ACLs."""

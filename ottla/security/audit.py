@@ -33,7 +33,7 @@ class AuditLog:
         self.refused_count = 0
         self._clock = clock
         self._written: BoundedCache[tuple[object, ...], list[int]] = BoundedCache(REPEATS_BYTES_MAX, value_bytes=150)
-        """When a line was last written, and how many equal lines were suppressed since."""
+        """For each line: when it was last written, and how many equal lines were suppressed since."""
 
     def refused(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
         self.refused_count += 1

@@ -26,7 +26,7 @@ class StepResult(NamedTuple):
     claimed: str = ""
     """The name that a refused client gave, for the log."""
     is_valid: Callable[[], bool] | None = None
-    """Whether the same credentials would still be accepted; None if they cannot be revoked."""
+    """Whether the client's user or token still exists. A changed password does not matter. None if the credentials cannot be revoked."""
     ends_ms: int | None = None
     """Wall time at which the credentials expire."""
     is_by_token: bool = False

@@ -25,7 +25,8 @@ class Authorizer(Protocol):
         """Whether every operation except CLUSTER_ACTION is allowed on every resource, so that a request needs no single checks."""
 
     def is_open(self, resource_type: ResourceType, name: str) -> bool:
-        """Whether every principal may do everything with this resource, because it has no ACLs. As in Kafka, this includes CLUSTER_ACTION.
+        """Whether the resource is open to every principal, because it has no ACLs. Only for lists of authorized operations, which then
+        include CLUSTER_ACTION, as in Kafka; `is_allowed` refuses it even so.
         """
 
 

@@ -17,7 +17,7 @@ from ottla.base.ports import Clock, LoginToken, Threads, TimerHandle, Timers, To
 log = logging.getLogger("ottla.security")
 
 PAUSE_MS = 1_000
-"""Minimum time between two fetches, in milliseconds."""
+"""Time after a failure or a fetch before the next fetch, at least, in milliseconds."""
 
 TokenReceived = Callable[[LoginToken | None, OttlaError | None], object]
 
@@ -62,7 +62,7 @@ class BrokerTokens:
         """Stops fetching; fails the callbacks that wait."""
         self._is_closed = True
         self._cancel_timer()
-        self._token, self._failure = None, ApiError(ErrorCode.NETWORK_EXCEPTION, "this broker logs in no more")
+        self._token, self._failure = None, ApiError(ErrorCode.NETWORK_EXCEPTION, "this broker does not log in any more")
         waiting, self._waiting = self._waiting, []
         for done in waiting:
             done(None, self._failure)
@@ -91,7 +91,7 @@ class BrokerTokens:
             self._note(found, "this broker cannot log in to others")
         else:
             self._token, self._failure, self._ends_ms = found, None, self._source.ends_s * 1000
-            self._note(self._source.failure, "the token at hand serves until it ends")
+            self._note(self._source.failure, "the current token is used until it expires")
             delay_ms = max(self._source.due_s * 1000 - self._clock.wall_ms(), PAUSE_MS)
             self._timer = self._timers.call_later(delay_ms, self._fetch)
         for done in waiting:
@@ -106,7 +106,7 @@ class BrokerTokens:
         if failure is not None and not self._is_failing:
             log.warning("%s; %s", failure, consequence)
         elif failure is None and self._is_failing:
-            log.info("there are tokens for logins to other brokers again")
+            log.info("tokens for logins to other brokers are available again")
         self._is_failing = failure is not None
 
     def _cancel_timer(self) -> None:

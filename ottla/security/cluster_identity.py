@@ -67,7 +67,7 @@ def read_hello(token: bytes) -> Hello:
 
 def proof(secret: bytes, role: bytes, hello: bytes, nonce: bytes) -> bytes:
     """Computes a proof; `role` is the side that sends it."""
-    import hmac  # on use: a broker by itself proves nothing
+    import hmac  # imported on use: a single broker does not need it
 
     return hmac.digest(secret, role + nonce + hello, "sha256")
 
@@ -197,5 +197,5 @@ class ClusterIdentity:
             return f"this is broker {self._broker_id}"
         known = self._epoch_of(hello.sender)
         if hello.broker_epoch < max(known, 0):
-            return f"broker {hello.sender} has registered anew, under epoch {known}"
+            return f"broker {hello.sender} has registered again, with epoch {known}"
         return ""

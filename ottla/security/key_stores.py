@@ -13,7 +13,7 @@ DER_SEQUENCE = b"\x30"
 
 
 class KeyStoreError(Exception):
-    """Why a store cannot be used, in one line without its path."""
+    """A store cannot be used. The message is one line without the store's path."""
 
 
 def pem_of(data: bytes, path: str, password: str | None) -> str:

@@ -19,7 +19,7 @@ def join_principal(kind: str, name: str) -> str:
 
 
 class Requester(Protocol):
-    """The sender of a request, as an authorizer sees it."""
+    """The properties of a request's sender that an authorizer uses."""
 
     principal: str
     host: str

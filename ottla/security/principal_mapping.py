@@ -21,7 +21,7 @@ NamePrincipal = Callable[[str], str | None]
 
 
 class MappingError(ValueError):
-    """Why rules cannot be parsed, in one sentence."""
+    """The rules cannot be parsed. The message is one sentence."""
 
 
 def parse_rules(text: str) -> NamePrincipal:

@@ -1,8 +1,8 @@
 """Logins by delegation token: SCRAM with the token's id as the name and its HMAC as the password (KIP-48).
 
 The HMAC is computed from the id with the cluster's secret key, so it is not stored. The SCRAM credential takes many iterations. It is
-computed in a thread at the token's first login, and the newest credentials are cached. The decoy for an unknown token is computed in the
-same way, so it is refused at the same step and after the same work as a wrong password.
+computed in a thread at the token's first login, and the newest credentials are cached. For an unknown token the same computation gives a
+decoy, so the login is refused at the same step, with the same message, as after a wrong password.
 """
 
 from __future__ import annotations

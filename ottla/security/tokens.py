@@ -27,7 +27,7 @@ _PART = re.compile(r"[A-Za-z0-9_-]*")
 
 
 class TokenError(ValueError):
-    """Why a token is refused; `status` is sent to the client (RFC 7628, 3.2.2)."""
+    """The refusal of a token, with its reason; `status` is sent to the client (RFC 7628, 3.2.2)."""
 
     def __init__(self, reason: str, status: str = INVALID) -> None:
         super().__init__(reason)
@@ -35,7 +35,7 @@ class TokenError(ValueError):
 
 
 class Token(NamedTuple):
-    """A parsed token whose claims and signature are not checked yet."""
+    """A parsed token, before its claims and signature are checked."""
 
     text: str
     header: dict[str, Any]

@@ -81,7 +81,7 @@ def test_while_no_other_can_be_had_the_old_one_serves_until_it_ends(caplog: pyte
     with caplog.at_level("INFO"):
         world.advance(LIFE_S - 1)
         assert world.ask().text == "t1" and 5 < world.fetches < 40
-        assert caplog.text.count("the issuer is away; the token at hand serves until it ends") == 1
+        assert caplog.text.count("the issuer is away; the current token is used until it expires") == 1
         world.advance(1.1)
         world.ask()
         world.threads.run_all()
@@ -90,7 +90,7 @@ def test_while_no_other_can_be_had_the_old_one_serves_until_it_ends(caplog: pyte
         world.advance(PAUSE_MS / 1000)
         world.ask()
         world.threads.run_all()
-        assert world.texts()[-1] == f"t{world.fetches}" and caplog.text.count("there are tokens") == 1
+        assert world.texts()[-1] == f"t{world.fetches}" and caplog.text.count("tokens for logins to other brokers are available again") == 1
 
 
 def test_after_a_failure_logins_fail_at_once_for_a_while() -> None:
@@ -128,10 +128,10 @@ def test_nothing_goes_on_after_the_end() -> None:
     world.tokens.close()
     assert world.timers.pending() == 0
     world.advance(LIFE_S)
-    assert "logs in no more" in str(world.ask()) and not world.threads.waiting and world.fetches == 1
+    assert "does not log in any more" in str(world.ask()) and not world.threads.waiting and world.fetches == 1
     late = World()
     late.ask()
     late.tokens.close()
-    assert len(late.got) == 1 and "logs in no more" in str(late.got[0]), "what waits is answered"
+    assert len(late.got) == 1 and "does not log in any more" in str(late.got[0]), "what waits is answered"
     late.threads.run_all()
     assert len(late.got) == 1 and late.timers.pending() == 0, "a fetch that was under way ends in nothing"

@@ -109,7 +109,7 @@ class ClientQuotas:
     # Metrics
 
     def meters(self) -> Iterator[tuple[QuotaShare, Meter]]:
-        """Returns all meters."""
+        """Iterates over all meters that are not idle."""
         self._forget_idle(self._now_ms())
         return iter(list(self._meters.items()))
 

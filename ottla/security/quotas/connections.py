@@ -1,6 +1,6 @@
 """Rates at which connections may be opened: to this broker, to one of its listeners, and from one address (KIP-612).
 
-A connection above the rate of the broker or its listener is delayed, for at most one window, as are the connections behind it. A connection
+A connection above the rate of the broker or its listener is delayed, for at most one window, and so are later connections. A connection
 above the rate of its address is closed after a delay, so that clients that reconnect immediately do not keep the broker busy; it does not
 count for the broker and the listener. The brokers' listener is exempt from the broker's rate, so that clients cannot keep brokers from
 connecting.
@@ -70,7 +70,8 @@ class ConnectionRates:
             self._hosts.clear()
 
     def _put_host(self, name: str | None, rate: float) -> None:
-        """Sets the rate of an address, or of all other addresses (None). An IPv6 address may have several spellings; the newest one counts.
+        """Sets the rate of an address, or of all other addresses (None). An IPv6 address may have several spellings; the rate that was set
+        last counts.
         """
         host = None if name is None else address(name)
         spellings = self._spellings.setdefault(host, {})

@@ -1,12 +1,10 @@
 """The measurements of one share: its use, and how long its clients were throttled.
 
-Bytes are measured by windows and by a token bucket of the same span; the longer of the two delays counts. Both limit data that are sent in
-small pieces equally. A request worth several seconds passes the windows again as soon as the previous one has left them, but not the
-bucket.
+Bytes are measured by windows and by a token bucket of the same span; the longer of the two delays counts. For data in small pieces both
+have the same effect. The windows admit a large request again as soon as the previous one is older than their span; the bucket does not.
 
-A fetch is admitted before it is sent, if a part of it fits. If the whole answer had to fit, the rest of the windows would be lost each
-time: half of the limit for answers worth five seconds. An answer larger than all windows would never be sent. The bucket records the excess
-as debt.
+A fetch is admitted before it is sent, if one part (`PARTS`) fits. If the whole answer had to fit, large answers would leave much of the
+limit unused, and an answer larger than all windows would never be sent. The bucket records the excess as debt.
 """
 
 from __future__ import annotations
@@ -59,7 +57,9 @@ class Meter:
         return owed_ms
 
     def admit(self, amount: float, now_ms: int) -> int:
-        """Counts an amount and returns 0, or returns how many milliseconds the client must wait before it may have the amount."""
+        """Counts an amount and returns 0 if one part of it fits. Otherwise counts nothing, and returns how many milliseconds the client
+        must wait.
+        """
         part = min(amount, self._part)
         throttle_ms = self.rate.throttle_ms(self.limit, now_ms, part)
         if self.bucket is not None:
@@ -70,10 +70,10 @@ class Meter:
 
     def most(self, now_ms: int) -> float:
         """Returns the maximum size of an answer: the amount available now, but at least one part, for which the client may have to wait."""
-        room = min(self.limit * self._span_s, self.rate.room(self.limit, now_ms))
+        available = min(self.limit * self._span_s, self.rate.available(self.limit, now_ms))
         if self.bucket is not None:
-            room = min(room, self.bucket.available(self.limit, now_ms))
-        return max(room, self._part)
+            available = min(available, self.bucket.available(self.limit, now_ms))
+        return max(available, self._part)
 
     def note_throttle(self, throttle_ms: int, now_ms: int) -> None:
         self.throttles.record(1, now_ms)

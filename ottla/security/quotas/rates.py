@@ -71,14 +71,14 @@ class WindowedRate:
         missing = windows.count - 1 - elapsed_ms // windows.size_ms
         return max(elapsed_ms + max(missing, 0) * windows.size_ms, 1)
 
-    def room(self, limit: float, now_ms: int) -> float:
+    def available(self, limit: float, now_ms: int) -> float:
         """Returns the amount that may be added before the rate reaches the limit; negative if it is exceeded."""
         total = self.total(now_ms)
         return limit * self._window_ms(now_ms) / 1000 - total
 
     def throttle_ms(self, limit: float, now_ms: int, further: float = 0.0) -> int:
         """Returns how long to wait until the rate, including a further amount, is at the limit; 0 if it is not exceeded."""
-        missing = further - self.room(limit, now_ms)
+        missing = further - self.available(limit, now_ms)
         return min(round(1000 * missing / limit), THROTTLE_MS_MAX) if missing > 0 else 0
 
 
