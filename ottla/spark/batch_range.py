@@ -3,8 +3,8 @@
 Spark writes them into the query's offset log before the batch runs. `<checkpoint>/offsets/<batch id>` has the end, and the entry before it
 the start. If the driver cannot read the checkpoint as files (an object store), the sink reads a rendezvous file on its host, which the
 source writes when Spark plans a batch (`leave_range`). A batch without data is not planned. The entry is therefore marked after its batch
-was committed (`mark_used`), and the next batch that finds a marked entry has moved no offset. This way supports one source per group. That
-a source has another group is known from the tasks (`source_groups.py`).
+was committed (`mark_used`). A later batch that finds a marked entry has no new offsets. A rendezvous file supports one source per group.
+Sources with another group are found by the tasks (`source_groups.py`).
 
 A stream that is used twice in a query, as in a join with itself, has an equal line for each use. Two separate reads of a topic have their
 own offsets. If these differ for a partition, the lowest is committed, with a checksum of all of them.
@@ -81,8 +81,9 @@ def find_batch_range(
 
 
 def same_topics(before: StoredOffsets, topic_ids: Mapping[str, str]) -> dict[TopicPartition, int]:
-    """Returns the offsets that are still valid, including offsets of partitions that were missing before. Offsets of topics that were
-    deleted and created again since are left out."""
+    """Returns the offsets that are still valid, including those of partitions that were missing before, without topics that were deleted
+    and created again since.
+    """
     return {
         partition: offset
         for partition, offset in {**before.gone, **before.offsets}.items()
@@ -156,7 +157,7 @@ def _sources(lines: Sequence[str]) -> list[StoredOffsets]:
 
 
 def _merged(group: str, sources: Sequence[StoredOffsets]) -> StoredOffsets:
-    """Merges the offsets of all sources; if several read a partition, the lowest counts."""
+    """Merges the offsets of all sources. If several read a partition, its lowest offset is used."""
     merged = StoredOffsets(group, {}, {})
     gone: dict[TopicPartition, int] = {}
     for one in sources:

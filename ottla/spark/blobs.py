@@ -31,7 +31,7 @@ class Blobs(NamedTuple):
     is_null: Any
 
     def store(self, places: Any, found: Blobs) -> None:
-        """Copies other blobs to these indexes; `is_null` must not be None."""
+        """Copies other blobs to the indexes `places`. `is_null` of this object must not be None."""
         self.starts[places], self.stops[places] = found.starts, found.stops
         if found.is_null is not None:
             self.is_null[places] = found.is_null
@@ -73,7 +73,7 @@ def read_headers(buffer: bytes, at: Any, ends: Any) -> Any:
     counts, at = read_varints(data, at)
     if (counts & 1).any() or (counts > ends - at).any():
         # A header takes two bytes or more, and a count in zigzag form is twice the count.
-        raise WireError("a record with more headers than it has room for")
+        raise WireError("a record with more headers than it has bytes for")
     counts >>= 1
     firsts = np.append(0, np.cumsum(counts))
     keys, values = _read_entries(buffer, at, ends, counts, firsts)

@@ -47,7 +47,9 @@ class BatchRange(NamedTuple):
 
 
 class PlannedBatch(NamedTuple):
-    """A batch to compare: its place in the query, its range, and whether it has output."""
+    """A batch to compare: its query and number, its range, and whether it has output. `trusts_checkpoint`: missing offsets of the group are
+    not a conflict.
+    """
 
     group: str
     query_id: str
@@ -71,7 +73,7 @@ def is_committed(batch: PlannedBatch, committed: Mapping[TopicPartition, Committ
         return _is_committed_apart(batch, start, committed)
     at_start, at_end = _places(batch, start, committed)
     if at_start and at_end:
-        raise _conflict(batch, committed, "some partitions stand at the start of the batch and some at its end")
+        raise _conflict(batch, committed, "some partitions are at the start of the batch and some at its end")
     if at_start or at_end:
         return at_end
     return _is_in_metadata(batch, committed)

@@ -15,7 +15,7 @@ class OptionError(PipelineError, ValueError):
 
 
 class DataLossError(PipelineError):
-    """Records that a batch was planned to read are gone (`failOnDataLoss`)."""
+    """Records that a batch has to read were deleted (`failOnDataLoss`)."""
 
 
 class DamagedBatchError(PipelineError):
@@ -31,7 +31,7 @@ class OutputError(PipelineError):
 
 
 class SpoolError(PipelineError):
-    """A file of encoded batches that a task left for the driver is gone or damaged."""
+    """A file of encoded batches that a task wrote for the driver is missing or damaged."""
 
 
 class MissingRequirementError(PipelineError):

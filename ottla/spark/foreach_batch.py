@@ -4,7 +4,7 @@
 
 It is for output that one stream of rows cannot express: several outputs of a batch in one transaction, or output that depends on the whole
 batch. `function` may run again for a batch that was committed before a crash; its output is then not sent. Its other side effects are not
-covered. Spark fails a stateful query whose rows are not used, so unused rows are consumed here.
+covered. Spark fails a stateful query if its rows are not used, so they are consumed here if the function returns None.
 """
 
 from __future__ import annotations

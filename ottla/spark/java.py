@@ -97,5 +97,5 @@ def _write_script(home: Path, text: str) -> Path:
         with os.fdopen(descriptor, "w") as file:
             file.write(text)
         os.chmod(temporary, 0o755)
-        os.replace(temporary, script)  # another process may be starting Java by it
+        os.replace(temporary, script)  # atomic, because another process may be starting Java with it
     return home

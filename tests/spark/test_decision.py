@@ -74,7 +74,7 @@ def test_any_other_offset_is_a_conflict_that_names_all_three(found: BatchOffsets
 
 
 def test_a_mix_of_start_and_end_is_a_conflict() -> None:
-    with pytest.raises(OffsetConflictError, match=r"some partitions stand at the start"):
+    with pytest.raises(OffsetConflictError, match=r"some partitions are at the start"):
         is_committed(_batch({A: 1, B: 1}, {A: 2, B: 2}), _committed({A: 1, B: 2}))
 
 
@@ -92,7 +92,7 @@ def test_a_partition_that_came_with_this_batch_may_have_no_offset() -> None:
     grown = {**END, C: 3}
     assert not is_committed(_batch(START, grown), _committed(START))
     assert is_committed(_batch(START, grown), _committed(grown))
-    with pytest.raises(OffsetConflictError, match=r"some partitions stand"):
+    with pytest.raises(OffsetConflictError, match=r"some partitions are"):
         is_committed(_batch(START, grown), _committed(END))
     with pytest.raises(OffsetConflictError, match=r"new-0 is neither"):
         is_committed(_batch(START, grown), _committed({**START, C: 1}))
