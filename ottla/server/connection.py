@@ -101,7 +101,7 @@ class Connection:
         self._on_idle: Callable[[Connection], None] | None = None
         self._failed_correlation_id: int | None = None
         # counters
-        self.cost_ns = self.heavy_requests = 0  # see `scheduler.Client`
+        self.cost_ns = 0  # see `scheduler.Client`
         self.idle_ticks = 0  # counted by the sweep of idle connections
         self.bytes_taken = 0  # `bytes_sent` of the channel at the last sweep
 

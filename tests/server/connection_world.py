@@ -10,7 +10,7 @@ from ottla.base.errors import StorageError
 from ottla.base.ports import Part, Receiver
 from ottla.requests.context import ConnectionInfo
 from ottla.server.connection import Connection
-from ottla.server.execution.scheduler import HEAVY_REQUESTS, LARGE_BYTES, PRODUCE
+from ottla.server.execution.scheduler import LARGE_BYTES, PRODUCE
 from ottla.server.memory.answer_memory import ConnectionLimits, Slot
 from ottla.server.memory.receive_buffer import (
     SHARED_BYTES,
@@ -46,7 +46,7 @@ class Recorder:
     def is_likely_costly(self, connection: Connection, frame: memoryview, at: int, size: int) -> bool:
         is_quick = size > SHARED_BYTES and frame[at : at + 2] == PRODUCE.to_bytes(2)
         is_named = any(frame[at : at + len(data)] == data for data in self.costly)
-        return connection.heavy_requests >= HEAVY_REQUESTS or is_named or (size > LARGE_BYTES and not is_quick)
+        return is_named or (size > LARGE_BYTES and not is_quick)
 
     def resume_later(self, connection: Connection) -> None:
         self.resumed.append(connection)

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.base.errors import StorageError
 from ottla.server.connection import Connection
-from ottla.server.execution.scheduler import HEAVY_REQUESTS, LARGE_BYTES, PRODUCE
+from ottla.server.execution.scheduler import LARGE_BYTES, PRODUCE
 from ottla.server.memory.answer_memory import ConnectionLimits
 from ottla.server.memory.receive_buffer import (
     POOLED_BYTES,
@@ -134,14 +134,6 @@ def test_a_large_frame_waits_too_unless_it_brings_records(key: int, is_executed:
         waiting.resume()
     world.feed(frame(SMALL[1]))
     assert world.executor.frames == [body, SMALL[1]] and buffers.bytes_lent == 0
-
-
-def test_a_client_of_heavy_requests_waits_for_its_turn() -> None:
-    world = World()
-    world.connection.heavy_requests = HEAVY_REQUESTS
-    world.executor.is_crowded = True
-    world.feed(frame(SMALL[1]))
-    assert world.executor.frames == [] and world.executor.resumed == [world.connection]
 
 
 def test_requests_of_a_costly_kind_wait_where_the_turn_is_crowded() -> None:

@@ -39,21 +39,15 @@ COSTLY_NS = 150_000
 """A request that takes longer is costly: it counts for the averages and for the iteration. The limit is low because several hundred
 connections may each send one request at the same moment."""
 HEAVY_NS = 4_000_000
-"""A request that takes longer is heavy. An iteration whose costly requests have taken longer is crowded. Averages do not rise above it."""
+"""An iteration whose costly requests have taken longer is crowded. Averages do not rise above it."""
 LONG_BATCH_NS = SLICE_NS - COSTLY_NS
 """A batch that ends less than this before the end of its slice has taken as long as a costly request."""
 CHEAP_NS = 50_000
 """An average below this is 0."""
-HEAVY_REQUESTS = 3
-"""After so many heavy requests in a row a connection waits in crowded iterations, whatever it sends. One heavy request is no proof: the
-machine may have done other work meanwhile."""
 ROUTE_RISE_BITS = 5
 """A costly request raises the average of its API version by 1/2^5 of the difference, so one request alone does not make an API costly."""
 CONNECTION_RISE_BITS = 1
 """A costly request raises the average of its connection by half of the difference."""
-FIRST_COST_NS = 2 * COSTLY_NS
-"""The first costly request of a connection sets its average, up to this: many connections may send
-their second request at the same moment."""
 PASSES_PER_COSTLY = 100
 """For each `COSTLY_NS` of its average, a waiting connection lets this many cheaper ones pass."""
 LARGE_BYTES = 4096
@@ -66,8 +60,6 @@ class Client(Protocol):
 
     cost_ns: int
     """The moving average of its requests."""
-    heavy_requests: int
-    """How many of its last requests were heavy."""
 
     @property
     def contexts(self) -> Sized:
@@ -140,8 +132,7 @@ class Scheduler:
     def measure(self, connection: Client, route: Route, elapsed_ns: int) -> None:
         """Adds the time of a request to the averages, and to this iteration if the request was costly."""
         route.cost_ns = moving_cost(route.cost_ns, elapsed_ns, ROUTE_RISE_BITS)
-        connection.cost_ns = moving_cost(connection.cost_ns or min(elapsed_ns, FIRST_COST_NS), elapsed_ns, CONNECTION_RISE_BITS)
-        connection.heavy_requests = connection.heavy_requests + 1 if elapsed_ns > HEAVY_NS else 0
+        connection.cost_ns = moving_cost(connection.cost_ns, elapsed_ns, CONNECTION_RISE_BITS)
         if elapsed_ns > COSTLY_NS:
             self._has_costly = True
             self._add_costly(elapsed_ns)
@@ -150,8 +141,6 @@ class Scheduler:
         """Whether the next request of a connection is likely to be costly. `kind` is the key and version as one number; `route` is None
         before the first request of this kind. Until the first request of a connection has run, the connection's average is that of the
         request's kind."""
-        if connection.heavy_requests >= HEAVY_REQUESTS:
-            return True
         is_produce = kind >> 16 == PRODUCE
         is_large = size > LARGE_BYTES and not (is_produce and size > SHARED_BYTES)
         if connection.contexts and connection.cost_ns <= COSTLY_NS:

@@ -68,7 +68,6 @@ class Clients:
     def connection(self) -> Any:
         return SimpleNamespace(
             read_header=header_reader(2), client_id_bytes=b"", header_bytes=0, contexts={}, client_id=None, info=None, cost_ns=0,
-            heavy_requests=0,
         )  # fmt: skip
 
     def send(self, connection: Any, kind: int = 0, count: int = 1, size: int = 0) -> None:
@@ -273,7 +272,6 @@ def test_client_ids_that_change_within_a_connection(has_tags: bool) -> None:
         client_id=None,
         info=None,
         cost_ns=0,
-        heavy_requests=0,
     )
     wanted = [("a" * 200, b"1"), (None, b""), ("", b"2"), ("b", b""), ("ab", b"3"), ("a" * 200, b"4"), (None, b"5"), (None, b"6")]
     wanted += [("c" * 255, b"7"), ("é" * 255, b"8"), ("c" * 255, b"9")]
