@@ -138,11 +138,14 @@ class Coordinator(Generic[CoordinatorKey]):
 
     def find(self, key: CoordinatorKey) -> MachineHost | None:
         """Returns the host of a key's shard if the shard is on this broker, even while it loads."""
-        return self._hosts.get(self.partition_for(key)) if self._hosts and self._partition_count() > 0 else None
+        count = self._partition_count() if self._hosts else 0
+        return self._hosts.get(self._place(key, count)) if count > 0 else None
 
     def host_of(self, key: CoordinatorKey) -> MachineHost:
         """Returns the active host of a key's shard. Raises ApiError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
-        host = self.find(key)
+        return self._active(self.find(key), key)
+
+    def _active(self, host: MachineHost | None, key: CoordinatorKey) -> MachineHost:
         if host is None:
             raise ApiError(ErrorCode.NOT_COORDINATOR, "This is not the correct coordinator.")
         if host.state is not HostState.ACTIVE:

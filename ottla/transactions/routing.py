@@ -122,8 +122,7 @@ class TransactionCoordinators(Coordinator[str]):
         topic."""
         if is_too_long(transactional_id):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"a transactional id has at most {ID_CHARACTERS_MAX} characters")
-        self.partition_for(transactional_id)
-        return super().host_of(transactional_id)
+        return self._active(self._hosts.get(self.partition_for(transactional_id)), transactional_id)
 
     def note_client(self, transactional_id: str, client: TransactionClient) -> None:
         """Records the client that used the id last. It is kept until the coordinator moves or the id expires."""
