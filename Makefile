@@ -14,6 +14,7 @@
 #   make damage                  three brokers, one with a damaged disk: every kind of damage in every place, what is lost and when all is whole
 #   make sim SEED=7 SEEDS=100    simulated brokers under faults, from seed 7 on
 #   make night                   hypothesis, simulation, schedules of the Spark relay and kills of pipelines, many more of each
+#   make golden                  captures the frames of tests/golden again, from real clients and a broker; read the diff
 #   make rewrite                 renews generated docs and transcripts; read the diff before you commit it
 #   make site                    the documentation's site, in build/site; make site-check looks at every page and at README in Chromium
 #   make dist                    wheel and source distribution in dist/, checked, the wheel tried in an empty environment of each Python
@@ -36,7 +37,7 @@ SLOW := $(addprefix tests/,clients clusters docs hostile release sim spark_jobs 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-pipeline demo-cluster test unit slow-folders check bench bench-peer bench-cluster bench-spark bench-churn damage sim night rewrite site site-check dist hashes clean
+.PHONY: help demo demo-pipeline demo-cluster test unit slow-folders check bench bench-peer bench-cluster bench-spark bench-churn damage sim night golden rewrite site site-check dist hashes clean
 
 help:
 	@sed -n '2,/^$$/s/^#  \{0,1\}//p' Makefile
@@ -129,6 +130,9 @@ night: $(SPARK)
 	@$(BIN)/python -m tests.sim --shares SEED=$$(date +%s) SEEDS=2000
 	@$(BIN)/python -m tests.sim --members SEED=$$(date +%s) SEEDS=2000
 	@$(BIN)/python -m tests.sim --deletions SEED=$$(date +%s) SEEDS=2000
+
+golden: $(STAMP)
+	@$(BIN)/python -m tests.golden.record
 
 rewrite: $(STAMP)
 	@$(BIN)/python -m tools.docs
