@@ -7,7 +7,7 @@ in two files, however late the second import runs.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 Graph = Mapping[str, frozenset[str]]
@@ -17,6 +17,11 @@ def import_graph(root: Path, package: str) -> dict[str, frozenset[str]]:
     """Module name -> the modules of the package that it imports. `root` is the folder that holds the package."""
     files = {_module_name(path.relative_to(root)): path for path in sorted((root / package).rglob("*.py"))}
     return {name: frozenset(_imported(name, path, files)) - {name} for name, path in files.items()}
+
+
+def imported_by(path: Path, modules: Collection[str]) -> set[str]:
+    """The given modules that a file outside of the package imports."""
+    return set(_imported("", path, modules))
 
 
 def circles(graph: Graph) -> list[list[str]]:
@@ -29,16 +34,16 @@ def _module_name(relative: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def _imported(name: str, path: Path, files: Mapping[str, Path]) -> Iterator[str]:
+def _imported(name: str, path: Path, modules: Collection[str]) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield from _known(alias.name, files)
+                yield from _known(alias.name, modules)
         elif isinstance(node, ast.ImportFrom):
             base = _base(name, path, node)
             for alias in node.names:
                 # `from package import module` needs the module; `from module import name` the module before `import`.
-                yield from _known(f"{base}.{alias.name}" if f"{base}.{alias.name}" in files else base, files)
+                yield from _known(f"{base}.{alias.name}" if f"{base}.{alias.name}" in modules else base, modules)
 
 
 def _base(name: str, path: Path, node: ast.ImportFrom) -> str:
@@ -50,8 +55,8 @@ def _base(name: str, path: Path, node: ast.ImportFrom) -> str:
     return ".".join([*package, *([node.module] if node.module else [])])
 
 
-def _known(module: str, files: Mapping[str, Path]) -> Iterator[str]:
-    if module in files:
+def _known(module: str, modules: Collection[str]) -> Iterator[str]:
+    if module in modules:
         yield module
 
 
