@@ -1,0 +1,1 @@
+"""Faults to find, as patches; docs/exercises.md describes them."""
