@@ -13,9 +13,9 @@ from ottla.cluster.metadata_cache import MetadataCache
 from ottla.cluster.registration import Registration
 from ottla.controller.api import NewTopic, TopicResult
 from tests.controller.cluster import RecordingReplicas
-from tests.fakes.memory_store import Lease, MemoryStore, ZooKeeperModel
+from tests.fakes.memory_store import Lease, MemoryStore
 from tests.fakes.randomness import SeededRandom
-from tests.fakes.timers import ManualTimers
+from tests.fakes.world import World
 
 CLUSTER_ID = "test-cluster"
 
@@ -66,19 +66,17 @@ class Member:
         return answers
 
 
-class Brokers:
+class Brokers(World):
     """The cluster. `is_timed`: requests to the store take time, so that a test can stop between them; with a `session_timeout_ms` they
     also keep up the sessions' leases."""
 
     def __init__(
         self, count: int, *, is_timed: bool = False, delay_ms: Callable[[], int] = lambda: 1, session_timeout_ms: int = 0
     ) -> None:
-        self.timers = ManualTimers()
-        self.model = ZooKeeperModel()
         self.sent: list[tuple[int, ControlMessage]] = []
         self.members: dict[int, Member] = {}
         for broker_id in range(count):
-            lease = Lease(self.timers.clock, session_timeout_ms) if session_timeout_ms else None
+            lease = Lease(self.clock, session_timeout_ms) if session_timeout_ms else None
             Member(self, broker_id, self.model.session(self.timers if is_timed else None, delay_ms, lease=lease))
             self.settle()
 

@@ -7,7 +7,7 @@ network.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ottla.base.config import load
@@ -25,6 +25,7 @@ from tests.fakes.disk import MemDisk
 from tests.fakes.memory_store import MemoryStore
 from tests.fakes.randomness import SeededRandom
 from tests.fakes.timers import ManualTimers
+from tests.fakes.world import World
 from tests.sim.broker import store_model
 from tests.sim.machine import LifeThreads, LifeTimers
 from tests.sim.network import Call, Host, SimNetwork, Wire
@@ -79,14 +80,13 @@ class HostsNetwork(SimNetwork):
                 self.timers.call_later(self.delay_ms(), other_end.end)
 
 
-class Nodes:
+class Nodes(World):
     """The cluster."""
 
     def __init__(
         self, count: int, *assignments: str, knows_boots: bool = False, directories: Sequence[str] = (DIRECTORY,)
     ) -> None:  # fmt: skip
         """`knows_boots`: a broker knows whether its machine has run on since its process ended. `directories`: its `log.dirs`."""
-        self.timers = ManualTimers()
         self.chance = random.Random(7)
         self.network = HostsNetwork(self.chance, self.timers)
         self.network.is_kind = True
@@ -111,7 +111,7 @@ class Nodes:
         life = self.lives[broker_id] = LifeTimers(self.timers)
         self.starts += 1
         ports = Ports(
-            clock=self.timers.clock,
+            clock=self.clock,
             timers=life,
             random=SeededRandom(self.starts),
             disk=self.disks[broker_id],
@@ -160,13 +160,6 @@ class Nodes:
     def settle(self, ms: int = 1_000) -> None:
         self.timers.advance(ms)
 
-    def until(self, condition: Callable[[], Any], ms: int = 60_000) -> None:
-        """Runs until the condition holds."""
-        end_ms = self.timers.clock.monotonic_ms() + ms
-        while not condition():
-            assert self.timers.clock.monotonic_ms() < end_ms, "it does not come about"
-            self.settle(1)
-
     # Clients
 
     def send(self, broker_id: int, body: Request, version: int | None = None) -> list[Any]:
@@ -210,8 +203,8 @@ class Nodes:
         return max((one for one in found if one is not None and one.is_leading), key=lambda one: one.leader_epoch)
 
     def write(self, *values: str, topic: str = "t", index: int = 0) -> AppendResult:
-        records = [Record(0, self.timers.clock.wall_ms(), None, value.encode()) for value in values]
-        return self.leader(topic, index).require_leading().append(encode_batch(records), acks=1, now_ms=self.timers.clock.wall_ms())
+        records = [Record(0, self.clock.wall_ms(), None, value.encode()) for value in values]
+        return self.leader(topic, index).require_leading().append(encode_batch(records), acks=1, now_ms=self.clock.wall_ms())
 
 
 def content(partition: Partition) -> bytes:

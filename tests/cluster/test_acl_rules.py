@@ -18,9 +18,10 @@ from ottla.cluster.acl_rules import DENY_ALL, PATTERNS_PER_WRITE, AclRules, Rule
 from ottla.cluster.change_watch import PURGE_MS
 from ottla.controller.loading import read_paths
 from ottla.metadata_store import acl_nodes
-from tests.fakes.memory_store import MemoryStore, ZooKeeperModel
+from tests.fakes.memory_store import MemoryStore
 from tests.fakes.rule_nodes import count_encoded
 from tests.fakes.timers import ManualTimers
+from tests.fakes.world import World
 
 ORDERS = Pattern(ResourceType.TOPIC, "orders")
 TEAM = Pattern(ResourceType.GROUP, "team-", PatternType.PREFIXED)
@@ -70,21 +71,13 @@ class Side:
         return answers
 
 
-class World:
+class RulesWorld(World):
     """Brokers over one ZooKeeper."""
 
     def __init__(self, count: int = 2, seed: int = 1) -> None:
-        self.timers = ManualTimers()
-        self.model = ZooKeeperModel()
         chance = random.Random(seed)
         self.sides = [Side(self.model.session(self.timers, lambda: chance.randint(1, 20)), self.timers) for _ in range(count)]
         self.until(lambda: all(side.is_loaded for side in self.sides))
-
-    def until(self, condition: Callable[[], object], ms: int = 60_000) -> None:
-        end_ms = self.timers.clock.monotonic_ms() + ms
-        while not condition():
-            assert self.timers.clock.monotonic_ms() < end_ms, "it does not come about"
-            self.timers.advance(1)
 
     def stored(self) -> dict[Pattern, frozenset[Rule]]:
         found = {}
@@ -119,7 +112,7 @@ def test_a_broker_by_itself_answers_at_once_and_finds_its_rules_after_a_restart(
 
 
 def test_another_broker_has_a_change_as_soon_as_the_store_has_notified_it() -> None:
-    world = World(3)
+    world = RulesWorld(3)
     answers = world.sides[0].change(ORDERS, added=[rule("a")])
     world.until(lambda: answers)
     assert world.sides[0].table.rules == {ORDERS: {rule("a")}}, "in force where it was asked for"
@@ -135,7 +128,7 @@ def test_another_broker_has_a_change_as_soon_as_the_store_has_notified_it() -> N
 
 def test_two_brokers_that_change_one_pattern_lose_no_rule() -> None:
     for seed in range(20):
-        world = World(seed=seed)
+        world = RulesWorld(seed=seed)
         answers = [side.change(ORDERS, added=[rule(f"{who}-{number}")]) for number in range(5) for who, side in enumerate(world.sides)]
         world.until(lambda answers=answers: all(answers))  # type: ignore[misc]
         assert all(answer == [{}] for answer in answers)
@@ -168,7 +161,7 @@ def test_a_change_of_many_patterns_is_written_in_turns_and_not_one_write_within_
 
 
 def test_another_program_that_writes_the_node_is_noticed() -> None:
-    world = World(1)
+    world = RulesWorld(1)
     answers = world.sides[0].change(ORDERS, added=[rule("a")])
     world.until(lambda: answers)
     other = world.model.session()
@@ -182,7 +175,7 @@ def test_another_program_that_writes_the_node_is_noticed() -> None:
 
 @pytest.mark.parametrize(("is_applied", "is_late"), [(False, False), (True, False), (False, True)])
 def test_a_write_whose_answer_is_lost_is_carried_out_once(is_applied: bool, is_late: bool) -> None:
-    world = World(1)
+    world = RulesWorld(1)
     side = world.sides[0]
     side.store.fail_next(StoreResult.UNKNOWN, is_applied=is_applied, is_late=is_late)
     answers = side.change(ORDERS, added=[rule("a")])
@@ -199,7 +192,7 @@ def test_a_store_that_cannot_write_is_an_error_and_changes_nothing() -> None:
 
 
 def test_what_changed_without_a_connection_is_read_afterwards() -> None:
-    world = World(2)
+    world = RulesWorld(2)
     first, second = world.sides
     second.store.disconnect()
     answers = first.change(ORDERS, added=[rule("a")])
@@ -215,7 +208,7 @@ def test_what_changed_without_a_connection_is_read_afterwards() -> None:
 
 
 def test_a_new_session_reads_everything_and_goes_on_with_what_waited() -> None:
-    world = World(2)
+    world = RulesWorld(2)
     first, second = world.sides
     second.store.disconnect()
     waiting = second.change(TEAM, added=[rule("b")])
@@ -233,7 +226,7 @@ def test_a_new_session_reads_everything_and_goes_on_with_what_waited() -> None:
 
 
 def test_a_session_that_ends_during_a_write_is_answered_and_holds_up_nothing() -> None:
-    world = World(1)
+    world = RulesWorld(1)
     side = world.sides[0]
     answers = side.change(ORDERS, added=[rule("a")])
     side.store.expire()
@@ -257,7 +250,7 @@ def test_a_damaged_node_denies_everything_and_cannot_be_changed(caplog: pytest.L
 
 
 def test_changes_that_name_nothing_are_passed_over(caplog: pytest.LogCaptureFixture) -> None:
-    world = World(1)
+    world = RulesWorld(1)
     store = world.model.session()
     store.put("/kafka-acl-changes/acl_changes_nonsense", b"?")
     world.until(lambda: "names no resource" in caplog.text)
@@ -342,7 +335,7 @@ def test_a_reading_that_fails_is_done_again() -> None:
 def test_brokers_and_faults_in_any_order_end_in_agreement() -> None:
     for seed in range(15):
         chance = random.Random(seed)
-        world = World(3, seed)
+        world = RulesWorld(3, seed)
         answers = []
         for step in range(30):
             side = chance.choice(world.sides)

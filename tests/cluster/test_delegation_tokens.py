@@ -17,8 +17,9 @@ from ottla.cluster import delegation_tokens
 from ottla.cluster.change_watch import PURGE_MS
 from ottla.cluster.delegation_tokens import DelegationTokens
 from ottla.metadata_store import token_nodes
-from tests.fakes.memory_store import MemoryStore, ZooKeeperModel
+from tests.fakes.memory_store import MemoryStore
 from tests.fakes.timers import ManualTimers
+from tests.fakes.world import World
 
 HOUR_MS = 3_600_000
 Answers = list[tuple[ErrorCode, DelegationToken | None]]
@@ -53,24 +54,16 @@ class Side:
         return answers
 
 
-class World:
+class TokensWorld(World):
     """Brokers over one ZooKeeper."""
 
     def __init__(self, count: int = 2) -> None:
-        self.timers = ManualTimers()
-        self.model = ZooKeeperModel()
         chance = random.Random(1)
         self.sides = [Side(self.model.session(self.timers, lambda: chance.randint(1, 20)), self.timers) for _ in range(count)]
         self.until(lambda: all(side.is_loaded for side in self.sides))
 
-    def until(self, condition: Callable[[], object], ms: int = 60_000) -> None:
-        end_ms = self.timers.clock.monotonic_ms() + ms
-        while not condition():
-            assert self.timers.clock.monotonic_ms() < end_ms, "it does not come about"
-            self.timers.advance(1)
-
     def token(self, number: int = 1, **changed: object) -> DelegationToken:
-        now_ms = self.timers.clock.wall_ms()
+        now_ms = self.clock.wall_ms()
         token = DelegationToken(
             token_id=uuid_to_text(number.to_bytes(16, "big")), owner="User:alice", requester="User:alice", issue_ms=now_ms,
             expiry_ms=now_ms + HOUR_MS, max_ms=now_ms + 10 * HOUR_MS,
@@ -91,7 +84,7 @@ class World:
 
 
 def test_a_token_is_known_to_every_broker_and_so_is_its_end() -> None:
-    world = World()
+    world = TokensWorld()
     token = world.token()
     assert world.answer(world.sides[0].create(token)) == (ErrorCode.NONE, token)
     assert world.sides[0].tokens.find(token.token_id) == token and world.stored() == [token]
@@ -105,7 +98,7 @@ def test_a_token_is_known_to_every_broker_and_so_is_its_end() -> None:
 
 
 def test_a_broker_that_starts_later_knows_all() -> None:
-    world = World(1)
+    world = TokensWorld(1)
     tokens = [world.token(number) for number in range(1, 4)]
     for token in tokens:
         world.answer(world.sides[0].create(token))
@@ -115,7 +108,7 @@ def test_a_broker_that_starts_later_knows_all() -> None:
 
 
 def test_two_brokers_change_one_token_and_no_change_is_lost() -> None:
-    world = World()
+    world = TokensWorld()
     token = world.token()
     world.answer(world.sides[0].create(token))
     world.until(world.agree)
@@ -130,7 +123,7 @@ def test_two_brokers_change_one_token_and_no_change_is_lost() -> None:
 
 
 def test_a_refused_change_changes_nothing() -> None:
-    world = World(1)
+    world = TokensWorld(1)
     token = world.token()
     world.answer(world.sides[0].create(token))
     answer = world.answer(world.sides[0].update(token.token_id, lambda _token: ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH))
@@ -140,7 +133,7 @@ def test_a_refused_change_changes_nothing() -> None:
 
 
 def test_expired_tokens_are_of_no_use_and_are_removed() -> None:
-    world = World()
+    world = TokensWorld()
     token, kept = world.token(1), world.token(2, expiry_ms=world.timers.clock.wall_ms() + 9 * HOUR_MS)
     for one in (token, kept):
         world.answer(world.sides[0].create(one))
@@ -154,7 +147,7 @@ def test_expired_tokens_are_of_no_use_and_are_removed() -> None:
 
 @pytest.mark.parametrize("result", [StoreResult.CONNECTION_LOST, StoreResult.UNKNOWN])
 def test_a_write_whose_answer_is_lost_is_found_or_made_again(result: StoreResult, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(1)
+    world = TokensWorld(1)
     store, multi, lost = world.sides[0].store, world.sides[0].store.multi, [2]
 
     def losing(operations: object, done: Callable[[object], object]) -> None:
@@ -173,7 +166,7 @@ def test_a_write_whose_answer_is_lost_is_found_or_made_again(result: StoreResult
 
 
 def test_everything_is_read_again_in_a_new_session() -> None:
-    world = World()
+    world = TokensWorld()
     world.sides[1].store.expire()
     token = world.token()
     world.answer(world.sides[0].create(token))
@@ -185,7 +178,7 @@ def test_everything_is_read_again_in_a_new_session() -> None:
 
 
 def test_a_damaged_node_is_no_token(caplog: pytest.LogCaptureFixture) -> None:
-    world = World(1)
+    world = TokensWorld(1)
     token, other = world.token(1), world.token(2)
     world.answer(world.sides[0].create(token))
     store, done = world.sides[0].store, []
@@ -197,7 +190,7 @@ def test_a_damaged_node_is_no_token(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_announcements_are_removed_in_the_end() -> None:
-    world = World()
+    world = TokensWorld()
     world.answer(world.sides[0].create(world.token()))
     world.until(world.agree)
 
@@ -212,15 +205,15 @@ def test_announcements_are_removed_in_the_end() -> None:
 def test_a_broker_by_itself_announces_nothing() -> None:
     timers, store = ManualTimers(), MemoryStore()
     side = Side(store, timers, is_alone=True)
-    world = object.__new__(World)
+    world = object.__new__(TokensWorld)
     world.timers = timers
-    assert side.is_loaded and side.create(World.token(world))[0][0] is ErrorCode.NONE
+    assert side.is_loaded and side.create(TokensWorld.token(world))[0][0] is ErrorCode.NONE
     assert not [path for path in store.model.tree.nodes() if path.startswith(f"{token_nodes.CHANGES}/")]
 
 
 def test_i46_names_of_principals_have_a_most(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand renewers of thirty thousand letters were one token, and there could be ten thousand of them."""
-    world = World(2)
+    world = TokensWorld(2)
     large = tuple(f"User:{number}" + "x" * 1000 for number in range(100))
     assert world.answer(world.sides[0].create(world.token(1, renewers=large * 3)))[0] is ErrorCode.POLICY_VIOLATION
     monkeypatch.setattr(delegation_tokens, "TEXT_BYTES_MAX", 1_800_000)
@@ -235,7 +228,7 @@ def test_i46_names_of_principals_have_a_most(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_there_is_a_most(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delegation_tokens, "TOKENS_MAX", 1)
-    world = World(1)
+    world = TokensWorld(1)
     assert world.answer(world.sides[0].create(world.token(1)))[0] is ErrorCode.NONE
     assert world.answer(world.sides[0].create(world.token(2)))[0] is ErrorCode.POLICY_VIOLATION
 
@@ -245,7 +238,7 @@ def test_there_is_a_most(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_owner_leaves_tokens_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """One user made all tokens that there may be within four seconds."""
     monkeypatch.setattr(delegation_tokens, "TOKENS_MAX", 20)
-    world = World()
+    world = TokensWorld()
     (greedy, other) = (replace(world.token(number), owner=owner) for number, owner in ((100, "User:greedy"), (200, "User:other")))
 
     def made(token: DelegationToken) -> int:

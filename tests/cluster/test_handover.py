@@ -9,16 +9,15 @@ from typing import Any
 from ottla.base.config import load
 from ottla.base.errors import ErrorCode
 from ottla.cluster.handover import Handover
-from tests.fakes.timers import ManualTimers
+from tests.fakes.world import World
 
 Answer = Callable[[ErrorCode, list[tuple[str, int]]], None]
 
 
-class World:
+class HandoverWorld(World):
     """Broker 1 of three, which leads a partition that broker 2 has too."""
 
     def __init__(self, *assignments: str, others: tuple[int, ...] = (2, 3)) -> None:
-        self.timers = ManualTimers()
         self.led: list[Any] = [SimpleNamespace(state=SimpleNamespace(replicas=(1, 2)))]
         self.asked: list[Answer] = []
         self.happened: list[str] = []
@@ -48,7 +47,7 @@ class World:
 
 
 def test_it_leaves_when_it_leads_nothing_that_others_could_lead_and_they_have_been_sent_it() -> None:
-    world = World()
+    world = HandoverWorld()
     world.handover.begin()
     world.answer(ErrorCode.NONE)
     assert world.announced == [] and world.asked == [], "what the controller decided has not arrived here"
@@ -63,7 +62,7 @@ def test_it_leaves_when_it_leads_nothing_that_others_could_lead_and_they_have_be
 
 
 def test_it_asks_again_while_something_remains_and_after_another_controller_was_elected() -> None:
-    world = World()
+    world = HandoverWorld()
     world.led = []
     world.handover.begin()
     for answer in ((ErrorCode.NONE, ("t", 0)), (ErrorCode.NOT_CONTROLLER,), (ErrorCode.NETWORK_EXCEPTION,)):
@@ -77,7 +76,7 @@ def test_it_asks_again_while_something_remains_and_after_another_controller_was_
 
 
 def test_what_is_not_handed_over_in_time_is_given_up() -> None:
-    world = World("controlled.shutdown.max.retries=2", "controlled.shutdown.retry.backoff.ms=400")
+    world = HandoverWorld("controlled.shutdown.max.retries=2", "controlled.shutdown.retry.backoff.ms=400")
     world.handover.begin()
     late = world.asked[0]
     world.timers.advance(799)
@@ -90,7 +89,7 @@ def test_what_is_not_handed_over_in_time_is_given_up() -> None:
 
 
 def test_a_store_that_does_not_answer_holds_up_no_stop() -> None:
-    world = World()
+    world = HandoverWorld()
     world.led = []
     unanswered: list[Callable[[], object]] = []
     world.leave = unanswered.append  # type: ignore[method-assign]
@@ -106,8 +105,8 @@ def test_a_store_that_does_not_answer_holds_up_no_stop() -> None:
 
 
 def test_one_that_is_alone_or_not_registered_stops_at_once() -> None:
-    unregistered = World()
+    unregistered = HandoverWorld()
     unregistered.is_registered = False
-    for world in (World(others=()), World("controlled.shutdown.enable=false"), unregistered):
+    for world in (HandoverWorld(others=()), HandoverWorld("controlled.shutdown.enable=false"), unregistered):
         world.handover.begin()
         assert world.happened == ["closed"] and world.asked == [] and world.timers.pending() == 0

@@ -17,7 +17,7 @@ from ottla.storage.log import Log
 from tests.cluster.nodes import Nodes
 from tests.fakes.disk import MemDisk
 from tests.fakes.log_settings import log_settings
-from tests.fakes.timers import ManualTimers
+from tests.fakes.world import World
 
 TOPIC_ID = bytes(range(16))
 NONE = ErrorCode.NONE
@@ -29,11 +29,10 @@ class Asked(NamedTuple):
     done: AlterPartitionDone
 
 
-class World:
+class IsrWorld(World):
     """Broker 1 leads some partitions of replicas 1 and 2; `asked` are its requests to the controller."""
 
     def __init__(self, count: int = 1) -> None:
-        self.timers = ManualTimers()
         self.asked: list[Asked] = []
         self.broker_epoch = 60
         self.epochs = {1: 60, 2: 61}
@@ -62,7 +61,7 @@ class World:
     def fetch(self, index: int = 0, broker_epoch: int = 61) -> None:
         """Replica 2 fetches at the end of the log."""
         partition = self.partitions[index]
-        now_ms = self.timers.clock.monotonic_ms()
+        now_ms = self.clock.monotonic_ms()
         partition.read_as_follower(FollowerFetch(2, broker_epoch, partition.log.log_end_offset, 0, now_ms), 1 << 20)
 
     def result(self, index: int = 0, error: ErrorCode = NONE, isr: Sequence[int] = (1, 2), **fields: int) -> PartitionResult:
@@ -79,15 +78,15 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    world = World()
+def world() -> IsrWorld:
+    world = IsrWorld()
     world.fetch()
     world.timers.run_due()
     return world
 
 
 def test_what_is_proposed_in_one_turn_goes_into_one_request_and_only_one_is_under_way() -> None:
-    world = World(3)
+    world = IsrWorld(3)
     for index in (0, 2):
         world.fetch(index)
     assert world.wait(0) == 1
@@ -102,7 +101,7 @@ def test_what_is_proposed_in_one_turn_goes_into_one_request_and_only_one_is_unde
     assert [partition.isr_state.moving for partition in world.partitions] == [(), (2,), ()]
 
 
-def test_an_agreed_change_is_taken_over(world: World) -> None:
+def test_an_agreed_change_is_taken_over(world: IsrWorld) -> None:
     world.answer(world.result())
     assert (world.partitions[0].isr, world.partitions[0].partition_epoch) == ((1, 2), 11)
     assert world.wait(10_000) == 1
@@ -111,7 +110,7 @@ def test_an_agreed_change_is_taken_over(world: World) -> None:
 @pytest.mark.parametrize(
     "code", [ErrorCode.NOT_CONTROLLER, ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR]
 )
-def test_an_unknown_outcome_stays_pending_and_is_asked_again_less_and_less_often(world: World, code: ErrorCode) -> None:
+def test_an_unknown_outcome_stays_pending_and_is_asked_again_less_and_less_often(world: IsrWorld, code: ErrorCode) -> None:
     for number, rest_ms in enumerate((20, 40, 80, 160, 320, 640, 1_000, 1_000), 2):
         world.answer(code=code)
         assert world.partitions[0].isr_state.moving == (2,)
@@ -120,14 +119,14 @@ def test_an_unknown_outcome_stays_pending_and_is_asked_again_less_and_less_often
     assert world.asked[0].changes == world.asked[-1].changes
 
 
-def test_a_stale_broker_epoch_is_asked_again_with_the_new_one(world: World) -> None:
+def test_a_stale_broker_epoch_is_asked_again_with_the_new_one(world: IsrWorld) -> None:
     world.broker_epoch = 70
     world.answer(code=ErrorCode.STALE_BROKER_EPOCH)
     world.wait(20)
     assert [asked.broker_epoch for asked in world.asked] == [60, 70]
 
 
-def test_kip_497_an_outcome_that_was_unknown_is_found_in_the_newer_state(world: World) -> None:
+def test_kip_497_an_outcome_that_was_unknown_is_found_in_the_newer_state(world: IsrWorld) -> None:
     """The request was executed and its answer lost; asked again, it comes too late for its version, and the answer has what stands."""
     world.answer(code=ErrorCode.NETWORK_EXCEPTION)
     world.wait(20)
@@ -148,14 +147,14 @@ def test_kip_497_an_outcome_that_was_unknown_is_found_in_the_newer_state(world: 
         (NONE, {"partition_epoch": 9}),
     ],
 )
-def test_what_is_no_definite_answer_leaves_the_change_pending(world: World, code: ErrorCode, fields: dict[str, int]) -> None:
+def test_what_is_no_definite_answer_leaves_the_change_pending(world: IsrWorld, code: ErrorCode, fields: dict[str, int]) -> None:
     world.answer(world.result(error=code, **fields))
     assert world.partitions[0].isr_state.moving == (2,) and world.partitions[0].isr == (1,)
     assert world.wait(20) == 2
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST, ErrorCode.OPERATION_NOT_ATTEMPTED])
-def test_kip_903_a_refused_replica_stays_out_and_is_not_proposed_at_each_fetch(world: World, code: ErrorCode) -> None:
+def test_kip_903_a_refused_replica_stays_out_and_is_not_proposed_at_each_fetch(world: IsrWorld, code: ErrorCode) -> None:
     world.answer(world.result(error=code, isr=(1,), partition_epoch=10))
     assert world.partitions[0].isr_state.moving == () and world.partitions[0].isr == (1,)
     for _ in range(9):
@@ -166,7 +165,7 @@ def test_kip_903_a_refused_replica_stays_out_and_is_not_proposed_at_each_fetch(w
     assert world.wait(0) == 2
 
 
-def test_kip_903_the_next_life_of_a_refused_replica_is_proposed_at_once(world: World) -> None:
+def test_kip_903_the_next_life_of_a_refused_replica_is_proposed_at_once(world: IsrWorld) -> None:
     world.answer(world.result(error=ErrorCode.INELIGIBLE_REPLICA, isr=(1,), partition_epoch=10))
     world.epochs[2] = 99
     world.fetch(broker_epoch=99)
@@ -183,7 +182,7 @@ def test_kip_903_the_next_life_of_a_refused_replica_is_proposed_at_once(world: W
     ],
     ids=["newer state", "new term", "follower", "offline"],
 )
-def test_newer_state_ends_a_proposal_and_its_late_answer_changes_nothing(world: World, end: Callable[[Partition], None]) -> None:
+def test_newer_state_ends_a_proposal_and_its_late_answer_changes_nothing(world: IsrWorld, end: Callable[[Partition], None]) -> None:
     [partition] = world.partitions
     end(partition)
     isr = partition.isr
@@ -192,7 +191,7 @@ def test_newer_state_ends_a_proposal_and_its_late_answer_changes_nothing(world: 
     assert world.wait(10_000) == 1
 
 
-def test_a_repetition_of_the_controllers_message_keeps_the_proposal(world: World) -> None:
+def test_a_repetition_of_the_controllers_message_keeps_the_proposal(world: IsrWorld) -> None:
     world.partitions[0].become_leader(leader_epoch=4, partition_epoch=10, replicas=[1, 2], isr=[1], now_ms=0)
     assert world.partitions[0].isr_state.moving == (2,)
     world.answer(world.result())

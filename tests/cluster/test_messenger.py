@@ -11,16 +11,14 @@ from ottla.base.ports import CONTROL_LANE
 from ottla.cluster.messenger import RETRY_FIRST_MS, RETRY_MAX_MS, REVIEW_MS, PeerMessenger
 from ottla.wire.messages.update_metadata import UpdateMetadataResponse
 from tests.cluster.test_control_wire import large_metadata
-from tests.fakes.peers import Asked, HeldPeers
-from tests.fakes.timers import ManualTimers
+from tests.fakes.peers import Asked
+from tests.fakes.world import World
 
 NO_ANSWER = (None, ErrorCode.NETWORK_EXCEPTION)
 
 
-class Sender:
+class Sender(World):
     def __init__(self) -> None:
-        self.peers = HeldPeers()
-        self.timers = ManualTimers()
         self.is_wanted = True
         self.messenger = PeerMessenger(self.peers, self.timers, lambda _broker_id, _message: self.is_wanted)
         self.results: list[tuple[int, ErrorCode]] = []

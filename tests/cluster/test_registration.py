@@ -10,17 +10,17 @@ from ottla.cluster.registration import Registrar, Registration
 from ottla.metadata_store import znodes
 from tests.fakes.memory_store import MemoryStore, ZooKeeperModel
 from tests.fakes.timers import ManualTimers
+from tests.fakes.world import World
 
 PATH = znodes.broker_path(5)
 
 
-class World:
+class RegistrationWorld(World):
     """Broker 5 and its store. `done` has broker epoch and cluster id of each registration."""
 
     def __init__(
         self, model: ZooKeeperModel | None = None, *, cluster_id: str = "c", incarnation: str = "", is_clean: bool = False
     ) -> None:
-        self.timers = ManualTimers()
         self.store: MemoryStore = (model or ZooKeeperModel()).session()
         self.done: list[tuple[int, str]] = []
         self.refused: list[str] = []
@@ -28,7 +28,7 @@ class World:
             broker_id=5, endpoints={"PLAINTEXT": ("h", 9092)}, protocols={"PLAINTEXT": "PLAINTEXT"}, cluster_id=cluster_id, rack="r",
             incarnation=incarnation, is_clean=lambda: is_clean,
         )  # fmt: skip
-        self.registrar = Registrar(self.store, StoreRetries(self.store, self.timers), self.timers.clock, registration)
+        self.registrar = Registrar(self.store, self.retries, self.clock, registration)
 
     def register(self) -> None:
         self.registrar.register(lambda epoch, cluster_id: self.done.append((epoch, cluster_id)), self.refused.append)
@@ -39,7 +39,7 @@ class World:
 
 
 def test_the_first_broker_lays_the_ground() -> None:
-    world = World()
+    world = RegistrationWorld()
     world.register()
     nodes = world.store.nodes()
     assert world.is_registered() and not world.refused and set(znodes.BASE_PATHS) <= nodes.keys()
@@ -49,9 +49,9 @@ def test_the_first_broker_lays_the_ground() -> None:
 
 
 def test_the_next_broker_makes_only_its_own_node() -> None:
-    world = World()
+    world = RegistrationWorld()
     world.register()
-    other = World(world.store.model)
+    other = RegistrationWorld(world.store.model)
     before = len(world.store.multis)
     world.store.expire()
     other.register()
@@ -59,14 +59,14 @@ def test_the_next_broker_makes_only_its_own_node() -> None:
 
 
 def test_ground_that_is_laid_in_part_is_completed() -> None:
-    world = World()
+    world = RegistrationWorld()
     world.store.put(znodes.BROKER_IDS, b"")
     world.register()
     assert world.is_registered() and set(znodes.BASE_PATHS) <= world.store.nodes().keys()
 
 
 def test_a_store_of_another_cluster_is_refused() -> None:
-    world = World()
+    world = RegistrationWorld()
     world.store.put(znodes.CLUSTER_ID, znodes.cluster_id_bytes("other"))
     world.register()
     assert world.refused == ["the metadata store belongs to cluster other, this broker to c"] and not world.done
@@ -74,9 +74,9 @@ def test_a_store_of_another_cluster_is_refused() -> None:
 
 
 def test_an_id_that_is_in_use_is_refused() -> None:
-    first = World()
+    first = RegistrationWorld()
     first.register()
-    second = World(first.store.model)
+    second = RegistrationWorld(first.store.model)
     second.register()
     (reason,) = second.refused
     assert reason.startswith("broker.id 5 is in use: another broker is registered at /brokers/ids/5") and not second.done
@@ -87,9 +87,9 @@ def test_an_id_that_is_in_use_is_refused() -> None:
     [("d1", "d1", True), ("d1,d2", "d3,d2", True), ("d1", "d2", False), ("", "", False), ("d1", "", False), ("", "d1", False)],
 )
 def test_a_node_that_an_earlier_life_left_behind_is_replaced(former: str, present: str, is_replaced: bool) -> None:
-    first = World(incarnation=former, is_clean=True)
+    first = RegistrationWorld(incarnation=former, is_clean=True)
     first.register()
-    second = World(first.store.model, incarnation=present)
+    second = RegistrationWorld(first.store.model, incarnation=present)
     second.register()
     assert bool(second.done) is is_replaced and bool(second.refused) is not is_replaced
     node = second.store.nodes()[PATH]
@@ -100,15 +100,15 @@ def test_a_node_that_an_earlier_life_left_behind_is_replaced(former: str, presen
 
 
 def test_garbage_in_the_place_of_a_registration_is_no_earlier_life() -> None:
-    first = World()
+    first = RegistrationWorld()
     first.register()
     first.store.multi([Set(PATH, b"garbage")], lambda outcome: None)
-    second = World(first.store.model, incarnation="d1")
+    second = RegistrationWorld(first.store.model, incarnation="d1")
     second.register()
     assert second.refused and second.store.nodes()[PATH].data == b"garbage"
 
 
-def elect(world: World, epoch: int) -> None:
+def elect(world: RegistrationWorld, epoch: int) -> None:
     """The broker's session becomes controller, as an election does it."""
     data = znodes.controller_epoch_bytes(epoch)
     raised = Create(znodes.CONTROLLER_EPOCH, data) if epoch == 1 else Set(znodes.CONTROLLER_EPOCH, data, epoch - 2)
@@ -118,20 +118,20 @@ def elect(world: World, epoch: int) -> None:
 
 
 def test_the_controllership_of_an_earlier_life_ends_with_it() -> None:
-    first = World(incarnation="d1")
+    first = RegistrationWorld(incarnation="d1")
     first.register()
     elect(first, 1)
-    second = World(first.store.model, incarnation="d1")
+    second = RegistrationWorld(first.store.model, incarnation="d1")
     second.register()
     assert second.is_registered() and znodes.CONTROLLER not in second.store.nodes()
 
 
 def test_the_controllership_of_another_broker_stays() -> None:
-    first = World(incarnation="d1")
+    first = RegistrationWorld(incarnation="d1")
     first.register()
-    other = World(first.store.model)
+    other = RegistrationWorld(first.store.model)
     elect(other, 1)
-    second = World(first.store.model, incarnation="d1")
+    second = RegistrationWorld(first.store.model, incarnation="d1")
     second.register()
     assert second.is_registered() and second.store.nodes()[znodes.CONTROLLER].ephemeral_owner == other.store.session_id()
 
@@ -139,11 +139,11 @@ def test_the_controllership_of_another_broker_stays() -> None:
 def test_a_controller_that_is_elected_in_the_meantime_stays() -> None:
     """The left-over `/controller` was read, then its session ended and another broker was elected: the condition on the epoch holds."""
     model, timers = ZooKeeperModel(), ManualTimers()
-    first = World(model, incarnation="d1")
+    first = RegistrationWorld(model, incarnation="d1")
     first.register()
     elect(first, 1)
-    other = World(model)
-    second = World(model, incarnation="d1")
+    other = RegistrationWorld(model)
+    second = RegistrationWorld(model, incarnation="d1")
     second.store = model.session(timers)
     second.registrar = Registrar(second.store, StoreRetries(second.store, timers), timers.clock, second.registrar._registration)
     controllers: list[int] = []
@@ -169,14 +169,14 @@ def test_a_controller_that_is_elected_in_the_meantime_stays() -> None:
 
 
 def test_a_broker_that_is_registered_by_this_session_is_registered() -> None:
-    world = World()
+    world = RegistrationWorld()
     world.register()
     world.register()
     assert len(world.done) == 2 and world.done[0] == world.done[1] and not world.refused
 
 
 def test_after_an_expiry_the_epoch_is_larger() -> None:
-    world = World()
+    world = RegistrationWorld()
     world.register()
     world.store.expire()
     world.store.renew()
@@ -186,7 +186,7 @@ def test_after_an_expiry_the_epoch_is_larger() -> None:
 
 def test_brokers_that_start_together_make_the_ground_between_them() -> None:
     """The other one was faster: NODE_EXISTS, and what it made is read."""
-    world = World()
+    world = RegistrationWorld()
     world.store.fail_next(StoreResult.NODE_EXISTS)
     world.register()
     assert world.is_registered()
@@ -198,9 +198,9 @@ def test_brokers_that_start_together_make_the_ground_between_them() -> None:
 @pytest.mark.parametrize("is_applied", [True, False])
 @pytest.mark.parametrize("is_prepared", [True, False])
 def test_a_write_of_unknown_outcome_is_found_or_repeated(is_prepared: bool, is_applied: bool) -> None:
-    world = World()
+    world = RegistrationWorld()
     if is_prepared:
-        World(world.store.model).register()
+        RegistrationWorld(world.store.model).register()
         for session in list(world.store.model.sessions.values()):
             if session is not world.store:
                 session.expire()
@@ -212,7 +212,7 @@ def test_a_write_of_unknown_outcome_is_found_or_repeated(is_prepared: bool, is_a
 
 
 def test_a_read_that_fails_is_repeated() -> None:
-    world = World()
+    world = RegistrationWorld()
     world.store.fail_next_read()
     world.register()
     assert not world.done
@@ -221,7 +221,7 @@ def test_a_read_that_fails_is_repeated() -> None:
 
 
 def test_a_broker_that_is_cut_off_registers_when_it_is_connected() -> None:
-    world = World()
+    world = RegistrationWorld()
     world.store.disconnect()
     world.register()
     world.timers.advance(100 * RETRY_MS)
@@ -232,7 +232,7 @@ def test_a_broker_that_is_cut_off_registers_when_it_is_connected() -> None:
 
 def test_a_disk_that_fails_is_a_refusal_of_one_line() -> None:
     """The embedded store: a start that waited for room would look like one that hangs."""
-    world = World()
+    world = RegistrationWorld()
     world.store.fail_next(StoreResult.DISK_FAILED)
     world.register()
     assert world.refused == ["broker 5 cannot register: DISK_FAILED in the metadata store"]
@@ -240,7 +240,7 @@ def test_a_disk_that_fails_is_a_refusal_of_one_line() -> None:
 
 def test_an_expired_session_neither_registers_nor_refuses() -> None:
     """The next session begins anew."""
-    world = World()
+    world = RegistrationWorld()
     world.store.fail_next(StoreResult.SESSION_EXPIRED)
     world.register()
     world.timers.advance(10 * RETRY_MS)
@@ -249,7 +249,7 @@ def test_an_expired_session_neither_registers_nor_refuses() -> None:
 
 def test_a_node_of_a_former_session_that_is_about_to_end_is_in_use() -> None:
     """A broker that was killed and restarted: its session lives until it times out; the caller tries again."""
-    world = World()
+    world = RegistrationWorld()
     former = world.store.model.session()
     world.store.put(znodes.BROKER_IDS, b"")
     former.multi([Create(PATH, b"{}", ephemeral=True)], lambda outcome: None)

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from ottla.base.loop.store_retries import RETRY_MS, RETRY_MS_MAX, StoreRetries
+from ottla.base.loop.store_retries import RETRY_MS, RETRY_MS_MAX
 from ottla.cluster.registration import Registered
 from ottla.cluster.session import NO_EPOCH, REFUSED_RETRY_MS, BrokerSession, SessionState
-from tests.fakes.memory_store import MemoryStore
-from tests.fakes.timers import ManualTimers
+from tests.fakes.world import World
 
 
 class HeldRegistrar:
@@ -24,24 +23,21 @@ class HeldRegistrar:
         self.asked.append((done, refused))
 
 
-class World:
-    """A session over a store; `calls` are those of its owner."""
+class SessionWorld(World):
+    """A session over a store; `events` are the calls of its owner."""
 
     def __init__(self) -> None:
-        self.timers = ManualTimers()
-        self.store = MemoryStore()
         self.registrar: Any = HeldRegistrar()
-        self.calls: list[str] = []
         self.session = BrokerSession(
             store=self.store,
-            retries=StoreRetries(self.store, self.timers),
+            retries=self.retries,
             registrar=self.registrar,
-            on_registered=lambda: self.calls.append("registered"),
-            on_expired=lambda _epoch: self.calls.append("expired"),
+            on_registered=self.recorder("registered"),
+            on_expired=lambda _epoch: self.events.append("expired"),
         )
 
     def begin(self) -> None:
-        self.session.begin(lambda reason: self.calls.append(f"refused: {reason}"))
+        self.session.begin(lambda reason: self.events.append(f"refused: {reason}"))
 
     def answer(self, epoch: int) -> None:
         self.registrar.asked.pop()[0](epoch, "c")
@@ -49,42 +45,42 @@ class World:
     def refuse(self) -> None:
         self.registrar.asked.pop()[1]("in use")
 
-    def registered(self) -> World:
+    def registered(self) -> SessionWorld:
         self.begin()
         self.answer(11)
         return self
 
 
 def test_a_session_is_registered_with_the_registrars_answer() -> None:
-    world = World()
-    assert (world.session.state, world.session.broker_epoch, world.calls) == (SessionState.NEW, NO_EPOCH, [])
+    world = SessionWorld()
+    assert (world.session.state, world.session.broker_epoch, world.events) == (SessionState.NEW, NO_EPOCH, [])
     world.begin()
     assert world.session.broker_epoch == NO_EPOCH
     world.answer(11)
     assert (world.session.state, world.session.broker_epoch, world.session.cluster_id) == (SessionState.REGISTERED, 11, "c")
-    assert world.calls == ["registered"]
+    assert world.events == ["registered"]
 
 
 def test_the_first_refusal_is_the_callers() -> None:
-    world = World()
+    world = SessionWorld()
     world.begin()
     world.refuse()
     world.timers.advance(10 * RETRY_MS)
-    assert world.calls == ["refused: in use"] and not world.registrar.asked
+    assert world.events == ["refused: in use"] and not world.registrar.asked
 
 
 def test_a_session_that_is_cut_off_keeps_its_epoch() -> None:
     """It may be alive, and others go by the epoch."""
-    world = World().registered()
+    world = SessionWorld().registered()
     world.store.disconnect()
     assert (world.session.state, world.session.broker_epoch) == (SessionState.SUSPENDED, 11)
     world.store.reconnect()
-    assert (world.session.state, world.session.broker_epoch, world.calls) == (SessionState.REGISTERED, 11, ["registered"])
+    assert (world.session.state, world.session.broker_epoch, world.events) == (SessionState.REGISTERED, 11, ["registered"])
     assert not world.registrar.asked
 
 
 def test_a_break_before_the_registration_changes_nothing() -> None:
-    world = World()
+    world = SessionWorld()
     world.begin()
     world.store.disconnect()
     world.store.reconnect()
@@ -94,48 +90,48 @@ def test_a_break_before_the_registration_changes_nothing() -> None:
 
 
 def test_an_expired_session_has_no_epoch_and_the_next_one_registers() -> None:
-    world = World().registered()
+    world = SessionWorld().registered()
     world.store.expire()
     assert (world.session.state, world.session.broker_epoch) == (SessionState.EXPIRED, NO_EPOCH)
-    assert world.calls == ["registered", "expired"] and not world.registrar.asked
+    assert world.events == ["registered", "expired"] and not world.registrar.asked
     world.store.renew()
     world.answer(12)
     assert (world.session.state, world.session.broker_epoch) == (SessionState.REGISTERED, 12)
-    assert world.calls == ["registered", "expired", "registered"]
+    assert world.events == ["registered", "expired", "registered"]
 
 
 @pytest.mark.parametrize("is_begun", [True, False])
 def test_a_session_that_expires_before_it_is_registered_is_no_loss(is_begun: bool) -> None:
-    world = World()
+    world = SessionWorld()
     if is_begun:
         world.begin()
     world.store.expire()
-    assert world.calls == [] and world.session.state is SessionState.EXPIRED
+    assert world.events == [] and world.session.state is SessionState.EXPIRED
 
 
 def test_a_session_that_expired_while_it_was_cut_off() -> None:
-    world = World().registered()
+    world = SessionWorld().registered()
     world.store.disconnect()
     world.store.expire()
     assert world.session.state is SessionState.SUSPENDED, "the broker cannot know it yet"
     world.store.reconnect()
-    assert world.calls == ["registered", "expired"]
+    assert world.events == ["registered", "expired"]
 
 
 def test_a_later_refusal_is_tried_again() -> None:
     """The other holder of the id may be the broker's own former session."""
-    world = World().registered()
+    world = SessionWorld().registered()
     world.store.expire()
     world.store.renew()
     world.refuse()
     assert not world.registrar.asked
     world.timers.advance(REFUSED_RETRY_MS)
     world.answer(13)
-    assert world.session.broker_epoch == 13 and world.calls[-1] == "registered"
+    assert world.session.broker_epoch == 13 and world.events[-1] == "registered"
 
 
 def test_a_broker_whose_id_was_taken_over_tries_less_and_less_often(caplog: pytest.LogCaptureFixture) -> None:
-    world = World().registered()
+    world = SessionWorld().registered()
     world.store.expire()
     world.store.renew()
     for _ in range(600):
@@ -154,7 +150,7 @@ def test_a_broker_whose_id_was_taken_over_tries_less_and_less_often(caplog: pyte
 
 
 def test_a_retry_ends_with_the_session_that_it_was_for() -> None:
-    world = World().registered()
+    world = SessionWorld().registered()
     world.store.expire()
     world.store.renew()
     world.refuse()

@@ -3,39 +3,29 @@ refused one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from ottla.base.ports import REFUSED
 from ottla.cluster.suspects import AGAIN_MS, LOOKS_MS, REFUSED_MS, SUSPECTED_MS, WAITING_MAX, Suspects
-from tests.fakes import ManualClock, ManualTimers
+from tests.fakes.peers import HeldNetwork
+from tests.fakes.world import World
 
 
-class World:
+class SuspectsWorld(World):
     """The suspects of one broker; connections are answered by the test."""
 
     def __init__(self) -> None:
-        self.timers = ManualTimers(ManualClock())
-        self.attempts: list[tuple[Callable[[Any], None], Callable[[str], None]]] = []
+        self.network = HeldNetwork()
         self.leader = 2
         self.called: list[str] = []
-        self.suspects = Suspects(self, self.timers, {2: ("two", 1)}.get)  # type: ignore[arg-type]
-
-    def connect(self, _host: str, _port: int, connected: Callable[[Any], None], failed: Callable[[str], None]) -> None:
-        self.attempts.append((connected, failed))
-
-    def close(self) -> None:
-        """A channel's."""
+        self.suspects = Suspects(self.network, self.timers, {2: ("two", 1)}.get)  # type: ignore[arg-type]
 
     def wait(self, name: str) -> None:
         self.suspects.call_when_over(lambda brokers: self.leader not in brokers, lambda: self.called.append(name))
 
 
 def test_what_waits_goes_on_when_others_lead() -> None:
-    world = World()
+    world = SuspectsWorld()
     world.suspects.on_hang_up(2)
     assert list(world.suspects.brokers) == [2]
-    world.attempts[0][1](REFUSED)
+    world.network.fail()
     world.wait("a")
     world.suspects.review()
     assert world.called == []
@@ -46,7 +36,7 @@ def test_what_waits_goes_on_when_others_lead() -> None:
 
 
 def test_no_more_than_so_many_wait() -> None:
-    world = World()
+    world = SuspectsWorld()
     world.suspects.on_hang_up(2)
     for _ in range(WAITING_MAX):
         world.wait("early")
@@ -58,26 +48,26 @@ def test_no_more_than_so_many_wait() -> None:
 
 
 def test_a_broker_that_accepts_each_time_is_not_suspected_any_more() -> None:
-    world = World()
+    world = SuspectsWorld()
     world.suspects.on_hang_up(2)
     world.wait("a")
     for pause in LOOKS_MS:
-        world.attempts.pop()[0](world)
+        world.network.accept()
         assert world.called == []
         world.timers.advance(pause)
-    world.attempts.pop()[0](world)
+    world.network.accept()
     assert list(world.suspects.brokers) == [] and world.called == ["a"]
     world.timers.advance(SUSPECTED_MS)
-    assert world.attempts == []
+    assert world.network.attempts == []
 
 
 def test_a_broker_whose_port_closes_after_its_connections_stays_suspected() -> None:
-    world = World()
+    world = SuspectsWorld()
     world.suspects.on_hang_up(2)
     world.wait("a")
-    world.attempts.pop()[0](world)
+    world.network.accept()
     world.timers.advance(LOOKS_MS[0])
-    world.attempts.pop()[1](REFUSED)
+    world.network.fail()
     assert list(world.suspects.brokers) == [2] and world.called == []
     world.leader = 3
     world.suspects.review()
@@ -86,34 +76,34 @@ def test_a_broker_whose_port_closes_after_its_connections_stays_suspected() -> N
 
 def test_an_election_that_takes_longer_is_waited_for_if_the_address_refuses() -> None:
     """librdkafka asks again a second after an answer that names the dead leader, so waiting is not later than that."""
-    world = World()
+    world = SuspectsWorld()
     world.suspects.on_hang_up(2)
     world.wait("a")
-    world.attempts.pop()[1](REFUSED)
+    world.network.fail()
     passed = 0
     while passed + AGAIN_MS < REFUSED_MS:
         world.timers.advance(AGAIN_MS)
         passed += AGAIN_MS
-        world.attempts.pop()[1](REFUSED)
+        world.network.fail()
     assert passed > 2 * SUSPECTED_MS and world.called == []
     world.timers.advance(AGAIN_MS)
-    assert world.called == ["a"] and not world.attempts
+    assert world.called == ["a"] and not world.network.attempts
 
 
 def test_a_broker_that_is_started_again_at_once_is_suspected_no_longer() -> None:
-    world = World()
+    world = SuspectsWorld()
     world.suspects.on_hang_up(2)
     world.wait("a")
-    world.attempts.pop()[1](REFUSED)
+    world.network.fail()
     world.timers.advance(AGAIN_MS)
-    world.attempts.pop()[0](world)
+    world.network.accept()
     assert list(world.suspects.brokers) == [] and world.called == ["a"]
     world.timers.advance(REFUSED_MS)
-    assert not world.attempts
+    assert not world.network.attempts
 
 
 def test_no_suspicion_lasts_and_a_new_one_has_its_own_time() -> None:
-    world = World()
+    world = SuspectsWorld()
     world.suspects.on_hang_up(2)
     world.wait("a")
     world.timers.advance(SUSPECTED_MS - 1)
@@ -125,6 +115,6 @@ def test_no_suspicion_lasts_and_a_new_one_has_its_own_time() -> None:
 
 
 def test_a_broker_that_has_gone_from_the_metadata_is_not_suspected() -> None:
-    world = World()
+    world = SuspectsWorld()
     world.suspects.on_hang_up(3)
-    assert not world.suspects.brokers and not world.attempts
+    assert not world.suspects.brokers and not world.network.attempts

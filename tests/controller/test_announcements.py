@@ -27,7 +27,7 @@ from ottla.base.errors import ErrorCode
 from ottla.controller.announcements import SILENT_MS, Announcements
 from ottla.controller.command_queue import topic_of
 from tests.controller.cluster import state_of
-from tests.fakes import ManualClock, ManualTimers
+from tests.fakes.world import World
 
 
 def partition(index: int, *replicas: int, epoch: int = 0) -> PartitionMetadata:
@@ -38,15 +38,13 @@ def topic(name: str, *partitions: PartitionMetadata) -> TopicMetadata:
     return TopicMetadata(name=name, topic_id=name.encode().ljust(16), partitions=partitions, configs={"a": name})
 
 
-class World:
+class AnnouncementsWorld(World):
     """The announcements of a controller of brokers 1, 2 and 3, with a messenger that keeps them unanswered."""
 
     def __init__(self) -> None:
         self.state = state_of(1, 2, 3)
         self.sent: list[tuple[int, Any]] = []
         self.open: list[Callable[[ErrorCode], object]] = []
-        self.clock = ManualClock()
-        self.timers = ManualTimers(self.clock)
         self.announcements = Announcements(self, self.clock, self.timers, own_id=1)
 
     def send(self, broker: BrokerMetadata, message: ControlMessage, done: Callable[[ErrorCode], object]) -> None:
@@ -75,7 +73,7 @@ TO_ALL = [(1, "UpdateMetadata"), (2, "UpdateMetadata"), (3, "UpdateMetadata")]
 
 
 def test_a_new_topic_is_opened_where_it_has_replicas_before_all_learn_of_it() -> None:
-    world = World()
+    world = AnnouncementsWorld()
     made = topic("t", partition(0, 1, 2), partition(1, 2))
     assert world.change(TopicPut(made)) == [(1, "LeaderAndIsr"), (2, "LeaderAndIsr"), *TO_ALL]
     states = {broker_id: message.states for broker_id, message in world.of(LeaderAndIsr).items()}
@@ -89,7 +87,7 @@ def test_a_new_topic_is_opened_where_it_has_replicas_before_all_learn_of_it() ->
 
 
 def test_only_partitions_that_have_changed_are_sent() -> None:
-    world = World()
+    world = AnnouncementsWorld()
     world.change(TopicPut(topic("t", partition(0, 1), partition(1, 1))))
     assert world.change(PartitionPut("t", partition(1, 1, epoch=4)))[0] == (1, "LeaderAndIsr")
     [state] = world.of(LeaderAndIsr)[1].states
@@ -97,14 +95,14 @@ def test_only_partitions_that_have_changed_are_sent() -> None:
 
 
 def test_partitions_that_are_added_are_new() -> None:
-    world = World()
+    world = AnnouncementsWorld()
     world.change(TopicPut(topic("t", partition(0, 1))))
     world.change(TopicPut(topic("t", partition(0, 1), partition(1, 3))))
     assert {broker_id: [state.is_new for state in message.states] for broker_id, message in world.of(LeaderAndIsr).items()} == {3: [True]}
 
 
 def test_a_broker_that_holds_a_replica_no_longer_stops_it() -> None:
-    world = World()
+    world = AnnouncementsWorld()
     world.change(TopicPut(topic("t", partition(0, 1, 2))))
     assert world.change(PartitionPut("t", partition(0, 2, 3, epoch=5)))[:3] == [
         (1, "StopReplica"),
@@ -116,7 +114,7 @@ def test_a_broker_that_holds_a_replica_no_longer_stops_it() -> None:
 
 
 def test_a_deleted_topic_leaves_the_metadata_first_and_its_replicas_are_stopped_later() -> None:
-    world = World()
+    world = AnnouncementsWorld()
     made = topic("t", partition(0, 1, 3))
     world.change(TopicPut(made))
     assert world.change(TopicRemoved("t")) == TO_ALL
@@ -128,14 +126,14 @@ def test_a_deleted_topic_leaves_the_metadata_first_and_its_replicas_are_stopped_
 
 
 def test_a_topic_that_is_made_and_removed_in_one_step_is_no_news() -> None:
-    assert World().change(TopicPut(topic("t", partition(0, 1))), TopicRemoved("t")) == []
+    assert AnnouncementsWorld().change(TopicPut(topic("t", partition(0, 1))), TopicRemoved("t")) == []
 
 
 # Brokers
 
 
 def test_a_broker_that_joins_gets_everything_and_the_others_the_whole_metadata() -> None:
-    world = World()
+    world = AnnouncementsWorld()
     world.change(TopicPut(topic("t", partition(0, 1, 3))), TopicPut(topic("u", partition(0, 2))))
     world.state.apply([ConfigPut(CONFIG_BROKER, "", {"x": "y"}), QuotaPut((("user", "u"),), {"producer_byte_rate": 1.0})])
     back = BrokerPut(BrokerMetadata(broker_id=3, endpoints={}, epoch=103))
@@ -150,14 +148,14 @@ def test_a_broker_that_joins_gets_everything_and_the_others_the_whole_metadata()
 
 def test_a_broker_without_replicas_is_sent_that_it_has_none() -> None:
     """It may have some of before, of which it must know that no controller asks for them now."""
-    world = World()
+    world = AnnouncementsWorld()
     world.announcements.everything(world.state, [world.state.brokers[2]])
     assert world.kinds() == [(2, "UpdateConfigs"), (2, "UpdateMetadata"), (2, "LeaderAndIsr")]
     assert not world.of(LeaderAndIsr)[2].states
 
 
 def test_a_broker_that_goes_changes_the_metadata_of_the_others() -> None:
-    world = World()
+    world = AnnouncementsWorld()
     world.change(TopicPut(topic("t", partition(0, 1, 3))))
     assert world.change(BrokerRemoved(3)) == [(1, "UpdateMetadata"), (2, "UpdateMetadata")]
     [shown] = world.of(UpdateMetadata)[1].topics
@@ -168,7 +166,7 @@ def test_a_broker_that_goes_changes_the_metadata_of_the_others() -> None:
 
 
 def test_settings_go_to_all_brokers_and_those_of_a_topic_with_its_metadata() -> None:
-    world = World()
+    world = AnnouncementsWorld()
     world.change(TopicPut(topic("t", partition(0, 1))))
     to_all = [(1, "UpdateConfigs"), (2, "UpdateConfigs"), (3, "UpdateConfigs")]
     assert world.change(ConfigPut(CONFIG_TOPIC, "t", {"b": "c"})) == TO_ALL
@@ -180,7 +178,7 @@ def test_settings_go_to_all_brokers_and_those_of_a_topic_with_its_metadata() -> 
 
 
 def test_what_is_sent_is_settled_when_each_broker_has_answered() -> None:
-    world, settled = World(), list[str]()
+    world, settled = AnnouncementsWorld(), list[str]()
     world.announcements.call_when_settled(lambda: settled.append("at once"))
     assert settled == ["at once"]
     world.change(ConfigPut(CONFIG_BROKER, "", {}))
@@ -198,7 +196,7 @@ def test_what_is_sent_is_settled_when_each_broker_has_answered() -> None:
 
 def test_a_broker_that_does_not_answer_holds_up_nothing_for_long() -> None:
     """The controller's own broker does, however long it opens logs."""
-    world, settled = World(), list[str]()
+    world, settled = AnnouncementsWorld(), list[str]()
     world.change(ConfigPut(CONFIG_BROKER, "", {}))
     own, silent, third = world.open
     world.announcements.call_when_settled(lambda: settled.append("first"))
@@ -224,7 +222,7 @@ def test_a_broker_that_does_not_answer_holds_up_nothing_for_long() -> None:
 
 
 def test_later_messages_do_not_hold_up_earlier_ones() -> None:
-    world, settled = World(), list[str]()
+    world, settled = AnnouncementsWorld(), list[str]()
     world.change(ConfigPut(CONFIG_BROKER, "", {}))
     world.announcements.call_when_settled(lambda: settled.append("first"))
     first = list(world.open)
@@ -237,7 +235,7 @@ def test_later_messages_do_not_hold_up_earlier_ones() -> None:
 @pytest.mark.parametrize("timeout_ms", [300, 0, -1])
 def test_a_request_waits_for_other_brokers_as_long_as_its_own_time(timeout_ms: int) -> None:
     """For the controller's own broker it always does, and what has waited longer holds up nothing."""
-    world, settled = World(), list[str]()
+    world, settled = AnnouncementsWorld(), list[str]()
     world.change(ConfigPut(CONFIG_BROKER, "", {}))
     own, silent, third = world.open
     world.announcements.call_when_settled(lambda: settled.append("patient"))
@@ -252,7 +250,7 @@ def test_a_request_waits_for_other_brokers_as_long_as_its_own_time(timeout_ms: i
 
 
 def test_a_request_that_all_brokers_have_answered_waits_no_longer() -> None:
-    world, settled = World(), list[str]()
+    world, settled = AnnouncementsWorld(), list[str]()
     world.change(ConfigPut(CONFIG_BROKER, "", {}))
     world.announcements.call_when_settled(lambda: settled.append("done"), 300)
     for done in world.open:

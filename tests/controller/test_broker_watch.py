@@ -10,20 +10,17 @@ from ottla.base.ports import Create, Delete, StoreResult
 from ottla.controller.broker_watch import BrokerWatch
 from ottla.controller.damage_notes import DamageNotes
 from ottla.metadata_store import znodes
-from tests.fakes.memory_store import MemoryStore, ZooKeeperModel
-from tests.fakes.timers import ManualTimers
+from tests.fakes.memory_store import MemoryStore
+from tests.fakes.world import World
 
 
-class World:
+class BrokerWatchWorld(World):
     """A watch over one store; brokers register with the sessions of others."""
 
     def __init__(self) -> None:
-        self.timers = ManualTimers()
-        self.model = ZooKeeperModel()
-        self.store = self.model.session()
         self.store.put(f"{znodes.BROKER_IDS}", b"")
         self.seen: list[dict[int, BrokerMetadata]] = []
-        self.watch = BrokerWatch(self.store, StoreRetries(self.store, self.timers), DamageNotes(), self.seen.append)
+        self.watch = BrokerWatch(self.store, self.retries, DamageNotes(), self.seen.append)
 
     def register(self, broker_id: int, data: bytes | None = None) -> MemoryStore:
         """The session that holds the registration."""
@@ -38,7 +35,7 @@ class World:
 
 
 def test_the_brokers_that_are_there_at_the_start() -> None:
-    world = World()
+    world = BrokerWatchWorld()
     world.register(2)
     world.register(10)
     world.watch.start()
@@ -49,13 +46,13 @@ def test_the_brokers_that_are_there_at_the_start() -> None:
 
 
 def test_no_brokers_are_news_as_well() -> None:
-    world = World()
+    world = BrokerWatchWorld()
     world.watch.start()
     assert world.seen == [{}]
 
 
 def test_each_change_shows_all_brokers() -> None:
-    world = World()
+    world = BrokerWatchWorld()
     world.watch.start()
     first = world.register(1)
     world.register(2)
@@ -64,7 +61,7 @@ def test_each_change_shows_all_brokers() -> None:
 
 
 def test_a_broker_that_comes_back_has_another_epoch() -> None:
-    world = World()
+    world = BrokerWatchWorld()
     world.watch.start()
     world.register(1).expire()
     world.register(1)
@@ -73,7 +70,7 @@ def test_a_broker_that_comes_back_has_another_epoch() -> None:
 
 @pytest.mark.parametrize("name", ["x", "-1", "\u0661", "1x"])
 def test_nodes_that_are_no_broker_are_passed_over(name: str) -> None:
-    world = World()
+    world = BrokerWatchWorld()
     world.store.put(f"{znodes.BROKER_IDS}/{name}", b"{}")
     world.register(1)
     world.watch.start()
@@ -82,7 +79,7 @@ def test_nodes_that_are_no_broker_are_passed_over(name: str) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"endpoints": ["nonsense"]}', b"\xff"])
 def test_a_damaged_registration_is_passed_over(data: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    world = World()
+    world = BrokerWatchWorld()
     world.register(1, data)
     world.register(2)
     world.watch.start()
@@ -90,7 +87,7 @@ def test_a_damaged_registration_is_passed_over(data: bytes, caplog: pytest.LogCa
 
 
 def test_a_read_that_fails_is_repeated_whole() -> None:
-    world = World()
+    world = BrokerWatchWorld()
     world.register(1)
     world.store.fail_next_read(StoreResult.CONNECTION_LOST)
     world.watch.start()
@@ -100,7 +97,7 @@ def test_a_read_that_fails_is_repeated_whole() -> None:
 
 
 def test_after_a_break_of_the_connection_the_brokers_are_read_again() -> None:
-    world = World()
+    world = BrokerWatchWorld()
     world.watch.start()
     world.store.disconnect()
     world.register(1)
@@ -111,7 +108,7 @@ def test_after_a_break_of_the_connection_the_brokers_are_read_again() -> None:
 
 
 def test_a_stopped_watch_shows_nothing_more() -> None:
-    world = World()
+    world = BrokerWatchWorld()
     world.watch.start()
     world.watch.stop()
     world.register(1)
@@ -121,7 +118,7 @@ def test_a_stopped_watch_shows_nothing_more() -> None:
 
 
 def test_a_stop_ends_a_retry_too() -> None:
-    world = World()
+    world = BrokerWatchWorld()
     world.store.fail_next_read(StoreResult.CONNECTION_LOST)
     world.watch.start()
     world.watch.stop()
@@ -131,7 +128,7 @@ def test_a_stop_ends_a_retry_too() -> None:
 
 def test_a_broker_that_goes_while_it_is_read_is_not_shown() -> None:
     """Requests take time here: the node is removed between the read of the names and its own."""
-    world = World()
+    world = BrokerWatchWorld()
     timed = world.model.session(world.timers)
     watch = BrokerWatch(timed, StoreRetries(timed, world.timers), DamageNotes(), world.seen.append)
     world.register(1)

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.base.cluster_metadata import Change, ConfigPut, PartitionMetadata, PartitionPut, TopicMetadata, TopicPut, TopicRemoved
 from ottla.base.errors import ErrorCode
-from ottla.base.loop.store_retries import RETRY_MS, StoreRetries
+from ottla.base.loop.store_retries import RETRY_MS
 from ottla.base.ports import Check, Create, Delete, Operation, Set, StoreNode, StoreResult
 from ottla.controller import command_queue
 from ottla.controller.command_queue import ATTEMPTS_MAX, Command, CommandQueue, is_in_force, topic_of
@@ -16,8 +16,7 @@ from ottla.controller.plans import Part, Plan, Unit, planned
 from ottla.controller.state import ClusterState
 from ottla.metadata_store import znodes
 from tests.controller.cluster import state_of
-from tests.fakes.memory_store import MemoryStore
-from tests.fakes.timers import ManualTimers
+from tests.fakes.world import World
 
 
 def topic(name: str) -> TopicMetadata:
@@ -31,12 +30,10 @@ def elected() -> ClusterState:
     return state
 
 
-class World:
+class QueueWorld(World):
     """A controller's queue over a store in memory. `read_state` waits until the test answers it."""
 
     def __init__(self, *, is_later: bool = False) -> None:
-        self.timers = ManualTimers()
-        self.store = MemoryStore()
         self.store.put(znodes.CONTROLLER_EPOCH, znodes.controller_epoch_bytes(7))
         self.answers: list[object] = []
         self.applied: list[tuple[Sequence[Change], dict[str, TopicMetadata | None]]] = []
@@ -47,7 +44,7 @@ class World:
         self.decided: list[str] = []
         self.queue = CommandQueue(
             store=self.store,
-            retries=StoreRetries(self.store, self.timers),
+            retries=self.retries,
             later=self.later.append if is_later else lambda function: function(),
             on_applied=lambda changes, before: self.applied.append((changes, dict(before))),
             read_state=self.reads.append,
@@ -74,7 +71,7 @@ class World:
 
 
 def test_a_change_holds_when_it_is_written_and_is_announced_with_what_was_before() -> None:
-    world = World()
+    world = QueueWorld()
     world.store.hold()
     world.submit("a", Create("/a", b"1"), changes=[TopicPut(topic("t"))])
     assert not world.applied and not world.answers and world.queue.state.topic("t") is None
@@ -85,14 +82,14 @@ def test_a_change_holds_when_it_is_written_and_is_announced_with_what_was_before
 
 
 def test_a_command_without_a_write_is_answered_at_once() -> None:
-    world = World()
+    world = QueueWorld()
     world.submit("a", changes=[TopicPut(topic("t"))])
     world.submit("b")
     assert world.answers == ["a", "b"] and len(world.applied) == 1 and len(world.store.multis) == 1, "one made the epoch's node"
 
 
 def test_the_next_command_is_decided_when_the_one_before_it_is_applied() -> None:
-    world = World()
+    world = QueueWorld()
     world.store.hold()
     for name in ("a", "b", "c"):
         world.submit(name, Create(f"/{name}"))
@@ -103,7 +100,7 @@ def test_the_next_command_is_decided_when_the_one_before_it_is_applied() -> None
 
 
 def test_a_command_that_an_answer_submits_waits_for_its_turn() -> None:
-    world = World()
+    world = QueueWorld()
 
     def done(answer: object) -> None:
         world.submit("second")
@@ -115,7 +112,7 @@ def test_a_command_that_an_answer_submits_waits_for_its_turn() -> None:
 
 def test_more_commands_than_may_wait_are_to_be_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command_queue, "COMMANDS_MAX", 1)
-    world = World()
+    world = QueueWorld()
     world.store.hold()
     for name in ("a", "b", "c"):
         world.submit(name, Create(f"/{name}"))
@@ -126,7 +123,7 @@ def test_more_commands_than_may_wait_are_to_be_tried_again(monkeypatch: pytest.M
 
 
 def test_a_queue_that_is_not_open_has_no_controller() -> None:
-    world = World()
+    world = QueueWorld()
     world.queue.close()
     world.submit("a", Create("/a"))
     assert world.answers == [ErrorCode.NOT_CONTROLLER] and not world.decided
@@ -134,7 +131,7 @@ def test_a_queue_that_is_not_open_has_no_controller() -> None:
 
 def test_without_a_lease_nothing_is_decided_and_an_answer_is_not_acted_upon() -> None:
     """The queue is closed by who answers that it may not act; here it stays open, and nothing of it moves."""
-    world = World()
+    world = QueueWorld()
     world.store.hold()
     world.submit("written", Create("/a"))
     world.submit("waits", Create("/b"))
@@ -145,7 +142,7 @@ def test_without_a_lease_nothing_is_decided_and_an_answer_is_not_acted_upon() ->
 
 
 def test_closing_answers_all_that_waits_and_ignores_the_write_under_way() -> None:
-    world = World()
+    world = QueueWorld()
     world.store.hold()
     world.submit("a", Create("/a"), changes=[TopicPut(topic("t"))])
     world.submit("b", Create("/b"))
@@ -167,7 +164,7 @@ def in_parts(*names: str) -> Callable[[ClusterState], Plan]:
 
 
 def test_each_part_holds_when_it_is_written_and_other_work_has_its_turn_in_between() -> None:
-    world = World(is_later=True)
+    world = QueueWorld(is_later=True)
     world.run(in_parts("a", "b"))
     assert world.data("/a") is not None and len(world.applied) == 1 and world.data("/b") is None
     world.submit("c", Create("/c"))
@@ -177,7 +174,7 @@ def test_each_part_holds_when_it_is_written_and_other_work_has_its_turn_in_betwe
 
 
 def test_a_part_that_was_put_off_is_not_written_after_the_end_of_the_term() -> None:
-    world = World(is_later=True)
+    world = QueueWorld(is_later=True)
     world.run(in_parts("a", "b"))
     world.queue.close()
     world.later.pop()()
@@ -186,7 +183,7 @@ def test_a_part_that_was_put_off_is_not_written_after_the_end_of_the_term() -> N
 
 def test_a_large_write_lets_other_work_have_its_turn_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command_queue, "OPERATIONS_AT_ONCE_MAX", 2)
-    world = World(is_later=True)
+    world = QueueWorld(is_later=True)
     world.submit("small", Create("/a"))
     world.submit("large", Create("/b"), Create("/c"))
     assert world.answers == ["small"] and world.data("/b") is None
@@ -200,7 +197,7 @@ def test_a_large_write_lets_other_work_have_its_turn_first(monkeypatch: pytest.M
 @pytest.mark.parametrize("result", [StoreResult.SESSION_EXPIRED, StoreResult.BAD_VERSION])
 def test_a_controller_that_was_replaced_resigns(result: StoreResult) -> None:
     """BAD_VERSION of the first operation is that of the epoch, which the store answers here for what it is."""
-    world = World()
+    world = QueueWorld()
     if result is StoreResult.BAD_VERSION:
         world.store.multi([Set(znodes.CONTROLLER_EPOCH, b"8", 0)], lambda outcome: None)
     else:
@@ -210,7 +207,7 @@ def test_a_controller_that_was_replaced_resigns(result: StoreResult) -> None:
 
 
 def test_a_conflict_is_decided_again_from_a_new_state() -> None:
-    world = World()
+    world = QueueWorld()
     world.store.put("/a", b"changed by another")
     world.run(lambda state: planned(state, [Unit([Create("/a")] if state.topic("a") is None else [])], answer="made"))
     assert not world.answers and len(world.reads) == 1
@@ -221,7 +218,7 @@ def test_a_conflict_is_decided_again_from_a_new_state() -> None:
 
 
 def test_a_conflict_that_does_not_end_is_given_up_and_the_next_command_goes_on() -> None:
-    world = World()
+    world = QueueWorld()
     world.store.put("/a", b"")
     world.submit("a", Create("/a"))
     world.submit("b", Create("/b"))
@@ -232,7 +229,7 @@ def test_a_conflict_that_does_not_end_is_given_up_and_the_next_command_goes_on()
 
 @pytest.mark.parametrize("result", [StoreResult.DISK_FAILED, StoreResult.TOO_LARGE])
 def test_a_write_that_cannot_be_done_fails_its_command_alone(result: StoreResult) -> None:
-    world = World()
+    world = QueueWorld()
     world.store.fail_next(result)
     world.submit("a", Create("/a"))
     world.submit("b", Create("/b"))
@@ -243,7 +240,7 @@ def test_a_write_that_cannot_be_done_fails_its_command_alone(result: StoreResult
 
 
 def test_a_write_that_was_taken_without_an_answer_counts() -> None:
-    world = World()
+    world = QueueWorld()
     world.store.fail_next(StoreResult.UNKNOWN, is_applied=True)
     world.submit("a", Create("/a", b"1"), changes=[TopicPut(topic("t"))])
     assert world.answers == ["a"] and world.decided == ["a"] and len(world.applied) == 1 and not world.reads
@@ -251,7 +248,7 @@ def test_a_write_that_was_taken_without_an_answer_counts() -> None:
 
 @pytest.mark.parametrize("result", [StoreResult.UNKNOWN, StoreResult.CONNECTION_LOST])
 def test_a_write_that_was_not_taken_is_decided_again_and_is_no_attempt(result: StoreResult) -> None:
-    world = World()
+    world = QueueWorld()
     for _ in range(ATTEMPTS_MAX + 1):
         world.store.fail_next(result)
         if world.reads:
@@ -264,14 +261,14 @@ def test_a_write_that_was_not_taken_is_decided_again_and_is_no_attempt(result: S
 
 def test_a_late_write_is_awaited_before_it_is_looked_for() -> None:
     """It happens with the next write of the session: the check of the epoch, which is ordered behind it."""
-    world = World()
+    world = QueueWorld()
     world.store.fail_next(StoreResult.UNKNOWN, is_late=True)
     world.submit("a", Create("/a", b"1"))
     assert world.answers == ["a"] and not world.reads
 
 
 def test_the_look_is_repeated_until_the_store_answers() -> None:
-    world = World()
+    world = QueueWorld()
     world.store.fail_next(StoreResult.UNKNOWN, is_applied=True)
     world.store.fail_next_read()
     world.submit("a", Create("/a", b"1"))
@@ -281,7 +278,7 @@ def test_the_look_is_repeated_until_the_store_answers() -> None:
 
 
 def test_a_look_that_finds_another_epoch_ends_the_rule() -> None:
-    world = World()
+    world = QueueWorld()
 
     def replaced(state: ClusterState) -> Plan:
         world.store.multi([Set(znodes.CONTROLLER_EPOCH, b"8", 0)], lambda outcome: None)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from ottla.base.errors import ErrorCode
-from ottla.base.ports import DEFAULT_LANE, Locate
+from ottla.base.ports import DEFAULT_LANE, REFUSED, Channel, Locate
 from ottla.base.types import TopicPartition
 from ottla.sharing.commands import DoneResult, StateCommand
 from ottla.sharing.remote import OtherShareCoordinators
@@ -46,6 +47,27 @@ class HeldPeers:
         asked, self.asked = self.asked, []
         for one in asked:
             one.done(None, ErrorCode.NETWORK_EXCEPTION)
+
+
+class HeldNetwork:
+    """`ports.Network` whose connections are made or refused when the test says so, the oldest first."""
+
+    def __init__(self) -> None:
+        self.addresses: list[tuple[str, int]] = []
+        self.attempts: list[tuple[Callable[[Any], None], Callable[[str], None]]] = []
+
+    def connect(self, host: str, port: int, connected: Callable[[Channel], None], failed: Callable[[str], None]) -> None:
+        self.addresses.append((host, port))
+        self.attempts.append((connected, failed))
+
+    def accept(self) -> None:
+        """The other side accepts; this one closes the connection at once."""
+        closed: list[bool] = []
+        self.attempts.pop(0)[0](SimpleNamespace(close=lambda: closed.append(True)))
+        assert closed == [True]
+
+    def fail(self, reason: str = REFUSED) -> None:
+        self.attempts.pop(0)[1](reason)
 
 
 class AskedToAdd(NamedTuple):

@@ -17,13 +17,12 @@ from ottla.replication.refused_batches import RefusedBatches
 from ottla.replication.stage_space import StageSpace
 from ottla.requests.context import ConnectionInfo, RequestContext
 from ottla.security.authorizer import AllowClients
-from ottla.server.execution.waiters import Waiters
 from ottla.server.inspections import Inspections
 from ottla.storage.log import Log
 from ottla.wire.records import Record, encode_batch
-from tests.fakes import ManualClock, ManualTimers, MemDisk, SeededRandom
+from tests.fakes import ManualClock, SeededRandom
 from tests.fakes.log_settings import log_settings
-from tests.fakes.threads import ManualThreads
+from tests.fakes.world import World
 
 TOPIC_ID = bytes(range(16))
 NOW_MS = 1_700_000_000_000
@@ -51,15 +50,11 @@ class PartitionsOfOneTopic:
         return "t" if topic_id == TOPIC_ID else None
 
 
-class World:
+class RecordsWorld(World):
     """One broker with one topic `t`."""
 
     def __init__(self, *, partitions: int = 2, is_flush_on_ack: bool = False, config: LogConfig | None = None) -> None:
-        self.disk = MemDisk("/data")
         self.clock = ManualClock(wall_ms=NOW_MS)
-        self.timers = ManualTimers(self.clock)
-        self.waiters = Waiters(self.clock, self.timers)
-        self.threads = ManualThreads()
         self.flushes: list[Partition] = []
         self.partitions = [self._lead(index, is_flush_on_ack, config or log_settings()) for index in range(partitions)]
         self.broker: Any = SimpleNamespace(

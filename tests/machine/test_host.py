@@ -11,7 +11,7 @@ from ottla.machine.contract import Call, Cancel, Decision, Effect, LogRecord, Re
 from ottla.machine.host import HostState, MachineHost, SlewedClock
 from tests.fakes.clock import ManualClock
 from tests.fakes.machine_log import MemoryLog
-from tests.fakes.timers import ManualTimers
+from tests.fakes.world import World
 
 
 class Ledger:
@@ -42,15 +42,13 @@ class WaitingLedger(Ledger):
         return [Respond(self.answers.append, ("waiter", code))]
 
 
-class HostWorld:
+class HostWorld(World):
     """A host with its log, clock and a list of the answers that left."""
 
     def __init__(self, *, is_instant: bool = True, machine: Ledger | None = None, is_active: bool = True) -> None:
         self.answers: list[object] = []
         self.machine = machine if machine is not None else Ledger()
         self.log = MemoryLog(is_instant=is_instant)
-        self.clock = ManualClock()
-        self.timers = ManualTimers(self.clock)
         self.host = MachineHost(self.machine, self.log, self.clock, self.timers)
         if is_active:
             self.host.activate()

@@ -10,8 +10,7 @@ import pytest
 from ottla.base.loop.notifier import Notifier
 from ottla.requests.partition_wait import PartitionWait
 from ottla.server.execution.waiters import Waiters
-from tests.fakes.clock import ManualClock
-from tests.fakes.timers import ManualTimers
+from tests.fakes.world import World
 
 
 class Request:
@@ -40,12 +39,9 @@ class Request:
         return result
 
 
-class World:
+class PartitionWaitWorld(World):
     def __init__(self, is_in_steps: bool) -> None:
         self.is_in_steps = is_in_steps
-        self.clock = ManualClock()
-        self.timers = ManualTimers(self.clock)
-        self.waiters = Waiters(self.clock, self.timers)
         self.partition = Notifier()
 
     def request(self, *results: Any) -> Request:
@@ -57,11 +53,11 @@ class World:
 
 
 @pytest.fixture(params=[False, True], ids=["at once", "in steps"])
-def world(request: pytest.FixtureRequest) -> World:
-    return World(request.param)
+def world(request: pytest.FixtureRequest) -> PartitionWaitWorld:
+    return PartitionWaitWorld(request.param)
 
 
-def test_each_move_leads_to_a_look_until_there_is_a_result(world: World) -> None:
+def test_each_move_leads_to_a_look_until_there_is_a_result(world: PartitionWaitWorld) -> None:
     request = world.request(None, "result")
     world.move()
     assert request.looks == [False] and request.outcomes == []
@@ -72,13 +68,13 @@ def test_each_move_leads_to_a_look_until_there_is_a_result(world: World) -> None
     assert request.looks == [False, False] and not world.waiters.watches
 
 
-def test_the_end_of_the_time_leads_to_the_last_look(world: World) -> None:
+def test_the_end_of_the_time_leads_to_the_last_look(world: PartitionWaitWorld) -> None:
     request = world.request("result")
     world.timers.advance(100)
     assert request.looks == [True] and request.outcomes == ["result"]
 
 
-def test_a_look_that_fails_fails_its_own_request_only(world: World) -> None:
+def test_a_look_that_fails_fails_its_own_request_only(world: PartitionWaitWorld) -> None:
     """An exception in the look of a small Fetch closed the connection of the client that had appended."""
     failure = KeyError("a mistake of ours")
     failing, other = world.request(failure), world.request("result")
@@ -87,7 +83,7 @@ def test_a_look_that_fails_fails_its_own_request_only(world: World) -> None:
     assert not world.waiters.watches and not world.partition.watchers
 
 
-def test_a_wait_that_is_cancelled_looks_no_more(world: World) -> None:
+def test_a_wait_that_is_cancelled_looks_no_more(world: PartitionWaitWorld) -> None:
     request = world.request("result")
     world.partition.notify()
     request.wait.cancel()
@@ -97,7 +93,7 @@ def test_a_wait_that_is_cancelled_looks_no_more(world: World) -> None:
 
 
 def test_a_move_during_a_look_leads_to_another_one() -> None:
-    world = World(is_in_steps=True)
+    world = PartitionWaitWorld(is_in_steps=True)
     world.waiters.turns.piece_ms = 0
     request = world.request(None, "result")
     world.timers.call_soon(lambda: world.timers.call_soon(world.partition.notify))

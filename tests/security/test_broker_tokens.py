@@ -11,19 +11,15 @@ from ottla.client.core.bearer_token import BearerToken
 from ottla.client.errors import ConnectError
 from ottla.client.token_source import TokenKeeper
 from ottla.security.broker_tokens import PAUSE_MS, BrokerTokens
-from tests.fakes import ManualClock, ManualTimers
-from tests.fakes.threads import ManualThreads
+from tests.fakes.world import World
 
 LIFE_S = 100
 
 
-class World:
+class BrokerTokensWorld(World):
     """A broker's tokens, from a source of the test."""
 
     def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.timers = ManualTimers(self.clock)
-        self.threads = ManualThreads()
         self.error: OttlaError | None = None
         self.fetches = 0
         keeper = TokenKeeper(self._fetch, now=lambda: self.clock.wall_ms() / 1000)
@@ -53,7 +49,7 @@ class World:
 
 
 def test_those_who_wait_share_one_fetch_in_a_thread() -> None:
-    world = World()
+    world = BrokerTokensWorld()
     assert [world.ask() for _ in range(3)] == [None] * 3 and world.fetches == 0, "never on the loop"
     assert len(world.threads.waiting) == 1
     world.threads.run_all()
@@ -61,7 +57,7 @@ def test_those_who_wait_share_one_fetch_in_a_thread() -> None:
 
 
 def test_another_one_is_there_before_the_token_ends_and_no_login_waits_for_it() -> None:
-    world = World()
+    world = BrokerTokensWorld()
     world.ask()
     world.threads.run_all()
     world.advance(LIFE_S * 0.79)
@@ -74,7 +70,7 @@ def test_another_one_is_there_before_the_token_ends_and_no_login_waits_for_it() 
 
 
 def test_while_no_other_can_be_had_the_old_one_serves_until_it_ends(caplog: pytest.LogCaptureFixture) -> None:
-    world = World()
+    world = BrokerTokensWorld()
     world.ask()
     world.threads.run_all()
     world.error = ConnectError("the issuer is away")
@@ -94,7 +90,7 @@ def test_while_no_other_can_be_had_the_old_one_serves_until_it_ends(caplog: pyte
 
 
 def test_after_a_failure_logins_fail_at_once_for_a_while() -> None:
-    world = World()
+    world = BrokerTokensWorld()
     world.error = ConnectError("the issuer is away")
     world.ask()
     world.threads.run_all()
@@ -108,7 +104,7 @@ def test_after_a_failure_logins_fail_at_once_for_a_while() -> None:
 
 
 def test_a_refused_token_is_not_sent_again_and_another_one_not_fetched_without_pause() -> None:
-    world = World()
+    world = BrokerTokensWorld()
     world.ask()
     world.threads.run_all()
     (first,) = world.got
@@ -122,14 +118,14 @@ def test_a_refused_token_is_not_sent_again_and_another_one_not_fetched_without_p
 
 
 def test_nothing_goes_on_after_the_end() -> None:
-    world = World()
+    world = BrokerTokensWorld()
     world.ask()
     world.threads.run_all()
     world.tokens.close()
     assert world.timers.pending() == 0
     world.advance(LIFE_S)
     assert "does not log in any more" in str(world.ask()) and not world.threads.waiting and world.fetches == 1
-    late = World()
+    late = BrokerTokensWorld()
     late.ask()
     late.tokens.close()
     assert len(late.got) == 1 and "does not log in any more" in str(late.got[0]), "what waits is answered"

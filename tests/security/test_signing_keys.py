@@ -15,6 +15,7 @@ from ottla.security.tokens import read_token
 from tests.fakes import ManualClock
 from tests.fakes.issuer import claims_at, ec_key, jwks, part, public_jwk, rsa_key, signed, unsecured
 from tests.fakes.threads import ManualThreads
+from tests.fakes.world import World
 from tests.security.test_tokens import NOW_S, OPTIONS
 
 FIRST = public_jwk(rsa_key(), "first")
@@ -37,7 +38,7 @@ class Source:
         return found
 
 
-class World:
+class SigningKeysWorld(World):
     def __init__(self, *documents: bytes | OSError, **options: Any) -> None:
         self.source, self.clock, self.threads = Source(*documents), ManualClock(), ManualThreads()
         limits = {"refresh_ms": 60_000, "retry_backoff_ms": 100, "retry_backoff_max_ms": 1_000, **options}
@@ -57,7 +58,7 @@ class World:
 
 
 def test_right_signatures_are_confirmed_by_each_kind_of_key() -> None:
-    world = World(jwks(FIRST, public_jwk(ec_key(), "curve")))
+    world = SigningKeysWorld(jwks(FIRST, public_jwk(ec_key(), "curve")))
     assert [world.verify(signed(CLAIMS, algorithm=name)) for name in ("RS256", "RS512", "PS384")] == ["", "", ""]
     assert world.verify(signed(CLAIMS, ec_key(), "curve", "ES256")) == ""
     assert world.source.count == 1
@@ -91,12 +92,12 @@ WRONG_TOKENS: dict[str, tuple[Callable[[], str], str]] = {
 @pytest.mark.parametrize("name", WRONG_TOKENS)
 def test_wrong_signatures_are_refused(name: str) -> None:
     make, reason = WRONG_TOKENS[name]
-    assert World(jwks(FIRST)).verify(make()) == reason
+    assert SigningKeysWorld(jwks(FIRST)).verify(make()) == reason
 
 
 def test_a_token_without_a_key_id_needs_a_single_key() -> None:
-    assert World(jwks(FIRST)).verify(signed(CLAIMS, key_id=None)) == ""
-    assert World(jwks(FIRST, public_jwk(rsa_key("other"), "second"))).verify(signed(CLAIMS, key_id=None)) == UNKNOWN
+    assert SigningKeysWorld(jwks(FIRST)).verify(signed(CLAIMS, key_id=None)) == ""
+    assert SigningKeysWorld(jwks(FIRST, public_jwk(rsa_key("other"), "second"))).verify(signed(CLAIMS, key_id=None)) == UNKNOWN
 
 
 def test_only_keys_for_signatures_are_read() -> None:
@@ -117,7 +118,7 @@ def test_what_is_no_key_set_is_refused(data: bytes) -> None:
 
 
 def test_a_new_key_is_found_and_unknown_ids_read_the_keys_no_more_than_so_often() -> None:
-    world = World(jwks(FIRST), jwks(public_jwk(rsa_key("other"), "second")))
+    world = SigningKeysWorld(jwks(FIRST), jwks(public_jwk(rsa_key("other"), "second")))
     assert world.verify(signed(CLAIMS)) == ""
     rotated = signed(CLAIMS, rsa_key("other"), "second")
     assert [world.verify(rotated) for _ in range(3)] == [UNKNOWN] * 3 and world.source.count == 1
@@ -127,7 +128,7 @@ def test_a_new_key_is_found_and_unknown_ids_read_the_keys_no_more_than_so_often(
 
 
 def test_old_keys_are_read_again_and_stay_if_that_fails() -> None:
-    world = World(jwks(FIRST), OSError("the host is down"))
+    world = SigningKeysWorld(jwks(FIRST), OSError("the host is down"))
     for _ in range(2):
         assert world.verify(signed(CLAIMS)) == ""
     world.clock.advance(60_000)
@@ -135,7 +136,7 @@ def test_old_keys_are_read_again_and_stay_if_that_fails() -> None:
 
 
 def test_failures_are_retried_after_a_growing_wait() -> None:
-    world = World(OSError("the host is down"))
+    world = SigningKeysWorld(OSError("the host is down"))
     tries = []
     for _ in range(40):
         assert world.verify(signed(CLAIMS)) == NOT_READ
@@ -146,7 +147,7 @@ def test_failures_are_retried_after_a_growing_wait() -> None:
 
 
 def test_tokens_wait_together_for_the_keys() -> None:
-    world = World(jwks(FIRST))
+    world = SigningKeysWorld(jwks(FIRST))
     world.keys.prepare()
     waiting = [world.begin(signed(CLAIMS)) for _ in range(5)]
     assert waiting == [[]] * 5

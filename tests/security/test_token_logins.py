@@ -13,16 +13,15 @@ from ottla.security.credentials import ScramUsers
 from ottla.security.scram import HASHES, ScramClient
 from ottla.security.scram_server import ScramServer
 from ottla.security.token_logins import TokenLogins, token_hmac, token_password
-from tests.fakes.threads import ManualThreads
+from tests.fakes.world import World
 
 KEY = b"the cluster's"
 TOKEN = DelegationToken(token_id="Sb0F5mSbQ0C6JdSBqkIK9A", owner="User:alice", requester="User:bob", issue_ms=1, expiry_ms=900, max_ms=999)
 PASSWORD = token_password(token_hmac(KEY, TOKEN.token_id))
 
 
-class World:
+class TokenLoginWorld(World):
     def __init__(self) -> None:
-        self.threads = ManualThreads()
         self.tokens = {TOKEN.token_id: TOKEN}
         self.logins = TokenLogins(KEY, self.tokens.get, self.threads)
 
@@ -49,7 +48,7 @@ class World:
 
 @pytest.mark.parametrize("mechanism", HASHES)
 def test_a_token_logs_in_as_its_owner_until_it_ends(mechanism: str) -> None:
-    world = World()
+    world = TokenLoginWorld()
     outcome = world.login(mechanism=mechanism)
     assert (outcome.principal, outcome.ends_ms, outcome.is_by_token) == ("User:alice", 900, True)
     world.tokens[TOKEN.token_id] = replace(TOKEN, expiry_ms=2000)
@@ -61,7 +60,7 @@ def test_a_token_logs_in_as_its_owner_until_it_ends(mechanism: str) -> None:
 
 def test_a_session_ends_when_its_tokens_end_is_brought_forward() -> None:
     """The session's timer runs until the end as it was at the login."""
-    world = World()
+    world = TokenLoginWorld()
     outcome = world.login()
     assert outcome.is_valid is not None and outcome.ends_ms == 900
     world.tokens[TOKEN.token_id] = replace(TOKEN, expiry_ms=950)
@@ -72,7 +71,7 @@ def test_a_session_ends_when_its_tokens_end_is_brought_forward() -> None:
 
 
 def test_wrong_tokens_are_refused_like_wrong_passwords() -> None:
-    world = World()
+    world = TokenLoginWorld()
     right = world.login()
     wrong = [world.login(password="wrong"), world.login("Sb0F5mSbQ0C6JdSBqkIK9B"), world.login(by_token=False), world.login("alice")]
     assert right.error is None and {outcome.error for outcome in wrong} == {wrong[0].error} and wrong[0].error
@@ -80,14 +79,14 @@ def test_wrong_tokens_are_refused_like_wrong_passwords() -> None:
 
 
 def test_a_removed_token_is_refused_even_with_its_secret() -> None:
-    world = World()
+    world = TokenLoginWorld()
     assert world.login().error is None
     world.tokens.clear()
     assert world.login().error
 
 
 def test_a_tokens_keys_are_made_once_and_off_the_loop() -> None:
-    world = World()
+    world = TokenLoginWorld()
     for _ in range(3):
         world.login()
     assert len(world.logins._kept) == 1
@@ -97,7 +96,7 @@ def test_a_tokens_keys_are_made_once_and_off_the_loop() -> None:
 
 def test_no_more_keys_are_kept_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_logins, "CREDENTIALS_MAX", 2)
-    world = World()
+    world = TokenLoginWorld()
     for mechanism in HASHES:
         world.login(mechanism=mechanism)
     world.tokens["other"] = replace(TOKEN, token_id="other")

@@ -14,7 +14,7 @@ from ottla.client.errors import KafkaError
 from ottla.server.broker_access import BrokerAccess
 from ottla.server.token_start import make_token_source
 from tests.fakes import ManualClock, ManualTimers, SeededRandom
-from tests.fakes.threads import ManualThreads
+from tests.fakes.world import World
 
 BASE = {"zookeeper.connect": "z:2181", "broker.id": "1", "listeners": "SASL_PLAINTEXT://:1"}
 BETWEEN = {**BASE, "security.inter.broker.protocol": "SASL_PLAINTEXT"}
@@ -29,12 +29,11 @@ TOKENS = {
 }  # fmt: skip
 
 
-class World:
+class AccessWorld(World):
     """The access of a broker with these settings."""
 
     def __init__(self, settings: dict[str, str]) -> None:
         self.config = BrokerConfig(settings)
-        self.threads = ManualThreads()
         clock = ManualClock(wall_ms=0)
         self.timers = ManualTimers(clock)
         ports: Any = SimpleNamespace(
@@ -50,7 +49,7 @@ class World:
 
 
 def test_by_a_password() -> None:
-    world = World(PLAIN)
+    world = AccessWorld(PLAIN)
     exchange, error = world.begin()
     assert error is None and isinstance(exchange, PlainExchange) and exchange.first() == b"\0broker\0secret"
     assert world.access.logs_in and world.access.tls == "" and 0 <= world.access.share() <= 1
@@ -58,12 +57,12 @@ def test_by_a_password() -> None:
 
 
 def test_where_the_clusters_secret_is_all_there_is_no_login() -> None:
-    assert not World({**BETWEEN, "sasl.enabled.mechanisms": "SCRAM-SHA-256"}).access.logs_in
-    assert not World({**BASE, "listeners": "PLAINTEXT://:1"}).access.logs_in
+    assert not AccessWorld({**BETWEEN, "sasl.enabled.mechanisms": "SCRAM-SHA-256"}).access.logs_in
+    assert not AccessWorld({**BASE, "listeners": "PLAINTEXT://:1"}).access.logs_in
 
 
 def test_by_one_token_for_all_connections_until_the_settings_change() -> None:
-    world = World(TOKENS)
+    world = AccessWorld(TOKENS)
     (first, _), (second, _) = world.begin(), world.begin()
     assert isinstance(first, BearerExchange) and first.first() == second.first() and first.first().startswith(b"n,,\x01auth=Bearer ")
     assert world.timers.pending() == 1
@@ -75,18 +74,18 @@ def test_by_one_token_for_all_connections_until_the_settings_change() -> None:
 
 
 def test_the_first_token_is_there_before_it_is_needed() -> None:
-    world = World(TOKENS)
+    world = AccessWorld(TOKENS)
     world.access.prepare()
     world.threads.run_all()
     world.access.begin_login(lambda exchange, error: world.begun.append((exchange, error)))
     assert isinstance(world.begun[0][0], BearerExchange) and not world.threads.waiting
     world.access.close()
-    World(PLAIN).access.prepare()
+    AccessWorld(PLAIN).access.prepare()
 
 
 @pytest.mark.parametrize("line", ["nonsense with a s3cret", f'{MODULE} required unsecuredLoginNumberClaim_a="s3cret";'])
 def test_settings_that_become_nonsense_are_an_error_of_the_login(line: str) -> None:
-    world = World(TOKENS)
+    world = AccessWorld(TOKENS)
     world.begin()
     world.config.set_dynamic({}, {JAAS: line})
     exchange, error = world.begin()

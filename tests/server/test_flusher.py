@@ -17,17 +17,16 @@ from ottla.replication.partition import Partition
 from ottla.server.flusher import Flusher
 from ottla.storage.log import Log
 from ottla.wire.records import Record, encode_batch
-from tests.fakes.disk import MemDisk
 from tests.fakes.log_settings import log_settings
+from tests.fakes.world import World
 from tests.server.conftest import MakeServer
 from tests.server.threads import run_until
 
 
-class World:
+class FlusherWorld(World):
     """A flusher whose thread runs when the test says so."""
 
     def __init__(self) -> None:
-        self.disk = MemDisk("/data")
         self.work: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
         self.failed: list[tuple[Partition, StorageError]] = []
         self.flusher = Flusher(lambda work, done: self.work.append((work, done)), lambda *failure: self.failed.append(failure), lambda: 0)
@@ -51,7 +50,7 @@ def append(partition: Partition, count: int = 1) -> None:
 
 def test_the_directory_of_all_logs_is_synced_once_in_a_round_after_the_directories_of_the_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop with 3,000 new logs synced it 3,000 times."""
-    world = World()
+    world = FlusherWorld()
     logs = [world.partition(index) for index in range(3)]
     append(logs[0])
     append(logs[1])
@@ -66,7 +65,7 @@ def test_the_directory_of_all_logs_is_synced_once_in_a_round_after_the_directori
 
 
 def test_a_directory_of_all_logs_that_cannot_be_synced_fails_each_log_that_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World()
+    world = FlusherWorld()
     logs = [world.partition(index) for index in range(3)]
     for log in logs:
         append(log)
@@ -84,7 +83,7 @@ def test_a_directory_of_all_logs_that_cannot_be_synced_fails_each_log_that_needs
 
 
 def test_one_round_serves_all_requests_made_during_the_last_one() -> None:
-    world = World()
+    world = FlusherWorld()
     first, second = world.partition(0), world.partition(1)
     append(first)
     assert len(world.work) == 1 and first.high_watermark == 0
@@ -103,7 +102,7 @@ def test_one_round_serves_all_requests_made_during_the_last_one() -> None:
 def test_appends_made_when_a_round_ends_wait_for_one_next_round() -> None:
     """A transaction coordinator appends as soon as its last record is durable. Two rounds ran at once then, each with some of the files,
     and the end of one counted for the other: a power failure lost the acknowledged records of a new segment without a name."""
-    world = World()
+    world = FlusherWorld()
     logs = [world.partition(index) for index in range(3)]
     for log in logs:
         append(log)
@@ -115,7 +114,7 @@ def test_appends_made_when_a_round_ends_wait_for_one_next_round() -> None:
 
 
 def test_a_failed_sync_acknowledges_nothing_and_leaves_the_others_alone() -> None:
-    world = World()
+    world = FlusherWorld()
     bad, good = world.partition(0), world.partition(1)
     append(good)
     world.run()
@@ -137,7 +136,7 @@ def test_a_failed_sync_acknowledges_nothing_and_leaves_the_others_alone() -> Non
 
 def test_i44_a_failed_write_of_a_small_file_does_not_hang_the_group_commit() -> None:
     """The leader epochs are written when a round begins; a full directory then stops its own logs and no others, for one round."""
-    world = World()
+    world = FlusherWorld()
     bad, good = world.partition(0), world.partition(1)
     append(good)
     world.run()
@@ -155,7 +154,7 @@ def test_i44_a_failed_write_of_a_small_file_does_not_hang_the_group_commit() -> 
 
 @pytest.mark.parametrize(("flush_messages", "appends", "asked"), [(10, 9, 0), (10, 10, 1), (1, 1, 1), (1 << 62, 50, 0)])
 def test_flush_messages_counts_every_append(flush_messages: int, appends: int, asked: int) -> None:
-    world = World()
+    world = FlusherWorld()
     partition = world.partition(0, is_flush_on_ack=False, flush_messages=flush_messages)
     for _ in range(appends):
         append(partition)
@@ -164,7 +163,7 @@ def test_flush_messages_counts_every_append(flush_messages: int, appends: int, a
 
 
 def test_flush_messages_begins_to_count_anew_after_each_flush() -> None:
-    world = World()
+    world = FlusherWorld()
     partition = world.partition(0, is_flush_on_ack=False, flush_messages=5)
     append(partition, 7)
     world.run()

@@ -12,20 +12,18 @@ from ottla.server.inspections import REST_MS, Inspections
 from ottla.storage.inspection import InspectBatch, Inspected, demands_of
 from ottla.storage.record_orders import perform
 from ottla.wire.records import Record, encode_batch, read_batch_header
-from tests.fakes import ManualClock, ManualTimers
+from tests.fakes import ManualClock
 from tests.fakes.log_settings import log_settings
-from tests.fakes.threads import ManualThreads
+from tests.fakes.world import World
 
 CONFIG = log_settings(is_compacted=True)
 
 
-class Bench:
+class InspectionsWorld(World):
     """Inspections over threads that run when the test says so."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(wall_ms=1)
-        self.timers = ManualTimers(self.clock)
-        self.threads = ManualThreads()
         self.inspections = Inspections(self.threads, self.timers)
         self.done: list[str] = []
 
@@ -58,11 +56,11 @@ def connection() -> ConnectionInfo:
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def bench() -> InspectionsWorld:
+    return InspectionsWorld()
 
 
-def test_clients_take_turns(bench: Bench) -> None:
+def test_clients_take_turns(bench: InspectionsWorld) -> None:
     greedy, modest = connection(), connection()
     for number in range(4):
         bench.ask(greedy, f"greedy {number}")
@@ -71,7 +69,7 @@ def test_clients_take_turns(bench: Bench) -> None:
     assert bench.done == ["greedy 0", "modest", "greedy 1", "greedy 2", "greedy 3"]
 
 
-def test_a_line_keeps_its_order(bench: Bench) -> None:
+def test_a_line_keeps_its_order(bench: InspectionsWorld) -> None:
     client = connection()
     bench.defer(client, "first", order(), asks_again=1)
     assert (client, "t-0") in bench.inspections.lines
@@ -84,7 +82,7 @@ def test_a_line_keeps_its_order(bench: Bench) -> None:
     assert len(bench.threads.record_worker.orders) == 4
 
 
-def test_what_a_client_waits_for_is_forgotten_with_its_connection(bench: Bench) -> None:
+def test_what_a_client_waits_for_is_forgotten_with_its_connection(bench: InspectionsWorld) -> None:
     gone, other = connection(), connection()
     bench.defer(gone, "line", order())
     bench.defer(gone, "behind it", None)
@@ -97,7 +95,7 @@ def test_what_a_client_waits_for_is_forgotten_with_its_connection(bench: Bench) 
     assert len(bench.threads.record_worker.orders) == 2, "the first was under way, the others were never begun"
 
 
-def test_an_attempt_may_close_its_connection(bench: Bench) -> None:
+def test_an_attempt_may_close_its_connection(bench: InspectionsWorld) -> None:
     client = connection()
 
     def attempt(answer: Any) -> None:
@@ -109,7 +107,7 @@ def test_an_attempt_may_close_its_connection(bench: Bench) -> None:
     assert not bench.done and not bench.inspections.lines
 
 
-def test_the_worker_rests_when_it_has_nothing_to_do(bench: Bench) -> None:
+def test_the_worker_rests_when_it_has_nothing_to_do(bench: InspectionsWorld) -> None:
     bench.ask(connection(), "one")
     bench.threads.run_all()
     bench.timers.advance(REST_MS - 1)
@@ -123,7 +121,7 @@ def test_the_worker_rests_when_it_has_nothing_to_do(bench: Bench) -> None:
     assert bench.threads.record_worker.rests == 1
 
 
-def test_a_lost_worker_is_an_answer(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_lost_worker_is_an_answer(bench: InspectionsWorld, caplog: pytest.LogCaptureFixture) -> None:
     answers: list[Any] = []
     bench.threads.record_worker.is_lost = True
     bench.inspections.ask(connection(), order(), answers.append)
@@ -132,7 +130,7 @@ def test_a_lost_worker_is_an_answer(bench: Bench, caplog: pytest.LogCaptureFixtu
     assert "ended before its work did" in caplog.text
 
 
-def test_nothing_is_answered_after_the_end(bench: Bench) -> None:
+def test_nothing_is_answered_after_the_end(bench: InspectionsWorld) -> None:
     bench.ask(connection(), "one")
     bench.inspections.close()
     bench.threads.run_all()

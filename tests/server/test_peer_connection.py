@@ -21,8 +21,7 @@ from ottla.server.peer_connection import LoopConnection
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.sasl_handshake import SaslHandshakeResponse
 from tests.client.core.talk import Answer, ScriptedPeer
-from tests.fakes.clock import ManualClock
-from tests.fakes.timers import ManualTimers
+from tests.fakes.world import World
 
 HEARTBEAT, METADATA, HANDSHAKE = 12, 3, 17
 BROKER = Address("b", 9092)
@@ -83,7 +82,7 @@ class MemoryNetwork:
         connected(channel)
 
 
-class World:
+class PeerWorld(World):
     """Connections by address, opened at the first request; their network and their time."""
 
     def __init__(
@@ -94,7 +93,6 @@ class World:
         new_exchange: Callable[[], SaslExchange | None] = lambda: None,
         timeout_s: float = 30.0,
     ) -> None:
-        self.timers = ManualTimers(ManualClock())
         self.network = MemoryNetwork(step)
         self.peer = self.network.peers[BROKER] = ScriptedPeer(script)
         self.new_exchange = new_exchange
@@ -114,7 +112,7 @@ class World:
             self.timers.call_soon(lambda: self.done(None, error))
             return
         connection = self.connections[address] = LoopConnection(
-            address, self.network, self.timers, self.timers.clock, sasl=exchange, begin_login=self._begin_login
+            address, self.network, self.timers, self.clock, sasl=exchange, begin_login=self._begin_login
         )
         self._ask(connection, timeout_s)
 
@@ -155,7 +153,7 @@ def _heartbeat(*codes: int) -> Answer:
 
 @pytest.mark.parametrize("step", [1, 7, 1 << 30])
 def test_requests_share_a_connection_and_get_their_own_answers(step: int) -> None:
-    world = World(step, script={HEARTBEAT: _heartbeat(1, 2, 3)})
+    world = PeerWorld(step, script={HEARTBEAT: _heartbeat(1, 2, 3)})
     for _ in range(3):
         world.ask()
     assert world.results == []
@@ -166,7 +164,7 @@ def test_requests_share_a_connection_and_get_their_own_answers(step: int) -> Non
 
 
 def test_an_address_that_refuses_is_named() -> None:
-    world = World()
+    world = PeerWorld()
     world.ask(Address("away", 1))
     world.settle()
     assert isinstance(world.error(), ConnectError)
@@ -174,7 +172,7 @@ def test_an_address_that_refuses_is_named() -> None:
 
 
 def test_a_host_that_is_silent_is_given_up_at_the_deadline() -> None:
-    world = World()
+    world = PeerWorld()
     world.network.is_silent = True
     world.ask()
     world.timers.advance(9_999)
@@ -184,7 +182,7 @@ def test_a_host_that_is_silent_is_given_up_at_the_deadline() -> None:
 
 
 def test_a_late_answer_closes_the_connection_and_the_next_request_opens_another() -> None:
-    world = World(script={HEARTBEAT: lambda _body, _version: None})
+    world = PeerWorld(script={HEARTBEAT: lambda _body, _version: None})
     world.ask(timeout_s=1)
     world.ask(timeout_s=5)
     world.settle()
@@ -202,7 +200,7 @@ def test_a_late_answer_closes_the_connection_and_the_next_request_opens_another(
 
 
 def test_the_deadline_of_the_second_request_counts_once_the_first_is_answered() -> None:
-    world = World(script={HEARTBEAT: lambda _body, _version: None})
+    world = PeerWorld(script={HEARTBEAT: lambda _body, _version: None})
     world.ask(timeout_s=5)
     world.settle()
     world.peer.script[HEARTBEAT] = _heartbeat(0)
@@ -213,7 +211,7 @@ def test_the_deadline_of_the_second_request_counts_once_the_first_is_answered() 
 
 
 def test_a_peer_that_hangs_up_refuses_what_waits() -> None:
-    world = World(script={HEARTBEAT: lambda _body, _version: None})
+    world = PeerWorld(script={HEARTBEAT: lambda _body, _version: None})
     world.ask()
     world.settle()
     world.network.channels[0].receiver.closed()
@@ -221,7 +219,7 @@ def test_a_peer_that_hangs_up_refuses_what_waits() -> None:
 
 
 def test_another_answer_than_was_asked_for_closes_the_connection() -> None:
-    world = World(script={HEARTBEAT: lambda _body, _version: b"\0\0\0\x05\0\0\0\x63\0"})
+    world = PeerWorld(script={HEARTBEAT: lambda _body, _version: b"\0\0\0\x05\0\0\0\x63\0"})
     world.ask()
     world.settle()
     assert isinstance(world.error(), MalformedResponseError)
@@ -230,14 +228,14 @@ def test_another_answer_than_was_asked_for_closes_the_connection() -> None:
 
 def test_a_peer_that_does_not_accept_the_password_is_an_authentication_error() -> None:
     refusal = SaslHandshakeResponse(error_code=33, mechanisms=["SCRAM-SHA-512"])
-    world = World(script={HANDSHAKE: lambda _body, _version: refusal}, new_exchange=lambda: exchange("PLAIN", "a", "b", ""))
+    world = PeerWorld(script={HANDSHAKE: lambda _body, _version: refusal}, new_exchange=lambda: exchange("PLAIN", "a", "b", ""))
     world.ask()
     world.settle()
     assert isinstance(world.error(), AuthenticationError)
 
 
 def test_closing_refuses_what_waits_and_what_comes_later() -> None:
-    world = World(script={HEARTBEAT: lambda _body, _version: None})
+    world = PeerWorld(script={HEARTBEAT: lambda _body, _version: None})
     world.ask()
     world.settle()
     world.connections[BROKER].close()

@@ -11,10 +11,9 @@ from ottla.machine.memory import CoordinatorMemory
 from ottla.sharing.commands import StateCommand, StateResult
 from ottla.sharing.state_machine import ShareStateMachine
 from ottla.sharing.state_settings import ShareStateSettings
-from tests.fakes.clock import ManualClock
 from tests.fakes.coordinator_settings import share_state_settings
 from tests.fakes.machine_log import MemoryLog
-from tests.fakes.timers import ManualTimers
+from tests.fakes.world import World
 
 ORDERS, PAYMENTS = bytes([1] * 16), bytes([2] * 16)
 KEY = SharePartitionKey("g", ORDERS, 0)
@@ -34,7 +33,7 @@ class Topics:
         return topic_id not in self.known and topic_id not in self.not_here_yet
 
 
-class StateWorld:
+class StateWorld(World):
     """One shard; `restart` loads it anew from what is left of the log."""
 
     def __init__(
@@ -42,8 +41,6 @@ class StateWorld:
     ) -> None:
         self.settings = settings if settings is not None else share_state_settings(updates_per_snapshot=3)
         self.memory = memory
-        self.clock = ManualClock()
-        self.timers = ManualTimers(self.clock)
         self.topics = Topics()
         self.log = MemoryLog(is_instant=is_instant)
         self.pruned_to = 0

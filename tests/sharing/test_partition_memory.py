@@ -12,8 +12,8 @@ from ottla.sharing.acquisition import Acquired
 from ottla.sharing.partition_memory import IN_FLIGHT_WHEN_SHORT, PARTITION_BYTES, RUN_BYTES, PartitionMemory
 from ottla.sharing.registry import SharePartitions
 from ottla.sharing.share_partition import GroupTerms, SharePartition
-from tests.fakes import ManualTimers
 from tests.fakes.persister import MemoryPersister
+from tests.fakes.world import World
 
 TERMS = GroupTerms(
     lock_duration_ms=1000, delivery_count_max=3, in_flight_max=50, offset_reset="latest", is_read_committed=False, may_renew=True
@@ -22,15 +22,14 @@ ACCEPT = 1
 LOG = [(offset, offset, True) for offset in range(200)]
 
 
-class World:
+class PartitionMemoryWorld(World):
     """A broker that leads share partitions of which `room` find room."""
 
     def __init__(self, room: int) -> None:
         self.persister = MemoryPersister()
-        self.timers = ManualTimers()
         self.memory = PartitionMemory(CoordinatorMemory(room * PARTITION_BYTES))
         self.shares = SharePartitions(
-            persister=self.persister, clock=self.timers.clock, timers=self.timers, terms_of=lambda group_id: TERMS, memory=self.memory
+            persister=self.persister, clock=self.clock, timers=self.timers, terms_of=lambda group_id: TERMS, memory=self.memory
         )
 
     def get(self, partition: int) -> SharePartition:
@@ -57,7 +56,7 @@ def accept(share: SharePartition, first: int, last: int) -> None:
 
 
 def test_i46_share_partitions_are_bounded_by_the_memory_that_they_take() -> None:
-    world = World(room=2)
+    world = PartitionMemoryWorld(room=2)
     first, _ = world.get(0), world.get(1)
     assert world.is_refused(2)
     assert world.get(0) is first, "what is there is served as before"
@@ -66,14 +65,14 @@ def test_i46_share_partitions_are_bounded_by_the_memory_that_they_take() -> None
 
 
 def test_what_could_not_be_loaded_takes_nothing() -> None:
-    world = World(room=2)
+    world = PartitionMemoryWorld(room=2)
     world.persister.fail_with = ErrorCode.NOT_COORDINATOR
     world.shares.get(SharePartitionKey("g", bytes(16), 0), 0, lambda reset: 0)
     assert world.memory.held_bytes == 0
 
 
 def test_runs_of_records_in_flight_count() -> None:
-    world = World(room=2)
+    world = PartitionMemoryWorld(room=2)
     share = world.get(0)
     assert world.memory.held_bytes == PARTITION_BYTES
     world.acquire(share, 10)
@@ -88,7 +87,7 @@ def test_runs_of_records_in_flight_count() -> None:
 
 
 def test_runs_that_expire_count() -> None:
-    world = World(room=2)
+    world = PartitionMemoryWorld(room=2)
     share = world.get(0)
     world.acquire(share, 10)
     accept(share, 4, 4)
@@ -100,7 +99,7 @@ def test_runs_that_expire_count() -> None:
 
 def test_i46_without_room_few_records_are_in_flight() -> None:
     """Members acknowledge what they have before they get more."""
-    world = World(room=2)
+    world = PartitionMemoryWorld(room=2)
     share = world.get(0)
     world.fill()
     assert sum(last - first + 1 for first, last, _ in world.acquire(share, 100)) == IN_FLIGHT_WHEN_SHORT

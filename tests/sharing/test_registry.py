@@ -6,8 +6,8 @@ from ottla.base.errors import ErrorCode
 from ottla.base.share_state import SharePartitionKey
 from ottla.sharing.registry import SharePartitions
 from ottla.sharing.share_partition import GroupTerms, SharePartition
-from tests.fakes import ManualTimers
 from tests.fakes.persister import MemoryPersister
+from tests.fakes.world import World
 
 TOPIC = bytes(range(16))
 TERMS = GroupTerms(
@@ -15,12 +15,11 @@ TERMS = GroupTerms(
 )
 
 
-class World:
+class RegistryWorld(World):
     def __init__(self) -> None:
         self.persister = MemoryPersister()
-        self.timers = ManualTimers()
         self.shares = SharePartitions(
-            persister=self.persister, clock=self.timers.clock, timers=self.timers, terms_of=lambda group_id: TERMS
+            persister=self.persister, clock=self.clock, timers=self.timers, terms_of=lambda group_id: TERMS
         )
 
     def get(self, group_id: str = "g", partition: int = 0, leader_epoch: int = 0) -> SharePartition:
@@ -31,7 +30,7 @@ class World:
 
 
 def test_one_share_partition_for_each_group_and_partition() -> None:
-    world = World()
+    world = RegistryWorld()
     share = world.get()
     assert (share.is_loaded, share.flight.start) == (True, 5)
     assert world.get() is share is world.shares.find(share.key, 0)
@@ -41,7 +40,7 @@ def test_one_share_partition_for_each_group_and_partition() -> None:
 
 
 def test_another_leader_epoch_makes_another_share_partition() -> None:
-    world = World()
+    world = RegistryWorld()
     old = world.get()
     assert world.shares.find(old.key, 1) is None
     new = world.get(leader_epoch=1)
@@ -49,7 +48,7 @@ def test_another_leader_epoch_makes_another_share_partition() -> None:
 
 
 def test_a_state_that_could_not_be_loaded_is_read_again() -> None:
-    world = World()
+    world = RegistryWorld()
     world.persister.fail_with = ErrorCode.NOT_COORDINATOR
     failed = world.shares.get(SharePartitionKey("g", TOPIC, 0), 0, lambda reset: 5)
     assert (failed.error, list(world.shares)) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, [])
@@ -58,7 +57,7 @@ def test_a_state_that_could_not_be_loaded_is_read_again() -> None:
 
 
 def test_closed_share_partitions_are_not_found() -> None:
-    world = World()
+    world = RegistryWorld()
     first, second, other = world.get(), world.get(partition=1), world.get("h")
     world.shares.close_where(lambda share: share.key.partition == 1)
     assert (first.is_closed, second.is_closed) == (False, True)

@@ -11,12 +11,11 @@ from ottla.sharing.commands import DoneResult, InitializeState, ReadState, ReadS
 from ottla.sharing.remote import OtherShareCoordinators
 from ottla.sharing.routing import ATTEMPTS_MAX, SharePersister
 from ottla.sharing.state_machine import ShareStateMachine
-from tests.fakes.clock import ManualClock
 from tests.fakes.coordinator_settings import share_state_settings
 from tests.fakes.machine_log import MemoryLog
 from tests.fakes.peers import NO_OTHER_SHARE_COORDINATORS
 from tests.fakes.share_coordinators import share_coordinators
-from tests.fakes.timers import ManualTimers
+from tests.fakes.world import World
 from tests.sharing.state_world import KEY, Topics
 
 NONE = ErrorCode.NONE
@@ -32,12 +31,10 @@ class Remote(OtherShareCoordinators):
         self.asked.append((command, done))
 
 
-class Broker:
+class Broker(World):
     """A broker's share coordinators, two shards of them, on logs in memory."""
 
     def __init__(self, *, remote: Remote | None = None, is_created: bool = True, is_instant: bool = True) -> None:
-        self.clock = ManualClock()
-        self.timers = ManualTimers(self.clock)
         self.count = 2 if is_created else 0
         self.ensured: list[Callable[[ErrorCode], None]] = []
         self.is_lease_held = True

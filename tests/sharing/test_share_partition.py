@@ -9,8 +9,8 @@ from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
 from ottla.sharing.acknowledgement import ACCEPT, RELEASE, RENEW, Acknowledgement
 from ottla.sharing.acquisition import Acquired
 from ottla.sharing.share_partition import CHECK_RETRY_MS, GroupTerms, SharePartition, member_error
-from tests.fakes import ManualTimers
 from tests.fakes.persister import MemoryPersister
+from tests.fakes.world import World
 
 KEY = SharePartitionKey("g", bytes(range(16)), 0)
 TERMS = GroupTerms(
@@ -19,9 +19,8 @@ TERMS = GroupTerms(
 LOG = [(base, base + 9, True) for base in range(0, 100, 10)]
 
 
-class World:
+class SharePartitionWorld(World):
     def __init__(self, *, start: int = 0, batches: tuple[StateBatch, ...] = (), is_loaded: bool = True) -> None:
-        self.timers = ManualTimers()
         self.persister = MemoryPersister()
         self.persister.states[KEY] = ShareState(4, 0, start, 0, batches)
         self.closed: list[SharePartition] = []
@@ -29,7 +28,7 @@ class World:
         self.codes: list[ErrorCode] = []
         self.asked: list[str] = []
         self.share = SharePartition(
-            KEY, 7, persister=self.persister, clock=self.timers.clock, timers=self.timers, terms=lambda: TERMS,
+            KEY, 7, persister=self.persister, clock=self.clock, timers=self.timers, terms=lambda: TERMS,
             find_start=self._find_start, on_closed=self.closed.append,
         )  # fmt: skip
         self.share.notifier.add_watcher(self._wake)
@@ -63,19 +62,19 @@ class World:
 
 
 def test_without_stored_state() -> None:
-    world = World(start=-1)
+    world = SharePartitionWorld(start=-1)
     assert (world.share.is_loaded, world.share.flight.start, world.asked, world.woken) == (True, 40, ["latest"], 1)
     assert (world.state.leader_epoch, world.share.state_epoch) == (7, 4)
 
 
 def test_stored_state_is_loaded() -> None:
-    world = World(start=5, batches=(StateBatch(8, 9, 2, 1),))
+    world = SharePartitionWorld(start=5, batches=(StateBatch(8, 9, 2, 1),))
     assert world.share.fetch_offset(0) == 5
     assert world.acquire("a") == [Acquired(5, 7, 1), Acquired(10, 29, 1)]
 
 
 def test_requests_wait_for_the_stored_state() -> None:
-    world = World(is_loaded=False)
+    world = SharePartitionWorld(is_loaded=False)
     world.persister.is_held = True
     world.share.load()
     assert (world.share.is_loaded, world.share.fetch_offset(0), world.say("a", 0, 1, ACCEPT)) == (
@@ -98,21 +97,21 @@ def test_requests_wait_for_the_stored_state() -> None:
     ],
 )
 def test_errors_of_loading(code: ErrorCode, expected: ErrorCode) -> None:
-    world = World(is_loaded=False)
+    world = SharePartitionWorld(is_loaded=False)
     world.persister.fail_with = code
     world.share.load()
     assert (world.share.error, world.share.is_closed, world.closed, member_error(code)) == (expected, True, [world.share], expected)
 
 
 def test_no_start_offset_is_found() -> None:
-    world = World(start=-1, is_loaded=False)
+    world = SharePartitionWorld(start=-1, is_loaded=False)
     world.share.terms = lambda: TERMS._replace(offset_reset="by_duration:PT1H")
     world.share.load()
     assert (world.share.error, world.closed) == (ErrorCode.OFFSET_NOT_AVAILABLE, [world.share])
 
 
 def test_an_acknowledgement_is_answered_when_it_is_durable() -> None:
-    world = World()
+    world = SharePartitionWorld()
     assert world.acquire("a") == [Acquired(0, 19, 1)]
     world.persister.is_held = True
     assert world.say("a", 0, 9, ACCEPT) is None
@@ -123,7 +122,7 @@ def test_an_acknowledgement_is_answered_when_it_is_durable() -> None:
 
 
 def test_a_write_that_fails_takes_the_change_back() -> None:
-    world = World()
+    world = SharePartitionWorld()
     world.acquire("a")
     world.persister.fail_with = ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert world.say("a", 0, 9, ACCEPT) is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -133,7 +132,7 @@ def test_a_write_that_fails_takes_the_change_back() -> None:
 
 
 def test_records_of_a_pending_write_cannot_be_acquired_or_acknowledged() -> None:
-    world = World()
+    world = SharePartitionWorld()
     world.acquire("a")
     world.persister.is_held = True
     world.say("a", 0, 9, RELEASE)
@@ -145,7 +144,7 @@ def test_records_of_a_pending_write_cannot_be_acquired_or_acknowledged() -> None
 
 
 def test_locks_run_out_and_one_timer_serves_them_all() -> None:
-    world = World()
+    world = SharePartitionWorld()
     world.acquire("a", 10)
     world.timers.advance(600)
     world.acquire("b", 10)
@@ -159,7 +158,7 @@ def test_locks_run_out_and_one_timer_serves_them_all() -> None:
 
 
 def test_after_the_last_delivery_a_lock_that_runs_out_archives() -> None:
-    world = World(batches=(StateBatch(0, 0, 0, 2),))
+    world = SharePartitionWorld(batches=(StateBatch(0, 0, 0, 2),))
     assert world.acquire("a") == [Acquired(0, 0, 3)]
     world.timers.advance(1000)
     assert world.share.flight.start == 1
@@ -167,7 +166,7 @@ def test_after_the_last_delivery_a_lock_that_runs_out_archives() -> None:
 
 
 def test_a_renewed_lock_holds_on() -> None:
-    world = World()
+    world = SharePartitionWorld()
     world.acquire("a", 10)
     world.timers.advance(900)
     assert world.say("a", 0, 4, RENEW) is ErrorCode.NONE
@@ -176,7 +175,7 @@ def test_a_renewed_lock_holds_on() -> None:
 
 
 def test_a_write_that_fails_after_the_lock_has_expired_releases_the_records() -> None:
-    world = World()
+    world = SharePartitionWorld()
     world.acquire("a", 10)
     world.persister.is_held = True
     world.say("a", 0, 9, ACCEPT)
@@ -188,7 +187,7 @@ def test_a_write_that_fails_after_the_lock_has_expired_releases_the_records() ->
 
 
 def test_waiting_members_are_notified_of_records_and_of_room() -> None:
-    world = World()
+    world = SharePartitionWorld()
     world.acquire("a")
     assert world.acquire("b") == []
     before = world.woken
@@ -202,7 +201,7 @@ def test_waiting_members_are_notified_of_records_and_of_room() -> None:
 
 
 def test_records_of_a_member_that_leaves_become_available() -> None:
-    world = World()
+    world = SharePartitionWorld()
     world.acquire("a", 10)
     world.acquire("b", 10)
     world.share.release(frozenset(("a",)), world.codes.append)
@@ -212,7 +211,7 @@ def test_records_of_a_member_that_leaves_become_available() -> None:
 
 @pytest.mark.parametrize("code", [ErrorCode.FENCED_STATE_EPOCH, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND])
 def test_another_leader_has_taken_over(code: ErrorCode) -> None:
-    world = World()
+    world = SharePartitionWorld()
     world.acquire("a")
     world.persister.fail_with = code
     assert world.say("a", 0, 9, ACCEPT) is member_error(code)
@@ -223,7 +222,7 @@ def test_another_leader_has_taken_over(code: ErrorCode) -> None:
 
 
 def test_a_lock_expires_after_another_leader_has_taken_over() -> None:
-    world = World()
+    world = SharePartitionWorld()
     world.acquire("a")
     world.persister.fail_with = ErrorCode.FENCED_LEADER_EPOCH
     world.timers.advance(1000)
@@ -231,7 +230,7 @@ def test_a_lock_expires_after_another_leader_has_taken_over() -> None:
 
 
 def test_closed_while_it_loads() -> None:
-    world = World(is_loaded=False)
+    world = SharePartitionWorld(is_loaded=False)
     world.persister.is_held = True
     world.share.load()
     world.share.close()
@@ -240,14 +239,14 @@ def test_closed_while_it_loads() -> None:
 
 
 def test_the_log_begins_later() -> None:
-    world = World()
+    world = SharePartitionWorld()
     world.acquire("a")
     assert world.share.fetch_offset(15) is not None
     assert (world.share.flight.start, world.say("a", 0, 17, ACCEPT), world.share.flight.start) == (15, ErrorCode.NONE, 18)
 
 
 def test_removed_watchers_are_not_called() -> None:
-    world = World()
+    world = SharePartitionWorld()
     before = world.woken
     world.share.notifier.remove_watcher(world._wake)
     world.share.close()
@@ -256,7 +255,7 @@ def test_removed_watchers_are_not_called() -> None:
 
 def test_the_start_behind_archived_records_is_written_when_nothing_is_in_flight() -> None:
     """Else a group that has read all would seem to lag by the transaction markers at the end."""
-    world = World()
+    world = SharePartitionWorld()
     log = [(0, 4, True), (5, 5, False)]
     assert world.share.acquire("a", 0, iter(log), 5, 500, False) == [Acquired(0, 4, 1)]
     assert world.share.acquire("a", 5, iter(log), 5, 500, False) == []
@@ -271,7 +270,7 @@ def test_the_start_behind_archived_records_is_written_when_nothing_is_in_flight(
 
 
 def test_a_state_that_is_still_the_same_is_served_on() -> None:
-    world = World()
+    world = SharePartitionWorld()
     world.acquire("a")
     world.say("a", 0, 9, ACCEPT)
     world.persister.is_held = True
@@ -296,7 +295,7 @@ def test_a_state_that_is_still_the_same_is_served_on() -> None:
 )
 def test_a_state_that_was_altered_or_deleted_is_dropped(state: ShareState | None) -> None:
     """Also where a group of the same name has begun in the same epoch (I55)."""
-    world = World()
+    world = SharePartitionWorld()
     world.acquire("a", 20)
     world.say("a", 0, 9, ACCEPT)
     if state is None:
@@ -308,7 +307,7 @@ def test_a_state_that_was_altered_or_deleted_is_dropped(state: ShareState | None
 
 
 def test_while_the_share_coordinator_cannot_be_asked_other_members_read_on() -> None:
-    world = World()
+    world = SharePartitionWorld()
     world.persister.fail_with = ErrorCode.COORDINATOR_NOT_AVAILABLE
     check = world.share.check()
     assert not check.is_over and world.share.is_loaded and world.acquire("a")
@@ -318,7 +317,7 @@ def test_while_the_share_coordinator_cannot_be_asked_other_members_read_on() -> 
 
 
 def test_nothing_waits_for_the_check_of_a_closed_share_partition() -> None:
-    world = World()
+    world = SharePartitionWorld()
     world.persister.is_held = True
     check = world.share.check()
     world.share.close()

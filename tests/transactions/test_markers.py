@@ -14,7 +14,7 @@ from ottla.transactions.markers import PARTITIONS_PER_TURN, RETRY_MS, LocalMarke
 from ottla.transactions.remote import NO_LEADER
 from tests.fakes.clock import ManualClock
 from tests.fakes.peers import HeldPeerTransactions
-from tests.fakes.timers import ManualTimers
+from tests.fakes.world import World
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 MARKER = Marker(7, 3, 5, True, 2)
@@ -81,12 +81,10 @@ class FakePartition:
                 self.waiting.append((offset, function))
 
 
-class World:
+class MarkersWorld(World):
     """Broker 1 with some partitions, and broker 2 that answers on demand."""
 
     def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.timers = ManualTimers(self.clock)
         self.partitions: dict[TopicPartition, FakePartition] = {T0: FakePartition(), T1: FakePartition()}
         self.leaders: dict[TopicPartition, int] = {T0: 1, T1: 1}
         self.peers = HeldPeerTransactions()
@@ -114,7 +112,7 @@ class World:
 
 
 def test_local_markers_are_written_at_once() -> None:
-    world = World()
+    world = MarkersWorld()
     world.send(T0, T1)
     assert world.done == 1
     assert [partition.written for partition in world.partitions.values()] == [[(7, 3, True)], [(7, 3, True)]]
@@ -122,7 +120,7 @@ def test_local_markers_are_written_at_once() -> None:
 
 def test_thousands_of_partitions_get_their_markers_in_turns() -> None:
     """A transaction of ten thousand partitions held up the loop for a tenth of a second."""
-    world = World()
+    world = MarkersWorld()
     partitions = [TopicPartition("wide", number) for number in range(3 * PARTITIONS_PER_TURN + 1)]
     world.partitions = {partition: FakePartition() for partition in partitions}
     world.leaders = dict.fromkeys(partitions, 1)
@@ -137,7 +135,7 @@ def test_thousands_of_partitions_get_their_markers_in_turns() -> None:
 
 
 def test_markers_in_turns_end_with_the_coordinator() -> None:
-    world = World()
+    world = MarkersWorld()
     partitions = [TopicPartition("wide", number) for number in range(PARTITIONS_PER_TURN + 1)]
     world.partitions = {partition: FakePartition() for partition in partitions}
     world.leaders = dict.fromkeys(partitions, 1)
@@ -148,13 +146,13 @@ def test_markers_in_turns_end_with_the_coordinator() -> None:
 
 
 def test_without_partitions_there_is_nothing_to_wait_for() -> None:
-    world = World()
+    world = MarkersWorld()
     world.send()
     assert world.done == 1
 
 
 def test_done_waits_for_the_high_watermark() -> None:
-    world = World()
+    world = MarkersWorld()
     world.partitions[T0].is_instant = False
     world.send(T0)
     assert world.done == 0
@@ -164,7 +162,7 @@ def test_done_waits_for_the_high_watermark() -> None:
 
 def test_a_marker_that_is_there_already_counts_once_it_is_committed() -> None:
     """KAFKA-19999: sent again after a failover it is a success, not an endless refusal; I25: and not a second marker."""
-    world = World()
+    world = MarkersWorld()
     partition = world.partitions[T0]
     partition.is_instant = False
     world.send(T0)
@@ -175,7 +173,7 @@ def test_a_marker_that_is_there_already_counts_once_it_is_committed() -> None:
 
 
 def test_markers_for_offsets_are_passed_on_to_the_group_coordinator() -> None:
-    world = World()
+    world = MarkersWorld()
     offsets = TopicPartition(GROUP_METADATA_TOPIC, 4)
     world.partitions[offsets], world.leaders[offsets] = FakePartition(), 1
     world.send(offsets)
@@ -184,7 +182,7 @@ def test_markers_for_offsets_are_passed_on_to_the_group_coordinator() -> None:
 
 
 def test_other_brokers_are_asked_once_each() -> None:
-    world = World()
+    world = MarkersWorld()
     world.leaders |= {T1: 2, U0: 2}
     world.send(T0, T1, U0)
     [asked] = world.peers.marked
@@ -194,7 +192,7 @@ def test_other_brokers_are_asked_once_each() -> None:
 
 
 def test_only_what_failed_is_sent_again_and_to_the_new_leader() -> None:
-    world = World()
+    world = MarkersWorld()
     world.leaders |= {T1: 2, U0: 2}
     world.send(T0, T1, U0)
     world.peers.marked[0].done({T1: ErrorCode.NONE, U0: ErrorCode.NOT_LEADER_OR_FOLLOWER})
@@ -208,7 +206,7 @@ def test_only_what_failed_is_sent_again_and_to_the_new_leader() -> None:
 
 @pytest.mark.parametrize("refusal", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR])
 def test_a_refusal_is_tried_again(refusal: ErrorCode) -> None:
-    world = World()
+    world = MarkersWorld()
     world.partitions[T0].refuses = [refusal, refusal]
     world.send(T0)
     world.timers.advance(RETRY_MS)
@@ -218,7 +216,7 @@ def test_a_refusal_is_tried_again(refusal: ErrorCode) -> None:
 
 
 def test_leadership_lost_while_waiting_is_tried_again() -> None:
-    world = World()
+    world = MarkersWorld()
     world.partitions[T0].is_instant = False
     world.send(T0)
     world.partitions[T0].lose()
@@ -232,7 +230,7 @@ def test_leadership_lost_while_waiting_is_tried_again() -> None:
 
 
 def test_a_deleted_partition_needs_no_marker() -> None:
-    world = World()
+    world = MarkersWorld()
     del world.leaders[T1]
     world.send(T0, T1)
     assert world.done == 0, "that it is not known here proves nothing"
@@ -243,7 +241,7 @@ def test_a_deleted_partition_needs_no_marker() -> None:
 
 def test_a_partition_that_is_newer_than_the_metadata_gets_its_marker() -> None:
     """Metadata that has not arrived is no deletion."""
-    world = World()
+    world = MarkersWorld()
     world.leaders = {T0: 1}
     world.send(T0, T1)
     world.looked_up.pop()[1](False)
@@ -256,14 +254,14 @@ def test_a_partition_that_is_newer_than_the_metadata_gets_its_marker() -> None:
 
 
 def test_a_partition_that_has_moved_on_has_its_marker() -> None:
-    world = World()
+    world = MarkersWorld()
     world.partitions[T0].refuses = [ErrorCode.INVALID_PRODUCER_EPOCH]
     world.send(T0)
     assert world.done == 1
 
 
 def test_a_fenced_coordinator_stops() -> None:
-    world = World()
+    world = MarkersWorld()
     world.partitions[T0].refuses = [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
     world.send(T0, T1)
     world.timers.advance(10 * RETRY_MS)
@@ -271,7 +269,7 @@ def test_a_fenced_coordinator_stops() -> None:
 
 
 def test_a_coordinator_that_is_thrown_away_stops() -> None:
-    world = World()
+    world = MarkersWorld()
     world.leaders[T0] = NO_LEADER
     world.send(T0)
     world.is_wanted = False
@@ -281,13 +279,13 @@ def test_a_coordinator_that_is_thrown_away_stops() -> None:
 
 def test_a_partition_that_is_not_here_is_unknown() -> None:
     codes: list[ErrorCode] = []
-    World().local.write(U0, MARKER, codes.append)
+    MarkersWorld().local.write(U0, MARKER, codes.append)
     assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NETWORK_EXCEPTION, ErrorCode.BROKER_NOT_AVAILABLE])
 def test_a_broker_that_cannot_be_asked_is_asked_again(code: ErrorCode) -> None:
-    world = World()
+    world = MarkersWorld()
     world.leaders[T1] = 2
     world.send(T1)
     world.peers.marked.pop().done({T1: code})

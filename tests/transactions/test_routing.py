@@ -23,12 +23,10 @@ from ottla.transactions.queries import ListFilter
 from ottla.transactions.remote import OtherCoordinators
 from ottla.transactions.routing import TransactionCoordinators, produce_error
 from ottla.transactions.shard import EndResult
-from tests.fakes.clock import ManualClock
 from tests.fakes.coordinator_settings import transaction_settings
 from tests.fakes.machine_log import MemoryLog
-from tests.fakes.memory_store import MemoryStore
 from tests.fakes.peers import HeldPeerTransactions
-from tests.fakes.timers import ManualTimers
+from tests.fakes.world import World
 from tests.scenarios.transactions_world import HeldMarkers
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -46,12 +44,9 @@ class Leaders:
         return self.leader
 
 
-class Broker:
+class Broker(World):
     def __init__(self, *, shards: int = 4, led: Sequence[int] = (0, 1, 2, 3), leader: int | None = 1) -> None:
         self.peers = HeldPeerTransactions()
-        self.clock = ManualClock()
-        self.timers = ManualTimers(self.clock)
-        self.store = MemoryStore()
         self.shards = shards
         self.lines: list[str] = []
         self.coordinators = TransactionCoordinators(

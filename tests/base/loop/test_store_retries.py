@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from ottla.base.loop.store_retries import RETRY_MS, StoreRetries
-from tests.fakes.memory_store import MemoryStore
-from tests.fakes.timers import ManualTimers
+from ottla.base.loop.store_retries import RETRY_MS
+from tests.fakes.world import World
 
 
-class Retrying:
+class Retrying(World):
     """A store, and what was tried again."""
 
     def __init__(self) -> None:
-        self.timers = ManualTimers()
-        self.store = MemoryStore()
-        self.retries = StoreRetries(self.store, self.timers)
         self.runs: list[str] = []
 
     def again(self, name: str) -> None:

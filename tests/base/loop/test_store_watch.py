@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from ottla.base.loop.procedure import Procedure
 from ottla.base.loop.store_reads import list_children, read_in_order
-from ottla.base.loop.store_retries import RETRY_MS, StoreRetries
+from ottla.base.loop.store_retries import RETRY_MS
 from ottla.base.loop.store_watch import StoreWatch
 from ottla.base.ports import Create, Delete, Operation, StoreResult, Watch
-from tests.fakes.memory_store import MemoryStore, ZooKeeperModel
-from tests.fakes.timers import ManualTimers
+from tests.fakes.memory_store import MemoryStore
+from tests.fakes.world import World
 
 
-class World:
+class StoreWatchWorld(World):
     """Follows the children of `/a` and their data."""
 
     def __init__(self, *, is_timed: bool = False) -> None:
-        self.timers = ManualTimers()
-        self.model = ZooKeeperModel()
         self.other: MemoryStore = self.model.session()
         self.write(Create("/a"), Create("/a/b", b"B"))
         self.store = self.model.session(self.timers) if is_timed else self.model.session()
         self.seen: list[list[bytes]] = []
-        self.watch = StoreWatch(StoreRetries(self.store, self.timers), self.read)
+        self.watch = StoreWatch(self.retries, self.read)
 
     def read(self, watch: Watch) -> Procedure[None]:
         names = yield from list_children(self.store, "/a", watch)
@@ -33,7 +31,7 @@ class World:
 
 
 def test_it_reads_at_the_start_and_after_each_change_until_it_is_stopped() -> None:
-    world = World()
+    world = StoreWatchWorld()
     world.watch.start()
     world.write(Create("/a/c", b"C"))
     world.write(Delete("/a/b"))
@@ -46,7 +44,7 @@ def test_it_reads_at_the_start_and_after_each_change_until_it_is_stopped() -> No
 
 
 def test_a_change_during_a_reading_cancels_it() -> None:
-    world = World(is_timed=True)
+    world = StoreWatchWorld(is_timed=True)
     world.watch.start()
     world.timers.advance(1)
     world.write(Create("/a/c", b"C"))
@@ -56,7 +54,7 @@ def test_a_change_during_a_reading_cancels_it() -> None:
 
 
 def test_a_failed_read_is_repeated_after_a_pause_except_in_an_expired_session() -> None:
-    world = World()
+    world = StoreWatchWorld()
     world.store.fail_next_read()
     world.watch.start()
     assert world.seen == []
@@ -69,7 +67,7 @@ def test_a_failed_read_is_repeated_after_a_pause_except_in_an_expired_session() 
 
 
 def test_a_lost_connection_makes_it_read_once_more_when_it_is_back() -> None:
-    world = World()
+    world = StoreWatchWorld()
     world.watch.start()
     world.store.disconnect()
     world.write(Create("/a/c", b"C"))

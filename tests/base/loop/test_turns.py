@@ -7,14 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.base.loop.turns import PIECE_MS, Turns
-from tests.fakes.clock import ManualClock
-from tests.fakes.timers import ManualTimers
+from tests.fakes.world import World
 
 
-class World:
+class TurnsWorld(World):
     def __init__(self, *, is_bounded: bool = True) -> None:
-        self.clock = ManualClock()
-        self.timers = ManualTimers(self.clock)
         self.turns = Turns(self.clock, self.timers)
         self.done: list[str] = []
         if is_bounded:
@@ -35,14 +32,14 @@ class World:
 
 
 def test_small_work_is_done_before_add_returns() -> None:
-    world = World()
+    world = TurnsWorld()
     world.turns.add(world.work("a", 3))
     world.turns.call_when_idle(lambda: world.done.append("idle"))
     assert world.done == ["a0", "a1", "a2", "idle"] and world.turns.is_idle and not world.timers.pending()
 
 
 def test_long_work_leaves_the_loop_to_others_between_its_pieces() -> None:
-    world = World()
+    world = TurnsWorld()
     world.turns.add(world.work("a", 3 * PIECE_MS))
     assert len(world.done) == PIECE_MS and not world.turns.is_idle
     world.timers.call_soon(lambda: world.done.append("another"))
@@ -51,7 +48,7 @@ def test_long_work_leaves_the_loop_to_others_between_its_pieces() -> None:
 
 
 def test_later_work_waits_its_turn_however_small() -> None:
-    world = World()
+    world = TurnsWorld()
     world.turns.add(world.work("a", 2, PIECE_MS))
     world.turns.call_when_idle(lambda: world.done.append("first idle"))
     world.turns.add(world.work("b", 1))
@@ -62,7 +59,7 @@ def test_later_work_waits_its_turn_however_small() -> None:
 
 
 def test_a_step_may_ask_for_more() -> None:
-    world = World()
+    world = TurnsWorld()
 
     def steps() -> Iterator[None]:
         world.turns.add(world.work("inner", 1))
@@ -75,7 +72,7 @@ def test_a_step_may_ask_for_more() -> None:
 
 
 def test_until_it_begins_nothing_is_bounded() -> None:
-    world = World(is_bounded=False)
+    world = TurnsWorld(is_bounded=False)
     world.turns.add(world.work("a", 5, PIECE_MS))
     assert len(world.done) == 5 and world.turns.is_idle
     world.turns.call_next(lambda: world.done.append("next"))
@@ -88,7 +85,7 @@ def test_until_it_begins_nothing_is_bounded() -> None:
 
 
 def test_failed_work_is_dropped_and_the_rest_goes_on() -> None:
-    world = World()
+    world = TurnsWorld()
 
     def failing() -> Iterator[None]:
         world.clock.advance(PIECE_MS)

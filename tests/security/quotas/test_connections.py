@@ -8,13 +8,12 @@ from ottla.base.cluster_metadata import QuotaEntity
 from ottla.security.quotas import connections
 from ottla.security.quotas.connections import AT_ONCE, HOSTS_MAX, UNLIMITED, ConnectionRates, Delay
 from ottla.security.quotas.rates import Windows
-from tests.fakes import ManualClock
+from tests.fakes.world import World
 from tests.security.quotas.unwalked import Unwalked
 
 
-class World:
+class ConnectionsWorld(World):
     def __init__(self) -> None:
-        self.clock = ManualClock()
         self.rates = ConnectionRates(self.clock.monotonic_ms, Windows(11, 1000))
 
     def set(
@@ -34,14 +33,14 @@ class World:
 
 
 def test_nothing_is_set_at_first() -> None:
-    world = World()
+    world = ConnectionsWorld()
     world.set()
     assert not world.rates.is_set
     assert world.open(1000) == AT_ONCE
 
 
 def test_connections_over_the_brokers_rate_wait_for_a_window_at_most() -> None:
-    world = World()
+    world = ConnectionsWorld()
     world.set(10)
     assert world.open(100) == AT_ONCE
     assert world.open(1) == Delay(100)
@@ -49,21 +48,21 @@ def test_connections_over_the_brokers_rate_wait_for_a_window_at_most() -> None:
 
 
 def test_a_listener_has_a_rate_of_its_own() -> None:
-    world = World()
+    world = ConnectionsWorld()
     world.set(listeners={"A": 1})
     assert world.open(11) == Delay(1000)
     assert world.open(100, "B") == AT_ONCE
 
 
 def test_clients_cannot_hold_up_the_brokers() -> None:
-    world = World()
+    world = ConnectionsWorld()
     world.set(10, protected="INTERNAL")
     assert world.open(500).ms > 0
     assert world.open(500, "INTERNAL") == AT_ONCE
 
 
 def test_an_address_over_its_rate_is_refused_and_does_not_count_for_the_others() -> None:
-    world = World()
+    world = ConnectionsWorld()
     world.set(10, h=1)
     assert world.open(10) == AT_ONCE
     assert world.open(200) == Delay(1000, is_refused=True)
@@ -73,7 +72,7 @@ def test_an_address_over_its_rate_is_refused_and_does_not_count_for_the_others()
 
 
 def test_refused_connections_do_not_lengthen_the_wait_of_an_address() -> None:
-    world = World()
+    world = ConnectionsWorld()
     world.set(h=1)
     world.open(10)
     world.open(10_000)
@@ -84,14 +83,14 @@ def test_refused_connections_do_not_lengthen_the_wait_of_an_address() -> None:
 
 
 def test_an_address_may_have_more_than_the_default() -> None:
-    world = World()
+    world = ConnectionsWorld()
     world.set(default=1, h=1000)
     assert world.open(500) == AT_ONCE
     assert world.open(20, host="other").is_refused
 
 
 def test_addresses_are_compared_in_one_form() -> None:
-    world = World()
+    world = ConnectionsWorld()
     world.rates.update(
         broker_rate=UNLIMITED,
         listener_rates={},
@@ -102,7 +101,7 @@ def test_addresses_are_compared_in_one_form() -> None:
 
 
 def test_a_change_looks_at_what_it_changes_only() -> None:
-    world = World()
+    world = ConnectionsWorld()
     short, long, other = (("ip", "::1"),), (("ip", "0:0:0:0:0:0:0:1"),), (("ip", "h"),)
     quotas = Unwalked({short: {"connection_creation_rate": 1000.0}, long: {"connection_creation_rate": 1.0}})
 
@@ -123,7 +122,7 @@ def test_a_change_looks_at_what_it_changes_only() -> None:
 def test_addresses_without_end_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert HOSTS_MAX <= 10_000
     monkeypatch.setattr(connections, "HOSTS_MAX", 10)
-    world = World()
+    world = ConnectionsWorld()
     world.set(default=1)
     for number in range(100):
         world.open(1, host=f"host-{number}")

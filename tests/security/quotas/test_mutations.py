@@ -6,16 +6,15 @@ from ottla.security.quotas.clients import ClientQuotas
 from ottla.security.quotas.limits import MUTATION
 from ottla.security.quotas.mutations import Mutations
 from ottla.security.quotas.rates import Windows
-from tests.fakes import ManualClock
+from tests.fakes.world import World
 
 ALICE = "User:alice"
 
 
-class World:
+class MutationsWorld(World):
     """A user that may change two partitions a second, and twenty at once."""
 
     def __init__(self) -> None:
-        self.clock = ManualClock()
         self.quotas = ClientQuotas(self.clock.monotonic_ms, Windows(11, 1000), Windows(10, 1000))
         self.quotas.update({(("user", "alice"),): {MUTATION: 2.0}})
 
@@ -24,7 +23,7 @@ class World:
 
 
 def test_a_strict_request_is_refused_until_no_token_is_missing() -> None:
-    world = World()
+    world = MutationsWorld()
     first = world.request()
     assert first.take(30), "there were tokens"
     assert first.throttle_ms == 0
@@ -37,7 +36,7 @@ def test_a_strict_request_is_refused_until_no_token_is_missing() -> None:
 
 
 def test_an_older_request_is_done_and_throttled() -> None:
-    world = World()
+    world = MutationsWorld()
     old = world.request(is_strict=False)
     assert old.take(30) and old.take(10)
     assert old.throttle_ms == 10_000
@@ -45,7 +44,7 @@ def test_an_older_request_is_done_and_throttled() -> None:
 
 
 def test_what_was_refused_by_others_is_given_back() -> None:
-    world = World()
+    world = MutationsWorld()
     request = world.request()
     request.take(30)
     request.give_back(30)
@@ -53,7 +52,7 @@ def test_what_was_refused_by_others_is_given_back() -> None:
 
 
 def test_without_a_quota_everything_may_change() -> None:
-    world = World()
+    world = MutationsWorld()
     bob = world.quotas.mutations("User:bob", None, is_strict=True)
     assert bob.take(1_000_000) and bob.throttle_ms == 0
     bob.give_back(1)

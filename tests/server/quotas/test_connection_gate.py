@@ -10,7 +10,7 @@ from ottla.security.quotas.connections import UNLIMITED, ConnectionRates
 from ottla.security.quotas.rates import Windows
 from ottla.server.quotas import connection_gate
 from ottla.server.quotas.connection_gate import WAITING_MAX, ConnectionGate
-from tests.fakes import ManualClock, ManualTimers
+from tests.fakes.world import World
 
 
 class FakeChannel:
@@ -22,12 +22,10 @@ class FakeChannel:
         self.is_closed = True
 
 
-class World:
+class GateWorld(World):
     """Ten connections a second for the broker, and two for the host `few`; the windows hold one second."""
 
     def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.timers = ManualTimers(self.clock)
         rates = ConnectionRates(self.clock.monotonic_ms, Windows(2, 1000))
         quotas = {(("ip", "few"),): {"connection_creation_rate": 2.0}}
         rates.update(broker_rate=10, listener_rates={"slow": 1, "free": UNLIMITED}, protected_listener="free", quotas=quotas)
@@ -42,7 +40,7 @@ class World:
 
 
 def test_connections_over_the_rate_are_admitted_later_and_in_order() -> None:
-    world = World()
+    world = GateWorld()
     channels = world.open(25)
     assert len(world.admitted) == 10
     world.timers.advance(10_000)
@@ -51,14 +49,14 @@ def test_connections_over_the_rate_are_admitted_later_and_in_order() -> None:
 
 
 def test_they_come_at_the_rate() -> None:
-    world = World()
+    world = GateWorld()
     world.open(200)
     world.timers.advance(10_000)
     assert len(world.admitted) == pytest.approx(110, rel=0.1)
 
 
 def test_one_listener_does_not_wait_for_another() -> None:
-    world = World()
+    world = GateWorld()
     world.open(5, "slow")
     assert len(world.admitted) == 1
     world.open(5, "free")
@@ -66,7 +64,7 @@ def test_one_listener_does_not_wait_for_another() -> None:
 
 
 def test_an_address_over_its_rate_is_closed_after_a_delay_and_holds_up_no_other() -> None:
-    world = World()
+    world = GateWorld()
     channels = world.open(3, host="few")
     assert [channel.is_closed for channel in channels] == [False] * 3
     assert len(world.admitted) == 2
@@ -80,7 +78,7 @@ def test_an_address_over_its_rate_is_closed_after_a_delay_and_holds_up_no_other(
 def test_only_so_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     assert WAITING_MAX <= 1024
     monkeypatch.setattr(connection_gate, "WAITING_MAX", 5)
-    world = World()
+    world = GateWorld()
     refused = world.open(10, host="few")
     assert sum(channel.is_closed for channel in refused) == 3
     later = world.open(100)
@@ -89,7 +87,7 @@ def test_only_so_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_stop_closes_what_waits() -> None:
-    world = World()
+    world = GateWorld()
     channels = world.open(15) + world.open(3, host="few")
     world.gate.close()
     assert world.timers.pending() == 0

@@ -18,7 +18,6 @@ from ottla.security.quotas.clients import ClientQuotas
 from ottla.security.quotas.rates import Windows
 from ottla.server.connection import Connection
 from ottla.server.execution.dispatch import Dispatcher
-from ottla.server.execution.waiters import Waiters
 from ottla.server.memory.receive_buffer import SHARED_BYTES, ReceiveBuffers
 from ottla.server.quotas.throttling import Throttling
 from ottla.wire.apis import KEYS
@@ -27,26 +26,24 @@ from ottla.wire.framing import load, write_request
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.list_groups import ListGroupsRequest
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from tests.fakes import ManualClock, ManualTimers
+from tests.fakes.world import World
 from tests.server.connection_world import LIMITS, FakeChannel
 from tests.server.responses import responses
 
 PRODUCE, HEARTBEAT, LIST_GROUPS = KEYS["Produce"], KEYS["Heartbeat"], KEYS["ListGroups"]
 
 
-class World:
+class ThrottlingWorld(World):
     """One connection of client `c`, whose requests are answered by `answers` (at once, or later where they are Pendings)."""
 
     def __init__(self, **rates: float) -> None:
-        self.clock = ManualClock()
-        self.timers = ManualTimers(self.clock)
         self.quotas = ClientQuotas(self.clock.monotonic_ms, Windows(11, 1000), Windows(11, 1000))
         self.quotas.update({(("client-id", "c"),): rates})
         broker: Any = SimpleNamespace(
             config=BrokerConfig(), clock=self.clock, timers=self.timers, authorizer=AllowClients(),
             groups=SimpleNamespace(all_hosts=list),
         )
-        self.dispatcher = Dispatcher(broker, Waiters(self.clock, self.timers))
+        self.dispatcher = Dispatcher(broker, self.waiters)
         self.throttling = Throttling(self.quotas, self.clock, self.timers)
         self.dispatcher.limit(self.throttling)
         self.executed: list[int] = []
@@ -123,7 +120,7 @@ def upload(size: int) -> ProduceRequest:
 
 
 def test_the_answer_comes_at_once_and_the_connection_is_muted_for_as_long() -> None:
-    world = World(producer_byte_rate=100)
+    world = ThrottlingWorld(producer_byte_rate=100)
     world.send(upload(2040))
     (throttle_ms,) = world.times()
     assert 10_000 < throttle_ms < 11_000
@@ -138,7 +135,7 @@ def test_the_answer_comes_at_once_and_the_connection_is_muted_for_as_long() -> N
 @pytest.mark.parametrize("size", [500, 200_000])
 def test_a_client_that_connects_again_waits_for_what_it_owes(size: int) -> None:
     """A connection was muted only after its first request, so that each new one had a request of any size for nothing."""
-    world = World(producer_byte_rate=1_000)
+    world = ThrottlingWorld(producer_byte_rate=1_000)
     world.send(upload(30_000))
     (owed_ms,) = world.times()
     world.channel.close()
@@ -156,7 +153,7 @@ def test_a_client_that_connects_again_waits_for_what_it_owes(size: int) -> None:
 
 
 def test_a_client_that_owes_nothing_is_served_on_a_new_connection() -> None:
-    world = World(producer_byte_rate=1_000_000)
+    world = ThrottlingWorld(producer_byte_rate=1_000_000)
     for number in range(3):
         world.connect()
         world.send(upload(500))
@@ -164,7 +161,7 @@ def test_a_client_that_owes_nothing_is_served_on_a_new_connection() -> None:
 
 
 def test_within_the_quota_and_without_one_nothing_happens() -> None:
-    world = World(producer_byte_rate=1_000_000)
+    world = ThrottlingWorld(producer_byte_rate=1_000_000)
     world.send(upload(2040), HeartbeatRequest())
     world.send(upload(2040), client_id="other")
     assert world.times() == [0, 0, 0]
@@ -172,7 +169,7 @@ def test_within_the_quota_and_without_one_nothing_happens() -> None:
 
 
 def test_a_client_that_does_not_wait_is_held_by_muting_and_not_by_queueing() -> None:
-    world = World(producer_byte_rate=100)
+    world = ThrottlingWorld(producer_byte_rate=100)
     world.send(*[upload(1990)] * 20)
     assert len(world.executed) == 1, "what was read with the first request is not executed"
     read = len(world.unread)
@@ -182,7 +179,7 @@ def test_a_client_that_does_not_wait_is_held_by_muting_and_not_by_queueing() -> 
 
 
 def test_held_requests_are_executed_one_by_one_as_the_quota_allows() -> None:
-    world = World(producer_byte_rate=1000)
+    world = ThrottlingWorld(producer_byte_rate=1000)
     world.send(upload(9900), *[HeartbeatRequest(), upload(1000)] * 3)
     assert world.executed == [PRODUCE, HEARTBEAT, PRODUCE]
     world.timers.advance(1000)
@@ -193,7 +190,7 @@ def test_held_requests_are_executed_one_by_one_as_the_quota_allows() -> None:
 
 
 def test_a_large_frame_is_charged_and_its_buffer_given_back() -> None:
-    world = World(producer_byte_rate=100)
+    world = ThrottlingWorld(producer_byte_rate=100)
     world.send(upload(SHARED_BYTES + 1), HeartbeatRequest())
     assert world.executed == [PRODUCE]
     assert not world.channel.is_reading
@@ -203,7 +200,7 @@ def test_a_large_frame_is_charged_and_its_buffer_given_back() -> None:
 
 
 def test_the_time_of_requests_is_charged() -> None:
-    world = World(request_percentage=10)
+    world = ThrottlingWorld(request_percentage=10)
     world.spent_ms = 900
     world.send(HeartbeatRequest())
     assert world.times() == [0]
@@ -214,7 +211,7 @@ def test_the_time_of_requests_is_charged() -> None:
 
 
 def test_an_answer_that_comes_later_says_how_much_is_left() -> None:
-    world = World(producer_byte_rate=100)
+    world = ThrottlingWorld(producer_byte_rate=100)
     pending = Pending()
     world.answers = [pending]
     world.send(upload(2040))
@@ -228,7 +225,7 @@ def test_an_answer_that_comes_later_says_how_much_is_left() -> None:
 
 
 def test_an_answer_that_comes_after_the_time_asks_for_nothing() -> None:
-    world = World(producer_byte_rate=100)
+    world = ThrottlingWorld(producer_byte_rate=100)
     pending = Pending()
     world.answers = [pending]
     world.send(upload(2040))
@@ -239,7 +236,7 @@ def test_an_answer_that_comes_after_the_time_asks_for_nothing() -> None:
 
 @pytest.mark.parametrize("is_later", [False, True])
 def test_what_the_handler_or_another_broker_says_counts(is_later: bool) -> None:
-    world = World(producer_byte_rate=100)
+    world = ThrottlingWorld(producer_byte_rate=100)
     pending = Pending()
     answer = HeartbeatResponse(error_code=ErrorCode.NONE)
     answer.throttle_time_ms = 700
@@ -254,7 +251,7 @@ def test_what_the_handler_or_another_broker_says_counts(is_later: bool) -> None:
 
 
 def test_the_longer_of_two_times_counts() -> None:
-    world = World(producer_byte_rate=100)
+    world = ThrottlingWorld(producer_byte_rate=100)
     first, second = Pending(), Pending()
     world.answers = [first, second]
     world.send(HeartbeatRequest(), HeartbeatRequest())
@@ -270,7 +267,7 @@ def test_the_longer_of_two_times_counts() -> None:
 
 
 def test_a_request_without_an_answer_is_throttled_too() -> None:
-    world = World(producer_byte_rate=100)
+    world = ThrottlingWorld(producer_byte_rate=100)
     world.send(HeartbeatRequest())
     route = next(iter(world.dispatcher.routes.values()))
     route.handle = lambda _broker, _request, _body: None
@@ -285,7 +282,7 @@ def test_a_request_without_an_answer_is_throttled_too() -> None:
 
 
 def test_brokers_are_exempt() -> None:
-    world = World(producer_byte_rate=1, request_percentage=0.001)
+    world = ThrottlingWorld(producer_byte_rate=1, request_percentage=0.001)
     world.info.is_inter_broker = True
     world.spent_ms = 100
     world.send(upload(2040), HeartbeatRequest())
@@ -295,7 +292,7 @@ def test_brokers_are_exempt() -> None:
 
 
 def test_other_quotas_free_those_that_are_muted() -> None:
-    world = World(producer_byte_rate=100)
+    world = ThrottlingWorld(producer_byte_rate=100)
     world.send(upload(200_000), HeartbeatRequest())
     assert world.executed == [PRODUCE]
     world.throttling.release_all()
@@ -305,7 +302,7 @@ def test_other_quotas_free_those_that_are_muted() -> None:
 
 
 def test_a_muted_connection_that_is_closed_leaves_nothing_behind() -> None:
-    world = World(producer_byte_rate=100)
+    world = ThrottlingWorld(producer_byte_rate=100)
     world.send(upload(2040), HeartbeatRequest())
     assert world.timers.pending() == 1
     world.channel.close()
@@ -315,7 +312,7 @@ def test_a_muted_connection_that_is_closed_leaves_nothing_behind() -> None:
 
 
 def test_a_forwarded_request_is_charged_where_it_is_executed() -> None:
-    world = World(request_percentage=10)
+    world = ThrottlingWorld(request_percentage=10)
     world.spent_ms = 1500
     request = ListGroupsRequest()
     world.handles(request, 3)

@@ -19,10 +19,9 @@ from ottla.server.repair.scrub_schedule import FIRST_ROUND_MS_MAX, ScrubSchedule
 from ottla.server.repair.segment_checks import SegmentChecks
 from ottla.storage.segment import Segment
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from tests.fakes import ManualClock, ManualTimers, MemDisk, SeededRandom
+from tests.fakes import SeededRandom
 from tests.fakes.log_settings import log_settings
-from tests.fakes.peers import HeldPeers
-from tests.fakes.threads import ManualThreads
+from tests.fakes.world import World
 from tests.replication.records import append, batch, refusal
 from tests.server.test_partition_table import FIRST, make_partition
 
@@ -44,13 +43,11 @@ class Relief:
         self.online.append(key)
 
 
-class World:
+class RepairsWorld(World):
     """One broker with a log of some segments, and the parts that look after damage."""
 
     def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.timers, self.threads, self.peers = ManualTimers(self.clock), ManualThreads(), HeldPeers()
-        self.disk, self.relief, self.metadata = MemDisk("/data"), Relief(), MetadataCache()
+        self.relief, self.metadata = Relief(), MetadataCache()
         self.retired: list[str] = []
         directory = LogDirectoryState(self.disk, "/data")
         directory.claim(OWN, "cluster", SeededRandom())
@@ -88,11 +85,6 @@ class World:
         self.table.drop([self.partition])
         self.partition = self.table.open(TopicPartition("t", 0), FIRST, self.settings)
 
-    def settle(self) -> None:
-        """All that is due now, in the threads and on the loop."""
-        while self.threads.waiting or self.timers.run_due():
-            self.threads.run_all()
-
     def answer(self, content: bytes = b"", code: ErrorCode = ErrorCode.NONE) -> int:
         """Answers the only request to another broker; whom it was sent to."""
         (asked,) = self.peers.asked
@@ -104,13 +96,13 @@ class World:
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    made = World()
+def world() -> Iterator[RepairsWorld]:
+    made = RepairsWorld()
     yield made
     made.repairs.stop()
 
 
-def test_a_leader_is_relieved_once_and_then_fetches_from_the_new_leader(world: World) -> None:
+def test_a_leader_is_relieved_once_and_then_fetches_from_the_new_leader(world: RepairsWorld) -> None:
     world.lead(0, 1, 2)
     segment, content = world.rot(1)
     world.partition.doubt(segment.base_offset)
@@ -129,7 +121,7 @@ def test_a_leader_is_relieved_once_and_then_fetches_from_the_new_leader(world: W
     assert world.retired
 
 
-def test_damage_that_was_found_is_known_after_a_restart_before_anyone_reads_it(world: World) -> None:
+def test_damage_that_was_found_is_known_after_a_restart_before_anyone_reads_it(world: RepairsWorld) -> None:
     world.lead(0, 1, 2)
     segment, content = world.rot(1)
     world.partition.doubt(segment.base_offset)
@@ -150,7 +142,7 @@ def test_damage_that_was_found_is_known_after_a_restart_before_anyone_reads_it(w
     assert world.checks.batches == batches and not world.disk.exists("/data/t-0/damaged-segments")
 
 
-def test_a_log_that_is_opened_again_during_its_repair_waits_for_the_end_of_that_repair(world: World) -> None:
+def test_a_log_that_is_opened_again_during_its_repair_waits_for_the_end_of_that_repair(world: RepairsWorld) -> None:
     """Both wrote the same files: the end of the first repair removed the segment of the second one."""
     world.lead(0, 1, 2)
     segment, content = world.rot(1)
@@ -176,7 +168,7 @@ def test_a_log_that_is_opened_again_during_its_repair_waits_for_the_end_of_that_
     assert world.partition.log.segments[1].file().pread(1 << 20, 0) == content
 
 
-def test_known_damage_is_forgotten_when_the_file_was_restored(world: World) -> None:
+def test_known_damage_is_forgotten_when_the_file_was_restored(world: RepairsWorld) -> None:
     world.lead(0)
     segment, content = world.rot(1)
     world.partition.doubt(segment.base_offset)
@@ -188,13 +180,13 @@ def test_known_damage_is_forgotten_when_the_file_was_restored(world: World) -> N
     assert world.partition.state.damage is None and not world.disk.exists("/data/t-0/damaged-segments")
 
 
-def test_a_list_of_known_damage_that_is_damaged_stops_nothing(world: World) -> None:
+def test_a_list_of_known_damage_that_is_damaged_stops_nothing(world: RepairsWorld) -> None:
     world.disk.write_file("/data/t-0/damaged-segments", b"x")
     world.open_again()
     assert "damaged-segments is damaged" in world.partition.log.recovery_notes[0]
 
 
-def test_a_leader_that_is_not_relieved_repairs_its_log_from_any_replica_that_has_it(world: World) -> None:
+def test_a_leader_that_is_not_relieved_repairs_its_log_from_any_replica_that_has_it(world: RepairsWorld) -> None:
     world.lead(0, 1, 2)
     segment, content = world.rot(1)
     world.partition.doubt(segment.base_offset)
@@ -212,7 +204,7 @@ def test_a_leader_that_is_not_relieved_repairs_its_log_from_any_replica_that_has
     assert world.repairs.unrepaired == 0 and len(world.relief.offline) == 1
 
 
-def test_a_broker_that_is_alone_says_what_is_lost_until_it_is_deleted(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broker_that_is_alone_says_what_is_lost_until_it_is_deleted(world: RepairsWorld, caplog: pytest.LogCaptureFixture) -> None:
     world.lead(0)
     segment, _ = world.rot(1)
     world.partition.doubt(segment.base_offset)
@@ -228,7 +220,7 @@ def test_a_broker_that_is_alone_says_what_is_lost_until_it_is_deleted(world: Wor
     assert (world.relief.offline, world.peers.asked) == ([], [])
 
 
-def test_a_doubt_without_a_cause_changes_nothing(world: World) -> None:
+def test_a_doubt_without_a_cause_changes_nothing(world: RepairsWorld) -> None:
     world.lead(0, 1)
     for offset in (0, COUNT - 1):
         world.partition.doubt(offset)
@@ -239,7 +231,7 @@ def test_a_doubt_without_a_cause_changes_nothing(world: World) -> None:
     assert len(world.partition.log.segments) == len({segment.base_offset for segment in world.partition.log.segments})
 
 
-def test_damage_in_the_active_segment_is_repaired_after_it_was_sealed(world: World) -> None:
+def test_damage_in_the_active_segment_is_repaired_after_it_was_sealed(world: RepairsWorld) -> None:
     world.lead(0, 1)
     segment, _ = world.rot(-1)
     world.partition.doubt(COUNT - 1)
@@ -251,7 +243,7 @@ def test_damage_in_the_active_segment_is_repaired_after_it_was_sealed(world: Wor
 # The scrub
 
 
-def test_the_scrub_reads_all_sealed_segments_at_its_rate(world: World) -> None:
+def test_the_scrub_reads_all_sealed_segments_at_its_rate(world: RepairsWorld) -> None:
     world.lead(0)
     config = BrokerConfig()
     config.set_dynamic({"ottla.scrub.io.max.bytes.per.second": str(1 << 16)}, {})
