@@ -17,7 +17,7 @@ from ottla.wire.messages.heartbeat import HeartbeatResponse
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.fakes.threads import ManualThreads
-from tests.server.test_peer_connection import BROKER, World
+from tests.server.test_peer_connection import BROKER, PeerWorld
 
 HEARTBEAT, HANDSHAKE, AUTHENTICATE = 12, 17, 36
 LIFETIME_MS = 1000
@@ -36,7 +36,7 @@ class Sessions:
             AUTHENTICATE: lambda _body, _version: self._authenticate(),
             HEARTBEAT: lambda _body, _version: self._heartbeat(),
         }
-        self.world = World(script=script, new_exchange=self._exchange, **options)
+        self.world = PeerWorld(script=script, new_exchange=self._exchange, **options)
 
     @property
     def now_ms(self) -> float:
@@ -169,7 +169,7 @@ class ScramBroker:
             HANDSHAKE: lambda _body, _version: SaslHandshakeResponse(),
             AUTHENTICATE: lambda body, _version: self._authenticate(bytes(body.auth_bytes)),
         }
-        self.world = World(script=script)
+        self.world = PeerWorld(script=script)
         self.threads = ManualThreads()
 
     def _authenticate(self, token: bytes) -> SaslAuthenticateResponse:

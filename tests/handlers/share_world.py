@@ -26,7 +26,7 @@ from ottla.wire.messages.share_fetch import (
 )
 from tests.fakes.answers import answer_of
 from tests.fakes.persister import MemoryPersister
-from tests.handlers.records_world import TOPIC_ID, World, batch
+from tests.handlers.records_world import TOPIC_ID, RecordsWorld, batch
 
 GROUP = "g"
 LOCK_MS = 30_000
@@ -38,7 +38,7 @@ def connection() -> ConnectionInfo:
     return ConnectionInfo(identity="test:1", host="test", listener="PLAINTEXT")
 
 
-class ShareWorld(World):
+class ShareWorld(RecordsWorld):
     """One broker, one topic `t`, one group whose partitions begin with the log."""
 
     def __init__(self, *, partitions: int = 1, sessions_max: int = 10, is_initialized: bool = True) -> None:

@@ -24,7 +24,7 @@ from ottla.wire.messages.attach_records import (
 )
 from ottla.wire.messages.stage_records import StagePartition, StageRecordsRequest, StageRecordsResponse, StageTopic
 from tests.fakes.answers import answer_of
-from tests.handlers.records_world import World, batch, request
+from tests.handlers.records_world import RecordsWorld, batch, request
 
 TOKEN = b"0123456789abcdef"
 PRODUCER = 7
@@ -51,7 +51,7 @@ class FakeCoordinator:
             done()
 
 
-class StagedWorld(World):
+class StagedWorld(RecordsWorld):
     """One broker with the topic `t`; requests go through the codec."""
 
     def __init__(self, *assignments: str, is_flush_on_ack: bool = False, config: LogConfig | None = None) -> None:

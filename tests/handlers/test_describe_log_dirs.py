@@ -13,7 +13,7 @@ from ottla.handlers.produce import handle
 from ottla.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.handlers.admin_world import AdminWorld, DenyAll
-from tests.handlers.records_world import World, batch, request
+from tests.handlers.records_world import RecordsWorld, batch, request
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Directory:
 class Partitions:
     """Two partitions of topic `t` under /data."""
 
-    def __init__(self, world: World, directories: list[Directory]) -> None:
+    def __init__(self, world: RecordsWorld, directories: list[Directory]) -> None:
         self._world = world
         self._directories = directories
 
@@ -72,7 +72,7 @@ class Moves:
 
 
 def admin(*directories: Directory, authorizer: Any = None) -> AdminWorld:
-    records = World()
+    records = RecordsWorld()
     data = [PartitionProduceData(index=0, records=batch(b"x"))]
     handle(records.broker, request(9), ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=data)]))
     world = AdminWorld(authorizer=authorizer)

@@ -20,7 +20,7 @@ from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchRespons
 from ottla.wire.records import read_records
 from tests.fakes.answers import answer_of
 from tests.fakes.authorizer import StrictAuthorizer
-from tests.handlers.records_world import TOPIC_ID, World, batch, request
+from tests.handlers.records_world import TOPIC_ID, RecordsWorld, batch, request
 
 BIG = b"x" * 1000
 
@@ -36,7 +36,7 @@ def body(
     )  # fmt: skip
 
 
-def session_that_ends(world: World, in_ms: int) -> RequestContext:
+def session_that_ends(world: RecordsWorld, in_ms: int) -> RequestContext:
     context = request(12)
     context.connection.session_ends_ms = world.clock.monotonic_ms() + in_ms
     return context
@@ -44,7 +44,7 @@ def session_that_ends(world: World, in_ms: int) -> RequestContext:
 
 @pytest.mark.parametrize(("left_ms", "waits_ms"), [(200, 200), (900, 500), (-5, 0)])
 def test_a_wait_ends_with_the_session_of_its_client(left_ms: int, waits_ms: int) -> None:
-    world = World()
+    world = RecordsWorld()
     pending = handle(world.broker, session_that_ends(world, left_ms), body({0: 0}, wait_ms=500))
     world.timers.advance(max(waits_ms - 1, 0))
     assert isinstance(pending, Pending) and pending.is_done == (waits_ms == 0)
@@ -69,12 +69,12 @@ def values(result: PartitionData) -> list[bytes | None]:
     return found
 
 
-def append(world: World, index: int, *payload: bytes) -> None:
+def append(world: RecordsWorld, index: int, *payload: bytes) -> None:
     world.partitions[index].require_leading().append(batch(*payload), acks=1, now_ms=world.clock.wall_ms())
 
 
 def test_records_below_the_high_watermark() -> None:
-    world = World()
+    world = RecordsWorld()
     append(world, 0, b"a", b"b")
     append(world, 0, b"c")
     (result,) = results(handle(world.broker, request(12), body({0: 0})))
@@ -84,7 +84,7 @@ def test_records_below_the_high_watermark() -> None:
 
 
 def test_an_answer_at_the_end_is_empty_not_null() -> None:
-    world = World()
+    world = RecordsWorld()
     (result,) = results(handle(world.broker, request(12), body({0: 0})))
     assert result.error_code == 0 and result.records == b""
 
@@ -99,14 +99,14 @@ def test_an_answer_at_the_end_is_empty_not_null() -> None:
     ],
 )
 def test_an_error_is_answered_at_once(version: int, index: int, offset: int, topic: str, code: ErrorCode) -> None:
-    world = World()
+    world = RecordsWorld()
     (result,) = results(handle(world.broker, request(version), body({index: offset}, wait_ms=500, topic=topic)))
     assert result.error_code == code
     assert result.aborted_transactions == ([] if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else None), "as in Kafka"
 
 
 def test_max_bytes_bounds_the_answer_but_one_batch_always_comes() -> None:
-    world = World()
+    world = RecordsWorld()
     for index in (0, 1):
         append(world, index, BIG)
         append(world, index, BIG)
@@ -117,7 +117,7 @@ def test_max_bytes_bounds_the_answer_but_one_batch_always_comes() -> None:
 
 
 def test_a_fetch_waits_and_is_answered_by_the_next_append() -> None:
-    world = World()
+    world = RecordsWorld()
     pending = handle(world.broker, request(12), body({0: 0, 1: 0}, wait_ms=500))
     assert isinstance(pending, Pending)
     append(world, 1, b"late")
@@ -129,7 +129,7 @@ def test_a_fetch_waits_and_is_answered_by_the_next_append() -> None:
 
 
 def test_min_bytes_and_max_wait() -> None:
-    world = World()
+    world = RecordsWorld()
     pending = handle(world.broker, request(12), body({0: 0}, wait_ms=500, min_bytes=1500))
     assert isinstance(pending, Pending)
     append(world, 0, BIG)
@@ -140,7 +140,7 @@ def test_min_bytes_and_max_wait() -> None:
 
 
 def test_kafka_5376_isolation_is_carried_through_the_wait() -> None:
-    world = World()
+    world = RecordsWorld()
     pending = handle(world.broker, request(12), body({0: 0}, wait_ms=500, isolation=1))
     assert isinstance(pending, Pending)
     open_batch = batch(b"dirty", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
@@ -157,7 +157,7 @@ def test_kafka_5376_isolation_is_carried_through_the_wait() -> None:
     assert [(a.producer_id, a.first_offset) for a in result.aborted_transactions or []] == [(7, 0)]
 
 
-def abort_some(world: World, index: int, count: int) -> None:
+def abort_some(world: RecordsWorld, index: int, count: int) -> None:
     """A transaction of each of some producers, one behind the other."""
     leader = world.partitions[index].require_leading()
     for producer_id in range(count):
@@ -173,7 +173,7 @@ def test_aborted_transactions_bound_the_answer_over_all_partitions(monkeypatch: 
     if is_in_steps:
         monkeypatch.setattr(fetch, "SESSION_PARTITIONS_MAX", 1)
         monkeypatch.setattr(fetch, "ITEMS_PER_STEP", 1)
-    world = World()
+    world = RecordsWorld()
     for index in (0, 1):
         abort_some(world, index, 8)
     asked = body({0: 0, 1: 0}, isolation=1)
@@ -183,7 +183,7 @@ def test_aborted_transactions_bound_the_answer_over_all_partitions(monkeypatch: 
 
 
 def test_a_session_repeats_nothing() -> None:
-    world = World()
+    world = RecordsWorld()
     append(world, 0, b"a")
     first = handle(world.broker, request(12), body({0: 0, 1: 0}, session=(0, 0)))
     assert isinstance(first, FetchResponse) and first.session_id != 0
@@ -197,7 +197,7 @@ def test_a_session_repeats_nothing() -> None:
 
 def test_a_followers_progress_is_taken_once_for_each_of_its_requests() -> None:
     """A fetch that waits is tried again at each move; the follower's progress is still the same."""
-    world = World(partitions=1)
+    world = RecordsWorld(partitions=1)
     partition = world.partitions[0]
     partition.become_leader(leader_epoch=1, partition_epoch=1, replicas=(0, 1), isr=(0, 1), now_ms=0)
     asked = body({0: 0}, wait_ms=500, min_bytes=1000)
@@ -223,7 +223,7 @@ def test_a_followers_progress_is_taken_once_for_each_of_its_requests() -> None:
 
 
 def test_a5_a_client_that_speaks_as_a_replica_is_refused() -> None:
-    world = World()
+    world = RecordsWorld()
     asked = body({0: 0})
     asked.replica_id = 1
     answer = handle(world.broker, request(12), asked)
@@ -235,7 +235,7 @@ def test_a5_a_client_that_speaks_as_a_replica_is_refused() -> None:
 
 
 def test_topic_ids_since_version_13() -> None:
-    world = World()
+    world = RecordsWorld()
     append(world, 0, b"a")
     answer = handle(world.broker, request(13), body({0: 0}, topic=""))
     assert isinstance(answer, FetchResponse)
@@ -246,7 +246,7 @@ def test_topic_ids_since_version_13() -> None:
 
 
 def test_a_consumer_needs_the_right_to_read() -> None:
-    world = World()
+    world = RecordsWorld()
     append(world, 0, b"secret")
     world.broker.authorizer = StrictAuthorizer(AclOperation.READ)
     for version in (12, 13):
@@ -257,7 +257,7 @@ def test_a_consumer_needs_the_right_to_read() -> None:
 
 
 def test_the_right_to_read_is_asked_again_when_a_reader_is_woken() -> None:
-    world = World()
+    world = RecordsWorld()
     world.broker.authorizer = StrictAuthorizer()
     pending = handle(world.broker, request(12), body({0: 0}, wait_ms=500))
     assert isinstance(pending, Pending)
@@ -268,7 +268,7 @@ def test_the_right_to_read_is_asked_again_when_a_reader_is_woken() -> None:
 
 
 def test_the_right_to_read_is_asked_at_each_step_of_a_session() -> None:
-    world = World()
+    world = RecordsWorld()
     append(world, 0, b"public")
     world.broker.authorizer = StrictAuthorizer()
     first = handle(world.broker, request(12), body({0: 0}, session=(0, 0)))
@@ -280,7 +280,7 @@ def test_the_right_to_read_is_asked_at_each_step_of_a_session() -> None:
 
 
 def test_a_replica_needs_the_right_of_a_broker_and_no_other() -> None:
-    world = World()
+    world = RecordsWorld()
     append(world, 0, b"a")
     from_replica = body({0: 0})
     from_replica.replica_id = 0
@@ -308,9 +308,9 @@ RACKS = {0: "a", 1: "b", 2: "b", 3: "c"}
 
 
 @pytest.fixture
-def racks() -> World:
+def racks() -> RecordsWorld:
     """Partition 0 is led by broker 0 in rack a and has five records; 1 and 2 in rack b are in sync, 3 in rack c is not."""
-    world = World()
+    world = RecordsWorld()
     world.broker.config = load(assignments=[f"replica.selector.class={RACK_AWARE}"])[0]
     world.broker.metadata.brokers = {number: BrokerMetadata(broker_id=number, endpoints={}, rack=rack) for number, rack in RACKS.items()}
     partition = world.partitions[0]
@@ -322,7 +322,7 @@ def racks() -> World:
     return world
 
 
-def preferred(world: World, offset: int, rack: str, version: int = 12) -> tuple[int, int]:
+def preferred(world: RecordsWorld, offset: int, rack: str, version: int = 12) -> tuple[int, int]:
     """The broker that is named, and how many bytes of records are sent."""
     asked = body({0: offset}, wait_ms=500)
     asked.rack_id = rack
@@ -330,7 +330,7 @@ def preferred(world: World, offset: int, rack: str, version: int = 12) -> tuple[
     return result.preferred_read_replica, len(result.records or b"")
 
 
-def test_kip_392_a_reader_is_sent_to_the_replica_of_its_rack_that_is_furthest(racks: World) -> None:
+def test_kip_392_a_reader_is_sent_to_the_replica_of_its_rack_that_is_furthest(racks: RecordsWorld) -> None:
     assert preferred(racks, 0, "b") == (2, 0)
     racks.partitions[0].require_leading().followers[2].log_start_offset = 3
     assert preferred(racks, 0, "b") == (1, 0), "2 has the offset no more"
@@ -338,17 +338,17 @@ def test_kip_392_a_reader_is_sent_to_the_replica_of_its_rack_that_is_furthest(ra
 
 
 @pytest.mark.parametrize("rack", ["a", "c", "elsewhere", ""])
-def test_kip_392_the_leader_serves_its_own_rack_and_those_without_a_replica_in_sync(racks: World, rack: str) -> None:
+def test_kip_392_the_leader_serves_its_own_rack_and_those_without_a_replica_in_sync(racks: RecordsWorld, rack: str) -> None:
     named, size = preferred(racks, 0, rack)
     assert named == -1 and size > 0
 
 
-def test_kip_392_without_the_selector_no_reader_is_sent_away(racks: World) -> None:
+def test_kip_392_without_the_selector_no_reader_is_sent_away(racks: RecordsWorld) -> None:
     racks.broker.config = BrokerConfig()
     assert preferred(racks, 0, "b")[0] == -1
 
 
-def test_kip_392_a_follower_answers_up_to_the_watermark_that_it_knows(racks: World) -> None:
+def test_kip_392_a_follower_answers_up_to_the_watermark_that_it_knows(racks: RecordsWorld) -> None:
     partition = racks.partitions[0]
     watermark = partition.high_watermark
     assert watermark == 4
@@ -371,7 +371,7 @@ def test_kip_392_a_follower_answers_up_to_the_watermark_that_it_knows(racks: Wor
 # Quotas
 
 
-def limited(world: World, rate: float) -> ClientQuotas:
+def limited(world: RecordsWorld, rate: float) -> ClientQuotas:
     """Gives the client a quota of bytes a second, measured over eleven seconds."""
     quotas = world.broker.quotas = ClientQuotas(world.clock.monotonic_ms, Windows(11, 1000), Windows(11, 1000))
     quotas.update({(("client-id", "test"),): {"consumer_byte_rate": rate}})
@@ -385,7 +385,7 @@ def throttled(answer: object) -> int:
     return answer.throttle_time_ms
 
 
-def exceeded(world: World) -> ClientQuotas:
+def exceeded(world: RecordsWorld) -> ClientQuotas:
     """Gives the client a quota that it has used up for long."""
     quotas = limited(world, 1)
     quotas.charge_fetch("User:ANONYMOUS", "test", 5000, is_sent=True)
@@ -393,7 +393,7 @@ def exceeded(world: World) -> ClientQuotas:
 
 
 def test_a_consumer_over_its_quota_gets_an_empty_answer_and_its_records_later() -> None:
-    world = World()
+    world = RecordsWorld()
     append(world, 0, BIG)
     limited(world, 100)
     first = handle(world.broker, request(12), body({0: 0}))
@@ -407,7 +407,7 @@ def test_a_consumer_over_its_quota_gets_an_empty_answer_and_its_records_later() 
 
 
 def test_a_batch_that_is_larger_than_all_windows_is_sent_and_owed() -> None:
-    world = World()
+    world = RecordsWorld()
     append(world, 0, BIG)
     limited(world, 1)
     (result,) = results(handle(world.broker, request(12), body({0: 0})))
@@ -416,7 +416,7 @@ def test_a_batch_that_is_larger_than_all_windows_is_sent_and_owed() -> None:
 
 
 def test_a_fetch_is_no_larger_than_the_windows() -> None:
-    world = World()
+    world = RecordsWorld()
     for _ in range(10):
         append(world, 0, BIG)
     limited(world, 250)
@@ -425,7 +425,7 @@ def test_a_fetch_is_no_larger_than_the_windows() -> None:
 
 
 def test_a_session_goes_on_after_an_empty_answer() -> None:
-    world = World()
+    world = RecordsWorld()
     append(world, 0, BIG)
     first = handle(world.broker, request(12), body({0: 0}, session=(0, 0)))
     assert isinstance(first, FetchResponse)
@@ -439,7 +439,7 @@ def test_a_session_goes_on_after_an_empty_answer() -> None:
 
 
 def test_a_throttled_fetch_opens_no_session() -> None:
-    world = World()
+    world = RecordsWorld()
     append(world, 0, BIG)
     exceeded(world)
     answer = handle(world.broker, request(12), body({0: 0}, session=(0, 0)))
@@ -449,7 +449,7 @@ def test_a_throttled_fetch_opens_no_session() -> None:
 
 
 def test_a_fetch_that_waited_is_throttled_when_it_is_answered() -> None:
-    world = World()
+    world = RecordsWorld()
     exceeded(world)
     pending = handle(world.broker, request(12), body({0: 0}, wait_ms=500))
     assert isinstance(pending, Pending)
@@ -459,7 +459,7 @@ def test_a_fetch_that_waited_is_throttled_when_it_is_answered() -> None:
 
 
 def test_other_clients_and_empty_answers_are_not_throttled() -> None:
-    world = World()
+    world = RecordsWorld()
     append(world, 0, BIG)
     quotas = exceeded(world)
     answer = handle(world.broker, request(12), body({1: 0}))

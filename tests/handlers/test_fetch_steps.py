@@ -13,7 +13,7 @@ from ottla.handlers.fetch import PARTITIONS_MAX, handle
 from ottla.replication.fetch_sessions import SESSION_PARTITIONS_MAX
 from ottla.requests.context import Pending
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse
-from tests.handlers.records_world import World, request
+from tests.handlers.records_world import RecordsWorld, request
 from tests.handlers.test_fetch import append, body, results, run, values
 
 PARTITIONS = 6
@@ -21,13 +21,13 @@ OFFSETS = dict.fromkeys(range(PARTITIONS), 0)
 
 
 @pytest.fixture(params=["session", "more than a session may have"])
-def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> RecordsWorld:
     """A broker that looks at one partition in each step, and takes a step in each turn of its loop."""
     monkeypatch.setattr(fetch, "ITEMS_PER_STEP", 1)
     if request.param != "session":
         monkeypatch.setattr(fetch, "SESSION_PARTITIONS_MAX", 1)
         monkeypatch.setattr("ottla.replication.fetch_sessions.SESSION_PARTITIONS_MAX", 1)
-    world = World(partitions=PARTITIONS)
+    world = RecordsWorld(partitions=PARTITIONS)
     world.waiters.turns.piece_ms = 0
     return world
 
@@ -36,11 +36,11 @@ def waiting(**options: Any) -> FetchRequest:
     return body(OFFSETS, **{"wait_ms": 100, "session": (0, 0), **options})
 
 
-def steps_of(world: World, asked: FetchRequest, version: int = 12) -> Generator[None, None, FetchResponse | Pending]:
+def steps_of(world: RecordsWorld, asked: FetchRequest, version: int = 12) -> Generator[None, None, FetchResponse | Pending]:
     return handle(world.broker, request(version), asked)
 
 
-def begun(world: World, asked: FetchRequest, looked_at: int, version: int = 12) -> Generator[None, None, FetchResponse | Pending]:
+def begun(world: RecordsWorld, asked: FetchRequest, looked_at: int, version: int = 12) -> Generator[None, None, FetchResponse | Pending]:
     """A fetch that has found all partitions and looked at so many of them."""
     steps = steps_of(world, asked, version)
     for _ in range(2 * PARTITIONS + looked_at):
@@ -60,7 +60,7 @@ def found_in(response: FetchResponse | Pending) -> dict[int, list[bytes | None]]
     return {result.partition_index: values(result) for result in results(answer_of(response)) if result.records}
 
 
-def test_each_step_looks_at_a_few_partitions(world: World) -> None:
+def test_each_step_looks_at_a_few_partitions(world: RecordsWorld) -> None:
     append(world, 3, b"a")
     steps = begun(world, waiting(), 0)
     reads = [partition.traffic.fetches for partition in world.partitions]
@@ -74,7 +74,7 @@ def test_each_step_looks_at_a_few_partitions(world: World) -> None:
 
 
 @pytest.mark.parametrize("partition", [0, PARTITIONS - 1], ids=["passed", "not yet looked at"])
-def test_records_that_come_between_its_step_and_the_wait_are_sent_at_once(world: World, partition: int) -> None:
+def test_records_that_come_between_its_step_and_the_wait_are_sent_at_once(world: RecordsWorld, partition: int) -> None:
     steps = begun(world, waiting(), 2)
     append(world, partition, b"a")
     answer = run(steps)
@@ -83,7 +83,7 @@ def test_records_that_come_between_its_step_and_the_wait_are_sent_at_once(world:
     assert found_in(answer) == {partition: [b"a"]}
 
 
-def test_a_leader_that_resigns_between_its_step_and_the_wait_is_noticed(world: World) -> None:
+def test_a_leader_that_resigns_between_its_step_and_the_wait_is_noticed(world: RecordsWorld) -> None:
     steps = begun(world, waiting(), 2, version=10)
     world.partitions[0].become_follower(leader_id=1, leader_epoch=1, partition_epoch=1, replicas=(0, 1), isr=(1,))
     answer = run(steps)
@@ -92,7 +92,7 @@ def test_a_leader_that_resigns_between_its_step_and_the_wait_is_noticed(world: W
     assert codes[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER and not any(list(codes.values())[1:])
 
 
-def test_a_waiting_fetch_is_woken_in_turns(world: World) -> None:
+def test_a_waiting_fetch_is_woken_in_turns(world: RecordsWorld) -> None:
     pending = run(steps_of(world, waiting()))
     assert isinstance(pending, Pending) and not pending.is_done
     append(world, 1, b"b")
@@ -100,7 +100,7 @@ def test_a_waiting_fetch_is_woken_in_turns(world: World) -> None:
     assert found_in(pending) == {1: [b"b"]}
 
 
-def test_the_time_ends_it(world: World) -> None:
+def test_the_time_ends_it(world: RecordsWorld) -> None:
     pending = run(steps_of(world, waiting()))
     world.timers.advance(99)
     assert isinstance(pending, Pending) and not pending.is_done
@@ -109,7 +109,7 @@ def test_the_time_ends_it(world: World) -> None:
     assert not world.waiters.watches
 
 
-def test_time_that_ends_within_the_first_look_ends_it(world: World) -> None:
+def test_time_that_ends_within_the_first_look_ends_it(world: RecordsWorld) -> None:
     steps = begun(world, waiting(), 2)
     world.timers.advance(100)
     answer = run(steps)
@@ -118,14 +118,14 @@ def test_time_that_ends_within_the_first_look_ends_it(world: World) -> None:
 
 
 @pytest.mark.parametrize("looked_at", [0, 3])
-def test_a_client_that_goes_within_the_first_look_leaves_nothing(world: World, looked_at: int) -> None:
+def test_a_client_that_goes_within_the_first_look_leaves_nothing(world: RecordsWorld, looked_at: int) -> None:
     steps = begun(world, waiting(), looked_at)
     steps.close()
     assert not world.waiters.watches
     assert not any(partition.notifier.watchers for partition in world.partitions)
 
 
-def test_a_client_that_goes_while_it_is_woken_leaves_nothing(world: World) -> None:
+def test_a_client_that_goes_while_it_is_woken_leaves_nothing(world: RecordsWorld) -> None:
     pending = run(steps_of(world, waiting()))
     assert isinstance(pending, Pending) and pending.abandon is not None
     append(world, 1, b"b")
@@ -136,7 +136,7 @@ def test_a_client_that_goes_while_it_is_woken_leaves_nothing(world: World) -> No
     assert not any(partition.notifier.watchers for partition in world.partitions)
 
 
-def test_a_fetch_that_does_not_wait_watches_nothing(world: World) -> None:
+def test_a_fetch_that_does_not_wait_watches_nothing(world: RecordsWorld) -> None:
     assert found_in(run(steps_of(world, waiting(wait_ms=0)))) == {}
     assert not world.waiters.watches
 
@@ -145,22 +145,22 @@ def test_a_fetch_that_does_not_wait_watches_nothing(world: World) -> None:
 
 
 @pytest.fixture
-def in_session(monkeypatch: pytest.MonkeyPatch) -> tuple[World, int]:
+def in_session(monkeypatch: pytest.MonkeyPatch) -> tuple[RecordsWorld, int]:
     monkeypatch.setattr(fetch, "ITEMS_PER_STEP", 1)
-    world = World(partitions=PARTITIONS)
+    world = RecordsWorld(partitions=PARTITIONS)
     answer = answer_of(run(steps_of(world, waiting(wait_ms=0))))
     assert answer.session_id and len(results(answer)) == PARTITIONS
     return world, answer.session_id
 
 
-def test_what_a_session_wants_makes_a_small_request_long(in_session: tuple[World, int]) -> None:
+def test_what_a_session_wants_makes_a_small_request_long(in_session: tuple[RecordsWorld, int]) -> None:
     world, session_id = in_session
     assert isinstance(handle(world.broker, request(12), body({}, session=(session_id, 1))), Generator)
     assert isinstance(handle(world.broker, request(12), body({}, session=(session_id + 1, 1))), FetchResponse)
     assert isinstance(handle(world.broker, request(12), body({})), FetchResponse)
 
 
-def test_a_session_is_answered_in_steps_as_it_is_at_once(in_session: tuple[World, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_is_answered_in_steps_as_it_is_at_once(in_session: tuple[RecordsWorld, int], monkeypatch: pytest.MonkeyPatch) -> None:
     world, session_id = in_session
     for index in (1, 4):
         append(world, index, b"a")
@@ -179,7 +179,7 @@ def test_a_session_is_answered_in_steps_as_it_is_at_once(in_session: tuple[World
     assert isinstance(at_once, FetchResponse) and not at_once.error_code and not results(at_once)
 
 
-def test_a_session_that_waits_goes_on_waiting_until_there_is_enough(in_session: tuple[World, int]) -> None:
+def test_a_session_that_waits_goes_on_waiting_until_there_is_enough(in_session: tuple[RecordsWorld, int]) -> None:
     world, session_id = in_session
     pending = run(steps_of(world, body({}, session=(session_id, 1), wait_ms=100, min_bytes=100)))
     append(world, 2, b"a")
@@ -190,7 +190,7 @@ def test_a_session_that_waits_goes_on_waiting_until_there_is_enough(in_session: 
     assert found_in(pending) == {2: [b"a", bytes(100)]}
 
 
-def test_what_moves_within_a_later_look_is_noticed(in_session: tuple[World, int]) -> None:
+def test_what_moves_within_a_later_look_is_noticed(in_session: tuple[RecordsWorld, int]) -> None:
     world, session_id = in_session
     world.waiters.turns.piece_ms = 0
     pending = run(steps_of(world, body({}, session=(session_id, 1), wait_ms=100, min_bytes=200)))
@@ -215,7 +215,7 @@ def test_what_moves_within_a_later_look_is_noticed(in_session: tuple[World, int]
 
 
 def test_a_fetch_of_thousands_of_partitions_is_answered_in_steps() -> None:
-    world = World()
+    world = RecordsWorld()
     append(world, 0, b"a")
     wanted = dict.fromkeys(range(SESSION_PARTITIONS_MAX + 1), 0)
     steps = handle(world.broker, request(12), body(wanted, session=(0, 0)))
@@ -229,13 +229,13 @@ def test_a_fetch_of_thousands_of_partitions_is_answered_in_steps() -> None:
 
 def test_a_fetch_of_too_many_partitions_is_refused() -> None:
     wanted = dict.fromkeys(range(PARTITIONS_MAX + 1), 0)
-    answer = run(handle(World().broker, request(12), body(wanted)))
+    answer = run(handle(RecordsWorld().broker, request(12), body(wanted)))
     assert isinstance(answer, FetchResponse) and answer.error_code == ErrorCode.INVALID_REQUEST and not answer.responses
 
 
 @pytest.mark.parametrize("is_at_the_end", [False, True], ids=["a look", "the time's last look"])
 def test_a_later_look_that_fails_ends_the_wait_and_closes_the_connection(
-    world: World, monkeypatch: pytest.MonkeyPatch, is_at_the_end: bool
+    world: RecordsWorld, monkeypatch: pytest.MonkeyPatch, is_at_the_end: bool
 ) -> None:
     """It left the request unanswered for ever, and what waited behind it."""
     pending = run(steps_of(world, waiting()))

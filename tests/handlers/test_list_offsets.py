@@ -19,10 +19,10 @@ from ottla.wire.messages.list_offsets import (
 )
 from ottla.wire.records import CODEC_ZSTD, CREATE_TIME, Record, encode_batch, set_max_timestamp
 from tests.fakes.log_settings import log_settings
-from tests.handlers.records_world import NOW_MS, World, batch, request
+from tests.handlers.records_world import NOW_MS, RecordsWorld, batch, request
 
 
-def ask(world: World, *asked: tuple[int, int], version: int = 11) -> list[ListOffsetsPartitionResponse]:
+def ask(world: RecordsWorld, *asked: tuple[int, int], version: int = 11) -> list[ListOffsetsPartitionResponse]:
     """The answers for (partition, timestamp)s of the topic."""
     partitions = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index, timestamp in asked]
     body = ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=partitions)])
@@ -38,7 +38,7 @@ class StoredUnseen:
         return None
 
 
-def append(world: World, data: memoryview) -> None:
+def append(world: RecordsWorld, data: memoryview) -> None:
     world.partitions[0].require_leading().append(data, acks=1, now_ms=NOW_MS, inspector=StoredUnseen())
 
 
@@ -51,7 +51,7 @@ def unreadable(*, timestamp: int = NOW_MS) -> memoryview:
 
 
 def test_times_and_special_times() -> None:
-    world = World()
+    world = RecordsWorld()
     append(world, batch(b"a", b"b"))
     found = ask(world, (0, -2), (1, NOW_MS))
     assert [(one.offset, one.timestamp, one.leader_epoch) for one in found] == [(0, -1, 0), (-1, -1, -1)]
@@ -60,13 +60,13 @@ def test_times_and_special_times() -> None:
 
 @pytest.mark.parametrize(("timestamp", "first_version"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11)])
 def test_a_special_time_is_refused_before_its_version(timestamp: int, first_version: int) -> None:
-    world = World()
+    world = RecordsWorld()
     assert ask(world, (0, timestamp), version=first_version)[0].error_code == ErrorCode.NONE
     assert ask(world, (0, timestamp), version=first_version - 1)[0].error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_an_unreadable_batch_is_passed_over_and_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    world = World()
+    world = RecordsWorld()
     append(world, unreadable())
     append(world, batch(b"a"))
     first, other = ask(world, (0, NOW_MS), (1, NOW_MS))
@@ -81,7 +81,7 @@ def test_a_timestamp_beyond_64_bits_is_passed_over() -> None:
     made[27:43] = ((1 << 63) - 1).to_bytes(8, "big") * 2  # base and largest timestamp
     made[RECORDS_AT + 2] = 2  # the record's own is one above the base
     stamp_crc(made, 0, len(made))
-    world = World(config=log_settings(timestamp_after_max_ms=1 << 63))
+    world = RecordsWorld(config=log_settings(timestamp_after_max_ms=1 << 63))
     append(world, memoryview(made))
     assert ask(world, (0, NOW_MS))[0].offset == -1
 
@@ -98,7 +98,7 @@ def large(*, lie_ms: int = 0, timestamp: int = NOW_MS) -> memoryview:
     return memoryview(made)
 
 
-def begin(world: World, *asked: tuple[int, int]) -> Pending:
+def begin(world: RecordsWorld, *asked: tuple[int, int]) -> Pending:
     partitions = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index, timestamp in asked]
     answer = handle(world.broker, request(11), ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=partitions)]))
     assert isinstance(answer, Pending) and not answer.is_done
@@ -106,7 +106,7 @@ def begin(world: World, *asked: tuple[int, int]) -> Pending:
 
 
 def test_a_large_batch_is_read_by_the_worker() -> None:
-    world = World()
+    world = RecordsWorld()
     append(world, batch(b"early"))
     append(world, large(timestamp=NOW_MS + 5))
     answer = begin(world, (0, NOW_MS + 5), (1, -1))
@@ -119,7 +119,7 @@ def test_a_large_batch_is_read_by_the_worker() -> None:
 
 
 def test_batches_that_lie_about_their_time_are_read_once() -> None:
-    world = World()
+    world = RecordsWorld()
     for _ in range(4):
         append(world, large(lie_ms=1_000))
     append(world, batch(b"a"))
@@ -132,7 +132,7 @@ def test_batches_that_lie_about_their_time_are_read_once() -> None:
 
 
 def test_small_batches_that_lie_share_one_budget_and_are_read_once() -> None:
-    world = World()
+    world = RecordsWorld()
     half = encode_batch([Record(0, NOW_MS, None, b"v")] * (LARGE // 2), codec=CODEC_ZSTD)
     set_max_timestamp(half, 0, CREATE_TIME, NOW_MS + 1_000)
     for _ in range(4):
@@ -145,7 +145,7 @@ def test_small_batches_that_lie_share_one_budget_and_are_read_once() -> None:
 
 
 def test_a_walk_over_many_batches_is_done_in_pieces() -> None:
-    world = World()
+    world = RecordsWorld()
     lie = encode_batch([Record(0, NOW_MS, None, b"v")])
     set_max_timestamp(lie, 0, CREATE_TIME, NOW_MS + 1_000)
     for _ in range(WALKED_BATCHES_MAX + 10):
@@ -156,7 +156,7 @@ def test_a_walk_over_many_batches_is_done_in_pieces() -> None:
 
 
 def test_a_lost_worker_is_an_error_of_the_partition() -> None:
-    world = World()
+    world = RecordsWorld()
     world.threads.record_worker.is_lost = True
     append(world, large())
     answer = begin(world, (0, NOW_MS), (1, -1))
@@ -165,7 +165,7 @@ def test_a_lost_worker_is_an_error_of_the_partition() -> None:
 
 
 def test_a_client_that_is_gone_is_not_answered() -> None:
-    world = World()
+    world = RecordsWorld()
     append(world, large())
     answer = begin(world, (0, NOW_MS))
     assert answer.abandon is not None
@@ -175,7 +175,7 @@ def test_a_client_that_is_gone_is_not_answered() -> None:
 
 
 def test_the_newest_record_behind_the_start_of_the_log_may_be_in_a_large_batch() -> None:
-    world = World()
+    world = RecordsWorld()
     append(world, large())
     world.partitions[0].log.advance_log_start(LARGE - 1)
     answer = begin(world, (0, -3))
@@ -184,13 +184,13 @@ def test_the_newest_record_behind_the_start_of_the_log_may_be_in_a_large_batch()
 
 
 def test_a_partition_named_twice_and_one_that_is_not_there() -> None:
-    world = World()
+    world = RecordsWorld()
     codes = [one.error_code for one in ask(world, (0, -1), (0, -2), (9, -1))]
     assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 def test_a_partition_named_twice_under_two_entries_of_its_topic() -> None:
-    world = World()
+    world = RecordsWorld()
     topic = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
     answer = handle(world.broker, request(11), ListOffsetsRequest(topics=[topic, topic]))
     assert isinstance(answer, ListOffsetsResponse)

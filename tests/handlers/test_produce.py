@@ -15,7 +15,7 @@ from ottla.wire.compression import CODEC_LZ4, CODEC_ZSTD
 from ottla.wire.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.wire.records import Record, encode_batch, read_batch_header
 from tests.fakes.log_settings import log_settings
-from tests.handlers.records_world import NOW_MS, TOPIC_ID, World, batch, request
+from tests.handlers.records_world import NOW_MS, TOPIC_ID, RecordsWorld, batch, request
 
 
 def body(records: dict[int, memoryview | None], *, topic: str = "t", acks: int = -1, topic_id: bytes = TOPIC_ID) -> ProduceRequest:
@@ -34,7 +34,7 @@ def codes(answer: object) -> list[int]:
 
 @pytest.mark.parametrize("acks", [1, -1])
 def test_an_append_is_answered_with_its_offset(acks: int) -> None:
-    world = World()
+    world = RecordsWorld()
     first = results(handle(world.broker, request(9), body({0: batch(b"a", b"b"), 1: batch(b"c")}, acks=acks)))
     second = results(handle(world.broker, request(9), body({0: batch(b"d")}, acks=acks)))
     assert [(r.index, r.error_code, r.base_offset, r.log_start_offset) for r in first] == [(0, 0, 0, 0), (1, 0, 0, 0)]
@@ -43,7 +43,7 @@ def test_an_append_is_answered_with_its_offset(acks: int) -> None:
 
 
 def test_one_bad_partition_does_not_spoil_the_others() -> None:
-    world = World()
+    world = RecordsWorld()
     broken = bytearray(batch(b"x"))
     broken[-1] ^= 1
     records = {0: memoryview(broken), 1: batch(b"c"), 7: batch(b"d")}
@@ -66,7 +66,7 @@ def test_one_bad_partition_does_not_spoil_the_others() -> None:
     ],
 )
 def test_refusals(topic: str, acks: int, records: memoryview | None, code: int) -> None:
-    world = World()
+    world = RecordsWorld()
     assert codes(handle(world.broker, request(9), body({0: records}, topic=topic, acks=acks))) == [code]
     assert world.partitions[0].log.log_end_offset == 0
 
@@ -74,11 +74,11 @@ def test_refusals(topic: str, acks: int, records: memoryview | None, code: int) 
 @pytest.mark.parametrize(("version", "code"), [(3, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), (6, 76), (7, 0), (13, 0)])
 def test_zstd_is_taken_since_version_7(version: int, code: int) -> None:
     """An older client could not read what it wrote."""
-    assert codes(handle(World().broker, request(version), body({0: batch(b"x", codec=CODEC_ZSTD)}))) == [code]
+    assert codes(handle(RecordsWorld().broker, request(version), body({0: batch(b"x", codec=CODEC_ZSTD)}))) == [code]
 
 
 def test_topics_by_id_since_version_13() -> None:
-    world = World()
+    world = RecordsWorld()
     assert codes(handle(world.broker, request(13), body({0: batch(b"x")}, topic=""))) == [0]
     answer = handle(world.broker, request(13), body({0: batch(b"x")}, topic="", topic_id=bytes(16)))
     assert codes(answer) == [ErrorCode.UNKNOWN_TOPIC_ID]
@@ -86,7 +86,7 @@ def test_topics_by_id_since_version_13() -> None:
 
 def test_i40_without_a_lease_acks_1_waits_for_the_in_sync_replicas() -> None:
     """Another broker may lead by then, and would not have the record."""
-    world = World()
+    world = RecordsWorld()
     partition = world.partitions[0]
     partition.become_leader(leader_epoch=0, partition_epoch=1, replicas=(0, 1), isr=(0, 1), now_ms=0)
     assert codes(handle(world.broker, request(9), body({0: batch(b"x")}, acks=1))) == [0]
@@ -97,7 +97,7 @@ def test_i40_without_a_lease_acks_1_waits_for_the_in_sync_replicas() -> None:
 
 
 def test_acks_0_has_no_answer_and_a_refusal_closes_the_connection() -> None:
-    world = World()
+    world = RecordsWorld()
     assert handle(world.broker, request(9), body({0: batch(b"x")}, acks=0)) is None
     assert world.partitions[0].log.log_end_offset == 1
     with pytest.raises(WireError):
@@ -106,7 +106,7 @@ def test_acks_0_has_no_answer_and_a_refusal_closes_the_connection() -> None:
 
 @pytest.mark.parametrize("is_refused", [False, True])
 def test_acks_0_that_is_refused_only_later_closes_the_connection_too(is_refused: bool) -> None:
-    world = World(config=log_settings(is_compacted=True))
+    world = RecordsWorld(config=log_settings(is_compacted=True))
     records = memoryview(encode_batch([Record(0, NOW_MS, None if is_refused else b"k", b"v")] * 3_000))
     pending = handle(world.broker, request(9), body({0: records}, acks=0))
     assert isinstance(pending, Pending) and not pending.is_done
@@ -120,7 +120,7 @@ def test_acks_0_that_is_refused_only_later_closes_the_connection_too(is_refused:
 
 @pytest.mark.parametrize("acks", [1, -1])
 def test_flush_on_ack_holds_the_answer_until_the_group_commit(acks: int) -> None:
-    world = World(is_flush_on_ack=True)
+    world = RecordsWorld(is_flush_on_ack=True)
     pending = handle(world.broker, request(9), body({0: batch(b"x"), 1: batch(b"y")}, acks=acks))
     assert isinstance(pending, Pending) and not pending.is_done
     assert world.partitions[0].high_watermark == 0, "readers do not see what is not durable"
@@ -130,7 +130,7 @@ def test_flush_on_ack_holds_the_answer_until_the_group_commit(acks: int) -> None
 
 
 def test_a_wait_that_takes_too_long_is_answered_as_timed_out() -> None:
-    world = World(is_flush_on_ack=True)
+    world = RecordsWorld(is_flush_on_ack=True)
     pending = handle(world.broker, request(9), body({0: batch(b"x")}))
     assert isinstance(pending, Pending)
     world.timers.advance(1001)
@@ -139,7 +139,7 @@ def test_a_wait_that_takes_too_long_is_answered_as_timed_out() -> None:
 
 
 def test_what_is_written_meanwhile_does_not_give_a_produce_more_time() -> None:
-    world = World(is_flush_on_ack=True)
+    world = RecordsWorld(is_flush_on_ack=True)
     pending = handle(world.broker, request(9), body({0: batch(b"x"), 1: batch(b"y")}))
     assert isinstance(pending, Pending)
     world.timers.advance(900)
@@ -151,7 +151,7 @@ def test_what_is_written_meanwhile_does_not_give_a_produce_more_time() -> None:
 
 
 def test_leadership_lost_while_waiting_is_an_error() -> None:
-    world = World(is_flush_on_ack=True)
+    world = RecordsWorld(is_flush_on_ack=True)
     pending = handle(world.broker, request(12), body({0: batch(b"x")}))
     assert isinstance(pending, Pending)
     world.partitions[0].become_follower(leader_id=3, leader_epoch=1, partition_epoch=1, replicas=(0, 3), isr=(3,))
@@ -162,7 +162,7 @@ def test_leadership_lost_while_waiting_is_an_error() -> None:
 
 def test_leadership_lost_and_won_again_while_waiting_is_no_acknowledgement() -> None:
     """The offset is durable in the end, but another batch may stand there."""
-    world = World(is_flush_on_ack=True, partitions=1)
+    world = RecordsWorld(is_flush_on_ack=True, partitions=1)
     partition = world.partitions[0]
     pending = handle(world.broker, request(9), body({0: batch(b"x")}))
     assert isinstance(pending, Pending)
@@ -174,7 +174,7 @@ def test_leadership_lost_and_won_again_while_waiting_is_no_acknowledgement() -> 
 
 
 def test_i20_a_repeated_batch_gets_its_first_offset() -> None:
-    world = World()
+    world = RecordsWorld()
     one = {"producer_id": 9, "producer_epoch": 0, "base_sequence": 0}
     first = results(handle(world.broker, request(9), body({0: batch(b"a", b"b", **one)})))[0]
     results(handle(world.broker, request(9), body({0: batch(b"c", producer_id=9, producer_epoch=0, base_sequence=2)})))
@@ -183,7 +183,7 @@ def test_i20_a_repeated_batch_gets_its_first_offset() -> None:
 
 
 def test_a_full_disk_is_reported_and_nothing_is_acknowledged() -> None:
-    world = World()
+    world = RecordsWorld()
     failures: list[str] = []
     world.partitions[0].on_storage_error = lambda _partition, error: failures.append(str(error))
     world.disk.fail_next("write", count=None)
@@ -195,7 +195,7 @@ def test_a_full_disk_is_reported_and_nothing_is_acknowledged() -> None:
 
 def test_a_refusal_by_the_log_names_the_log_start_offset() -> None:
     """As Kafka does: a producer that is out of sequence may find out that its earlier batches were deleted."""
-    world = World()
+    world = RecordsWorld()
     handle(world.broker, request(9), body({0: batch(b"a", b"b", producer_id=9, producer_epoch=0, base_sequence=0)}))
     world.partitions[0].require_leading().delete_records(1)
     [gap] = results(handle(world.broker, request(9), body({0: batch(b"c", producer_id=9, producer_epoch=0, base_sequence=7)})))
@@ -208,7 +208,7 @@ def test_a_refusal_by_the_log_names_the_log_start_offset() -> None:
 
 def test_the_records_that_are_at_fault_are_named() -> None:
     """So that a producer can fail those and send the others again."""
-    world = World(config=log_settings(is_compacted=True))
+    world = RecordsWorld(config=log_settings(is_compacted=True))
     records = memoryview(encode_batch([Record(0, NOW_MS, key, b"v") for key in (b"a", None, b"b")]))
     [refused] = results(handle(world.broker, request(9), body({0: records})))
     assert refused.error_code == ErrorCode.INVALID_RECORD
@@ -227,7 +227,7 @@ def keyed(count: int, *, sequence: int = -1, codec: int = CODEC_ZSTD) -> memoryv
 
 
 def test_a_large_batch_is_looked_into_by_the_worker_and_then_appended() -> None:
-    world = World(config=COMPACTED)
+    world = RecordsWorld(config=COMPACTED)
     answer = handle(world.broker, request(9), body({0: keyed(MANY), 1: keyed(2)}, acks=1))
     assert isinstance(answer, Pending) and not answer.is_done
     assert [partition.log.log_end_offset for partition in world.partitions] == [0, 2]
@@ -237,7 +237,7 @@ def test_a_large_batch_is_looked_into_by_the_worker_and_then_appended() -> None:
 
 
 def test_i19_batches_of_one_connection_keep_their_order() -> None:
-    world, sender = World(config=COMPACTED), request(9)
+    world, sender = RecordsWorld(config=COMPACTED), request(9)
     large = handle(world.broker, sender, body({0: keyed(MANY, sequence=0)}))
     small = handle(world.broker, sender, body({0: keyed(1, sequence=MANY)}))
     other = handle(world.broker, request(9), body({0: keyed(1)}))
@@ -249,7 +249,7 @@ def test_i19_batches_of_one_connection_keep_their_order() -> None:
 
 
 def test_a_large_batch_that_is_bad_is_refused_when_it_has_been_looked_into() -> None:
-    world = World(config=COMPACTED)
+    world = RecordsWorld(config=COMPACTED)
     answer = handle(world.broker, request(9), body({0: memoryview(encode_batch([Record(0, NOW_MS, None, b"v")] * MANY))}))
     assert isinstance(answer, Pending)
     world.threads.run_all()
@@ -259,7 +259,7 @@ def test_a_large_batch_that_is_bad_is_refused_when_it_has_been_looked_into() -> 
 
 
 def test_a_batch_is_not_appended_after_its_time_is_over() -> None:
-    world = World(config=COMPACTED)
+    world = RecordsWorld(config=COMPACTED)
     answer = handle(world.broker, request(9), body({0: keyed(MANY)}))
     assert isinstance(answer, Pending)
     world.timers.advance(1_000)
@@ -269,7 +269,7 @@ def test_a_batch_is_not_appended_after_its_time_is_over() -> None:
 
 
 def test_a_lost_worker_refuses_the_batch() -> None:
-    world = World(config=COMPACTED)
+    world = RecordsWorld(config=COMPACTED)
     world.threads.record_worker.is_lost = True
     answer = handle(world.broker, request(9), body({0: keyed(MANY)}))
     assert isinstance(answer, Pending)
@@ -278,7 +278,7 @@ def test_a_lost_worker_refuses_the_batch() -> None:
 
 
 def test_a_topic_with_a_codec_of_its_own_packs_a_large_batch_in_the_worker() -> None:
-    world = World(config=log_settings(compression_type="lz4"))
+    world = RecordsWorld(config=log_settings(compression_type="lz4"))
     answer = handle(world.broker, request(9), body({0: keyed(MANY)}))
     assert isinstance(answer, Pending) and world.threads.waiting
     world.threads.run_all()
@@ -288,7 +288,7 @@ def test_a_topic_with_a_codec_of_its_own_packs_a_large_batch_in_the_worker() -> 
 
 
 def test_a_refusal_keeps_no_buffers() -> None:
-    world = World(config=COMPACTED)
+    world = RecordsWorld(config=COMPACTED)
     produce = Produce(world.broker, request(9), body({}))
     produce.append_all(body({0: memoryview(encode_batch([Record(0, NOW_MS, None, b"v")] * 3, codec=CODEC_ZSTD))}).topic_data)
     (refusal,) = produce.refusals
@@ -301,7 +301,7 @@ def idempotent(sequence: int) -> memoryview:
 
 def test_what_is_behind_a_refused_batch_is_refused_for_its_reason() -> None:
     """As out of order it would make librdkafka begin a new epoch and send again what other partitions may have."""
-    world = World()
+    world = RecordsWorld()
     partition = world.partitions[0]
     assert codes(handle(world.broker, request(9), body({0: idempotent(0)}))) == [0]
     partition.become_follower(leader_epoch=1, leader_id=2, partition_epoch=2, replicas=(0, 2), isr=(0, 2))
@@ -316,7 +316,7 @@ def test_what_is_behind_a_refused_batch_is_refused_for_its_reason() -> None:
 
 
 def test_a_gap_that_the_producer_has_made_is_out_of_order_in_the_end() -> None:
-    world = World()
+    world = RecordsWorld()
     assert codes(handle(world.broker, request(9), body({0: idempotent(0)}))) == [0]
     assert codes(handle(world.broker, request(9), body({0: idempotent(7)}))) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
     world.broker.refused_batches.remember(world.partitions[0].topic_partition, idempotent(1), ApiError(ErrorCode.NOT_ENOUGH_REPLICAS))
@@ -325,7 +325,7 @@ def test_a_gap_that_the_producer_has_made_is_out_of_order_in_the_end() -> None:
 
 
 def test_the_second_batch_of_a_producer_is_not_taken_as_its_first() -> None:
-    world = World()
+    world = RecordsWorld()
     refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
     world.broker.refused_batches.remember(world.partitions[0].topic_partition, idempotent(0), ApiError(refused))
     assert codes(handle(world.broker, request(9), body({0: idempotent(1)}))) == [refused]

@@ -11,7 +11,7 @@ from ottla.handlers.produce import ASKS_MAX, handle
 from ottla.requests.context import Pending
 from ottla.security.principal import ANONYMOUS
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.handlers.records_world import NOW_MS, World, batch, request
+from tests.handlers.records_world import NOW_MS, RecordsWorld, batch, request
 
 PRODUCER_ID, VERSION = 5, 12
 
@@ -35,7 +35,7 @@ class Transactions:
     """One producer of transactions of the second protocol, whose first transaction (epoch 0) has been answered and not marked yet."""
 
     def __init__(self) -> None:
-        self.world = World(partitions=1)
+        self.world = RecordsWorld(partitions=1)
         self.coordinator = self.world.broker.transactions = Coordinator()
         before = self.produce(epoch=0, sequence=0)
         self.coordinator.answer()

@@ -14,7 +14,7 @@ from ottla.replication.progress import FollowerProgress
 from ottla.requests.context import Pending, RequestContext
 from ottla.requests.follower_fetches import WATERMARK_MS
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic, PartitionData, ReplicaState
-from tests.handlers.records_world import TOPIC_ID, World, batch, request
+from tests.handlers.records_world import TOPIC_ID, RecordsWorld, batch, request
 
 EPOCH = 1
 
@@ -23,7 +23,7 @@ class Leader:
     """Broker 0 leads all partitions, whose other replica is broker 1, the follower of the requests."""
 
     def __init__(self, partitions: int = 2, isr: tuple[int, ...] = (0, 1)) -> None:
-        self.world = World(partitions=partitions)
+        self.world = RecordsWorld(partitions=partitions)
         self.isr = isr
         for partition in self.world.partitions:
             partition.become_leader(leader_epoch=EPOCH, partition_epoch=1, replicas=(0, 1), isr=isr, now_ms=0)

@@ -22,7 +22,7 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsReques
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.fakes.timers import ManualTimers
-from tests.server.quotas.test_throttling import World
+from tests.server.quotas.test_throttling import ThrottlingWorld
 
 FIRST_KEY = 18
 
@@ -89,7 +89,7 @@ class Clients:
 
 def test_a_connection_has_one_change_of_metadata_under_way_at_a_time() -> None:
     """A client that sent a thousand was ahead of all others with all of them, while a slow disk took each."""
-    world, pendings = World(), [Pending() for _ in range(3)]
+    world, pendings = ThrottlingWorld(), [Pending() for _ in range(3)]
     change, heartbeat = AlterClientQuotasRequest(entries=[], validate_only=False), HeartbeatRequest(group_id="g", member_id="m")
     key, done = change.API_KEY, AlterClientQuotasResponse(entries=[])
     world.answers = [pendings[0], pendings[1], HeartbeatResponse(), pendings[2]]
@@ -105,7 +105,7 @@ def test_a_connection_has_one_change_of_metadata_under_way_at_a_time() -> None:
 
 
 def test_a_change_that_waits_behind_another_is_not_begun_while_the_broker_stops() -> None:
-    world, pending, idle = World(), Pending(), list[object]()
+    world, pending, idle = ThrottlingWorld(), Pending(), list[object]()
     change = AlterClientQuotasRequest(entries=[], validate_only=False)
     world.answers = [pending]
     world.send(change, change)
@@ -118,7 +118,7 @@ def test_a_change_that_waits_behind_another_is_not_begun_while_the_broker_stops(
 
 def test_metadata_that_creates_topics_is_a_change_and_other_metadata_is_none() -> None:
     """A client had as many creations under way as it had requests in flight."""
-    world, waiting, creating = World(), Pending(), Pending(is_change=True)
+    world, waiting, creating = ThrottlingWorld(), Pending(), Pending(is_change=True)
     ask = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
     world.answers = [waiting, creating, MetadataResponse()]
     world.send(ask, ask, ask)
@@ -133,7 +133,7 @@ def test_metadata_that_creates_topics_is_a_change_and_other_metadata_is_none() -
 @pytest.mark.parametrize("answer", [KeyError("a mistake of ours"), object()], ids=["no answer", "one that cannot be encoded"])
 def test_a_request_that_fails_while_it_waits_closes_its_connection(answer: object, caplog: pytest.LogCaptureFixture) -> None:
     """The exception went to what had ended the wait, and the connection stayed as it was: it answered nothing further."""
-    world, pending = World(), Pending()
+    world, pending = ThrottlingWorld(), Pending()
     world.dispatcher.limit(None)
     world.answers = [pending]
     world.send(AlterClientQuotasRequest(entries=[], validate_only=False), HeartbeatRequest(group_id="g", member_id="m"))
@@ -149,7 +149,7 @@ def test_a_request_that_fails_while_it_waits_closes_its_connection(answer: objec
 
 def test_a_request_that_has_failed_already_closes_its_connection_with_its_own_error(caplog: pytest.LogCaptureFixture) -> None:
     """The dispatcher encoded the exception as if it were a response."""
-    world, pending, failure = World(), Pending(), KeyError("a mistake of ours")
+    world, pending, failure = ThrottlingWorld(), Pending(), KeyError("a mistake of ours")
     pending.fail(failure)
     world.dispatcher.limit(None)
     world.answers = [pending]
@@ -161,7 +161,7 @@ def test_a_request_that_has_failed_already_closes_its_connection_with_its_own_er
 @pytest.mark.parametrize("is_later", [False, True], ids=["a step", "what it waits for"])
 def test_a_large_forwarded_request_that_fails_ends_without_an_answer(is_later: bool) -> None:
     """The broker that had forwarded it waited until the client's time was over."""
-    world, ended, pending, failure = World(), list[object](), Pending(), KeyError("a mistake of ours")
+    world, ended, pending, failure = ThrottlingWorld(), list[object](), Pending(), KeyError("a mistake of ours")
     body = CreateTopicsRequest(topics=[CreatableTopic(name="t" * 200) for _ in range(SHARED_BYTES // 200)])
     key, version = body.API_KEY, body.VERSIONS[1]
     frame = write_request(key, version, 1, "c", encoder(CreateTopicsRequest, version)(body))[4:]

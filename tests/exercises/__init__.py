@@ -1,1 +1,0 @@
-"""Faults to find, as patches; docs/exercises.md describes them."""
