@@ -1,4 +1,4 @@
-"""Each fault of docs/exercises.md makes the test fail that the page names, and that test passes without the fault."""
+"""Each fault of docs/exercises.md makes the test fail that the page names. Without a fault all of these tests pass."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.tidy.sources import ROOT
+from tests.docs.pages import DOCS, ROOT
 
 ROW = re.compile(r"^\| (\d+) \| [^|]+ \| `([\w/]+)` \| `([\w.:]+)` \|$", re.MULTILINE)
-PAGE = ROOT / "docs" / "exercises.md"
-EXERCISES = [(number, f"{folder}/{test}") for number, folder, test in ROW.findall(PAGE.read_text(encoding="utf-8"))]
+EXERCISES = [(number, f"{folder}/{test}") for number, folder, test in ROW.findall((DOCS / "exercises.md").read_text(encoding="utf-8"))]
+PATCHES = ROOT / "tests" / "exercises"
 FAILED = 1
 """The exit code of pytest when all tests ran and some of them failed."""
 
 
 @pytest.fixture(scope="module")
-def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def copy(tmp_path_factory: pytest.TempPathFactory, need_program: Callable[[str], str]) -> Path:
     """The sources and their tests."""
+    need_program("git")
     directory = tmp_path_factory.mktemp("copy")
     for part in ("ottla", "tests"):
         shutil.copytree(ROOT / part, directory / part)
@@ -30,28 +32,30 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def run_test(copy: Path, test: str) -> subprocess.CompletedProcess[str]:
+def run(copy: Path, *tests: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")} | {"PYTHONPATH": str(copy)}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
     return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
 
 def apply(copy: Path, number: str, *options: str) -> None:
-    patch = ROOT / "tests" / "exercises" / f"{number}.patch"
-    subprocess.run(["git", "apply", *options, str(patch)], cwd=copy, check=True, timeout=60)
+    subprocess.run(["git", "apply", *options, str(PATCHES / f"{number}.patch")], cwd=copy, check=True, timeout=60)
 
 
 def test_every_patch_has_a_row() -> None:
-    assert [number for number, _ in EXERCISES] == sorted(path.stem for path in (ROOT / "tests" / "exercises").glob("*.patch"))
+    assert [number for number, _ in EXERCISES] == sorted(path.stem for path in PATCHES.glob("*.patch"))
+
+
+def test_without_a_fault_all_tests_pass(copy: Path) -> None:
+    done = run(copy, *(test for _, test in EXERCISES))
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(("number", "test"), EXERCISES)
-def test_the_fault_is_found(copy: Path, number: str, test: str) -> None:
+def test_a_fault_is_found(copy: Path, number: str, test: str) -> None:
     apply(copy, number)
     try:
-        planted = run_test(copy, test)
+        done = run(copy, test)
     finally:
         apply(copy, number, "--reverse")
-    assert planted.returncode == FAILED, planted.stdout + planted.stderr
-    sound = run_test(copy, test)
-    assert sound.returncode == 0, sound.stdout + sound.stderr
+    assert done.returncode == FAILED, done.stdout + done.stderr
