@@ -1,21 +1,97 @@
-"""A command of the program: a sentence of help, its options, and the function that runs it; and the errors that it may raise."""
+"""Commands and their options are declared in the module that has them; and the errors that a command may raise.
+
+    @command("topic trim", "Delete the oldest records of a topic.", *ONE_TOPIC, option("--before", type=int, metavar="OFFSET"), YES)
+    def _trim(args: Args, cluster: Cluster, output: Output) -> int:
+
+The function gets what its parameters name: `args` are the parsed options, `cluster` is the cluster that they name, which is closed at the
+end of the command, and `output` prints in the form that they choose. It returns the exit code, or None for 0.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from ottla.base.errors import ApiError
+
+Args = argparse.Namespace
+T = TypeVar("T")
+Run = TypeVar("Run", bound=Callable[..., int | None])
+
+
+class Option(NamedTuple):
+    """An option or a positional argument: its names, and the other arguments of `add_argument`."""
+
+    names: tuple[str, ...]
+    settings: dict[str, Any]
+    heading: str = ""
+    """The heading in the help; empty for the general one."""
+    is_needed: bool | None = None
+    """For one of several alternatives, whether one of them has to be given."""
 
 
 class Command(NamedTuple):
-    """One command. `run` returns the exit code."""
+    """A command. `run` gets what its parameters name; it returns the exit code, or None for 0."""
 
     help: str
-    add_arguments: Callable[[argparse.ArgumentParser], object]
-    run: Callable[[argparse.Namespace], int]
+    options: Sequence[Option]
+    run: Callable[..., int | None]
     may_watch: bool = False
     has_connection: bool = True
     has_output: bool = True
+
+
+COMMANDS: dict[str, Command] = {}
+"""The commands of the modules that have been imported, by their words (`topic trim`)."""
+
+
+def command(words: str, help: str, *options: Option, **traits: bool) -> Callable[[Run], Run]:
+    """Makes a function a command. `traits` are the flags of `Command`."""
+
+    def added(run: Run) -> Run:
+        COMMANDS[words] = Command(help, options, run, **traits)
+        return run
+
+    return added
+
+
+def option(*names: str, **settings: Any) -> Option:
+    """An option with a value, or a positional argument."""
+    return Option(names, settings)
+
+
+def flag(*names: str, **settings: Any) -> Option:
+    """An option without a value."""
+    return Option(names, {"action": "store_true", **settings})
+
+
+def hidden(*names: str, **settings: Any) -> Option:
+    """An option that is accepted and that the help does not show."""
+    return Option(names, {"help": argparse.SUPPRESS, **settings})
+
+
+def headed(heading: str, *options: Option) -> list[Option]:
+    """Options under a heading of their own in the help."""
+    return [one._replace(heading=heading) for one in options]
+
+
+def one_of(*options: Option, is_needed: bool = False) -> list[Option]:
+    """Options that exclude each other."""
+    return [one._replace(is_needed=is_needed) for one in options]
+
+
+def add_options(parser: argparse.ArgumentParser, options: Sequence[Option]) -> None:
+    """Adds options to a parser. Alternatives of one command are one group."""
+    places: dict[object, Any] = {("", None): parser}
+    for one in options:
+        place = (one.heading, one.is_needed)
+        if place not in places:
+            is_choice = one.is_needed is not None
+            places[place] = (
+                parser.add_mutually_exclusive_group(required=bool(one.is_needed)) if is_choice else parser.add_argument_group(one.heading)
+            )
+        places[place].add_argument(*one.names, **one.settings)
 
 
 class Translation(NamedTuple):
@@ -41,13 +117,16 @@ class NotReached(Exception):
     """Something that is needed did not answer: exit code 3, one line."""
 
 
+def granted(result: T | ApiError) -> T:
+    """The result of one of several items, or raises its refusal."""
+    if isinstance(result, ApiError):
+        raise result
+    return result
+
+
 def pointing_to(command: str, message: str) -> str:
     """A message of wrong usage with the command that shows what is right; behind a question, in a sentence of its own."""
     return f"{message} See `{command}`." if message.endswith("?") else f"{message}; see `{command}`"
-
-
-def no_arguments(_: argparse.ArgumentParser) -> None:
-    """Adds nothing: for commands without options of their own."""
 
 
 def merged(*texts: list[str] | None) -> list[str]:

@@ -6,15 +6,16 @@ A module is imported only when one of its commands is called, completed or descr
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from ottla.cli.command import Command
+from ottla.cli.command import COMMANDS, Command
 
 
 class Group(NamedTuple):
-    """A word after `ottla`: the module that has its COMMAND or COMMANDS, and one sentence."""
+    """A word after `ottla`: the modules that have its commands, in the order of its help, and one sentence."""
 
-    module: str
+    modules: str
     help: str
     section: str
 
@@ -26,31 +27,41 @@ GROUPS: dict[str, Group] = {
     "status": Group("broker.status", "Does a broker run in a data directory, and does it answer?", "Servers"),
     "reset": Group("broker.reset", "Remove all data of a stopped broker.", "Servers"),
     "snapshot": Group("broker.snapshot", "Copy a broker's data as of one moment, while it serves.", "Servers"),
-    "restore": Group("broker.restore", "Make a data directory of a snapshot.", "Servers"),
+    "restore": Group("broker.snapshot", "Make a data directory of a snapshot.", "Servers"),
     "service": Group("broker.service", "The systemd unit of a broker.", "Servers"),
-    "topic": Group("topics.topic", "Topics: list, describe, create, alter, delete.", "Topics and records"),
+    "topic": Group(
+        "topics.topic topics.changes topics.clone topics.analyze", "Topics: list, describe, create, alter, delete.", "Topics and records"
+    ),
     "produce": Group("records.produce", "Write records from standard input or a file.", "Topics and records"),
     "consume": Group("records.consume", "Read records and print them.", "Topics and records"),
     "offsets": Group("records.offsets", "Offsets of each partition: the end, the start, or at a time.", "Topics and records"),
     "records": Group("records.records", "Delete records.", "Topics and records"),
-    "log": Group("inspect.log", "Show and check the files of a log, offline.", "Topics and records"),
+    "log": Group("inspect.log inspect.log_scrub", "Show and check the files of a log, offline.", "Topics and records"),
     "logdirs": Group("cluster.logdirs", "Log directories of the brokers: sizes and free space.", "Topics and records"),
     "group": Group("groups.group", "Consumer groups: list, describe, lag, reset offsets.", "Groups"),
     "share-group": Group("groups.share_group", "Share groups: list, describe, reset offsets, delete.", "Groups"),
-    "txn": Group("transactions.txn", "Transactions: list, describe, find hanging ones, abort.", "Transactions"),
+    "txn": Group(
+        "transactions.txn transactions.prepared transactions.why", "Transactions: list, describe, find hanging ones, abort.", "Transactions"
+    ),
     "config": Group("cluster.config", "Settings of topics, brokers and groups, quotas; check a file.", "Settings and access"),
     "acl": Group("access.acl", "Access rules (ACLs): list, add, remove.", "Settings and access"),
-    "security": Group("access.security", "Show what a client with these settings can do; make certificates to try.", "Settings and access"),
+    "security": Group(
+        "access.security access.cert", "Show what a client with these settings can do; make certificates to try.", "Settings and access"
+    ),
     "user": Group("cluster.user", "SCRAM users: who may log in with a password.", "Settings and access"),
     "token": Group("access.token", "Delegation tokens: logins as somebody else, for a while.", "Settings and access"),
     "cluster": Group("cluster.cluster", "Brokers, health, versions.", "Cluster"),
-    "partitions": Group("cluster.partitions", "Move replicas, choose leaders.", "Cluster"),
+    "partitions": Group(
+        "cluster.partitions_generate cluster.partitions cluster.partition_elections", "Move replicas, choose leaders.", "Cluster"
+    ),
     "features": Group("cluster.features", "Feature levels.", "Cluster"),
-    "bench": Group("bench.bench", "Measure producing, consuming and end-to-end latency.", "Measuring"),
+    "bench": Group(
+        "bench.producer bench.consumer bench.share_consumer bench.e2e", "Measure producing, consuming and end-to-end latency.", "Measuring"
+    ),
     "top": Group("top.top", "A live view: topics, groups and their lag, transactions, requests.", "Measuring"),
     "metrics": Group("inspect.metrics", "One scrape of a broker's metrics.", "Measuring"),
     "check": Group("check.check", "Check any Kafka-compatible broker: the promises of exactly-once.", "Measuring"),
-    "pipeline": Group("pipeline.pipeline", "Exactly-once Spark pipelines: run, status, verify.", "Pipelines"),
+    "pipeline": Group("pipeline.run pipeline.status pipeline.verify", "Exactly-once Spark pipelines: run, status, verify.", "Pipelines"),
     "doctor": Group("check.doctor", "Is this machine fit for a broker, and can clients reach it?", "Ours only"),
     "wire": Group("inspect.wire", "Explain a frame of the protocol, in hex or from a packet capture.", "Ours only"),
     "shims": Group("kafka_tools.shims", "Kafka's tools by their own names: kafka-topics and so on.", "This program"),
@@ -58,17 +69,29 @@ GROUPS: dict[str, Group] = {
     "profile": Group("profile", "Named connections.", "This program"),
 }
 
-ABSENT: dict[str, str] = {
-    "console": "the console",
-}
+ABSENT: dict[str, str] = {"console": "the console"}
 """Commands that a later version will have, each with the name of the missing part."""
 
 
-def load_commands(name: str) -> Command | dict[str, Command]:
-    """Imports a group's module: the commands of a group such as `topic` by their verbs, or the one command of a word such as `produce`."""
-    module = importlib.import_module(f"ottla.cli.{GROUPS[name].module}")
-    commands: dict[str, Command] | None = getattr(module, "COMMANDS", None)
-    if commands is None:
-        command: Command = module.COMMAND
-        return command
-    return commands
+def find_command(words: Sequence[str]) -> tuple[Command, int] | None:
+    """The command at the beginning of a line, and how many words name it: one (`produce`) or two (`topic list`).
+
+    Of the modules of a group it imports those up to the command's.
+    """
+    for module in GROUPS[words[0]].modules.split():
+        importlib.import_module(f"ottla.cli.{module}")
+        for count in (1, 2):
+            if (found := COMMANDS.get(" ".join(words[:count]))) is not None:
+                return found, count
+    return None
+
+
+def load_commands(name: str) -> dict[str, Command]:
+    """Imports all modules of a group: its commands by their verbs. The one command of a word such as `produce` has that name."""
+    modules = [importlib.import_module(f"ottla.cli.{module}").__name__ for module in GROUPS[name].modules.split()]
+    if name in COMMANDS:
+        return {name: COMMANDS[name]}
+    found = {words.removeprefix(f"{name} "): one for words, one in COMMANDS.items() if words.startswith(f"{name} ")}
+    if len(modules) == 1:
+        return found
+    return dict(sorted(found.items(), key=lambda pair: modules.index(pair[1].run.__module__)))  # they may import each other

@@ -13,8 +13,8 @@ import signal
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ottla.cli.command import Command
-from ottla.cli.command_groups import GROUPS, load_commands
+from ottla.cli.command import Args, Command, command, option
+from ottla.cli.command_groups import GROUPS, find_command, load_commands
 from ottla.cli.output import write
 
 DEADLINE_S = 0.3
@@ -63,13 +63,15 @@ Register-ArgumentCompleter -Native -CommandName ottla -ScriptBlock {
 }
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=tuple(SCRIPTS), help="|".join(SCRIPTS))
-
-
-def _run(args: argparse.Namespace) -> int:
+@command(
+    "completion",
+    "A script that lets your shell complete commands, topics and groups.",
+    option("shell", choices=tuple(SCRIPTS), help="|".join(SCRIPTS)),
+    has_connection=False,
+    has_output=False,
+)
+def _run(args: Args) -> None:
     write(SCRIPTS[args.shell])
-    return 0
 
 
 def complete(words: Sequence[str]) -> int:
@@ -119,12 +121,10 @@ def _command_of(words: list[str]) -> tuple[str, Command] | list[str] | None:
     """The command that the words name, or the verbs of its group, or None."""
     if words[0] not in GROUPS:
         return None
-    found = load_commands(words[0])
-    if isinstance(found, Command):
-        return f"ottla {words[0]}", found
-    if len(words) == 2:
-        return list(found)
-    return (f"ottla {words[0]} {words[1]}", found[words[1]]) if words[1] in found else None
+    if len(words) == 2 and words[0] not in (commands := load_commands(words[0])):
+        return list(commands)
+    found = find_command(words)
+    return found and (" ".join(["ottla", *words[: found[1]]]), found[0])
 
 
 def _positional(words: list[str], last: str, actions: list[argparse.Action]) -> list[str]:
@@ -160,8 +160,8 @@ def _names(words: list[str], last: str, option: str) -> list[str]:
 def _query(words: list[str], group_types: list[str] | None) -> list[str]:
     """Asks the broker for groups of these types (an empty list means all types), or for topics if `group_types` is None."""
     from ottla.base.errors import OttlaError
-    from ottla.cli.command import Refused, UsageError
-    from ottla.cli.global_options import CONNECTION, add_options
+    from ottla.cli.command import Refused, UsageError, add_options
+    from ottla.cli.global_options import CONNECTION
     from ottla.cli.options import connect
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
@@ -176,8 +176,3 @@ def _query(words: list[str], group_types: list[str] | None) -> list[str]:
             return cluster.topic_names()
     except (OttlaError, UsageError, Refused, argparse.ArgumentError, SystemExit):
         return []
-
-
-COMMAND = Command(
-    "A script that lets your shell complete commands, topics and groups.", _arguments, _run, has_connection=False, has_output=False
-)

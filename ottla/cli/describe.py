@@ -10,10 +10,10 @@ import argparse
 import json
 from typing import Any
 
-from ottla.cli.command import Command
+from ottla.cli.command import Command, add_options
 from ottla.cli.command_groups import GROUPS, load_commands
-from ottla.cli.examples import EXAMPLES
-from ottla.cli.global_options import OPTIONS, add_options
+from ottla.cli.examples import examples_of
+from ottla.cli.global_options import OPTIONS
 from ottla.cli.help_tables import TABLES
 from ottla.cli.parser import Parser, build_parser
 
@@ -29,8 +29,8 @@ def describe_all() -> dict[str, Any]:
     tree: dict[str, Any] = {"name": "ottla", "help": "Kafka's system in Python.", "options": _options(parser), "commands": []}
     for name, group in GROUPS.items():
         found = load_commands(name)
-        if isinstance(found, Command):
-            tree["commands"].append(_describe(name, f"ottla {name}", found))
+        if name in found:
+            tree["commands"].append(_describe(name, f"ottla {name}", found[name]))
         else:
             below = [_describe(verb, f"ottla {name} {verb}", command) for verb, command in found.items()]
             tree["commands"].append({"name": name, "help": group.help, "options": [], "commands": below})
@@ -41,7 +41,7 @@ def _describe(name: str, program: str, command: Command) -> dict[str, Any]:
     options = _options(build_parser(program, command))
     words = program.removeprefix("ottla ")
     tables = [{"title": table.title, "rows": [list(row) for row in table.rows]} for table in TABLES.get(words, ())]
-    examples = [{"line": example.line, "does": example.does} for example in EXAMPLES.get(words, ())]
+    examples = [{"line": example.line, "does": example.does} for example in examples_of(words)]
     return {"name": name, "help": command.help, "options": options, "tables": tables, "examples": examples, "commands": []}
 
 

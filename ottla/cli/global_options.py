@@ -10,57 +10,32 @@ import argparse
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ottla.cli.command import Command, UsageError
+from ottla.cli.command import Command, Option, UsageError, add_options, flag, headed, option
 
 FORMATS = ("table", "json", "jsonl", "yaml", "csv", "plain")
 
 
-class Option(NamedTuple):
-    """An option: its names and the other arguments of `add_argument`."""
-
-    names: tuple[str, ...]
-    help: str
-    settings: dict[str, Any]
-
-    @property
-    def has_value(self) -> bool:
-        return self.settings.get("action") != "store_true"
-
-
-def _flag(*names: str, help: str) -> Option:
-    return Option(names, help, {"action": "store_true"})
-
-
-CONNECTION = (
-    Option(
-        ("-b", "--bootstrap-server", "--bootstrap-servers", "--bootstrap", "--brokers"),
-        "brokers to start from (default localhost:9092)",
-        {"dest": "bootstrap", "metavar": "HOST:PORT[,...]"},
-    ),
-    Option(
-        ("--command-config", "--producer.config", "--consumer.config", "--admin.config"),
-        "client properties",
-        {"dest": "command_config", "metavar": "FILE"},
-    ),
-    Option(
-        ("-X", "--producer-property", "--consumer-property"),
-        "a client property",
-        {"dest": "properties", "action": "append", "default": [], "metavar": "KEY=VALUE"},
-    ),
-    Option(
-        ("--command-property", "--producer-props"),
-        "client properties",
-        {"dest": "property_lists", "action": "append", "nargs": "+", "default": [], "metavar": "KEY=VALUE"},
-    ),
-    Option(("--profile",), "a profile made with `ottla profile create`", {"metavar": "NAME"}),
+BOOTSTRAP = ("-b", "--bootstrap-server", "--bootstrap-servers", "--bootstrap", "--brokers")
+CONFIG = ("--command-config", "--producer.config", "--consumer.config", "--admin.config")
+PAIR: dict[str, Any] = {"action": "append", "default": [], "metavar": "KEY=VALUE"}
+CONNECTION = headed(
+    "connection",
+    option(*BOOTSTRAP, dest="bootstrap", metavar="HOST:PORT[,...]", help="brokers to start from (default localhost:9092)"),
+    option(*CONFIG, dest="command_config", metavar="FILE", help="client properties"),
+    option("-X", "--producer-property", "--consumer-property", dest="properties", help="a client property", **PAIR),
+    option("--command-property", "--producer-props", dest="property_lists", nargs="+", help="client properties", **PAIR),
+    option("--profile", metavar="NAME", help="a profile made with `ottla profile create`"),
 )
-FORM = Option(("-o", "--output"), "|".join(FORMATS), {"choices": FORMATS, "default": "table", "metavar": "FORM"})
-QUIET = _flag("-q", "--quiet", help="results and errors only")
-VERBOSE = _flag("-v", "--verbose", help="more messages on stderr")
-NO_COLOR = _flag("--no-color", help="no colours (as NO_COLOR)")
-WATCH = Option(("--watch",), "repeat every so many seconds", {"type": float, "metavar": "SECS"})
+FORM, QUIET, VERBOSE, NO_COLOR, WATCH = headed(
+    "output",
+    option("-o", "--output", choices=FORMATS, default="table", metavar="FORM", help="|".join(FORMATS)),
+    flag("-q", "--quiet", help="results and errors only"),
+    flag("-v", "--verbose", help="more messages on stderr"),
+    flag("--no-color", help="no colours (as NO_COLOR)"),
+    option("--watch", type=float, metavar="SECS", help="repeat every so many seconds"),
+)
 OPTIONS = (*CONNECTION, FORM, QUIET, VERBOSE, NO_COLOR, WATCH)
-BY_NAME = {name: option for option in OPTIONS for name in option.names}
+BY_NAME = {name: one for one in OPTIONS for name in one.names}
 
 
 class Leading(NamedTuple):
@@ -70,31 +45,23 @@ class Leading(NamedTuple):
     options: argparse.Namespace = argparse.Namespace()
 
 
-def add_options(parser: Any, options: Sequence[Option]) -> None:
-    """Adds options to a parser, or to a group of its options."""
-    for option in options:
-        parser.add_argument(*option.names, help=option.help, **option.settings)
-
-
 def add_global_options(parser: argparse.ArgumentParser, command: Command) -> None:
     """Adds the options that a command takes. A command may have a `-v` of its own."""
-    if command.has_connection:
-        add_options(parser.add_argument_group("connection"), CONNECTION)
-    has_verbose = any("-v" in action.option_strings for action in parser._actions)
+    has_verbose = any("-v" in one.names for one in command.options)
     wanted = ((FORM, command.has_output), (QUIET, True), (VERBOSE, not has_verbose), (NO_COLOR, True), (WATCH, command.may_watch))
-    add_options(parser.add_argument_group("output"), [option for option, is_taken in wanted if is_taken])
+    add_options(parser, [*(CONNECTION if command.has_connection else ()), *(one for one, is_taken in wanted if is_taken)])
 
 
 def length_of_leading(words: Sequence[str]) -> int:
     """The number of words before the command. It exceeds the length of `words` if the last option lacks its value."""
     position = 0
-    while position < len(words) and (option := _option_of(words[position])) is not None:
-        is_attached = words[position] not in option.names
+    while position < len(words) and (found := _option_of(words[position])) is not None:
+        is_attached = words[position] not in found.names
         position += 1
-        if option.settings.get("nargs") == "+":
+        if found.settings.get("nargs") == "+":
             while position < len(words) and "=" in words[position]:
                 position += 1
-        elif option.has_value and not is_attached:
+        elif found.settings.get("action") != "store_true" and not is_attached:
             position += 1
     return position
 
@@ -113,24 +80,27 @@ def check_leading(parser: argparse.ArgumentParser, leading: Leading, args: argpa
     """
     actions = {action.dest: action for action in parser._actions}
     for dest, value in vars(leading.options).items():
-        option = next(one for one in OPTIONS if _dest(one) == dest)
-        name, action = option.names[0], actions.get(dest)
+        one = next(known for known in OPTIONS if _dest(known) == dest)
+        name, action = one.names[0], actions.get(dest)
         if action is None:
             parser.error(f"{parser.prog} takes no {name}")
         if action.choices is not None and value not in action.choices:
-            parser.error(f"argument {'/'.join(option.names)}: invalid choice: {value!r} (choose from {', '.join(action.choices)})")
+            parser.error(f"argument {'/'.join(one.names)}: invalid choice: {value!r} (choose from {', '.join(action.choices)})")
         found = getattr(args, dest)
-        if option.settings.get("action") is None and found != value:
+        if one.settings.get("action") is None and found != value:
             raise UsageError(f"{name} is {value} before the command and {found} after it; give it once")
 
 
-def _dest(option: Option) -> str:
-    return str(option.settings.get("dest") or option.names[-1].lstrip("-").replace("-", "_"))
+def _dest(one: Option) -> str:
+    return str(one.settings.get("dest") or one.names[-1].lstrip("-").replace("-", "_"))
 
 
 def help_lines() -> list[str]:
     """The options for `ottla --help`, each with its short name and its first long one."""
     kept = [one.names[: 1 if one.names[0].startswith("--") else 2] for one in OPTIONS]
-    shown = [(f"{', '.join(names)} {one.settings.get('metavar', '')}".rstrip(), one.help) for names, one in zip(kept, OPTIONS, strict=True)]
+    shown = [
+        (f"{', '.join(names)} {one.settings.get('metavar', '')}".rstrip(), one.settings["help"])
+        for names, one in zip(kept, OPTIONS, strict=True)
+    ]
     width = max(len(names) for names, _ in shown) + 2
     return [f"  {names.ljust(width)}{meaning}" for names, meaning in shown]

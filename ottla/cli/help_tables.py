@@ -77,14 +77,11 @@ INPUTS = HelpTable(
     "forms of --input",
     (
         ("lines", "a value a line, or what -K, --format and the properties make of a line"),
-        ("csv", "a header row, then a JSON object a row: {\"column\":cell}; numbers, true, false are such, an empty cell is null"),
+        ("csv", 'a header row, then a JSON object a row: {"column":cell}; numbers, true, false are such, an empty cell is null'),
         ("", "what consume --output csv prints, known by its header row, gives the records back; an empty key or value is null"),
         ("json", "arrays, or values one after the other: a record each, with every digit of its numbers"),
         ("records", "what consume -J and --output json print, with keys, headers and timestamps"),
     ),
 )
 
-TABLES: dict[str, tuple[HelpTable, ...]] = {
-    "consume": (VERBS, STARTS, WHERE),
-    "produce": (READ_VERBS, INPUTS),
-}
+TABLES: dict[str, tuple[HelpTable, ...]] = {"consume": (VERBS, STARTS, WHERE), "produce": (READ_VERBS, INPUTS)}

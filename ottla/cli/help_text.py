@@ -31,14 +31,14 @@ def overview() -> str:
 
 def after_options(command: str) -> str:
     """The tables and examples of a command's `--help`."""
-    from ottla.cli.examples import EXAMPLES
+    from ottla.cli.examples import examples_of
     from ottla.cli.help_tables import TABLES
 
     lines = []
     for table in TABLES.get(command, ()):
         width = max(len(word) for word, _ in table.rows) + 2
         lines += ["", f"{table.title}:", *(f"  {word.ljust(width)}{meaning}" for word, meaning in table.rows)]
-    examples = EXAMPLES.get(command, ())
+    examples = examples_of(command)
     if examples:
         lines += ["", "examples:"]
     for example in examples:

@@ -6,7 +6,6 @@ Exit codes: 0 done, 1 refused by Kafka or failed, 2 wrong usage, 3 no connection
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import struct
@@ -15,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ApiError, ErrorCode, OttlaError
-from ottla.cli.command import Command, NotReached, Refused, UsageError, pointing_to
-from ottla.cli.command_groups import ABSENT, GROUPS, load_commands
+from ottla.cli.command import Args, Command, NotReached, Refused, UsageError, pointing_to
+from ottla.cli.command_groups import ABSENT, GROUPS, find_command, load_commands
 
 if TYPE_CHECKING:
     from ottla.cli.global_options import Leading
@@ -78,8 +77,7 @@ def _prepare_streams() -> None:
 
 
 def _discard_output() -> None:
-    """Replaces stdout after its reader has closed it or a write has failed. Otherwise Python would write the buffered rest again at exit.
-    """
+    """Replaces stdout after its reader has closed it or a write has failed. Else Python would write the buffered rest again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -147,18 +145,16 @@ def run_command(leading: Leading, argv: list[str], printers: Printers | None = N
         raise Refused(f"this version does not offer {ABSENT[name]}", "UNSUPPORTED_VERSION")
     if name not in GROUPS:
         raise UsageError(pointing_to("ottla --help", f"no command {name!r}{_hint(name, GROUPS)}"))
-    found = load_commands(name)
-    if isinstance(found, Command):
-        return call(f"ottla {name}", found, leading, argv[1:], printers)
-    verb = argv[1] if len(argv) > 1 else "--help"
-    if verb in ("-h", "--help"):
-        from ottla.cli.help_text import group_overview
+    if (found := find_command(argv)) is not None:
+        command, count = found
+        return call(" ".join(["ottla", *argv[:count]]), command, leading, argv[count:], printers)
+    commands, verb = load_commands(name), argv[1] if len(argv) > 1 else "--help"
+    if verb not in ("-h", "--help"):
+        raise UsageError(pointing_to(f"ottla {name} --help", f"no command {name + ' ' + verb!r}{_hint(verb, commands)}"))
+    from ottla.cli.help_text import group_overview
 
-        sys.stdout.write(group_overview(name, found))
-        return EXIT_DONE if len(argv) > 1 else EXIT_USAGE
-    if verb not in found:
-        raise UsageError(pointing_to(f"ottla {name} --help", f"no command {name + ' ' + verb!r}{_hint(verb, found)}"))
-    return call(f"ottla {name} {verb}", found[verb], leading, argv[2:], printers)
+    sys.stdout.write(group_overview(name, commands))
+    return EXIT_DONE if len(argv) > 1 else EXIT_USAGE
 
 
 def _run_kafka_tool(leading: Leading, argv: list[str]) -> int:
@@ -185,7 +181,7 @@ def call(program: str, command: Command, leading: Leading, words: list[str], pri
 
     parser = build_parser(program, command)
     try:
-        args = parser.parse_args(words, argparse.Namespace(**vars(leading.options)))
+        args = parser.parse_args(words, Args(**vars(leading.options)))
         check_leading(parser, leading, args)
     except SystemExit as stop:  # argparse ends the program after --help
         return int(stop.code or 0)
@@ -196,7 +192,22 @@ def call(program: str, command: Command, leading: Leading, words: list[str], pri
         warn_of_secrets(args)
     if command.may_watch and args.watch is not None:
         return _watch(command, args, [*leading.words, *words])
-    return command.run(args)
+    return _execute(command, args)
+
+
+def _execute(command: Command, args: Args) -> int:
+    """Runs a command with what the parameters of its function name (`command.py`)."""
+    from ottla.cli.options import connect, output_of
+
+    code = command.run.__code__
+    names = code.co_varnames[: code.co_argcount]
+    given: dict[str, object] = {"args": args} if "args" in names else {}
+    if "output" in names:
+        given["output"] = output_of(args)
+    if "cluster" not in names:
+        return command.run(**given) or EXIT_DONE
+    with connect(args) as cluster:
+        return command.run(**given, cluster=cluster) or EXIT_DONE
 
 
 def _other_failure(argv: list[str], error: OttlaError) -> int:
@@ -211,14 +222,14 @@ def _other_failure(argv: list[str], error: OttlaError) -> int:
     return _report(argv, message, name, EXIT_NO_CONNECTION)
 
 
-def _watch(command: Command, args: argparse.Namespace, argv: list[str]) -> int:
+def _watch(command: Command, args: Args, argv: list[str]) -> int:
     """Repeats the command; an error is shown and does not end the repetition."""
     import time
 
     while True:
         if sys.stdout.isatty():
             sys.stdout.write("\x1b[H\x1b[2J")
-        _guarded(argv, lambda: command.run(args))
+        _guarded(argv, lambda: _execute(command, args))
         sys.stdout.flush()
         time.sleep(max(0.1, args.watch))
 

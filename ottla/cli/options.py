@@ -7,13 +7,12 @@ differ.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ottla.cli.command import UsageError, parse_pairs
+from ottla.cli.command import Args, UsageError, flag, hidden, parse_pairs
 from ottla.cli.input_files import read_text
 from ottla.cli.output import wants_colour, write_error
 from ottla.cli.render.ottla import Output
@@ -27,12 +26,11 @@ DEFAULT_TIMEOUT_MS = 15_000
 _SAME = {"metadata.broker.list": "bootstrap.servers", "sasl.mechanisms": "sasl.mechanism", "ssl.ca.location": "ssl.truststore.location"}
 
 
-def add_broker_list(parser: argparse.ArgumentParser) -> None:
-    """Adds --broker-list as the old name of --bootstrap-server. In other tools it is a list of broker ids."""
-    parser.add_argument("--broker-list", dest="bootstrap", metavar="HOST:PORT[,...]", help=argparse.SUPPRESS)
+BROKER_LIST = hidden("--broker-list", dest="bootstrap", metavar="HOST:PORT[,...]")
+"""Adds --broker-list as the old name of --bootstrap-server. In other tools it is a list of broker ids."""
 
 
-def output_of(args: argparse.Namespace) -> Output:
+def output_of(args: Args) -> Output:
     """Where and how the command prints: in our forms, or in the form of the Kafka tool whose command line was given."""
     form, is_quiet, is_verbose = getattr(args, "output", None) or "table", getattr(args, "quiet", False), getattr(args, "verbose", False)
     printers = getattr(args, "printers", None)
@@ -48,9 +46,7 @@ def output_of(args: argparse.Namespace) -> Output:
     )
 
 
-def properties_of(
-    args: argparse.Namespace, environment: Mapping[str, str] | None = None, *, with_current_profile: bool = True
-) -> dict[str, str]:
+def properties_of(args: Args, environment: Mapping[str, str] | None = None, *, with_current_profile: bool = True) -> dict[str, str]:
     """All client properties, joined by precedence. Without `with_current_profile` only the profile of --profile counts. UsageError when a
     file or a pair cannot be read."""
     environment = os.environ if environment is None else environment
@@ -60,7 +56,9 @@ def properties_of(
         found.update({_SAME.get(key, key): value for key, value in properties.items()})
 
     if with_current_profile or getattr(args, "profile", None) is not None:
-        put(_profile(args, environment))
+        from ottla.cli.profile_file import profile_properties
+
+        put(profile_properties(getattr(args, "profile", None), environment))
     if environment.get("KAFKA_BOOTSTRAP_SERVERS"):
         put({"bootstrap.servers": environment["KAFKA_BOOTSTRAP_SERVERS"]})
     if getattr(args, "command_config", None):
@@ -70,12 +68,6 @@ def properties_of(
     if getattr(args, "bootstrap", None) is not None:
         put({"bootstrap.servers": args.bootstrap})
     return found
-
-
-def _profile(args: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:
-    from ottla.cli.profile_file import profile_properties
-
-    return profile_properties(getattr(args, "profile", None), environment)
 
 
 def read_properties(path: str) -> dict[str, str]:
@@ -90,7 +82,7 @@ def read_properties(path: str) -> dict[str, str]:
         raise UsageError(f"cannot read {path}: {error}") from None
 
 
-def connect(args: argparse.Namespace, *, timeout_ms: int | None = None, with_extensions: bool = False) -> Cluster:
+def connect(args: Args, *, timeout_ms: int | None = None, with_extensions: bool = False) -> Cluster:
     """Returns the cluster that the options name; sends nothing yet."""
     from ottla.client.blocking.cluster import Cluster
     from ottla.client.security import security_of
@@ -109,7 +101,7 @@ def connect(args: argparse.Namespace, *, timeout_ms: int | None = None, with_ext
         raise UsageError(str(error)) from None
 
 
-def confirm(args: argparse.Namespace, question: str) -> None:
+def confirm(args: Args, question: str) -> None:
     """Asks before a destructive command; where there is no terminal, --yes is needed."""
     if getattr(args, "yes", False):
         return
@@ -121,5 +113,4 @@ def confirm(args: argparse.Namespace, question: str) -> None:
         raise UsageError("nothing was changed")
 
 
-def add_yes(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-y", "--yes", "--force", action="store_true", dest="yes", help="do not ask")
+YES = flag("-y", "--yes", "--force", dest="yes", help="do not ask")

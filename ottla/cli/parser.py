@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from ottla.cli.command import Command, UsageError, pointing_to
-from ottla.cli.global_options import OPTIONS, Leading, add_global_options, add_options
+from ottla.cli.command import Command, UsageError, add_options, pointing_to
+from ottla.cli.global_options import OPTIONS, Leading, add_global_options
 
 
 class Parser(argparse.ArgumentParser):
@@ -54,7 +54,7 @@ class Parser(argparse.ArgumentParser):
 def build_parser(program: str, command: Command) -> Parser:
     """The parser of one command, with the options that all have."""
     parser = Parser(prog=program, description=command.help, allow_abbrev=False)
-    command.add_arguments(parser)
+    add_options(parser, command.options)
     add_global_options(parser, command)
     return parser
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Mapping
 
-from ottla.cli.command import Command, Refused, UsageError, parse_pairs
+from ottla.cli.command import Args, Refused, UsageError, command, option, parse_pairs
 from ottla.cli.options import output_of, read_properties
 from ottla.cli.profile_file import profile_properties, read_profiles, write_profiles
+from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row
 from ottla.cli.secret_arguments import SECRET
 
@@ -22,26 +22,28 @@ class ProfileRow(Row):
     properties: dict[str, str]
 
 
-def _name_and_pairs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name")
-    parser.add_argument("pairs", nargs="*", metavar="KEY=VALUE", help="client properties, such as security.protocol=SSL")
-    parser.add_argument("--command-config", dest="command_config", metavar="FILE", help="a properties file to take over, with passwords")
-    parser.add_argument("-b", "--bootstrap-server", dest="bootstrap", metavar="HOST:PORT[,...]", help="short for bootstrap.servers=...")
+NAME_AND_PAIRS = (
+    option("name"),
+    option("pairs", nargs="*", metavar="KEY=VALUE", help="client properties, such as security.protocol=SSL"),
+    option("--command-config", dest="command_config", metavar="FILE", help="a properties file to take over, with passwords"),
+    option("-b", "--bootstrap-server", dest="bootstrap", metavar="HOST:PORT[,...]", help="short for bootstrap.servers=..."),
+)
 
 
-def _name(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name")
+NAME = (option("name"),)
 
 
-def _create(args: argparse.Namespace) -> int:
+@command("profile create", "Make a profile.", *NAME_AND_PAIRS, has_connection=False)
+def _create(args: Args) -> int:
     return _change(args, is_new=True)
 
 
-def _set(args: argparse.Namespace) -> int:
+@command("profile set", "Change a profile's properties.", *NAME_AND_PAIRS, has_connection=False)
+def _set(args: Args) -> int:
     return _change(args, is_new=False)
 
 
-def _change(args: argparse.Namespace, *, is_new: bool) -> int:
+def _change(args: Args, *, is_new: bool) -> int:
     current, profiles = read_profiles(os.environ)
     if not args.name:
         raise UsageError("a profile needs a name")
@@ -61,36 +63,27 @@ def without_secrets(properties: Mapping[str, str]) -> dict[str, str]:
     return {key: "(hidden)" if any(word in key for word in SECRET) else value for key, value in sorted(properties.items())}
 
 
-def _use(args: argparse.Namespace) -> int:
+@command("profile use", "Use a profile from now on.", *NAME, has_connection=False)
+def _use(args: Args, output: Output) -> None:
     profile_properties(args.name, os.environ)
     write_profiles(args.name, read_profiles(os.environ)[1], os.environ)
-    output_of(args).done(f"profile {args.name} is used from now on", {"current": args.name})
-    return 0
+    output.done(f"profile {args.name} is used from now on", {"current": args.name})
 
 
-def _delete(args: argparse.Namespace) -> int:
-    profile_properties(args.name, os.environ)
-    current, profiles = read_profiles(os.environ)
-    del profiles[args.name]
-    write_profiles(None if current == args.name else current, profiles, os.environ)
-    output_of(args).done(f"profile {args.name} deleted", {"deleted": args.name})
-    return 0
-
-
-def _list(args: argparse.Namespace) -> int:
+@command("profile list", "All profiles.", may_watch=True, has_connection=False)
+def _list(args: Args, output: Output) -> None:
     current, profiles = read_profiles(os.environ)
     rows = [
         ProfileRow(name, name == current, found.get("bootstrap.servers", ""), without_secrets(found))
         for name, found in sorted(profiles.items())
     ]
-    output_of(args).rows("profiles", ProfileRow, rows)
-    return 0
+    output.rows("profiles", ProfileRow, rows)
 
 
-COMMANDS = {
-    "create": Command("Make a profile.", _name_and_pairs, _create, has_connection=False),
-    "set": Command("Change a profile's properties.", _name_and_pairs, _set, has_connection=False),
-    "use": Command("Use a profile from now on.", _name, _use, has_connection=False),
-    "list": Command("All profiles.", lambda parser: None, _list, may_watch=True, has_connection=False),
-    "delete": Command("Delete a profile.", _name, _delete, has_connection=False),
-}
+@command("profile delete", "Delete a profile.", *NAME, has_connection=False)
+def _delete(args: Args, output: Output) -> None:
+    profile_properties(args.name, os.environ)
+    current, profiles = read_profiles(os.environ)
+    del profiles[args.name]
+    write_profiles(None if current == args.name else current, profiles, os.environ)
+    output.done(f"profile {args.name} deleted", {"deleted": args.name})

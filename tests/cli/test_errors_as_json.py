@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.command import Command
-from ottla.cli.command_groups import GROUPS, load_commands
-from ottla.cli.examples import EXAMPLES, Example
+from ottla.cli.examples import Example
 from ottla.cli.main import EXIT_NO_CONNECTION, EXIT_REFUSED, EXIT_USAGE, main
 from tests.cli.conftest import Ottla, Result
+from tests.cli.every_command import COMMANDS, EXAMPLES
 from tests.client.fake_broker import FakeBroker
 
 FORMS = (("-o", "json"), ("-ojson",), ("--output=json",))
@@ -30,17 +29,8 @@ FILES = {
 }  # fmt: skip
 
 
-def commands() -> dict[str, Command]:
-    found = {}
-    for name in GROUPS:
-        loaded = load_commands(name)
-        found.update({name: loaded} if isinstance(loaded, Command) else {f"{name} {verb}": one for verb, one in loaded.items()})
-    return found
-
-
-COMMANDS = commands()
 OFFLINE = ("features version-mapping", "features feature-dependencies")
-CONNECTED = [name for name, command in COMMANDS.items() if command.has_connection and name in EXAMPLES and name not in (*REPORTS, *OFFLINE)]
+CONNECTED = [name for name, command in COMMANDS.items() if command.has_connection and name not in (*REPORTS, *OFFLINE)]
 
 
 def the_object(result: Result, code: int) -> dict[str, str]:

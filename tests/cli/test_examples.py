@@ -17,14 +17,14 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.command import Command
-from ottla.cli.command_groups import GROUPS, load_commands
-from ottla.cli.examples import EXAMPLES, Example
+from ottla.cli import examples
+from ottla.cli.examples import Example
 from ottla.cli.help_tables import TABLES
 from ottla.cli.main import main
 from ottla.cli.parser import build_parser
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
+from tests.cli.every_command import COMMANDS, EXAMPLES
 from tests.cli.schema_registry import running_registry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,15 +42,6 @@ WITH_ACCESS_RULES = {"authorizer.class.name": "acl", "super.users": "User:ANONYM
 IN_A_SHELL = set("|>&;$")
 SECONDS_MAX = 120.0
 COLUMNS_MAX = 88
-
-
-def commands() -> dict[str, Command]:
-    """All commands, by their words."""
-    found = {}
-    for name in GROUPS:
-        loaded = load_commands(name)
-        found.update({name: loaded} if isinstance(loaded, Command) else {f"{name} {verb}": command for verb, command in loaded.items()})
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +126,7 @@ def run(example: Example) -> int:
 
 @pytest.mark.parametrize(
     "example",
-    [found for name in sorted(EXAMPLES) for found in EXAMPLES[name] if found.is_endless and not found.needs],
+    [found for found in examples.EXAMPLES if found.is_endless and not found.needs],
     ids=lambda found: found.line,
 )
 def test_endless_examples_begin_their_work_and_end_by_ctrl_c(example: Example, place: Path, example_broker: Broker) -> None:
@@ -200,7 +191,7 @@ def test_the_example_of_a_cluster(place: Path) -> None:
 
 def of_need(need: str) -> list[Example]:
     """The examples that need something which not every test has."""
-    return [example for name in sorted(EXAMPLES) for example in EXAMPLES[name] if example.needs == need]
+    return [example for example in examples.EXAMPLES if example.needs == need]
 
 
 def _write(broker: Broker, is_over: threading.Event) -> None:
@@ -220,17 +211,16 @@ def test_the_metrics_example(place: Path, example_broker: Broker, offline: Ottla
 
 
 def test_every_command_has_an_example_whose_options_it_knows() -> None:
-    known = commands()
-    assert set(EXAMPLES) <= set(known)
-    assert sorted(set(known) - set(EXAMPLES)) == []
-    assert set(TABLES) <= set(known)
-    for name, examples in EXAMPLES.items():
-        for example in examples:
+    assert [name for name, found in EXAMPLES.items() if not found] == []
+    assert sum(map(len, EXAMPLES.values())) == len(examples.EXAMPLES)
+    assert set(TABLES) <= set(COMMANDS)
+    for name, found in EXAMPLES.items():
+        for example in found:
             line = re.sub(r" [<>] \S+$", "", example.line.rpartition("| ")[2])
             words = shlex.split(line)
             assert len(example.line) <= COLUMNS_MAX, example
             assert words[: 1 + len(name.split())] == ["ottla", *name.split()], example
-            build_parser(f"ottla {name}", known[name]).parse_args(words[1 + len(name.split()) :])
+            build_parser(f"ottla {name}", COMMANDS[name]).parse_args(words[1 + len(name.split()) :])
 
 
 def test_help_shows_examples_and_tables(offline: Ottla) -> None:
@@ -250,8 +240,7 @@ def test_help_shows_examples_and_tables(offline: Ottla) -> None:
 
 def test_the_reference_has_them_and_no_doubled_percent_signs() -> None:
     page = (ROOT / "docs" / "reference" / "cli.md").read_text()
-    for examples in EXAMPLES.values():
-        assert all(example.line in page for example in examples)
+    assert all(example.line in page for example in examples.EXAMPLES)
     for tables in TABLES.values():
         assert all(meaning.replace("|", "\\|") in page for table in tables for _, meaning in table.rows)
     assert page.count("%%") == sum(1 for tables in TABLES.values() for table in tables for word, _ in table.rows if word == "%%")

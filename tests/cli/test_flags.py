@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from ottla.cli.parser import build_parser
-from tests.cli.test_errors_as_json import COMMANDS
+from tests.cli.every_command import COMMANDS
 
 FORMS_OF_ONE_THING = {
     "--topic": {"NAME", "TOPIC", "REGEX", "TOPIC[:P,...]"},

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.broker.start import add_arguments, read_config
+from ottla.cli.broker.start import OPTIONS, read_config
+from ottla.cli.command import add_options
 from ottla.cli.profile_file import profile_properties
 from ottla.cli.secret_arguments import is_secret
 from tests.cli.conftest import Ottla
@@ -50,7 +51,7 @@ def test_a_profile_takes_passwords_from_a_file(offline: Ottla, tmp_path: Path) -
 
 def test_a_broker_says_so_in_its_log() -> None:
     parser = argparse.ArgumentParser()
-    add_arguments(parser)
+    add_options(parser, OPTIONS)
     secrets = ["sasl.jaas.config=x", "ottla.sasl.plain.users.alice=hush", "listener.name.a.ssl.keystore.password=hush"]
     others = ["listeners=A://:1", "listener.security.protocol.map=A:PLAINTEXT"]
     words = [part for setting in (*secrets, *others) for part in ("--set", setting)]

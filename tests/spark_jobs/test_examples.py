@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import ottla.client
-from ottla.cli.examples import EXAMPLES
+from ottla.cli.examples import examples_of
 from ottla.cli.main import EXIT_INTERRUPTED, main
 from ottla.client import Client, ClientError, Committed, TopicPartition
 from ottla.testing.broker import Broker
@@ -72,7 +72,7 @@ def interrupted_after(client: Client, offset: int) -> Iterator[None]:
 
 @pytest.mark.timeout(600)
 def test_the_examples_of_pipelines_run(spark: Any, client: Client, broker: Broker, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = [example for name in ("pipeline run", "pipeline status", "pipeline verify") for example in EXAMPLES[name]]
+    lines = [example for name in ("pipeline run", "pipeline status", "pipeline verify") for example in examples_of(name)]
     assert all(example.needs == "spark" for example in lines)
     for number, example in enumerate(lines, 1):
         words = shlex.split(example.line)[1:]

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
 from ottla.base.acls import AclFilter, Binding, java_name
 from ottla.base.counted import counted
-from ottla.cli.access.acl_options import (
-    add_resource_options,
-    add_rule_options,
-    bindings_of,
-    principal_of,
-    resources_of,
-    wanted_of,
-)
-from ottla.cli.command import Command
-from ottla.cli.options import add_yes, confirm, connect, output_of
+from ottla.cli.access.acl_options import RESOURCE_OPTIONS, RULE_OPTIONS, bindings_of, principal_of, resources_of, wanted_of
+from ottla.cli.command import Args, command, option
+from ottla.cli.options import YES, confirm
+from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row
+from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import acl_admin
 
 
@@ -48,59 +42,45 @@ def _rows(bindings: Sequence[Binding]) -> list[RuleRow]:
     ]
 
 
-def _list_arguments(parser: argparse.ArgumentParser) -> None:
-    add_resource_options(parser)
-    parser.add_argument("--principal", action="append", metavar="User:NAME", help="only rules about these; repeatable")
-
-
-def _list(args: argparse.Namespace) -> int:
+@command(
+    "acl list",
+    "Access rules, of all resources or of some.",
+    *RESOURCE_OPTIONS,
+    option("--principal", action="append", metavar="User:NAME", help="only rules about these; repeatable"),
+    may_watch=True,
+)
+def _list(args: Args, cluster: Cluster, output: Output) -> None:
     principals = [principal_of(text) for text in args.principal or ()]
     filters = [resource.filter() for resource in resources_of(args)] or [AclFilter()]
-    with connect(args) as cluster:
-        found = sorted(dict.fromkeys(binding for each in filters for binding in acl_admin.describe_acls(cluster, each)))
+    found = sorted(dict.fromkeys(binding for each in filters for binding in acl_admin.describe_acls(cluster, each)))
     shown = [binding for binding in found if not principals or binding.rule.principal in principals]
-    output_of(args).rows("acls", RuleRow, _rows(shown))
-    return 0
+    output.rows("acls", RuleRow, _rows(shown))
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_resource_options(parser)
-    add_rule_options(parser)
+OPTIONS = (*RESOURCE_OPTIONS, *RULE_OPTIONS)
 
 
-def _add(args: argparse.Namespace) -> int:
+@command("acl add", "Allow or deny principals something.", *OPTIONS)
+def _add(args: Args, cluster: Cluster, output: Output) -> None:
     bindings = bindings_of(args)
-    with connect(args) as cluster:
-        acl_admin.create_acls(cluster, bindings)
-    output_of(args).done(f"Added {_count(len(bindings))}.", {"added": [row.as_json() for row in _rows(bindings)]})
-    return 0
+    acl_admin.create_acls(cluster, bindings)
+    output.done(f"Added {_count(len(bindings))}.", {"added": [row.as_json() for row in _rows(bindings)]})
 
 
-def _remove_arguments(parser: argparse.ArgumentParser) -> None:
-    _add_arguments(parser)
-    add_yes(parser)
-
-
-def _remove(args: argparse.Namespace) -> int:
+@command("acl remove", "Remove access rules.", *OPTIONS, YES)
+def _remove(args: Args, cluster: Cluster, output: Output) -> None:
     filters = [
-        resource.filter(rule) for resource, rules in wanted_of(args).items() for rule in (rules or [None])  # type: ignore[list-item]
+        resource.filter(rule)
+        for resource, rules in wanted_of(args).items()
+        for rule in (rules or [None])  # type: ignore[list-item]
     ]
-    with connect(args) as cluster:
-        unwanted = sorted(dict.fromkeys(binding for each in filters for binding in acl_admin.describe_acls(cluster, each)))
-        for row in _rows(unwanted):
-            output_of(args).note(" ".join(str(value) for value in vars(row).values()))
-        confirm(args, f"Remove {_count(len(unwanted))}?")
-        removed = acl_admin.delete_acls(cluster, filters)
-    output_of(args).done(f"Removed {_count(len(removed))}.", {"removed": [row.as_json() for row in _rows(removed)]})
-    return 0
+    unwanted = sorted(dict.fromkeys(binding for each in filters for binding in acl_admin.describe_acls(cluster, each)))
+    for row in _rows(unwanted):
+        output.note(" ".join(str(value) for value in vars(row).values()))
+    confirm(args, f"Remove {_count(len(unwanted))}?")
+    removed = acl_admin.delete_acls(cluster, filters)
+    output.done(f"Removed {_count(len(removed))}.", {"removed": [row.as_json() for row in _rows(removed)]})
 
 
 def _count(number: int) -> str:
     return counted(number, "access rule")
-
-
-COMMANDS = {
-    "list": Command("Access rules, of all resources or of some.", _list_arguments, _list, may_watch=True),
-    "add": Command("Allow or deny principals something.", _add_arguments, _add),
-    "remove": Command("Remove access rules.", _remove_arguments, _remove),
-}

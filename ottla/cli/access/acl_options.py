@@ -1,9 +1,7 @@
-"""Options that name access rules, for `ottla acl` and `kafka-acls`: parses them into bindings and filters, and refuses what makes no sense.
-"""
+"""Options that name access rules, for `ottla acl` and `kafka-acls`: parses them into bindings and filters; refuses what makes no sense."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -22,7 +20,7 @@ from ottla.base.acls import (
     Rule,
     java_name,
 )
-from ottla.cli.command import UsageError
+from ottla.cli.command import Args, UsageError, flag, option
 
 RESOURCES = {
     "topic": ResourceType.TOPIC,
@@ -71,30 +69,30 @@ Wanted = dict[Resource, list[Rule]]
 """Rules by resource. The lists are empty if the options name no principal."""
 
 
-def add_resource_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--topic", action="append", metavar="TOPIC", help="a topic; '*' means every topic; repeatable, as the next ones are")
-    add("--group", action="append", metavar="GROUP", help="a group")
-    add("--cluster", action="store_true", help="the cluster itself")
-    add("--transactional-id", action="append", metavar="ID", help="a transactional id")
-    add("--delegation-token", action="append", metavar="ID", help="a delegation token")
-    add("--user-principal", action="append", metavar="User:NAME", help="a user, as the owner of delegation tokens")
-    add("--resource-pattern-type", default="literal", metavar="TYPE", help="literal (default) or prefixed; to choose also any or match")
+RESOURCE_OPTIONS = (
+    option("--topic", action="append", metavar="TOPIC", help="a topic; '*' means every topic; repeatable, as the next ones are"),
+    option("--group", action="append", metavar="GROUP", help="a group"),
+    flag("--cluster", help="the cluster itself"),
+    option("--transactional-id", action="append", metavar="ID", help="a transactional id"),
+    option("--delegation-token", action="append", metavar="ID", help="a delegation token"),
+    option("--user-principal", action="append", metavar="User:NAME", help="a user, as the owner of delegation tokens"),
+    option("--resource-pattern-type", default="literal", metavar="TYPE", help="literal (default) or prefixed; to choose also any or match"),
+)
 
 
-def add_rule_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--allow-principal", action="append", metavar="User:NAME", help="who is allowed; User:'*' means everyone; repeatable")
-    add("--deny-principal", action="append", metavar="User:NAME", help="who is denied, whatever else allows it")
-    add("--allow-host", action="append", metavar="ADDRESS", help="from where that is allowed; default: everywhere")
-    add("--deny-host", action="append", metavar="ADDRESS", help="from where that is denied; default: everywhere")
-    add("--operation", action="append", metavar="OPERATION", help="Read, Write, Create, Describe, ... or All (default)")
-    add("--producer", action="store_true", help="what a producer needs on the topics, and on the transactional ids")
-    add("--consumer", action="store_true", help="what a consumer needs on the topics and groups")
-    add("--idempotent", action="store_true", help="with --producer: IdempotentWrite on the cluster as well")
+RULE_OPTIONS = (
+    option("--allow-principal", action="append", metavar="User:NAME", help="who is allowed; User:'*' means everyone; repeatable"),
+    option("--deny-principal", action="append", metavar="User:NAME", help="who is denied, whatever else allows it"),
+    option("--allow-host", action="append", metavar="ADDRESS", help="from where that is allowed; default: everywhere"),
+    option("--deny-host", action="append", metavar="ADDRESS", help="from where that is denied; default: everywhere"),
+    option("--operation", action="append", metavar="OPERATION", help="Read, Write, Create, Describe, ... or All (default)"),
+    flag("--producer", help="what a producer needs on the topics, and on the transactional ids"),
+    flag("--consumer", help="what a consumer needs on the topics and groups"),
+    flag("--idempotent", help="with --producer: IdempotentWrite on the cluster as well"),
+)
 
 
-def check_shortcuts(args: argparse.Namespace) -> None:
+def check_shortcuts(args: Args) -> None:
     """Refuses options that contradict --producer and --consumer. Raises `UsageError`."""
     for role in ("producer", "consumer"):
         for name in ("operation", "deny_principal", "deny_host"):
@@ -110,7 +108,7 @@ def check_shortcuts(args: argparse.Namespace) -> None:
         raise UsageError(why)
 
 
-def resources_of(args: argparse.Namespace) -> list[Resource]:
+def resources_of(args: Args) -> list[Resource]:
     """The resources that the options name. Raises `UsageError` for an unknown pattern type."""
     pattern_type = PATTERN_TYPES.get(args.resource_pattern_type.lower())
     if pattern_type is None:
@@ -121,7 +119,7 @@ def resources_of(args: argparse.Namespace) -> list[Resource]:
     return list(dict.fromkeys(found))
 
 
-def wanted_of(args: argparse.Namespace) -> Wanted:
+def wanted_of(args: Args) -> Wanted:
     """The rules that the options name, by resource. Raises `UsageError`."""
     check_shortcuts(args)
     resources = resources_of(args)
@@ -146,7 +144,7 @@ def wanted_of(args: argparse.Namespace) -> Wanted:
     return wanted
 
 
-def bindings_of(args: argparse.Namespace) -> list[Binding]:
+def bindings_of(args: Args) -> list[Binding]:
     """The rules to add. Raises `UsageError` for the pattern types any and match, which belong to filters, and if no
     principal is named."""
     if args.resource_pattern_type.lower() in ("any", "match"):
@@ -158,12 +156,9 @@ def bindings_of(args: argparse.Namespace) -> list[Binding]:
     return [Binding(resource.pattern(), rule) for resource, rules in wanted.items() for rule in rules]
 
 
-def rules_of(args: argparse.Namespace, operations: Sequence[AclOperation]) -> list[Rule]:
+def rules_of(args: Args, operations: Sequence[AclOperation]) -> list[Rule]:
     """One rule for each principal, host and operation."""
-    sides = (
-        (Permission.ALLOW, args.allow_principal, args.allow_host),
-        (Permission.DENY, args.deny_principal, args.deny_host),
-    )
+    sides = ((Permission.ALLOW, args.allow_principal, args.allow_host), (Permission.DENY, args.deny_principal, args.deny_host))
     return [
         Rule(principal_of(principal), host.strip(), operation, permission)
         for permission, principals, hosts in sides

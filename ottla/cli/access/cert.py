@@ -6,20 +6,20 @@ read by its owner only.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.cli.command import Command, Refused, UsageError
-from ottla.cli.options import output_of
+from ottla.cli.command import Args, Refused, UsageError, command, flag, option
 from ottla.cli.output import write_error
+from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row
 
 if TYPE_CHECKING:
     from ottla.cli.access.certificates import Pair
+
 
 AUTHORITY = "ca"
 HERE = ("localhost", "127.0.0.1", "::1")
@@ -36,16 +36,19 @@ class CertificateRow(Row):
     until: str
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("names", nargs="*", metavar="NAME", help="of a broker or a client: NAME.pem has its key and certificate; default: broker")
-    add("--dir", default="certs", metavar="DIR", help="where the files are written (default ./certs)")
-    add("--host", action="append", metavar="HOST", help="a name or address of the broker; repeatable; default: localhost, 127.0.0.1, ::1")
-    add("--days", type=int, default=365, metavar="N", help="how long the certificates hold (default 365)")
-    add("--force", action="store_true", help="replace NAME.pem where it is there: a new key, a new certificate")
-
-
-def _run(args: argparse.Namespace) -> int:
+@command(
+    "security cert",
+    "An authority and certificates for trying TLS.",
+    option("names", nargs="*", metavar="NAME", help="of a broker or a client: NAME.pem has its key and certificate; default: broker"),
+    option("--dir", default="certs", metavar="DIR", help="where the files are written (default ./certs)"),
+    option(
+        "--host", action="append", metavar="HOST", help="a name or address of the broker; repeatable; default: localhost, 127.0.0.1, ::1"
+    ),
+    option("--days", type=int, default=365, metavar="N", help="how long the certificates hold (default 365)"),
+    flag("--force", help="replace NAME.pem where it is there: a new key, a new certificate"),
+    has_connection=False,
+)
+def _run(args: Args, output: Output) -> None:
     names, hosts = args.names or ["broker"], args.host or list(HERE)
     _check(names, hosts, args.days)
     from ottla.cli.access import certificates  # on use: it needs a package that is optional
@@ -64,10 +67,9 @@ def _run(args: argparse.Namespace) -> int:
             rows.append(_row(file, f"key and certificate of {name}, at {', '.join(hosts)}", pair))
     except OSError as error:
         raise Refused(f"cannot write {error.filename or directory}: {error.strerror}") from None
-    output_of(args).rows("certificates", CertificateRow, rows)
+    output.rows("certificates", CertificateRow, rows)
     ca = directory / f"{AUTHORITY}.pem"
     write_error(f"note: a broker takes ssl.keystore.location={files[0]}, clients ssl.truststore.type=PEM ssl.truststore.location={ca}\n")
-    return 0
 
 
 def _check(names: Sequence[str], hosts: Sequence[str], days: int) -> None:
@@ -108,6 +110,3 @@ def _write(path: Path, data: bytes, mode: int) -> None:
 
 def _row(file: Path, holds: str, pair: Pair) -> CertificateRow:
     return CertificateRow(str(file), holds, f"{pair.until:%Y-%m-%d}")
-
-
-COMMAND = Command("An authority and certificates for trying TLS.", _arguments, _run, has_connection=False)

@@ -3,7 +3,6 @@ makes certificates for trying TLS."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -23,10 +22,10 @@ from ottla.base.acls import (
 )
 from ottla.base.counted import counted
 from ottla.base.errors import ErrorCode
-from ottla.cli.access import cert
 from ottla.cli.access.acl_options import OPERATIONS, principal_of
-from ottla.cli.command import Command
-from ottla.cli.options import connect, output_of, properties_of
+from ottla.cli.command import Args, command, option
+from ottla.cli.options import properties_of
+from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row, column, spaced
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import acl_admin
@@ -34,6 +33,7 @@ from ottla.client.errors import ClientError, KafkaError
 
 if TYPE_CHECKING:
     from ottla.client.tls import TlsDetails
+
 
 TOPICS_MAX = 20
 """Number of topics that are checked where none is named."""
@@ -51,32 +51,31 @@ class AccessRow(Row, titles=spaced):
     why: str = column(width_max=28)
 
 
-def _check_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--topic", action="append", metavar="TOPIC", help="a topic; repeatable, as the next ones are; default: those that are seen")
-    add("--group", action="append", metavar="GROUP", help="a group")
-    add("--transactional-id", action="append", metavar="ID", help="a transactional id")
-    add("--principal", metavar="User:NAME", help="another principal than that of these settings, judged by the access rules alone")
-    add("--client-host", metavar="ADDRESS", help="with --principal: the address that it connects from")
-
-
-def _check(args: argparse.Namespace) -> int:
+@command(
+    "security check",
+    "Show what a client with these settings can do, what it cannot, and why.",
+    option("--topic", action="append", metavar="TOPIC", help="a topic; repeatable, as the next ones are; default: those that are seen"),
+    option("--group", action="append", metavar="GROUP", help="a group"),
+    option("--transactional-id", action="append", metavar="ID", help="a transactional id"),
+    option("--principal", metavar="User:NAME", help="another principal than that of these settings, judged by the access rules alone"),
+    option("--client-host", metavar="ADDRESS", help="with --principal: the address that it connects from"),
+)
+def _check(args: Args, cluster: Cluster, output: Output) -> int:
     other = principal_of(args.principal) if args.principal else None
     own = own_principal(properties_of(args))
-    with connect(args) as cluster:
-        try:
-            topics = args.topic or cluster.topic_names()[:TOPICS_MAX]
-        except ClientError as error:
-            output_of(args).rows("access", AccessRow, [AccessRow("connect", "no", "", str(error))])
-            return 1
-        rules, why = _rules(cluster)
-        rows = [AccessRow("connect", "yes", "", f"as {own or 'the principal of its certificate or token'}")]
-        rows += [AccessRow("TLS", *encryption(cluster.any_connection().tls())), AccessRow("access rules", "", "", why)]
-        named = [(kind, name) for option, kind in _KINDS.items() for name in (topics if option == "topic" else getattr(args, option) or ())]
-        for kind, name in ((ResourceType.CLUSTER, CLUSTER_NAME), *named):
-            judged = _by_rules(rules, other, args.client_host, kind, name) if other else _by_broker(cluster, rules, own, kind, name)
-            rows.append(AccessRow(f"{java_name(kind)} {name}".removesuffix(f" {CLUSTER_NAME}"), *judged))
-    output_of(args).rows("access", AccessRow, rows)
+    try:
+        topics = args.topic or cluster.topic_names()[:TOPICS_MAX]
+    except ClientError as error:
+        output.rows("access", AccessRow, [AccessRow("connect", "no", "", str(error))])
+        return 1
+    rules, why = _rules(cluster)
+    rows = [AccessRow("connect", "yes", "", f"as {own or 'the principal of its certificate or token'}")]
+    rows += [AccessRow("TLS", *encryption(cluster.any_connection().tls())), AccessRow("access rules", "", "", why)]
+    named = [(kind, name) for option, kind in _KINDS.items() for name in (topics if option == "topic" else getattr(args, option) or ())]
+    for kind, name in ((ResourceType.CLUSTER, CLUSTER_NAME), *named):
+        judged = _by_rules(rules, other, args.client_host, kind, name) if other else _by_broker(cluster, rules, own, kind, name)
+        rows.append(AccessRow(f"{java_name(kind)} {name}".removesuffix(f" {CLUSTER_NAME}"), *judged))
+    output.rows("access", AccessRow, rows)
     return 0
 
 
@@ -120,9 +119,7 @@ def _rules(cluster: Cluster) -> tuple[list[Binding] | None, str]:
     return found, f"there are {len(found)}"
 
 
-def _by_broker(
-    cluster: Cluster, rules: list[Binding] | None, principal: str | None, kind: ResourceType, name: str
-) -> tuple[str, str, str]:
+def _by_broker(cluster: Cluster, rules: list[Binding] | None, principal: str | None, kind: ResourceType, name: str) -> tuple[str, str, str]:
     """Returns the allowed operations, the refused ones, and the rules behind both, as the broker answers."""
     try:
         allowed = acl_admin.allowed_operations(cluster, kind, name)
@@ -134,9 +131,7 @@ def _by_broker(
     return _names(allowed), _names(refused), _why(rules, principal, None, kind, name)
 
 
-def _by_rules(
-    rules: list[Binding] | None, principal: str | None, host: str | None, kind: ResourceType, name: str
-) -> tuple[str, str, str]:
+def _by_rules(rules: list[Binding] | None, principal: str | None, host: str | None, kind: ResourceType, name: str) -> tuple[str, str, str]:
     """Returns the allowed operations, the refused ones, and the rules behind both, judged by the rules alone."""
     if rules is None:
         return "", "", "the rules may not be seen"
@@ -146,9 +141,7 @@ def _by_rules(
     return _names(allowed), _names(refused), _why(rules, principal, host, kind, name)
 
 
-def rules_about(
-    rules: Sequence[Binding], principal: str | None, host: str | None, kind: ResourceType, name: str
-) -> list[Binding]:
+def rules_about(rules: Sequence[Binding], principal: str | None, host: str | None, kind: ResourceType, name: str) -> list[Binding]:
     """The rules that hold for a principal (from one host, or from any) on a resource."""
     wanted = AclFilter(kind, name, MATCH)
     return [
@@ -183,9 +176,3 @@ def _said(binding: Binding) -> str:
 
 def _names(operations: Sequence[AclOperation]) -> str:
     return ", ".join(map(java_name, operations))
-
-
-COMMANDS = {
-    "check": Command("Show what a client with these settings can do, what it cannot, and why.", _check_arguments, _check),
-    "cert": cert.COMMAND,
-}

@@ -2,44 +2,42 @@
 
 from __future__ import annotations
 
-import argparse
 import random
 import time
 from typing import Any
 
 from ottla.cli.bench import figures
-from ottla.cli.bench.result_line import write_line
-from ottla.cli.command import Command, UsageError
+from ottla.cli.bench.figures import write_line
+from ottla.cli.command import Args, UsageError, command, flag, hidden, option
 from ottla.cli.moments import now_ms
-from ottla.cli.options import add_broker_list, connect, output_of, properties_of
+from ottla.cli.options import BROKER_LIST, properties_of
 from ottla.cli.output import write
 from ottla.cli.records.client_options import make_consumer
 from ottla.cli.render.ottla import Output
 from ottla.cli.topics.topic_names import pattern_of
+from ottla.client.blocking.cluster import Cluster
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--topic", metavar="NAME", help="what to read")
-    add("--include", metavar="REGEX", help="topics by regular expression")
-    add("--num-records", "--messages", type=int, dest="num_records", required=True, metavar="N", help="how many")
-    add("--group", metavar="GROUP", help="the group to read as (default: a new one)")
-    add("--fetch-size", type=int, default=1024 * 1024, metavar="BYTES", help="at most this much of a partition per fetch")
-    add("--from-latest", action="store_true", help="start at the end if the group has no offset")
-    add("--timeout", type=int, default=10_000, dest="idle_ms", metavar="MS", help="give up after this time without a record")
-    add("--reporting-interval", type=int, default=5_000, metavar="MS", help="how often to report")
-    add("--show-detailed-stats", action="store_true", help="report while running")
-    add("--hide-header", action="store_true", help="no header line")
-    add("--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", metavar="FORMAT", help="in the form of Java's SimpleDateFormat")
-    add("--print-metrics", action="store_true", help="metrics of the client at the end")
-    for name in ("--socket-buffer-size", "--threads", "--num-fetch-threads", "--max-wait-ms"):
-        add(name, help=argparse.SUPPRESS)
-    add("--new-consumer", action="store_true", help=argparse.SUPPRESS)
-    add_broker_list(parser)
-
-
-def _run(args: argparse.Namespace) -> int:
-    output = output_of(args)
+@command(
+    "bench consumer",
+    "Read as fast as possible.",
+    option("--topic", metavar="NAME", help="what to read"),
+    option("--include", metavar="REGEX", help="topics by regular expression"),
+    option("--num-records", "--messages", type=int, dest="num_records", required=True, metavar="N", help="how many"),
+    option("--group", metavar="GROUP", help="the group to read as (default: a new one)"),
+    option("--fetch-size", type=int, default=1024 * 1024, metavar="BYTES", help="at most this much of a partition per fetch"),
+    flag("--from-latest", help="start at the end if the group has no offset"),
+    option("--timeout", type=int, default=10_000, dest="idle_ms", metavar="MS", help="give up after this time without a record"),
+    option("--reporting-interval", type=int, default=5_000, metavar="MS", help="how often to report"),
+    flag("--show-detailed-stats", help="report while running"),
+    flag("--hide-header", help="no header line"),
+    option("--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", metavar="FORMAT", help="in the form of Java's SimpleDateFormat"),
+    flag("--print-metrics", help="metrics of the client at the end"),
+    *(hidden(name) for name in ("--socket-buffer-size", "--threads", "--num-fetch-threads", "--max-wait-ms")),
+    hidden("--new-consumer", action="store_true"),
+    BROKER_LIST,
+)
+def _run(args: Args, cluster: Cluster, output: Output) -> None:
     for name in ("threads", "num_fetch_threads", "max_wait_ms", "new_consumer"):
         if getattr(args, name):
             output.note(f"--{name.replace('_', '-')} has no effect any more")
@@ -47,29 +45,27 @@ def _run(args: argparse.Namespace) -> int:
         raise UsageError("give --topic or --include")
     if not args.hide_header:
         write_line(output, figures.CONSUMER_DETAIL_HEADER if args.show_detailed_stats else figures.CONSUMER_HEADER)
-    with connect(args) as cluster:
-        topics = [args.topic] if args.topic else [name for name in cluster.topic_names() if pattern_of(args.include).fullmatch(name)]
-        for topic in topics:
-            cluster.topic(topic)
-        group = args.group or f"perf-consumer-{random.randrange(100_000)}"
-        consumer = make_consumer(
-            cluster,
-            properties_of(args),
-            group_id=group,
-            auto_offset_reset="latest" if args.from_latest else "earliest",
-            partition_bytes_max=args.fetch_size,
-        )
-        with consumer:
-            consumer.subscribe(topics)
-            found = _consume(consumer, args, output)
+    topics = [args.topic] if args.topic else [name for name in cluster.topic_names() if pattern_of(args.include).fullmatch(name)]
+    for topic in topics:
+        cluster.topic(topic)
+    group = args.group or f"perf-consumer-{random.randrange(100_000)}"
+    consumer = make_consumer(
+        cluster,
+        properties_of(args),
+        group_id=group,
+        auto_offset_reset="latest" if args.from_latest else "earliest",
+        partition_bytes_max=args.fetch_size,
+    )
+    with consumer:
+        consumer.subscribe(topics)
+        found = _consume(consumer, args, output)
     if args.print_metrics and not output.is_structured:
         write(f"records-consumed-total : {found['data.consumed.in.nMsg']}\n")
     if output.is_structured:
         output.show_object(found)
-    return 0
 
 
-def _consume(consumer: Any, args: argparse.Namespace, output: Output) -> dict[str, Any]:
+def _consume(consumer: Any, args: Args, output: Output) -> dict[str, Any]:
     count = size = window_count = window_size = 0
     joined: float | None = None
     wall_started = now_ms()
@@ -100,6 +96,3 @@ def _consume(consumer: Any, args: argparse.Namespace, output: Output) -> dict[st
     if not args.show_detailed_stats:
         write_line(output, figures.consumer_line(start, end, total))
     return {"start.time": start, "end.time": end, **total}
-
-
-COMMAND = Command("Read as fast as possible.", _arguments, _run)

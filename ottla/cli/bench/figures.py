@@ -6,8 +6,12 @@ is what the tools print.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable
+
+from ottla.cli.output import write
+from ottla.cli.render.ottla import Output
 
 BYTES_IN_MB = 1024.0 * 1024.0
 PERCENTILES = (0.5, 0.95, 0.99, 0.999)
@@ -129,3 +133,10 @@ def end_to_end_lines(latencies_ms: list[float]) -> list[str]:
     found = [int(ordered[min(int(len(ordered) * share), len(ordered) - 1)]) for share in (0.5, 0.99, 0.999)]
     average = sum(ordered) / len(ordered)
     return [f"Avg latency: {average:.4f} ms", f"Percentiles: 50th = {found[0]}, 99th = {found[1]}, 99.9th = {found[2]}"]
+
+
+def write_line(output: Output, text: str) -> None:
+    """Prints a line at once, for people; with -o json the figures follow at the end as one object."""
+    if not output.is_structured:
+        write(text + "\n")
+        sys.stdout.flush()

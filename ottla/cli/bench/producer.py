@@ -2,77 +2,53 @@
 
 from __future__ import annotations
 
-import argparse
 import random
 import time
 from collections.abc import Iterator
+from itertools import count, repeat
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.bench import figures
-from ottla.cli.bench.result_line import write_line
-from ottla.cli.command import Command, UsageError
+from ottla.cli.bench.figures import write_line
+from ottla.cli.command import Args, UsageError, command, flag, option
+from ottla.cli.input_files import read_bytes
 from ottla.cli.moments import now_ms
-from ottla.cli.options import connect, output_of, properties_of
+from ottla.cli.options import properties_of
 from ottla.cli.output import write
 from ottla.cli.records.client_options import make_producer
 from ottla.cli.render.ottla import Output
+from ottla.client.blocking.cluster import Cluster
 
 if TYPE_CHECKING:
     from ottla.client.blocking.producer import Delivery, Producer
+
 
 CHUNK_RECORDS = 256
 TRANSACTION_MS = 3_000
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--topic", required=True, metavar="NAME", help="where to write")
-    add("--num-records", type=int, required=True, metavar="N", help="how many")
-    add("--throughput", type=float, default=-1, metavar="R", help="at most this many a second (default -1: no limit)")
-    add("--record-size", type=int, metavar="BYTES", help="random records of this size")
-    add("--payload-file", metavar="FILE", help="records from this file, in random order")
-    add("--payload-delimiter", default="\\n", metavar="TEXT", help="separator of records in the file (default: a new line)")
-    add("--payload-monotonic", action="store_true", help="each record is its number")
-    add("--transactional-id", metavar="ID", help="in transactions")
-    add("--transaction-duration-ms", type=int, metavar="MS", help="how long each lasts (default 3000)")
-    add("--warmup-records", type=int, default=0, metavar="N", help="leave the first N out of a second result line")
-    add("--reporting-interval", type=int, default=5_000, metavar="MS", help="how often to report")
-    add("--print-metrics", action="store_true", help="metrics of the client at the end")
-
-
-def _payloads(args: argparse.Namespace) -> Iterator[list[bytes]]:
+def _payloads(args: Args) -> Iterator[list[bytes]]:
     """An endless sequence of chunks of values."""
     chosen = [args.record_size is not None, args.payload_file is not None, args.payload_monotonic]
     if sum(chosen) != 1:
         raise UsageError("give exactly one of --record-size, --payload-file, --payload-monotonic")
     source = random.Random(0)
     if args.payload_monotonic:
-        return ([b"%d" % number for number in range(start, start + CHUNK_RECORDS)] for start in _counting(CHUNK_RECORDS))
+        return ([b"%d" % number for number in range(start, start + CHUNK_RECORDS)] for start in count(0, CHUNK_RECORDS))
     if args.payload_file is not None:
         known = _read_payloads(args.payload_file, args.payload_delimiter)
-        return (source.choices(known, k=CHUNK_RECORDS) for _ in _counting(1))
+        return (source.choices(known, k=CHUNK_RECORDS) for _ in repeat(None))
     if args.record_size < 1:
         raise UsageError("--record-size must be 1 or more")
     size = args.record_size
     block = bytes(source.choices(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ", k=size + 4096))
-    return ([block[start : start + size] for start in source.choices(range(4096), k=CHUNK_RECORDS)] for _ in _counting(1))
-
-
-def _counting(step: int) -> Iterator[int]:
-    number = 0
-    while True:
-        yield number
-        number += step
+    return ([block[start : start + size] for start in source.choices(range(4096), k=CHUNK_RECORDS)] for _ in repeat(None))
 
 
 def _read_payloads(path: str, delimiter: str) -> list[bytes]:
     from ottla.cli.records.record_input import unescape
 
-    try:
-        with open(path, "rb") as file:
-            found = [part for part in file.read().split(unescape(delimiter).encode()) if part]
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+    found = [part for part in read_bytes(path).split(unescape(delimiter).encode()) if part]
     if not found:
         raise UsageError(f"{path} holds no record")
     return found
@@ -125,24 +101,32 @@ class _ProducerRun:
             steady_ms = (time.perf_counter() - self.steady_started) * 1000
             line = figures.total_line(self.steady.count, self.steady_bytes, steady_ms, self.steady)
             write_line(self.output, line.replace(" records sent", " steady state records sent"))
-        p50, p95, p99, p999 = self.total.percentiles()
+        shares = dict(zip(("p50", "p95", "p99", "p999"), self.total.percentiles(), strict=True))
         return {
             "records": self.total.count,
             "records_per_second": self.total.count / (elapsed_ms / 1000),
             "megabytes_per_second": self.bytes / figures.BYTES_IN_MB / (elapsed_ms / 1000),
-            "latency_ms": {
-                "average": self.total.average_ms(),
-                "max": self.total.max_ms,
-                "p50": p50,
-                "p95": p95,
-                "p99": p99,
-                "p999": p999,
-            },
+            "latency_ms": {"average": self.total.average_ms(), "max": self.total.max_ms, **shares},
         }
 
 
-def _run(args: argparse.Namespace) -> int:
-    output = output_of(args)
+@command(
+    "bench producer",
+    "Write as fast as possible, or at a rate.",
+    option("--topic", required=True, metavar="NAME", help="where to write"),
+    option("--num-records", type=int, required=True, metavar="N", help="how many"),
+    option("--throughput", type=float, default=-1, metavar="R", help="at most this many a second (default -1: no limit)"),
+    option("--record-size", type=int, metavar="BYTES", help="random records of this size"),
+    option("--payload-file", metavar="FILE", help="records from this file, in random order"),
+    option("--payload-delimiter", default="\\n", metavar="TEXT", help="separator of records in the file (default: a new line)"),
+    flag("--payload-monotonic", help="each record is its number"),
+    option("--transactional-id", metavar="ID", help="in transactions"),
+    option("--transaction-duration-ms", type=int, metavar="MS", help="how long each lasts (default 3000)"),
+    option("--warmup-records", type=int, default=0, metavar="N", help="leave the first N out of a second result line"),
+    option("--reporting-interval", type=int, default=5_000, metavar="MS", help="how often to report"),
+    flag("--print-metrics", help="metrics of the client at the end"),
+)
+def _run(args: Args, cluster: Cluster, output: Output) -> None:
     payloads = _payloads(args)
     if args.num_records < 1:
         raise UsageError("--num-records must be 1 or more")
@@ -151,22 +135,18 @@ def _run(args: argparse.Namespace) -> int:
     if args.transaction_duration_ms is not None and transactional_id is None:
         transactional_id = f"performance-producer-{random.randrange(1 << 32):08x}"
     run = _ProducerRun(output, args.reporting_interval, args.warmup_records)
-    with connect(args) as cluster:
-        cluster.topic(args.topic, auto_create=True)
-        with make_producer(cluster, properties, transactional_id=transactional_id, on_delivery=run.delivered) as producer:
-            duration_ms = args.transaction_duration_ms or (TRANSACTION_MS if transactional_id else None)
-            _produce(producer, args, payloads, run, duration_ms)
+    cluster.topic(args.topic, auto_create=True)
+    with make_producer(cluster, properties, transactional_id=transactional_id, on_delivery=run.delivered) as producer:
+        duration_ms = args.transaction_duration_ms or (TRANSACTION_MS if transactional_id else None)
+        _produce(producer, args, payloads, run, duration_ms)
     found = run.finish()
     if args.print_metrics and not output.is_structured:
         write(f"record-send-total : {producer.delivered}\nbyte-total : {producer.bytes_sent}\n")
     if output.is_structured:
         output.show_object(found)
-    return 0
 
 
-def _produce(
-    producer: Producer, args: argparse.Namespace, payloads: Iterator[list[bytes]], run: _ProducerRun, duration_ms: int | None
-) -> None:
+def _produce(producer: Producer, args: Args, payloads: Iterator[list[bytes]], run: _ProducerRun, duration_ms: int | None) -> None:
     sent = 0
     begun = run.started = run.window_started = time.perf_counter()
     if duration_ms is not None:
@@ -193,6 +173,3 @@ def _produce(
         producer.commit()
     else:
         producer.flush()
-
-
-COMMAND = Command("Write as fast as possible, or at a rate.", _arguments, _run)

@@ -6,43 +6,26 @@ records that a consumer has acquired by then are counted. Counted records are ac
 
 from __future__ import annotations
 
-import argparse
 import threading
 import time
 from typing import Any
 
 from ottla.base.errors import OttlaError
 from ottla.cli.bench import figures
-from ottla.cli.bench.result_line import write_line
-from ottla.cli.command import Command, UsageError
+from ottla.cli.bench.figures import write_line
+from ottla.cli.command import Args, UsageError, command, flag, hidden, option
 from ottla.cli.moments import now_ms
-from ottla.cli.options import connect, output_of, properties_of
+from ottla.cli.options import connect, properties_of
 from ottla.cli.records.client_options import make_share_consumer
 from ottla.cli.render.ottla import Output
+from ottla.client.blocking.cluster import Cluster
 
 GROUP = "perf-share-consumer"
 CLIENT_ID = "perf-share-consumer-client"
 POLL_S = 0.1
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--topic", required=True, metavar="NAME", help="what to read")
-    add("--num-records", "--messages", type=int, dest="num_records", required=True, metavar="N", help="how many")
-    add("--group", default=GROUP, metavar="GROUP", help=f"the share group (default {GROUP})")
-    add("--fetch-size", type=int, default=1024 * 1024, metavar="BYTES", help="at most this much per fetch")
-    add("--threads", type=int, default=1, metavar="N", help="number of consumers (default 1)")
-    add("--timeout", type=int, default=10_000, dest="idle_ms", metavar="MS", help="give up after this time without a record")
-    add("--reporting-interval", type=int, default=5_000, metavar="MS", help="how often to report")
-    add("--show-detailed-stats", action="store_true", help="report while running")
-    add("--show-consumer-stats", action="store_true", help="a line for each consumer")
-    add("--hide-header", action="store_true", help="no header line")
-    add("--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", metavar="FORMAT", help="in the form of Java's SimpleDateFormat")
-    add("--print-metrics", action="store_true", help="metrics of the client at the end")
-    add("--socket-buffer-size", help=argparse.SUPPRESS)
-
-
-class _Tally:
+class _Totals:
     """The totals of all consumers; updated under the lock."""
 
     def __init__(self, wanted: int) -> None:
@@ -59,7 +42,7 @@ class _Tally:
 class _Member(threading.Thread):
     """One consumer with a cluster of its own, in a thread of its own."""
 
-    def __init__(self, number: int, args: argparse.Namespace, output: Output, tally: _Tally) -> None:
+    def __init__(self, number: int, args: Args, output: Output, tally: _Totals) -> None:
         super().__init__(daemon=True)
         self.number = number
         self.args = args
@@ -102,15 +85,30 @@ class _Member(threading.Thread):
                 window_count, window_size, window_started = self.count, self.bytes, now
 
 
-def _run(args: argparse.Namespace) -> int:
-    output = output_of(args)
+@command(
+    "bench share-consumer",
+    "Measure consuming in a share group, with the options of kafka-share-consumer-perf-test.",
+    option("--topic", required=True, metavar="NAME", help="what to read"),
+    option("--num-records", "--messages", type=int, dest="num_records", required=True, metavar="N", help="how many"),
+    option("--group", default=GROUP, metavar="GROUP", help=f"the share group (default {GROUP})"),
+    option("--fetch-size", type=int, default=1024 * 1024, metavar="BYTES", help="at most this much per fetch"),
+    option("--threads", type=int, default=1, metavar="N", help="number of consumers (default 1)"),
+    option("--timeout", type=int, default=10_000, dest="idle_ms", metavar="MS", help="give up after this time without a record"),
+    option("--reporting-interval", type=int, default=5_000, metavar="MS", help="how often to report"),
+    flag("--show-detailed-stats", help="report while running"),
+    flag("--show-consumer-stats", help="a line for each consumer"),
+    flag("--hide-header", help="no header line"),
+    option("--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", metavar="FORMAT", help="in the form of Java's SimpleDateFormat"),
+    flag("--print-metrics", help="metrics of the client at the end"),
+    hidden("--socket-buffer-size"),
+)
+def _run(args: Args, cluster: Cluster, output: Output) -> None:
     if args.num_records < 1 or args.threads < 1:
         raise UsageError("--num-records and --threads must be 1 or more")
-    with connect(args) as cluster:
-        cluster.topic(args.topic)
+    cluster.topic(args.topic)
     if not args.hide_header:
         write_line(output, figures.SHARE_HEADER)
-    tally = _Tally(args.num_records)
+    tally = _Totals(args.num_records)
     members = [_Member(number, args, output, tally) for number in range(1, args.threads + 1)]
     wall_started, started = now_ms(), time.perf_counter()
     for member in members:
@@ -136,7 +134,3 @@ def _run(args: argparse.Namespace) -> int:
         write_line(output, f"records-consumed-total : {tally.count}")
     if output.is_structured:
         output.show_object({"start.time": start, "end.time": end, **total})
-    return 0
-
-
-COMMAND = Command("Measure consuming in a share group, with the options of kafka-share-consumer-perf-test.", _arguments, _run)

@@ -5,21 +5,20 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from typing import Any
 
 from ottla.cli.broker.running import Running, find
-from ottla.cli.command import UsageError
+from ottla.cli.command import Args, UsageError, option
+
+PLACE_OPTIONS = (
+    option("-d", "--data-dir", metavar="DIR", help="the broker's data directory (default: log.dirs, else ./ottla-data)"),
+    option("--config", metavar="FILE", help="the broker's configuration"),
+)
+"""The options that name a broker by its data."""
 
 
-def add_place_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options that name a broker by its data."""
-    parser.add_argument("-d", "--data-dir", metavar="DIR", help="the broker's data directory (default: log.dirs, else ./ottla-data)")
-    parser.add_argument("--config", metavar="FILE", help="the broker's configuration")
-
-
-def directories_of(args: argparse.Namespace) -> list[str]:
+def directories_of(args: Args) -> list[str]:
     """The broker's data directories, from the same options and variables that `start` takes."""
     if args.data_dir:
         return [os.path.abspath(args.data_dir)]
@@ -29,13 +28,13 @@ def directories_of(args: argparse.Namespace) -> list[str]:
         empty: dict[str, Any] = {"assignments": [], "port": None, "host": None, "ephemeral": False, "data_dir": None, "sync": False}
         empty.update(config=args.config, as_version=None, log_format=None, log_level=None)
         try:
-            config, _ = read_config(argparse.Namespace(**empty))
+            config, _ = read_config(Args(**empty))
         except StartError as error:
             raise UsageError(str(error)) from None
         return [os.path.abspath(path) for path in config.data_directories]
     return [os.path.abspath("ottla-data")]
 
 
-def running_broker(args: argparse.Namespace) -> Running | None:
+def running_broker(args: Args) -> Running | None:
     """The broker that runs in one of the directories, if one does."""
     return next((found for found in map(find, directories_of(args)) if found is not None), None)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-
-from ottla.cli.broker.start import StartError, check_arguments, start, start_arguments
-from ottla.cli.command import Command, Refused
+from ottla.cli.broker.start import START_OPTIONS, StartError, check_arguments, start
+from ottla.cli.command import Args, Refused, command
 
 
-def _dev(args: argparse.Namespace) -> int:
+@command("dev", "Run a broker whose data is removed at its end.", *START_OPTIONS, has_connection=False, has_output=False)
+def _dev(args: Args) -> int:
     """Runs `start` on a temporary directory that is removed at the end, unless a directory is given."""
     if not (args.data_dir or args.config or any(given.startswith("log.dir") for given in args.assignments)):
         args.ephemeral = True
@@ -22,6 +21,3 @@ def _dev(args: argparse.Namespace) -> int:
         return run_cluster(args, count, ports)
     except StartError as error:
         raise Refused(str(error)) from None
-
-
-COMMAND = Command("Run a broker whose data is removed at its end.", start_arguments, _dev, has_connection=False, has_output=False)

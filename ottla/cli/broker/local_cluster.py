@@ -6,7 +6,6 @@ beside their data. A broker that ends is reported on stderr, and the others go o
 
 from __future__ import annotations
 
-import argparse
 import signal
 import sys
 import threading
@@ -14,7 +13,7 @@ import time
 from collections.abc import Sequence
 
 from ottla.cli.broker.start import StartError, option_assignments, parse_seed_topics
-from ottla.cli.command import UsageError
+from ottla.cli.command import Args, UsageError
 from ottla.testing.cluster import BrokerDidNotStart, Cluster, replica_defaults
 from ottla.testing.zookeeper_process import ZooKeeperDidNotStart, ZooKeeperMissing
 
@@ -22,7 +21,7 @@ FIRST_PORT = 9092
 LOOK_SECONDS = 0.5
 
 
-def run_cluster(args: argparse.Namespace, count: int, ports: Sequence[int]) -> int:
+def run_cluster(args: Args, count: int, ports: Sequence[int]) -> int:
     """Runs the cluster until it is stopped; returns the exit code. Raises `StartError` with one line."""
     started = time.perf_counter()
     if args.config or args.host:
@@ -50,7 +49,7 @@ def run_cluster(args: argparse.Namespace, count: int, ports: Sequence[int]) -> i
     return 0
 
 
-def settings_of(args: argparse.Namespace) -> dict[str, str]:
+def settings_of(args: Args) -> dict[str, str]:
     """The settings that were given, by name or by short options."""
     listeners_and_place = ("listeners", "log.dirs")
     found = {}

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 
-from ottla.cli.broker.data_directories import add_place_arguments, directories_of, running_broker
-from ottla.cli.command import Command, Refused
-from ottla.cli.options import add_yes, confirm, output_of
+from ottla.cli.broker.data_directories import PLACE_OPTIONS, directories_of, running_broker
+from ottla.cli.command import Args, Refused, command
+from ottla.cli.options import YES, confirm
+from ottla.cli.render.ottla import Output
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    add_place_arguments(parser)
-    add_yes(parser)
-
-
-def _run(args: argparse.Namespace) -> int:
+@command("reset", "Remove all data of a stopped broker.", *PLACE_OPTIONS, YES, has_connection=False)
+def _run(args: Args, output: Output) -> None:
     """Empties the data directories; refuses directories that are not a broker's."""
     directories = [path for path in directories_of(args) if os.path.isdir(path) and os.listdir(path)]
     if not directories:
-        output_of(args).done(f"nothing is in {', '.join(directories_of(args))}", {"removed": []})
-        return 0
+        output.done(f"nothing is in {', '.join(directories_of(args))}", {"removed": []})
+        return
     for path in directories:
         if not os.path.exists(os.path.join(path, "meta.properties")):
             message = f"{path} is not a broker's data directory (it has no meta.properties); nothing was removed"
@@ -31,8 +27,7 @@ def _run(args: argparse.Namespace) -> int:
     confirm(args, f"Remove all topics, records and groups in {', '.join(directories)}?")
     for path in directories:
         _wipe(path)
-    output_of(args).done(f"{', '.join(directories)}: empty now", {"removed": directories})
-    return 0
+    output.done(f"{', '.join(directories)}: empty now", {"removed": directories})
 
 
 def _wipe(directory: str) -> None:
@@ -56,6 +51,3 @@ def _wipe(directory: str) -> None:
         raise Refused(f"cannot remove {error.filename}: {(error.strerror or str(error)).lower()}") from None
     finally:
         lock.release()
-
-
-COMMAND = Command("Remove all data of a stopped broker.", _arguments, _run, has_connection=False)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
 import sys
 from collections.abc import Sequence
 
-from ottla.cli.command import Command, Refused
+from ottla.cli.command import Args, Refused, command, option
 from ottla.cli.input_files import file_text
-from ottla.cli.options import output_of
 from ottla.cli.output import write
+from ottla.cli.render.ottla import Output
 
 DEFAULT_DATA_DIR = "/var/lib/ottla"
 STATE = "/var/lib/"
@@ -21,23 +20,24 @@ HOMES = ("/home/", "/root/", "/run/user/")
 TEMPORARY = ("/tmp/", "/var/tmp/")
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--config", default="", metavar="FILE", help="the broker's configuration file")
-    add("-d", "--data-dir", metavar="DIR", help=f"the data directory (default: log.dirs of --config, else {DEFAULT_DATA_DIR})")
-    add("--user", default="ottla", metavar="NAME", help="the user that the broker runs as; never root")
-    add("--command", metavar="PATH", help="the ottla program (default: this one)")
-
-
-def _print_unit(args: argparse.Namespace) -> int:
+@command(
+    "service print-unit",
+    "The systemd unit of a broker.",
+    option("--config", default="", metavar="FILE", help="the broker's configuration file"),
+    option("-d", "--data-dir", metavar="DIR", help=f"the data directory (default: log.dirs of --config, else {DEFAULT_DATA_DIR})"),
+    option("--user", default="ottla", metavar="NAME", help="the user that the broker runs as; never root"),
+    option("--command", metavar="PATH", help="the ottla program (default: this one)"),
+    has_connection=False,
+    has_output=False,
+)
+def _print_unit(args: Args, output: Output) -> None:
     command = args.command or shutil.which(sys.argv[0]) or shutil.which("ottla") or "/usr/local/bin/ottla"
     config = os.path.abspath(args.config) if args.config else ""
     data_dirs = configured_directories(config) if os.path.exists(config) and args.data_dir is None else ()
     if config and not os.path.exists(config):
-        output_of(args).note(f"{config} does not exist yet, so the unit has no log.dirs of it")
+        output.note(f"{config} does not exist yet, so the unit has no log.dirs of it")
     data_dir = "" if data_dirs else os.path.abspath(args.data_dir or DEFAULT_DATA_DIR)
     write(unit_text(os.path.abspath(command), config=config, data_dir=data_dir, data_dirs=data_dirs, user=args.user))
-    return 0
 
 
 def configured_directories(config: str) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ Wants=network-online.target
 Type=notify
 NotifyAccess=main
 User={user}
-ExecStart={' '.join(map(_argument, words))}
+ExecStart={" ".join(map(_argument, words))}
 ExecReload=/bin/kill -HUP $MAINPID
 KillSignal=SIGTERM
 TimeoutStartSec=300
@@ -132,8 +132,3 @@ def _quoted(text: str) -> str:
     if _PLAIN.fullmatch(text):
         return text
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-COMMANDS = {
-    "print-unit": Command("The systemd unit of a broker.", _arguments, _print_unit, has_connection=False, has_output=False),
-}

@@ -13,7 +13,6 @@ The copy of one broker of a cluster would not fit to the others, so brokers of a
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -32,10 +31,10 @@ from ottla.adapters.local_store import FILE_NAME
 from ottla.adapters.lock import DirectoryLock
 from ottla.adapters.private_files import private
 from ottla.base.errors import DirectoryRefused
-from ottla.cli.broker.data_directories import add_place_arguments, directories_of, running_broker
+from ottla.cli.broker.data_directories import PLACE_OPTIONS, directories_of, running_broker
 from ottla.cli.broker.running import check_holder
-from ottla.cli.command import Command, Refused
-from ottla.cli.options import output_of
+from ottla.cli.command import Args, Refused, command, option
+from ottla.cli.render.ottla import Output
 from ottla.storage.companion_directories import find_absent
 from ottla.storage.small_files import read_meta_properties
 
@@ -46,17 +45,14 @@ PROOF_OF_NO_LOSS = ".ottla-boot"
 """Says that nothing was lost since the machine started, which is not true of a copy that is older than its broker's last record."""
 
 
-def _snapshot_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", metavar="DIR", help="where the snapshot goes; it must not exist")
-    add_place_arguments(parser)
-
-
-def _restore_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", metavar="DIR", help="the snapshot; it is not changed")
-    add_place_arguments(parser)
-
-
-def _snapshot(args: argparse.Namespace) -> int:
+@command(
+    "snapshot",
+    "Copy a broker's data as of one moment, while it serves.",
+    option("target", metavar="DIR", help="where the snapshot goes; it must not exist"),
+    *PLACE_OPTIONS,
+    has_connection=False,
+)
+def _snapshot(args: Args, output: Output) -> None:
     target = Path(os.path.abspath(args.target))
     directories = [Path(path) for path in directories_of(args)]
     _check(target, directories)
@@ -78,8 +74,7 @@ def _snapshot(args: argparse.Namespace) -> int:
         raise
     found: dict[str, Any] = {"snapshot": str(target), "bytes": _size(target), "paused_ms": paused_ms}
     pause = "the broker was not running" if paused_ms is None else f"the broker was suspended for {paused_ms} ms"
-    output_of(args).done(f"Snapshot of {found['bytes']:,} bytes in {target}; {pause}.", found)
-    return 0
+    output.done(f"Snapshot of {found['bytes']:,} bytes in {target}; {pause}.", found)
 
 
 def _check(target: Path, directories: list[Path]) -> None:
@@ -103,7 +98,7 @@ def _directory_id(path: Path) -> str:
     return owner.directory_id if owner is not None else ""
 
 
-def _copy_all(args: argparse.Namespace, directories: list[Path], partial: Path) -> float | None:
+def _copy_all(args: Args, directories: list[Path], partial: Path) -> float | None:
     """Copies all directories as of one moment; returns for how many milliseconds a running broker was suspended."""
     from ottla.testing.snapshot import copy_data
 
@@ -161,7 +156,14 @@ def _locked(path: Path) -> DirectoryLock:
         raise Refused(f"{path} is in use; stop its broker first") from None
 
 
-def _restore(args: argparse.Namespace) -> int:
+@command(
+    "restore",
+    "Make a data directory of a snapshot.",
+    option("source", metavar="DIR", help="the snapshot; it is not changed"),
+    *PLACE_OPTIONS,
+    has_connection=False,
+)
+def _restore(args: Args, output: Output) -> None:
     from ottla.testing.snapshot import copy_data
 
     source = Path(os.path.abspath(args.source))
@@ -183,8 +185,7 @@ def _restore(args: argparse.Namespace) -> int:
         copy_data(source / str(number), path)
     os.sync()
     found = {"restored": [str(path) for path in directories], "bytes": sum(map(_size, directories))}
-    output_of(args).done(f"Restored {found['bytes']:,} bytes to {', '.join(map(str, directories))}.", found)
-    return 0
+    output.done(f"Restored {found['bytes']:,} bytes to {', '.join(map(str, directories))}.", found)
 
 
 def _manifest(source: Path) -> dict[str, Any]:
@@ -199,8 +200,3 @@ def _manifest(source: Path) -> dict[str, Any]:
 
 def _size(directory: Path) -> int:
     return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
-
-
-SNAPSHOT = Command("Copy a broker's data as of one moment, while it serves.", _snapshot_arguments, _snapshot, has_connection=False)
-RESTORE = Command("Make a data directory of a snapshot.", _restore_arguments, _restore, has_connection=False)
-COMMAND = SNAPSHOT

@@ -6,7 +6,6 @@ command line that imports the server. A broker that cannot be started is an erro
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
@@ -16,7 +15,7 @@ from collections.abc import Sequence
 from ottla.base.config import BROKER_SETTINGS, BrokerConfig, ConfigError, Notice, load
 from ottla.base.settings.dynamic_values import holds_secret
 from ottla.base.settings.security import PLAIN_USER_PREFIX
-from ottla.cli.command import Command, NotReached, Refused, UsageError
+from ottla.cli.command import Args, NotReached, Refused, UsageError, command, flag, hidden, option
 from ottla.cli.input_files import file_text
 
 SNIPPETS = """
@@ -41,35 +40,38 @@ class StartError(Exception):
     """The broker cannot be started; the message is one line."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `start` and `dev`."""
-    add = parser.add_argument
-    add("--config", metavar="FILE", help="server.properties or TOML file")
-    add("--set", "--override", "-c", action="append", default=[], metavar="KEY=VALUE", dest="assignments", help="overrides other sources")
-    add("--port", type=int, metavar="PORT", help="port to listen on, 0 for any free one (default 9092)")
-    add("--host", metavar="HOST", help="address to listen on (default 127.0.0.1)")
-    add("-d", "--data-dir", metavar="DIR", help="where the logs are (default: log.dirs, else ./ottla-data)")
-    add("--ephemeral", action="store_true", help="a temporary data directory, removed at the end")
-    add("--sync", action="store_true", help="no acknowledgement before fsync (ottla.flush.on.ack=true)")
-    add("--seed-topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="create these topics, separated by commas")
-    add("--as-version", metavar="X.Y", help="advertise the API versions of this Kafka version (ottla.advertise.level)")
-    add("--log-format", choices=("text", "json"), help="form of the log on stderr")
-    add("--log-level", choices=("debug", "info", "warning", "error"), help="lowest level that is logged")
+OPTIONS = (
+    option("--config", metavar="FILE", help="server.properties or TOML file"),
+    option(
+        "--set", "--override", "-c", action="append", default=[], metavar="KEY=VALUE", dest="assignments", help="overrides other sources"
+    ),
+    option("--port", type=int, metavar="PORT", help="port to listen on, 0 for any free one (default 9092)"),
+    option("--host", metavar="HOST", help="address to listen on (default 127.0.0.1)"),
+    option("-d", "--data-dir", metavar="DIR", help="where the logs are (default: log.dirs, else ./ottla-data)"),
+    flag("--ephemeral", help="a temporary data directory, removed at the end"),
+    flag("--sync", help="no acknowledgement before fsync (ottla.flush.on.ack=true)"),
+    option("--seed-topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="create these topics, separated by commas"),
+    option("--as-version", metavar="X.Y", help="advertise the API versions of this Kafka version (ottla.advertise.level)"),
+    option("--log-format", choices=("text", "json"), help="form of the log on stderr"),
+    option("--log-level", choices=("debug", "info", "warning", "error"), help="lowest level that is logged"),
+)
+"""The options of `start` and `dev`."""
 
 
-def start_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `start` and `dev`, including refused ones."""
-    add_arguments(parser)
-    add = parser.add_argument
-    add("--brokers", type=int, default=1, metavar="N", help="dev: so many brokers and a ZooKeeper as processes of this machine")
-    add("--ports", metavar="PORT,...", help="dev: the port of each broker (default: from --port on)")
-    add("--acls", action="store_true", help="access rules say who may do what (authorizer.class.name=acl); name super.users as well")
-    add("--sasl", action="store_true", help=argparse.SUPPRESS)
-    add("--console-port", type=int, help=argparse.SUPPRESS)
-    add("--no-console", action="store_true", help=argparse.SUPPRESS)
+START_OPTIONS = (
+    *OPTIONS,
+    option("--brokers", type=int, default=1, metavar="N", help="dev: so many brokers and a ZooKeeper as processes of this machine"),
+    option("--ports", metavar="PORT,...", help="dev: the port of each broker (default: from --port on)"),
+    flag("--acls", help="access rules say who may do what (authorizer.class.name=acl); name super.users as well"),
+    hidden("--sasl", action="store_true"),
+    hidden("--console-port", type=int),
+    hidden("--no-console", action="store_true"),
+)
+"""The options of `start` and `dev`, including refused ones."""
 
 
-def start(args: argparse.Namespace) -> int:
+@command("start", "Run a broker until Ctrl-C.", *START_OPTIONS, has_connection=False, has_output=False)
+def start(args: Args) -> int:
     """Runs one broker; returns the exit code. Raises `Refused` and `UsageError`."""
     ports = check_arguments(args)
     count = max(args.brokers, len(ports))
@@ -83,7 +85,7 @@ def start(args: argparse.Namespace) -> int:
         raise Refused(str(error)) from None
 
 
-def check_arguments(args: argparse.Namespace) -> list[int]:
+def check_arguments(args: Args) -> list[int]:
     """Refuses options that contradict each other, or that this version does not offer; returns the given ports."""
     for name, what in NOT_OFFERED.items():
         if getattr(args, name):
@@ -98,7 +100,7 @@ def check_arguments(args: argparse.Namespace) -> list[int]:
     return [int(port) for port in ports]
 
 
-def run_broker(args: argparse.Namespace) -> int:
+def run_broker(args: Args) -> int:
     """Runs the broker until it is stopped; returns the exit code."""
     started = time.perf_counter()
     if not __debug__:
@@ -116,7 +118,7 @@ def run_broker(args: argparse.Namespace) -> int:
         shutil.rmtree(args.data_dir, ignore_errors=True)
 
 
-def _run(args: argparse.Namespace, seed_topics: list[tuple[str, int]], started: float) -> int:
+def _run(args: Args, seed_topics: list[tuple[str, int]], started: float) -> int:
     config, notices = read_config(args)
     os.umask(int(config.ottla_umask, 8))
     from ottla.server.app import StartRefused, StoreNotReached, run
@@ -144,7 +146,7 @@ def _ready(directories: Sequence[str], address: str, *, is_quiet: bool) -> None:
         sys.stderr.flush()
 
 
-def read_config(args: argparse.Namespace) -> tuple[BrokerConfig, list[Notice]]:
+def read_config(args: Args) -> tuple[BrokerConfig, list[Notice]]:
     """Joins the configuration file, the environment and the options. Raises `StartError`."""
     assignments = [*args.assignments, *option_assignments(args)]
     try:
@@ -171,7 +173,7 @@ def _secret_assignments(assignments: Sequence[str]) -> list[Notice]:
     return [Notice(True, f"--set: the list of processes shows {shown} to everybody on this machine; use --config FILE or the environment")]
 
 
-def read_config_again(args: argparse.Namespace) -> BrokerConfig:
+def read_config_again(args: Args) -> BrokerConfig:
     """The same sources as at the start, read again. Raises `ConfigError`."""
     try:
         return read_config(args)[0]
@@ -179,7 +181,7 @@ def read_config_again(args: argparse.Namespace) -> BrokerConfig:
         raise ConfigError(str(error)) from error
 
 
-def option_assignments(args: argparse.Namespace) -> list[str]:
+def option_assignments(args: Args) -> list[str]:
     """The short options as settings; a setting given by its name wins."""
     given = {assignment.partition("=")[0].strip() for assignment in args.assignments}
     found = []
@@ -190,9 +192,9 @@ def option_assignments(args: argparse.Namespace) -> list[str]:
         found.append(f"log.dirs={os.path.abspath(args.data_dir)}")
     if args.sync:
         found.append("ottla.flush.on.ack=true")
-    for option, name in (("as_version", "ottla.advertise.level"), ("log_format", "ottla.log.format"), ("log_level", "ottla.log.level")):
-        if getattr(args, option):
-            found.append(f"{name}={getattr(args, option)}")
+    for given_as, name in (("as_version", "ottla.advertise.level"), ("log_format", "ottla.log.format"), ("log_level", "ottla.log.level")):
+        if getattr(args, given_as):
+            found.append(f"{name}={getattr(args, given_as)}")
     return [assignment for assignment in found if assignment.partition("=")[0] not in given]
 
 
@@ -211,6 +213,3 @@ def parse_seed_topics(texts: list[str]) -> list[tuple[str, int]]:
             raise StartError(f"--seed-topic {entry!r}: {reason}")
         topics.append((name, int(count) if colon else -1))
     return topics
-
-
-COMMAND = Command("Run a broker until Ctrl-C.", start_arguments, start, has_connection=False, has_output=False)

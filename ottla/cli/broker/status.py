@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
+from datetime import UTC, datetime
 from typing import Any
 
-from ottla.cli.broker.data_directories import add_place_arguments, directories_of, running_broker
-from ottla.cli.command import Command
-from ottla.cli.options import output_of
+from ottla.cli.broker.data_directories import PLACE_OPTIONS, directories_of, running_broker
+from ottla.cli.command import Args, command
+from ottla.cli.render.ottla import Output
 
 
-def _run(args: argparse.Namespace) -> int:
+@command("status", "Does a broker run in a data directory, and does it answer?", *PLACE_OPTIONS, has_connection=False)
+def _run(args: Args, output: Output) -> int:
     """Exit code 0 when a broker runs and answers, 1 when none runs, 3 when it does not answer."""
     running = running_broker(args)
     directories = directories_of(args)
     found: dict[str, Any] = {"running": running is not None, "data_dir": directories, "data_bytes": sum(map(_size, directories))}
     if running is not None:
-        found.update(pid=running.pid, address=running.address or None, since=_moment(running.started_s))
+        found.update(
+            pid=running.pid, address=running.address or None, since=f"{datetime.fromtimestamp(running.started_s, UTC):%Y-%m-%dT%H:%M:%SZ}"
+        )
         found["answer_ms"] = _answer_ms(running.address) if running.address else None
-    output_of(args).show_object(found)
+    output.show_object(found)
     if running is None:
         return 1
     return 0 if found["answer_ms"] is not None else 3
-
-
-def _moment(seconds: float) -> str:
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _size(directory: str) -> int:
@@ -56,6 +53,3 @@ def _answer_ms(address: str) -> float | None:
     except TransportError:
         return None
     return round((time.perf_counter() - started) * 1000, 1)
-
-
-COMMAND = Command("Does a broker run in a data directory, and does it answer?", add_place_arguments, _run, has_connection=False)

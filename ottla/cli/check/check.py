@@ -7,11 +7,11 @@ transactional ids named `ottla-check-eos-...` and deletes the topics when it is 
 
 from __future__ import annotations
 
-import argparse
-
-from ottla.cli.command import Command, UsageError
-from ottla.cli.options import DEFAULT_BOOTSTRAP, connect, output_of, properties_of
+from ottla.cli.command import Args, UsageError, command, flag, option
+from ottla.cli.options import DEFAULT_BOOTSTRAP, properties_of
+from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row
+from ottla.client.blocking.cluster import Cluster
 
 
 class CheckRow(Row):
@@ -30,22 +30,22 @@ class PromiseRow(Row):
     promise: str
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--only", action="append", metavar="CHECK", help="only this check; may be repeated")
-    parser.add_argument(
+@command(
+    "check eos",
+    "Check the promises of exactly-once.",
+    option("--only", action="append", metavar="CHECK", help="only this check; may be repeated"),
+    option(
         "--replication-factor", "-r", type=int, default=-1, metavar="N", help="copies of the topics of the checks (default: the broker's)"
-    )
-    parser.add_argument("--list", action="store_true", dest="is_list", help="list the checks and run none")
-
-
-def _eos(args: argparse.Namespace) -> int:
+    ),
+    flag("--list", dest="is_list", help="list the checks and run none"),
+)
+def _eos(args: Args, cluster: Cluster, output: Output) -> int:
     from ottla.cli.check.eos.checks import CHECKS, run_checks
     from ottla.cli.check.eos.verdict import FAIL, UNCLEAR
     from ottla.cli.check.eos.world import World, settings_of
 
     if args.replication_factor == 0 or args.replication_factor < -1:
         raise UsageError("--replication-factor must be 1 or more")
-    output = output_of(args)
     if args.is_list:
         output.rows("checks", PromiseRow, [PromiseRow(one.name, one.promise) for one in CHECKS])
         return 0
@@ -55,19 +55,15 @@ def _eos(args: argparse.Namespace) -> int:
             raise UsageError(f"no check {name!r}; there are: {', '.join(known)}")
     checks = tuple(one for one in CHECKS if not args.only or one.name in args.only)
     properties = {"bootstrap.servers": DEFAULT_BOOTSTRAP, **properties_of(args)}
-    with connect(args) as cluster:
-        world = World(settings_of(properties), cluster, replication_factor=args.replication_factor)
-        world.reach()
-        rows: dict[str, CheckRow] = {}
-        try:
-            for found in run_checks(world, checks):
-                output.detail(f"{found.name}: {found.verdict}")
-                rows[found.name] = CheckRow(found.name, found.verdict, found.seconds, found.detail)
-        finally:
-            world.tidy_up()
+    world = World(settings_of(properties), cluster, replication_factor=args.replication_factor)
+    world.reach()
+    rows: dict[str, CheckRow] = {}
+    try:
+        for found in run_checks(world, checks):
+            output.detail(f"{found.name}: {found.verdict}")
+            rows[found.name] = CheckRow(found.name, found.verdict, found.seconds, found.detail)
+    finally:
+        world.tidy_up()
     is_whole = all(row.verdict not in (FAIL, UNCLEAR) for row in rows.values())
     output.rows("checks", CheckRow, [rows[one.name] for one in checks], extra={"broker": world.bootstrap, "passed": is_whole})
     return 0 if is_whole else 1
-
-
-COMMANDS = {"eos": Command("Check the promises of exactly-once.", _arguments, _eos)}

@@ -7,15 +7,15 @@ full disk, a wrong clock. Exit code 0 when nothing failed, 1 when something did,
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from collections.abc import Iterator
 from typing import Any
 
-from ottla.cli.command import Command
-from ottla.cli.options import connect, output_of
+from ottla.cli.command import Args, command, flag, option
+from ottla.cli.options import connect
 from ottla.cli.output import write
+from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row
 
 PASS, WARN, FAIL = "pass", "warn", "fail"
@@ -41,14 +41,14 @@ class Finding(Row):
     hint: str = ""
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-d", "--data-dir", default="ottla-data", metavar="DIR", help="the broker's data directory (default ./ottla-data)")
-    parser.add_argument("--offline", action="store_true", help="only this machine, no broker")
-    parser.add_argument("--timeout", type=int, default=3000, metavar="MS", help="how long to wait for each broker")
-
-
-def _run(args: argparse.Namespace) -> int:
-    output = output_of(args)
+@command(
+    "doctor",
+    "Is this machine fit for a broker, and can clients reach it?",
+    option("-d", "--data-dir", default="ottla-data", metavar="DIR", help="the broker's data directory (default ./ottla-data)"),
+    flag("--offline", help="only this machine, no broker"),
+    option("--timeout", type=int, default=3000, metavar="MS", help="how long to wait for each broker"),
+)
+def _run(args: Args, output: Output) -> int:
     findings = [check_open_files(), *check_disk(args.data_dir), check_clock(args.data_dir), check_libraries()]
     if not args.offline:
         findings += check_brokers(args)
@@ -176,7 +176,7 @@ def check_libraries() -> Finding:
 # The broker
 
 
-def check_brokers(args: argparse.Namespace) -> Iterator[Finding]:
+def check_brokers(args: Args) -> Iterator[Finding]:
     """Checks the named broker, then each address that it advertises."""
     from ottla.base.errors import OttlaError
     from ottla.cli.cluster.logdirs import failed_directories
@@ -232,6 +232,3 @@ def judge_partitions(partitions: list[Any]) -> Finding:
         message = f"{behind} of {len(partitions)} have too few replicas in sync"
         return Finding("partitions", WARN, message, "see `ottla topic describe --under-replicated-partitions`")
     return Finding("partitions", PASS, f"all {len(partitions)} are well")
-
-
-COMMAND = Command("Is this machine fit for a broker, and can clients reach it?", _arguments, _run)

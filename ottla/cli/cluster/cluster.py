@@ -2,22 +2,73 @@
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode, OttlaError
-from ottla.cli.cluster.cluster_info import INFO
 from ottla.cli.cluster.logdirs import failed_directories
-from ottla.cli.cluster.move_steps import MoveRow
-from ottla.cli.command import Command, no_arguments
-from ottla.cli.options import connect, output_of
+from ottla.cli.cluster.moves import MoveRow
+from ottla.cli.command import Args, command
+from ottla.cli.options import connect
 from ottla.cli.output import write
-from ottla.cli.render.rows import Row, json_only, spaced, unshown
+from ottla.cli.render.ottla import Output
+from ottla.cli.render.rows import Row, column, json_only, spaced, unshown
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin, replica_admin
 from ottla.wire.apis import API_NAMES, API_VERSION_RANGES
 from ottla.wire.messages.describe_cluster import UNKNOWN
+
+
+class AddressRow(Row):
+    """A broker in `info`."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
+    controller: bool
+
+
+class TopicHealthRow(Row):
+    """A topic; a partition is leaderless, or out of sync because a replica is not in its ISR."""
+
+    topic: str | None
+    internal: bool = json_only()
+    partitions: int
+    replication_factor: int = column("REPLICATION")
+    leaderless: int
+    out_of_sync: int
+
+
+@command("cluster info", "Brokers and topics in one look.", may_watch=True)
+def _info(args: Args, cluster: Cluster, output: Output) -> None:
+    answer = cluster.refresh(None)
+    brokers = [
+        AddressRow(broker_id, address.host, address.port, cluster.racks.get(broker_id), broker_id == cluster.controller_id)
+        for broker_id, address in sorted(cluster.brokers.items())
+    ]
+    cluster_id = cluster.cluster_id
+    topics = [
+        TopicHealthRow(
+            topic.name,
+            topic.is_internal,
+            len(topic.partitions),
+            max((len(one.replica_nodes) for one in topic.partitions), default=0),
+            sum(one.leader_id < 0 for one in topic.partitions),
+            sum(len(one.isr_nodes) < len(one.replica_nodes) for one in topic.partitions),
+        )
+        for topic in sorted(answer.topics, key=lambda found: found.name or "")
+    ]
+    if output.is_structured:
+        found: dict[str, Sequence[Row]] = {"brokers": brokers, "topics": topics}
+        output.show_object({"cluster_id": cluster_id, **{name: [row.as_json() for row in rows] for name, rows in found.items()}})
+        return
+    if output.form == "table":
+        write(f"cluster {cluster_id}\n\n")
+        output.rows("brokers", AddressRow, brokers)
+        write("\n")
+    output.rows("topics", TopicHealthRow, topics)
 
 
 class ApiRow(Row):
@@ -59,8 +110,8 @@ class TroubledRow(Row):
     isr: str
 
 
-def _status(args: argparse.Namespace) -> int:
-    output = output_of(args)
+@command("cluster status", "Brokers, controller, and the number of healthy partitions.", may_watch=True)
+def _status(args: Args, output: Output) -> None:
     with connect(args, with_extensions=True) as cluster:
         partitions = _partitions(cluster)
         found = _overview(cluster, partitions)
@@ -73,7 +124,7 @@ def _status(args: argparse.Namespace) -> int:
         lists = {"reassignments": moves, "brokers": brokers, "troubled_partitions": troubled}
         shown = {name: None if rows is None else [row.as_json() for row in rows] for name, rows in lists.items()}
         output.show_object({**found, **shown})
-        return 0
+        return
     found["reassignments"] = None if moves is None else len(moves)
     for key in ("cluster_id", "controller", "controller_epoch", "topics", "partitions", "under_replicated", "offline", "reassignments"):
         write(f"{key.replace('_', ' ')}: {'unknown' if found[key] is None else found[key]}\n")
@@ -82,7 +133,6 @@ def _status(args: argparse.Namespace) -> int:
         output.rows("reassignments", MoveRow, moves)
     if troubled:
         output.rows("troubled_partitions", TroubledRow, troubled)
-    return 0
 
 
 def _broker_row(cluster: Cluster, broker_id: int, partitions: Partitions) -> BrokerRow:
@@ -158,12 +208,11 @@ def _overview(cluster: Cluster, partitions: Partitions) -> dict[str, Any]:
     }
 
 
-def _health(args: argparse.Namespace) -> int:
+@command("cluster health", "Is the cluster healthy? Exit code 1 if not.", may_watch=True)
+def _health(args: Args, cluster: Cluster, output: Output) -> int:
     """Prints healthy, or the reasons why not with exit code 1."""
-    output = output_of(args)
-    with connect(args) as cluster:
-        found = _overview(cluster, _partitions(cluster))
-        reasons = failed_directories(cluster)
+    found = _overview(cluster, _partitions(cluster))
+    reasons = failed_directories(cluster)
     if found["controller"] < 0:
         reasons.append("no controller")
     if found["offline"]:
@@ -177,30 +226,26 @@ def _health(args: argparse.Namespace) -> int:
     return 1 if reasons else 0
 
 
-def _cluster_id(args: argparse.Namespace) -> int:
-    output = output_of(args)
-    with connect(args) as cluster:
-        cluster.refresh([])
+@command("cluster cluster-id", "The cluster's id.")
+def _cluster_id(args: Args, cluster: Cluster, output: Output) -> None:
+    cluster.refresh([])
     if cluster.cluster_id is None:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "the cluster has no id")
     if output.is_structured:
         output.show_object({"cluster_id": cluster.cluster_id})
     else:
         write(f"Cluster ID: {cluster.cluster_id}\n" if output.form == "table" else f"{cluster.cluster_id}\n")
-    return 0
 
 
-def _api_versions(args: argparse.Namespace) -> int:
-    output = output_of(args)
+@command("cluster api-versions", "API versions that the brokers support.")
+def _api_versions(args: Args, cluster: Cluster, output: Output) -> None:
     rows: list[ApiRow] = []
-    with connect(args) as cluster:
-        cluster.refresh([])
-        for broker_id, address in sorted(cluster.brokers.items()):
-            offered = cluster.connection(broker_id).api_versions.api_keys
-            node = f"{address} (id: {broker_id} rack: {cluster.racks.get(broker_id) or 'null'} isFenced: false)"
-            rows += [_api_row(broker_id, node, api) for api in sorted(offered, key=lambda api: int(api.api_key))]
+    cluster.refresh([])
+    for broker_id, address in sorted(cluster.brokers.items()):
+        offered = cluster.connection(broker_id).api_versions.api_keys
+        node = f"{address} (id: {broker_id} rack: {cluster.racks.get(broker_id) or 'null'} isFenced: false)"
+        rows += [_api_row(broker_id, node, api) for api in sorted(offered, key=lambda api: int(api.api_key))]
     output.rows("api_versions", ApiRow, rows)
-    return 0
 
 
 def _api_row(broker_id: int, node: str, api: Any) -> ApiRow:
@@ -210,12 +255,3 @@ def _api_row(broker_id: int, node: str, api: Any) -> ApiRow:
     if ours is not None and usable is not None and usable < max(ours[0], api.min_version):
         usable = None
     return ApiRow(broker_id, api.api_key, API_NAMES.get(api.api_key, "UNKNOWN"), api.min_version, api.max_version, usable, node)
-
-
-COMMANDS = {
-    "info": INFO,
-    "status": Command("Brokers, controller, and the number of healthy partitions.", no_arguments, _status, may_watch=True),
-    "health": Command("Is the cluster healthy? Exit code 1 if not.", no_arguments, _health, may_watch=True),
-    "cluster-id": Command("The cluster's id.", no_arguments, _cluster_id),
-    "api-versions": Command("API versions that the brokers support.", no_arguments, _api_versions),
-}

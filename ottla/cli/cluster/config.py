@@ -6,7 +6,6 @@ Users, clients and ips have quotas instead of settings (`config_quotas.py`). The
 
 from __future__ import annotations
 
-import argparse
 import os
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -14,10 +13,11 @@ from typing import Any, NamedTuple
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode, OttlaError
 from ottla.cli.cluster import config_quotas
-from ottla.cli.cluster.config_entities import RESOURCES, add_entity_options, entities_of
-from ottla.cli.command import Command, UsageError, merged, parse_pairs
+from ottla.cli.cluster.config_entities import ENTITY_OPTIONS, RESOURCES, entities_of
+from ottla.cli.command import Args, UsageError, command, flag, granted, merged, option, parse_pairs
 from ottla.cli.input_files import file_text, read_text
-from ottla.cli.options import connect, output_of, read_properties
+from ottla.cli.options import connect, read_properties
+from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row, column, json_only
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.scram_admin import MECHANISMS
@@ -78,13 +78,15 @@ class SettingRow(Row):
 # describe
 
 
-def _describe_arguments(parser: argparse.ArgumentParser) -> None:
-    add_entity_options(parser)
-    parser.add_argument("--all", action="store_true", help="defaults too")
-    parser.add_argument("--principal", metavar="User:NAME", help="credentials, quotas, access rules and tokens of a user")
-
-
-def _describe(args: argparse.Namespace) -> int:
+@command(
+    "config describe",
+    "Settings of topics, brokers, groups.",
+    *ENTITY_OPTIONS,
+    flag("--all", help="defaults too"),
+    option("--principal", metavar="User:NAME", help="credentials, quotas, access rules and tokens of a user"),
+    may_watch=True,
+)
+def _describe(args: Args, cluster: Cluster, output: Output) -> int:
     if getattr(args, "principal", None) is not None:
         from ottla.cli.cluster import config_principal
 
@@ -94,16 +96,12 @@ def _describe(args: argparse.Namespace) -> int:
         return config_quotas.describe(args, asked)
     word, name = asked.parts[0]
     resource_type = RESOURCES[word]
-    output = output_of(args)
-    with connect(args) as cluster:
-        names = _names(cluster, resource_type, name)
-        found = admin.describe_configs(cluster, resource_type, names, synonyms=True) if names else {}
+    names = _names(cluster, resource_type, name)
+    found = admin.describe_configs(cluster, resource_type, names, synonyms=True) if names else {}
     entities = []
     for entity, configs in sorted(found.items()):
-        if isinstance(configs, ApiError):
-            raise configs
         own = DYNAMIC_DEFAULT_BROKER if resource_type == admin.BROKER_RESOURCE and not entity else DYNAMIC[resource_type]
-        shown = [entry for entry in configs if args.all or entry.config_source == own]
+        shown = [entry for entry in granted(configs) if args.all or entry.config_source == own]
         entities.append(
             EntityConfigs(word, entity, [_row(word, entity, entry) for entry in sorted(shown, key=lambda one: str(one.name))], args.all)
         )
@@ -137,21 +135,20 @@ def _row(word: str, entity: str, entry: Any) -> ConfigRow:
 # alter
 
 
-def _alter_arguments(parser: argparse.ArgumentParser) -> None:
-    add_entity_options(parser)
-    add = parser.add_argument
-    add("--add-config", action="append", metavar="K=V,...", help="set; a list goes in square brackets: k=[a,b]")
-    add("--add-config-file", metavar="FILE", help="set the pairs of this properties file")
-    add("--delete-config", action="append", metavar="K,...", help="reset to the default")
-    add("--dry-run", action="store_true", help="let the broker validate, change nothing")
-
-
-def _alter(args: argparse.Namespace) -> int:
+@command(
+    "config alter",
+    "Change settings.",
+    *ENTITY_OPTIONS,
+    option("--add-config", action="append", metavar="K=V,...", help="set; a list goes in square brackets: k=[a,b]"),
+    option("--add-config-file", metavar="FILE", help="set the pairs of this properties file"),
+    option("--delete-config", action="append", metavar="K,...", help="reset to the default"),
+    flag("--dry-run", help="let the broker validate, change nothing"),
+)
+def _alter(args: Args, output: Output) -> None:
     entities = entities_of(args)
     if not entities.is_named:
         raise UsageError("name the one to alter, or give --entity-default")
     changes, deletions = changes_of(args)
-    output = output_of(args)
     remark = None
     word, name = entities.parts[0]
     if entities.has_quotas:
@@ -172,10 +169,9 @@ def _alter(args: argparse.Namespace) -> int:
     whose = f"config for {word.removesuffix('s')} {name}" if name else f"default config for {word} in the cluster"
     message = f"The {whose} {done}." if args.dry_run else f"{done} {whose}."
     output.done(message, {**what, "configs": shown, "deleted_configs": deletions, "dry_run": args.dry_run})
-    return 0
 
 
-def changes_of(args: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
+def changes_of(args: Args) -> tuple[dict[str, str], list[str]]:
     """The settings to set and the keys to reset."""
     if args.add_config and args.add_config_file:
         raise UsageError("either --add-config or --add-config-file")
@@ -192,16 +188,17 @@ def changes_of(args: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
 # check, defaults
 
 
-def _check_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="server.properties or TOML")
-    parser.add_argument("--environment", action="store_true", help="with this environment's KAFKA_* variables too")
-    parser.add_argument("--strict", action="store_true", help="exit code 1 also for warnings")
-
-
-def _check(args: argparse.Namespace) -> int:
+@command(
+    "config check",
+    "Check a broker's configuration file.",
+    option("file", metavar="FILE", help="server.properties or TOML"),
+    flag("--environment", help="with this environment's KAFKA_* variables too"),
+    flag("--strict", help="exit code 1 also for warnings"),
+    has_connection=False,
+)
+def _check(args: Args, output: Output) -> int:
     from ottla.base.config import BROKER_SETTINGS, ConfigError, gather, problems
 
-    output = output_of(args)
     text = read_text(args.file)
     try:
         environment = os.environ if args.environment else {}
@@ -275,12 +272,14 @@ def _judge_token_login(given: Any) -> list[str]:
     return []
 
 
-def _defaults_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--scope", choices=("broker", "topic", "group"), default="broker", help="broker|topic|group")
-    parser.add_argument("names", nargs="*", metavar="KEY", help="only these")
-
-
-def _defaults(args: argparse.Namespace) -> int:
+@command(
+    "config defaults",
+    "The settings that this broker knows, with defaults.",
+    option("--scope", choices=("broker", "topic", "group"), default="broker", help="broker|topic|group"),
+    option("names", nargs="*", metavar="KEY", help="only these"),
+    has_connection=False,
+)
+def _defaults(args: Args, output: Output) -> None:
     from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS
 
     table: dict[str, Any] = dict({"broker": BROKER_SETTINGS, "topic": TOPIC_SETTINGS, "group": GROUP_SETTINGS}[args.scope])
@@ -294,13 +293,4 @@ def _defaults(args: argparse.Namespace) -> int:
         for name, setting in sorted(table.items())
         if not args.names or name in args.names
     ]
-    output_of(args).rows("settings", SettingRow, rows)
-    return 0
-
-
-COMMANDS = {
-    "describe": Command("Settings of topics, brokers, groups.", _describe_arguments, _describe, may_watch=True),
-    "alter": Command("Change settings.", _alter_arguments, _alter),
-    "check": Command("Check a broker's configuration file.", _check_arguments, _check, has_connection=False),
-    "defaults": Command("The settings that this broker knows, with defaults.", _defaults_arguments, _defaults, has_connection=False),
-}
+    output.rows("settings", SettingRow, rows)

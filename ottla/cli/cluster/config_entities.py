@@ -6,11 +6,10 @@ the first `--entity-type`, and so on. A type without a name means all its entiti
 
 from __future__ import annotations
 
-import argparse
 import re
 from typing import NamedTuple
 
-from ottla.cli.command import UsageError
+from ottla.cli.command import Args, UsageError, option
 from ottla.client.core import admin
 
 RESOURCES = {
@@ -42,24 +41,32 @@ class Entities(NamedTuple):
         return all(name is not None for _, name in self.parts)
 
 
-def add_entity_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--entity-type", action="append", choices=ENTITY_TYPES, metavar="TYPE", help="|".join(ENTITY_TYPES))
-    add("--entity-name", dest="entity_names", action="append", metavar="NAME", help="name of the entity")
-    add("--entity-default", dest="entity_names", action="append_const", const="", help="the default of all of that type")
-    for word in ENTITY_TYPES:
-        name = _flag(word)
-        add(f"--{name}", dest=f"of_{word}", metavar="NAME", help=f"short for --entity-type {word} --entity-name NAME")
-    for word in WITH_DEFAULTS:
-        flag = f"--{_flag(word)}-defaults"
-        add(flag, dest=f"of_{word}", action="store_const", const="", help=f"short for --entity-type {word} --entity-default")
-
-
 def _flag(word: str) -> str:
-    return word if word == "client-metrics" else word.removesuffix("s")
+    return f"--{word if word == 'client-metrics' else word.removesuffix('s')}"
 
 
-def entities_of(args: argparse.Namespace) -> Entities:
+ENTITY_OPTIONS = (
+    option("--entity-type", action="append", choices=ENTITY_TYPES, metavar="TYPE", help="|".join(ENTITY_TYPES)),
+    option("--entity-name", dest="entity_names", action="append", metavar="NAME", help="name of the entity"),
+    option("--entity-default", dest="entity_names", action="append_const", const="", help="the default of all of that type"),
+    *(
+        option(_flag(word), dest=f"of_{word}", metavar="NAME", help=f"short for --entity-type {word} --entity-name NAME")
+        for word in ENTITY_TYPES
+    ),
+    *(
+        option(
+            f"{_flag(word)}-defaults",
+            dest=f"of_{word}",
+            action="store_const",
+            const="",
+            help=f"short for --entity-type {word} --entity-default",
+        )
+        for word in WITH_DEFAULTS
+    ),
+)
+
+
+def entities_of(args: Args) -> Entities:
     """The entities that the options name. UsageError for none, and for types that cannot be combined."""
     given = [(word, getattr(args, f"of_{word}")) for word in ENTITY_TYPES]
     short = [(word, name) for word, name in given if name] + [(word, name) for word, name in given if name == ""]

@@ -5,7 +5,6 @@ Features that the broker does not have (an authorizer, a key for tokens) are ski
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 from ottla.base.acls import ANY_PRINCIPAL, AclFilter, java_name
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.cli.access.acl_options import principal_of
-from ottla.cli.command import UsageError
+from ottla.cli.command import Args, UsageError, granted
 from ottla.cli.moments import format_ms
 from ottla.cli.options import connect, output_of
 from ottla.cli.render.rows import Row
@@ -36,7 +35,7 @@ class PrincipalRow(Row):
     value: str
 
 
-def describe(args: argparse.Namespace) -> int:
+def describe(args: Args) -> int:
     principal = principal_of(args.principal)
     kind, _, user = principal.partition(":")
     if kind != "User":
@@ -59,14 +58,8 @@ def _there(ask: Callable[[], Any]) -> Any:
 
 def _credentials(cluster: Cluster, user: str) -> list[PrincipalRow]:
     """Mechanism and rounds: no part of a password is ever sent."""
-
-    def ask() -> list[scram_admin.Credential]:
-        found = scram_admin.describe_scram(cluster, [user])[user]
-        if isinstance(found, ApiError):
-            raise found
-        return found
-
-    return [PrincipalRow("credential", credential.mechanism, f"iterations={credential.iterations}") for credential in _there(ask)]
+    found = _there(lambda: granted(scram_admin.describe_scram(cluster, [user])[user]))
+    return [PrincipalRow("credential", credential.mechanism, f"iterations={credential.iterations}") for credential in found]
 
 
 def _quotas(cluster: Cluster, user: str) -> list[PrincipalRow]:

@@ -6,17 +6,16 @@ both, since the broker would not apply them as one change.
 
 from __future__ import annotations
 
-import argparse
 import math
 import re
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any, NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.cli.cluster.config_entities import Entities
-from ottla.cli.command import UsageError
+from ottla.cli.command import Args, UsageError
 from ottla.cli.options import connect, output_of
+from ottla.cli.records.record_numbers import java_decimal
 from ottla.cli.render.rows import Row, column, json_only
 from ottla.client.blocking import scram_admin
 from ottla.client.blocking.cluster import Cluster, nearest_hint
@@ -48,7 +47,7 @@ class Described(NamedTuple):
 # describe
 
 
-def describe(args: argparse.Namespace, entities: Entities) -> int:
+def describe(args: Args, entities: Entities) -> int:
     output = output_of(args)
     filters = [_filter(KINDS[word], name) for word, name in entities.parts]
     with connect(args) as cluster:
@@ -56,7 +55,7 @@ def describe(args: argparse.Namespace, entities: Entities) -> int:
         credentials = _credentials(cluster, entities)
     words = {kind: word for word, kind in KINDS.items()}
     rows = [
-        _row([(words[kind], name) for kind, name in entity], key, as_java(value))
+        _row([(words[kind], name) for kind, name in entity], key, java_decimal(value))
         for entity, found in sorted(quotas.items(), key=lambda pair: [(kind, name or "") for kind, name in pair[0]])
         for key, value in sorted(found.items())
     ]
@@ -95,19 +94,10 @@ def _row(entity: Sequence[tuple[str, str | None]], key: str, value: str) -> Quot
     return QuotaRow(words, names, key, value, dict(entity))
 
 
-def as_java(value: float) -> str:
-    """A number as Java prints a double: `1024.0`, and `1.0E7` from ten million on."""
-    if value == 0 or not math.isfinite(value) or 1e-3 <= abs(value) < 1e7:
-        return repr(float(value))
-    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
-    rest = "".join(map(str, digits[1:])) or "0"
-    return f"{'-' if sign else ''}{digits[0]}.{rest}E{int(exponent) + len(digits) - 1}"
-
-
 # alter
 
 
-def alter(args: argparse.Namespace, entities: Entities, changes: Mapping[str, str], deletions: Sequence[str]) -> str | None:
+def alter(args: Args, entities: Entities, changes: Mapping[str, str], deletions: Sequence[str]) -> str | None:
     """Applies the changes; returns the broker's remarks."""
     named = [key for key in (*changes, *deletions) if key in scram_admin.MECHANISMS]
     if named and entities.parts[0][0] == "users" and len(entities.parts) == 1:
@@ -144,9 +134,7 @@ def _number(key: str, text: str) -> float:
     return value
 
 
-def _alter_credentials(
-    args: argparse.Namespace, entities: Entities, changes: Mapping[str, str], deletions: Sequence[str], named: Sequence[str]
-) -> None:
+def _alter_credentials(args: Args, entities: Entities, changes: Mapping[str, str], deletions: Sequence[str], named: Sequence[str]) -> None:
     user = entities.parts[0][1]
     others = [key for key in (*changes, *deletions) if key not in named]
     if others:

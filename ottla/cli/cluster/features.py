@@ -6,12 +6,11 @@ the levels of a version of Kafka. If the broker refuses a level, the feature is 
 
 from __future__ import annotations
 
-import argparse
-
 from ottla.base.errors import error_code
 from ottla.cli.cluster.feature_levels import LEVELS, METADATA, RELEASES, dependency, named_level
-from ottla.cli.command import Command, UsageError, merged, no_arguments
+from ottla.cli.command import Args, UsageError, command, flag, merged, option
 from ottla.cli.options import connect, output_of
+from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row, unshown
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin
@@ -70,39 +69,22 @@ def request_versions(cluster: Cluster) -> ApiVersionsResponse:
     return answer
 
 
-def _describe(args: argparse.Namespace) -> int:
-    with connect(args) as cluster:
-        answer = request_versions(cluster)
+@command("features describe", "Feature levels of the cluster.", may_watch=True)
+def _describe(args: Args, cluster: Cluster, output: Output) -> None:
+    answer = request_versions(cluster)
     levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
     rows = [
         FeatureRow(feature.name, feature.min_version, feature.max_version, levels.get(feature.name, 0), answer.finalized_features_epoch)
         for feature in sorted(answer.supported_features, key=lambda found: str(found.name))
     ]
-    output_of(args).rows("features", FeatureRow, rows)
-    return 0
+    output.rows("features", FeatureRow, rows)
 
 
-def _change_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--feature", action="append", metavar="NAME=LEVEL,...", help="the new level")
-    add("--metadata", metavar="X.Y", help="the level of metadata.version in this version of Kafka")
-    add("--dry-run", action="store_true", help="let the broker validate, change nothing")
-
-
-def _upgrade_arguments(parser: argparse.ArgumentParser) -> None:
-    _change_arguments(parser)
-    parser.add_argument("--release-version", choices=tuple(LEVELS), metavar="X.Y", help="the levels of this version of Kafka")
-
-
-def _downgrade_arguments(parser: argparse.ArgumentParser) -> None:
-    _change_arguments(parser)
-    parser.add_argument("--unsafe", action="store_true", help="even where metadata may be lost")
-
-
-def _disable_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--feature", action="append", metavar="NAME,...", help="the feature")
-    parser.add_argument("--unsafe", action="store_true", help="even where metadata may be lost")
-    parser.add_argument("--dry-run", action="store_true", help="let the broker validate, change nothing")
+CHANGE_OPTIONS = (
+    option("--feature", action="append", metavar="NAME=LEVEL,...", help="the new level"),
+    option("--metadata", metavar="X.Y", help="the level of metadata.version in this version of Kafka"),
+    flag("--dry-run", help="let the broker validate, change nothing"),
+)
 
 
 def _levels(texts: list[str] | None, metadata: str | None = None) -> dict[str, int]:
@@ -117,7 +99,13 @@ def _levels(texts: list[str] | None, metadata: str | None = None) -> dict[str, i
     return levels
 
 
-def _upgrade(args: argparse.Namespace) -> int:
+@command(
+    "features upgrade",
+    "Raise feature levels.",
+    *CHANGE_OPTIONS,
+    option("--release-version", choices=tuple(LEVELS), metavar="X.Y", help="the levels of this version of Kafka"),
+)
+def _upgrade(args: Args) -> int:
     levels = _levels(args.feature, args.metadata)
     if bool(levels) == bool(args.release_version):
         raise UsageError("give either --feature NAME=LEVEL or --release-version X.Y")
@@ -125,21 +113,29 @@ def _upgrade(args: argparse.Namespace) -> int:
     return _change(args, "upgrade", wanted, UPGRADE, only_offered=not levels)
 
 
-def _downgrade(args: argparse.Namespace) -> int:
+@command("features downgrade", "Lower feature levels.", *CHANGE_OPTIONS, flag("--unsafe", help="even where metadata may be lost"))
+def _downgrade(args: Args) -> int:
     levels = _levels(args.feature, args.metadata)
     if not levels:
         raise UsageError("give --feature NAME=LEVEL")
     return _change(args, "downgrade", levels, UNSAFE_DOWNGRADE if args.unsafe else SAFE_DOWNGRADE)
 
 
-def _disable(args: argparse.Namespace) -> int:
+@command(
+    "features disable",
+    "Set features to level 0.",
+    option("--feature", action="append", metavar="NAME,...", help="the feature"),
+    flag("--unsafe", help="even where metadata may be lost"),
+    flag("--dry-run", help="let the broker validate, change nothing"),
+)
+def _disable(args: Args) -> int:
     names = merged(args.feature)
     if not names or any("=" in name for name in names):
         raise UsageError("give --feature NAME")
     return _change(args, "disable", dict.fromkeys(names, 0), UNSAFE_DOWNGRADE if args.unsafe else SAFE_DOWNGRADE)
 
 
-def _change(args: argparse.Namespace, verb: str, levels: dict[str, int], kind: int, *, only_offered: bool = False) -> int:
+def _change(args: Args, verb: str, levels: dict[str, int], kind: int, *, only_offered: bool = False) -> int:
     """Requests the levels. Of a release's levels, features that the cluster does not know are left out."""
     from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
@@ -163,37 +159,27 @@ def _change(args: argparse.Namespace, verb: str, levels: dict[str, int], kind: i
     return 1 if any(row.error for row in rows) else 0
 
 
-def _mapping_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--release-version", choices=tuple(RELEASES), metavar="X.Y", help="only this version of Kafka")
-
-
-def _mapping(args: argparse.Namespace) -> int:
+@command(
+    "features version-mapping",
+    "The feature levels of a version of Kafka.",
+    option("--release-version", choices=tuple(RELEASES), metavar="X.Y", help="only this version of Kafka"),
+)
+def _mapping(args: Args, output: Output) -> None:
     """Prints the levels of releases, offline."""
     releases = LEVELS if args.release_version is None else {args.release_version: RELEASES[args.release_version]}
     rows = [LevelRow(release, name, level) for release, levels in releases.items() for name, level in levels.items()]
-    output_of(args).rows("levels", LevelRow, rows)
-    return 0
+    output.rows("levels", LevelRow, rows)
 
 
-def _dependency_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--feature", action="append", required=True, metavar="NAME=LEVEL,...", help="the features to look up")
-
-
-def _dependencies(args: argparse.Namespace) -> int:
+@command(
+    "features feature-dependencies",
+    "The features that a level of a feature depends on.",
+    option("--feature", action="append", required=True, metavar="NAME=LEVEL,...", help="the features to look up"),
+)
+def _dependencies(args: Args, output: Output) -> None:
     """Prints the levels of other features that a level needs, offline."""
     rows = []
     for name, level in _levels(args.feature).items():
         needed = dependency(name, level)
         rows.append(DependencyRow(name, level, named_level(*needed) if needed else None, named_level(name, level)))
-    output_of(args).rows("dependencies", DependencyRow, rows)
-    return 0
-
-
-COMMANDS = {
-    "describe": Command("Feature levels of the cluster.", no_arguments, _describe, may_watch=True),
-    "upgrade": Command("Raise feature levels.", _upgrade_arguments, _upgrade),
-    "downgrade": Command("Lower feature levels.", _downgrade_arguments, _downgrade),
-    "disable": Command("Set features to level 0.", _disable_arguments, _disable),
-    "version-mapping": Command("The feature levels of a version of Kafka.", _mapping_arguments, _mapping),
-    "feature-dependencies": Command("The features that a level of a feature depends on.", _dependency_arguments, _dependencies),
-}
+    output.rows("dependencies", DependencyRow, rows)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Collection
 from typing import Any
 
 from ottla.base.errors import OttlaError, error_code
-from ottla.cli.command import Command, UsageError, merged
-from ottla.cli.options import connect, output_of
+from ottla.cli.command import Args, UsageError, command, flag, hidden, merged, option
 from ottla.cli.output import write
+from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row, column, json_only
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin
@@ -55,14 +54,6 @@ class BrokerDirectories(Row):
         return {"broker": self.broker, "log_dirs": directories}
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--describe", action="store_true", help=argparse.SUPPRESS)
-    add("--broker-list", metavar="ID,...", help="only these brokers")
-    add("--topic-list", metavar="TOPIC,...", help="only these topics")
-    add("--exclude-internal", action="store_true", help="without the partitions of internal topics, such as __consumer_offsets")
-
-
 def failed_directories(cluster: Cluster) -> list[str]:
     """One sentence for each log directory that does not work. Brokers that do not answer, or not this client, have none."""
     failed = []
@@ -75,17 +66,24 @@ def failed_directories(cluster: Cluster) -> list[str]:
     return failed
 
 
-def _run(args: argparse.Namespace) -> int:
-    output = output_of(args)
-    with connect(args) as cluster:
-        topics_found = cluster.refresh(None if args.exclude_internal else []).topics
-        internal = frozenset(str(topic.name) for topic in topics_found if topic.is_internal)
-        try:
-            brokers = [int(part) for part in merged([args.broker_list])] if args.broker_list else sorted(cluster.brokers)
-        except ValueError:
-            raise UsageError(f"--broker-list {args.broker_list!r} is not ID,ID,...") from None
-        topics = merged([args.topic_list]) if args.topic_list else None
-        found = {broker_id: admin.describe_log_dirs(cluster, broker_id, topics) for broker_id in brokers}
+@command(
+    "logdirs",
+    "Log directories of the brokers: sizes and free space.",
+    hidden("--describe", action="store_true"),
+    option("--broker-list", metavar="ID,...", help="only these brokers"),
+    option("--topic-list", metavar="TOPIC,...", help="only these topics"),
+    flag("--exclude-internal", help="without the partitions of internal topics, such as __consumer_offsets"),
+    may_watch=True,
+)
+def _run(args: Args, cluster: Cluster, output: Output) -> int:
+    topics_found = cluster.refresh(None if args.exclude_internal else []).topics
+    internal = frozenset(str(topic.name) for topic in topics_found if topic.is_internal)
+    try:
+        brokers = [int(part) for part in merged([args.broker_list])] if args.broker_list else sorted(cluster.brokers)
+    except ValueError:
+        raise UsageError(f"--broker-list {args.broker_list!r} is not ID,ID,...") from None
+    topics = merged([args.topic_list]) if args.topic_list else None
+    found = {broker_id: admin.describe_log_dirs(cluster, broker_id, topics) for broker_id in brokers}
     directories = [_directory(broker_id, directory, internal) for broker_id in brokers for directory in found[broker_id]]
     if output.has_objects:
         objects = [BrokerDirectories(broker_id, [one for one in directories if one.broker == broker_id]) for broker_id in brokers]
@@ -117,6 +115,3 @@ def _directory(broker_id: int, found: Any, hidden: frozenset[str]) -> DirectoryR
         error=error_code(found.error_code).name if found.error_code else None,
         partitions=replicas,
     )
-
-
-COMMAND = Command("Log directories of the brokers: sizes and free space.", _arguments, _run, may_watch=True)

@@ -7,16 +7,16 @@ other one lives.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Collection, Sequence
 from typing import Any
 
 from ottla.base.errors import error_code
 from ottla.base.types import TopicPartition
-from ottla.cli.cluster.partition_plans import read_entries
-from ottla.cli.command import Command, UsageError, merged
-from ottla.cli.options import add_yes, confirm, connect, output_of
+from ottla.cli.cluster.moves import read_entries
+from ottla.cli.command import Args, UsageError, command, flag, merged, option
+from ottla.cli.options import YES, confirm, output_of
 from ottla.cli.output import write_error
+from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row, unshown
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin
@@ -35,18 +35,7 @@ class ElectionRow(Row):
     kind: str = unshown()
 
 
-def _elect_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--election-type", type=str.lower, choices=tuple(ELECTION_TYPES), default="preferred", help="preferred|unclean (may lose records)")
-    add("--topic", metavar="TOPIC", help="only this topic")
-    add("--partition", action="append", metavar="N,...", help="only these partitions of the topic")
-    add("--path-to-json-file", metavar="FILE", help="only these partitions")
-    add("--all-topic-partitions", action="store_true", help="all partitions")
-    add("--accept-loss", action="store_true", help="give partitions without a leader one that may lack records; says first what is risked")
-    add_yes(parser)
-
-
-def _wanted(args: argparse.Namespace, cluster: Cluster) -> list[TopicPartition] | None:
+def _wanted(args: Args, cluster: Cluster) -> list[TopicPartition] | None:
     """The partitions to elect leaders for; None means all."""
     ways = [args.topic is not None, args.path_to_json_file is not None, args.all_topic_partitions]
     if sum(ways) != 1:
@@ -62,16 +51,28 @@ def _wanted(args: argparse.Namespace, cluster: Cluster) -> list[TopicPartition] 
     return [TopicPartition(args.topic, number) for number in numbers or cluster.partitions(args.topic)]
 
 
-def _elect(args: argparse.Namespace) -> int:
+@command(
+    "partitions elect",
+    "Elect leaders.",
+    option(
+        "--election-type", type=str.lower, choices=tuple(ELECTION_TYPES), default="preferred", help="preferred|unclean (may lose records)"
+    ),
+    option("--topic", metavar="TOPIC", help="only this topic"),
+    option("--partition", action="append", metavar="N,...", help="only these partitions of the topic"),
+    option("--path-to-json-file", metavar="FILE", help="only these partitions"),
+    flag("--all-topic-partitions", help="all partitions"),
+    flag("--accept-loss", help="give partitions without a leader one that may lack records; says first what is risked"),
+    YES,
+)
+def _elect(args: Args, cluster: Cluster, output: Output) -> int:
     kind = "unclean" if args.accept_loss else args.election_type
     if kind == "unclean" and not args.accept_loss:
         confirm(args, UNCLEAN_QUESTION)
-    with connect(args) as cluster:
-        wanted = _wanted(args, cluster)
-        if args.accept_loss:
-            wanted = _accepted(args, cluster, wanted)
-        rows = [] if wanted == [] else _ask(cluster, kind, wanted)
-    output_of(args).rows("partitions", ElectionRow, rows)
+    wanted = _wanted(args, cluster)
+    if args.accept_loss:
+        wanted = _accepted(args, cluster, wanted)
+    rows = [] if wanted == [] else _ask(cluster, kind, wanted)
+    output.rows("partitions", ElectionRow, rows)
     # ELECTION_NOT_NEEDED is no failure: the wanted leader leads already.
     return 1 if any(row.error not in (None, "ELECTION_NOT_NEEDED") for row in rows) else 0
 
@@ -99,7 +100,7 @@ def _ask(cluster: Cluster, kind: str, wanted: Sequence[TopicPartition] | None) -
 # Losses
 
 
-def _accepted(args: argparse.Namespace, cluster: Cluster, wanted: Sequence[TopicPartition] | None) -> list[TopicPartition]:
+def _accepted(args: Args, cluster: Cluster, wanted: Sequence[TopicPartition] | None) -> list[TopicPartition]:
     """Returns the partitions without a leader that could get one. Prints the risk of each election, and asks."""
     names = sorted(cluster.topic_names() if wanted is None else {found.topic for found in wanted})
     described = admin.describe_topics(cluster, names)
@@ -133,6 +134,3 @@ def risk(key: TopicPartition, partition: Any, brokers: Collection[int]) -> str:
     others = [replica for replica in held if [replica] != leading]
     given_up = f"; given up is what only these held: brokers {others}" if others else ""
     return f"{key}: {leader} would lead{cut}{given_up}"
-
-
-COMMAND = Command("Elect leaders.", _elect_arguments, _elect)

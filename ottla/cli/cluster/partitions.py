@@ -1,23 +1,19 @@
 """`ottla partitions`: move replicas (`generate`, `reassign`, `list`, `verify`, `cancel`). Leaders are chosen in `partition_elections.py`.
 
-Files have the format of Kafka's tool (`partition_plans.py`). Without `--execute`, `reassign` shows the plan and changes nothing. `cancel`,
+Files have the format of Kafka's tool (`moves.py`). Without `--execute`, `reassign` shows the plan and changes nothing. `cancel`,
 and `verify` when nothing moves any more, remove all replication throttles unless `--preserve-throttles` is given, as Kafka's tool does.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
-from typing import Any
 
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.cli.cluster import partition_elections, partitions_generate
-from ottla.cli.cluster.move_steps import Cancelled, Cleared, LogDirs, LogDirsStarted, MoveRow, Planned, Started, Verified
-from ottla.cli.cluster.partition_plans import Plan, read_plan
-from ottla.cli.command import Command, Refused, UsageError
-from ottla.cli.options import add_yes, confirm, connect, output_of
+from ottla.cli.cluster.moves import Cancelled, Cleared, LogDirs, LogDirsStarted, MovePlan, MoveRow, Planned, Started, Verified, read_plan
+from ottla.cli.command import Args, Refused, UsageError, command, flag, option
+from ottla.cli.options import YES, confirm
 from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row
 from ottla.client.blocking.cluster import Cluster
@@ -36,7 +32,7 @@ class PlannedRow(Row):
     error: str | None
 
 
-class StateRow(Row):
+class VerifiedRow(Row):
     """A partition in `verify`."""
 
     topic: str
@@ -56,41 +52,38 @@ class CancelledRow(Row):
 # Moving
 
 
-def _file_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--reassignment-json-file", required=True, metavar="FILE", help="partitions with their new replicas")
+FILE_OPTION = (option("--reassignment-json-file", required=True, metavar="FILE", help="partitions with their new replicas"),)
 
 
-def _reassign_arguments(parser: argparse.ArgumentParser) -> None:
-    _file_argument(parser)
-    add = parser.add_argument
-    add("--execute", action="store_true", help="execute the plan; without this it is only shown")
-    add("--additional", action="store_true", help="also while other moves are in progress")
-    add("--throttle", type=int, metavar="B/s", help="bytes a second between brokers")
-    add("--replica-alter-log-dirs-throttle", type=int, metavar="B/s", help="bytes a second between directories of a broker")
-    add("--disallow-replication-factor-change", action="store_true", help="refuse to change the number of replicas")
-    add("--timeout", type=int, default=10_000, metavar="MS", help="how long to wait for replicas to move between directories")
-    add_yes(parser)
-
-
-def _reassign(args: argparse.Namespace) -> int:
-    output = output_of(args)
+@command(
+    "partitions reassign",
+    "Move replicas to other brokers.",
+    *FILE_OPTION,
+    flag("--execute", help="execute the plan; without this it is only shown"),
+    flag("--additional", help="also while other moves are in progress"),
+    option("--throttle", type=int, metavar="B/s", help="bytes a second between brokers"),
+    option("--replica-alter-log-dirs-throttle", type=int, metavar="B/s", help="bytes a second between directories of a broker"),
+    flag("--disallow-replication-factor-change", help="refuse to change the number of replicas"),
+    option("--timeout", type=int, default=10_000, metavar="MS", help="how long to wait for replicas to move between directories"),
+    YES,
+)
+def _reassign(args: Args, cluster: Cluster, output: Output) -> int:
     plan = read_plan(args.reassignment_json_file)
     rate, log_dir_rate = (
         _rate(value, option)
-        for value, option in (
-            (args.throttle, "--throttle"),
-            (args.replica_alter_log_dirs_throttle, "--replica-alter-log-dirs-throttle"),
-        )
+        for value, option in ((args.throttle, "--throttle"), (args.replica_alter_log_dirs_throttle, "--replica-alter-log-dirs-throttle"))
     )
-    with connect(args) as cluster:
-        before = replica_admin.replicas_of(cluster, plan.replicas)
-        unknown = sorted({broker for replicas in plan.replicas.values() for broker in replicas} - set(cluster.brokers))
-        if unknown:
-            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"there is no broker {unknown[0]}; there are {_ids(cluster.brokers)}")
-        errors: dict[TopicPartition, ErrorCode] = {}
-        if args.execute:
-            confirm(args, f"Move replicas of {counted(len(plan.replicas), 'partition')}?")
-            errors = _start(cluster, args, output, plan, before, rate, log_dir_rate)
+    before = replica_admin.replicas_of(cluster, plan.replicas)
+    unknown = sorted({broker for replicas in plan.replicas.values() for broker in replicas} - set(cluster.brokers))
+    if unknown:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"there is no broker {unknown[0]}; there are {', '.join(map(str, sorted(cluster.brokers)))}",
+        )
+    errors: dict[TopicPartition, ErrorCode] = {}
+    if args.execute:
+        confirm(args, f"Move replicas of {counted(len(plan.replicas), 'partition')}?")
+        errors = _start(cluster, args, output, plan, before, rate, log_dir_rate)
     rows = [PlannedRow(*key, before[key], replicas, _name(errors.get(key))) for key, replicas in sorted(plan.replicas.items())]
     output.rows("partitions", PlannedRow, rows, extra={"executed": args.execute})
     if not args.execute:
@@ -111,15 +104,11 @@ def _name(code: ErrorCode | None) -> str | None:
     return code.name if code else None
 
 
-def _ids(brokers: Any) -> str:
-    return ", ".join(map(str, sorted(brokers)))
-
-
 def _start(
     cluster: Cluster,
-    args: argparse.Namespace,
+    args: Args,
     output: Output,
-    plan: Plan,
+    plan: MovePlan,
     before: dict[TopicPartition, list[int]],
     rate: int | None,
     log_dir_rate: int | None,
@@ -168,75 +157,55 @@ def _check_directories(cluster: Cluster, wanted: Mapping[replica_admin.Replica, 
                 raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, message)
 
 
-def _list(args: argparse.Namespace) -> int:
-    with connect(args) as cluster:
-        moves = replica_admin.moves_under_way(cluster)
+@command("partitions list", "Moves in progress.", may_watch=True)
+def _list(args: Args, cluster: Cluster, output: Output) -> None:
+    moves = replica_admin.moves_under_way(cluster)
     rows = [MoveRow(*found, *move) for found, move in sorted(moves.items())]
-    output_of(args).rows("reassignments", MoveRow, rows)
-    return 0
+    output.rows("reassignments", MoveRow, rows)
 
 
-def _verify_arguments(parser: argparse.ArgumentParser) -> None:
-    _file_argument(parser)
-    parser.add_argument("--preserve-throttles", action="store_true", help="keep the throttles, which are else removed at the end")
+VERIFY_OPTIONS = (*FILE_OPTION, flag("--preserve-throttles", help="keep the throttles, which are else removed at the end"))
 
 
-def _verify(args: argparse.Namespace) -> int:
+@command("partitions verify", "Are the moves of a file done?", *VERIFY_OPTIONS)
+def _verify(args: Args, cluster: Cluster, output: Output) -> int:
     """In our own form the exit code is 1 until every partition is as the file says; in Kafka's form it is 0."""
-    output = output_of(args)
     plan = read_plan(args.reassignment_json_file)
-    with connect(args) as cluster:
-        now = replica_admin.replicas_of(cluster, plan.replicas)
-        moving = {partition for partition in replica_admin.moves_under_way(cluster) if partition in plan.replicas}
-        lie = replica_admin.log_dirs_of(cluster, sorted(cluster.brokers), plan.topics) if plan.log_dirs else {}
-        is_laid = {replica: lie.get(replica, ("", ""))[0] == path for replica, path in plan.log_dirs.items()}
-        between_dirs = {replica.partition for replica in plan.log_dirs if lie.get(replica, ("", ""))[1]}
-        is_busy = bool(moving or between_dirs)
-        output.report(Verified(plan.replicas, now, moving, plan.log_dirs, lie))
-        if not is_busy and not args.preserve_throttles:
-            _clear(cluster, output, plan)
+    now = replica_admin.replicas_of(cluster, plan.replicas)
+    moving = {partition for partition in replica_admin.moves_under_way(cluster) if partition in plan.replicas}
+    lie = replica_admin.log_dirs_of(cluster, sorted(cluster.brokers), plan.topics) if plan.log_dirs else {}
+    is_laid = {replica: lie.get(replica, ("", ""))[0] == path for replica, path in plan.log_dirs.items()}
+    between_dirs = {replica.partition for replica in plan.log_dirs if lie.get(replica, ("", ""))[1]}
+    is_busy = bool(moving or between_dirs)
+    output.report(Verified(plan.replicas, now, moving, plan.log_dirs, lie))
+    if not is_busy and not args.preserve_throttles:
+        _clear(cluster, output, plan)
     rows = []
     for partition, replicas in sorted(plan.replicas.items()):
         is_done = now[partition] == replicas and all(done for replica, done in is_laid.items() if replica.partition == partition)
         state = "in progress" if partition in moving or partition in between_dirs else "complete" if is_done else "not done"
-        rows.append(StateRow(*partition, now[partition], state))
-    output.rows("partitions", StateRow, rows)
+        rows.append(VerifiedRow(*partition, now[partition], state))
+    output.rows("partitions", VerifiedRow, rows)
     return output.verdict(all(row.state == "complete" for row in rows))
 
 
-def _clear(cluster: Cluster, output: Output, plan: Plan) -> None:
+def _clear(cluster: Cluster, output: Output, plan: MovePlan) -> None:
     named = {broker for replicas in plan.replicas.values() for broker in replicas}
     output.report(Cleared(sorted({*cluster.brokers, *named}), plan.topics))
     replica_admin.clear_throttles(cluster, plan.topics)
 
 
-def _cancel_arguments(parser: argparse.ArgumentParser) -> None:
-    _verify_arguments(parser)
-    add_yes(parser)
-
-
-def _cancel(args: argparse.Namespace) -> int:
-    output = output_of(args)
+@command("partitions cancel", "Stop the moves of a file.", *VERIFY_OPTIONS, YES)
+def _cancel(args: Args, cluster: Cluster, output: Output) -> int:
     plan = read_plan(args.reassignment_json_file)
     confirm(args, f"Cancel the moves of {counted(len(plan.replicas), 'partition')}?")
-    with connect(args) as cluster:
-        replica_admin.replicas_of(cluster, plan.replicas)
-        errors = replica_admin.move_replicas(cluster, dict.fromkeys(plan.replicas))
-        output.report(Cancelled([partition for partition, code in errors.items() if not code]))
-        if not args.preserve_throttles:
-            _clear(cluster, output, plan)
+    replica_admin.replicas_of(cluster, plan.replicas)
+    errors = replica_admin.move_replicas(cluster, dict.fromkeys(plan.replicas))
+    output.report(Cancelled([partition for partition, code in errors.items() if not code]))
+    if not args.preserve_throttles:
+        _clear(cluster, output, plan)
     rows = [CancelledRow(*found, _name(code)) for found, code in sorted(errors.items())]
     output.rows("partitions", CancelledRow, rows)
     if any(code not in (ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS) for code in errors.values()):
         return 1
     return output.verdict(not any(errors.values()))
-
-
-COMMANDS = {
-    "generate": partitions_generate.COMMAND,
-    "reassign": Command("Move replicas to other brokers.", _reassign_arguments, _reassign),
-    "list": Command("Moves in progress.", lambda parser: None, _list, may_watch=True),
-    "verify": Command("Are the moves of a file done?", _verify_arguments, _verify),
-    "cancel": Command("Stop the moves of a file.", _cancel_arguments, _cancel),
-    "elect": partition_elections.COMMAND,
-}

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import getpass
 import sys
 
-from ottla.base.errors import ApiError
 from ottla.cli.cluster.config_quotas import check_iterations
-from ottla.cli.command import Command, UsageError
+from ottla.cli.command import Args, UsageError, command, granted, hidden, one_of, option
 from ottla.cli.input_files import read_text
-from ottla.cli.options import add_yes, confirm, connect, output_of
+from ottla.cli.options import YES, confirm
+from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row
 from ottla.client.blocking import scram_admin
+from ottla.client.blocking.cluster import Cluster
 
 
 class CredentialRow(Row):
@@ -23,47 +23,41 @@ class CredentialRow(Row):
     iterations: int
 
 
-def _list_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="USER", help="only these")
+@command("user list", "Users with SCRAM credentials.", option("names", nargs="*", metavar="USER", help="only these"), may_watch=True)
+def _list(args: Args, cluster: Cluster, output: Output) -> None:
+    found = scram_admin.describe_scram(cluster, args.names)
+    rows = [CredentialRow(user, *credential) for user, credentials in sorted(found.items()) for credential in granted(credentials)]
+    output.rows("users", CredentialRow, rows)
 
 
-def _list(args: argparse.Namespace) -> int:
-    with connect(args) as cluster:
-        found = scram_admin.describe_scram(cluster, args.names)
-    rows = []
-    for user, credentials in sorted(found.items()):
-        if isinstance(credentials, ApiError):
-            raise credentials
-        rows += [CredentialRow(user, *credential) for credential in credentials]
-    output_of(args).rows("users", CredentialRow, rows)
-    return 0
+MECHANISM_OPTION = (
+    option("name", metavar="USER", help="the name of the user"),
+    option("--mechanism", action="append", choices=tuple(scram_admin.MECHANISMS), help="repeatable"),
+)
 
 
-def _mechanism_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="USER", help="the name of the user")
-    parser.add_argument("--mechanism", action="append", choices=tuple(scram_admin.MECHANISMS), help="repeatable")
+OPTIONS = (
+    *MECHANISM_OPTION,
+    *one_of(
+        option("--password-file", metavar="FILE", help="its first line is the password; - is standard input (default: a prompt)"),
+        option("--password-stdin", action="store_const", const="-", dest="password_file", help="short for --password-file -"),
+    ),
+    hidden("--password", nargs="?", const=""),
+    option("--iterations", type=int, default=scram_admin.ITERATIONS, metavar="N", help=f"default {scram_admin.ITERATIONS}"),
+)
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    _mechanism_argument(parser)
-    source = parser.add_mutually_exclusive_group()
-    source.add_argument("--password-file", metavar="FILE", help="its first line is the password; - is standard input (default: a prompt)")
-    source.add_argument("--password-stdin", action="store_const", const="-", dest="password_file", help="short for --password-file -")
-    parser.add_argument("--password", nargs="?", const="", help=argparse.SUPPRESS)
-    parser.add_argument("--iterations", type=int, default=scram_admin.ITERATIONS, metavar="N", help=f"default {scram_admin.ITERATIONS}")
-
-
-def _add(args: argparse.Namespace) -> int:
+@command("user create", "The same as add.", *OPTIONS)
+@command("user add", "Let a user log in by SCRAM, or change the password.", *OPTIONS)
+def _add(args: Args, cluster: Cluster, output: Output) -> None:
     check_iterations(args.iterations)
     if args.password is not None:
         raise UsageError("the list of processes shows arguments to everybody; give the password by --password-stdin or --password-file")
     password = read_password(args.password_file, args.name)
     mechanisms = args.mechanism or ["SCRAM-SHA-256"]
-    with connect(args) as cluster:
-        scram_admin.alter_scram(cluster, args.name, passwords=dict.fromkeys(mechanisms, (password, args.iterations)))
+    scram_admin.alter_scram(cluster, args.name, passwords=dict.fromkeys(mechanisms, (password, args.iterations)))
     what = {"user": args.name, "mechanisms": mechanisms, "iterations": args.iterations}
-    output_of(args).done(f"User {args.name} can log in by {', '.join(mechanisms)}.", what)
-    return 0
+    output.done(f"User {args.name} can log in by {', '.join(mechanisms)}.", what)
 
 
 def read_password(path: str | None, user: str) -> str:
@@ -82,30 +76,14 @@ def read_password(path: str | None, user: str) -> str:
     return password
 
 
-def _remove_arguments(parser: argparse.ArgumentParser) -> None:
-    _mechanism_argument(parser)
-    add_yes(parser)
+REMOVE_OPTIONS = (*MECHANISM_OPTION, YES)
 
 
-def _remove(args: argparse.Namespace) -> int:
+@command("user delete", "The same as remove.", *REMOVE_OPTIONS)
+@command("user remove", "Remove a user's credentials: connections that logged in by them are closed.", *REMOVE_OPTIONS)
+def _remove(args: Args, cluster: Cluster, output: Output) -> None:
     confirm(args, f"Remove the credentials of user {args.name}?")
-    with connect(args) as cluster:
-        mechanisms = args.mechanism or _mechanisms_of(scram_admin.describe_scram(cluster, [args.name])[args.name])
-        scram_admin.alter_scram(cluster, args.name, deletions=mechanisms)
-    output_of(args).done(f"Removed {', '.join(mechanisms)} of user {args.name}.", {"user": args.name, "deleted_mechanisms": mechanisms})
-    return 0
-
-
-def _mechanisms_of(found: list[scram_admin.Credential] | ApiError) -> list[str]:
-    if isinstance(found, ApiError):
-        raise found
-    return [credential.mechanism for credential in found]
-
-
-COMMANDS = {
-    "list": Command("Users with SCRAM credentials.", _list_arguments, _list, may_watch=True),
-    "add": Command("Let a user log in by SCRAM, or change the password.", _add_arguments, _add),
-    "create": Command("The same as add.", _add_arguments, _add),
-    "remove": Command("Remove a user's credentials: connections that logged in by them are closed.", _remove_arguments, _remove),
-    "delete": Command("The same as remove.", _remove_arguments, _remove),
-}
+    found = [] if args.mechanism else granted(scram_admin.describe_scram(cluster, [args.name])[args.name])
+    mechanisms = args.mechanism or [credential.mechanism for credential in found]
+    scram_admin.alter_scram(cluster, args.name, deletions=mechanisms)
+    output.done(f"Removed {', '.join(mechanisms)} of user {args.name}.", {"user": args.name, "deleted_mechanisms": mechanisms})

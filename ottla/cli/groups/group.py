@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
 from typing import Any
 
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import READ_COMMITTED, TopicPartition
-from ottla.cli.command import Command, Refused, UsageError
-from ottla.cli.groups.group_commands import Kind, commands_of
-from ottla.cli.groups.group_options import add_group_options, chosen_groups
+from ottla.cli.command import Args, Refused, UsageError, command, flag, option
+from ottla.cli.groups.group_commands import Kind, add_changes, add_views
+from ottla.cli.groups.group_options import GROUP_OPTIONS, chosen_groups
 from ottla.cli.groups.reset_offsets import COMMITTED
-from ottla.cli.options import add_yes, confirm, connect, output_of
+from ottla.cli.options import YES, confirm
 from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row, column, json_only
 from ottla.client.blocking.cluster import Cluster, nearest_hint
@@ -62,7 +61,7 @@ class MemberRow(Row):
     assignment: list[str] = column(wide=True)
 
 
-class StateRow(Row):
+class GroupStateRow(Row):
     """The state of a group."""
 
     group: str
@@ -86,7 +85,7 @@ class LagRow(Row):
     lag_seconds: float | None = column("SECONDS", default=None)
 
 
-class StatusRow(Row):
+class OffsetDeletionRow(Row):
     """The result of deleting the committed offset of a partition."""
 
     group: str
@@ -173,11 +172,11 @@ KIND = Kind(
     remark=_remark,
     offset_rows=offset_rows,
     member_row=_member_row,
-    state_row=lambda group, where: StateRow(group.group_id, where, group.assignor, group.state, len(group.members)),
+    state_row=lambda group, where: GroupStateRow(group.group_id, where, group.assignor, group.state, len(group.members)),
     summary=lambda group: {"type": group.type, "protocol_type": group.protocol_type},
     offset_class=OffsetRow,
     member_class=MemberRow,
-    state_class=StateRow,
+    state_class=GroupStateRow,
     list_class=GroupRow,
     views=("committed offsets and lag (the default)", "more columns: leader epochs, and the lag of readers of committed data"),
     shown=_with_totals,
@@ -186,17 +185,17 @@ KIND = Kind(
 )
 
 
+add_views(KIND)
+
 # lag
 
 
-def _lag(args: argparse.Namespace) -> int:
-    output = output_of(args)
-    with connect(args) as cluster:
-        groups = [describe(cluster, name) for name in chosen_groups(cluster, args)]
-        rows = [row for group in groups for row in lag_rows(cluster, group.group_id)]
+@command("group lag", "How far groups are behind, in records and seconds.", *GROUP_OPTIONS, may_watch=True)
+def _lag(args: Args, cluster: Cluster, output: Output) -> None:
+    groups = [describe(cluster, name) for name in chosen_groups(cluster, args)]
+    rows = [row for group in groups for row in lag_rows(cluster, group.group_id)]
     totals = {"lag": sum(row.lag for row in rows), "stable_lag": sum(row.stable_lag for row in rows)}
     output.rows("offsets", LagRow, _with_totals(output, rows), extra=totals)
-    return 0
 
 
 def lag_rows(cluster: Cluster, group_id: str) -> list[LagRow]:
@@ -246,41 +245,32 @@ def _ages_s(cluster: Cluster, positions: dict[TopicPartition, int]) -> dict[Topi
     return ages
 
 
+add_changes(KIND)
+
 # delete-offsets
 
 
-def _delete_offsets_arguments(parser: argparse.ArgumentParser) -> None:
-    add_group_options(parser)
-    parser.add_argument("--topic", action="append", metavar="TOPIC[:P,...]", help="of these topics or partitions")
-    parser.add_argument("--all-topics", action="store_true", help="of all topics that the group has committed")
-    add_yes(parser)
-
-
-def _delete_offsets(args: argparse.Namespace) -> int:
-    from ottla.cli.groups.group_scope import scope_partitions
+@command(
+    "group delete-offsets",
+    "Delete committed offsets.",
+    *GROUP_OPTIONS,
+    option("--topic", action="append", metavar="TOPIC[:P,...]", help="of these topics or partitions"),
+    flag("--all-topics", help="of all topics that the group has committed"),
+    YES,
+)
+def _delete_offsets(args: Args, cluster: Cluster, output: Output) -> int:
+    from ottla.cli.groups.group_options import scope_partitions
 
     if not args.topic and not args.all_topics:
         raise UsageError("give --topic TOPIC[:PARTITION,...] or --all-topics")
     rows = []
-    with connect(args) as cluster:
-        for name in chosen_groups(cluster, args):
-            committed = list(group_admin.committed_offsets(cluster, name))
-            partitions = scope_partitions(cluster, args.topic, args.all_topics, committed)
-            if not partitions:
-                raise Refused(f"group {name!r} has committed no offsets", "GROUP_ID_NOT_FOUND")
-            confirm(args, f"Delete {counted(len(partitions), 'committed offset')} of {name}?")
-            for partition, error in sorted(group_admin.delete_offsets(cluster, name, partitions).items()):
-                rows.append(StatusRow(name, *partition, "Successful" if error is None else error.code.name))
-    output_of(args).rows("offsets", StatusRow, rows)
+    for name in chosen_groups(cluster, args):
+        committed = list(group_admin.committed_offsets(cluster, name))
+        partitions = scope_partitions(cluster, args.topic, args.all_topics, committed)
+        if not partitions:
+            raise Refused(f"group {name!r} has committed no offsets", "GROUP_ID_NOT_FOUND")
+        confirm(args, f"Delete {counted(len(partitions), 'committed offset')} of {name}?")
+        for partition, error in sorted(group_admin.delete_offsets(cluster, name, partitions).items()):
+            rows.append(OffsetDeletionRow(name, *partition, "Successful" if error is None else error.code.name))
+    output.rows("offsets", OffsetDeletionRow, rows)
     return 1 if any(row.status != "Successful" for row in rows) else 0
-
-
-_COMMANDS = commands_of(KIND)
-COMMANDS = {
-    "list": _COMMANDS["list"],
-    "describe": _COMMANDS["describe"],
-    "lag": Command("How far groups are behind, in records and seconds.", add_group_options, _lag, may_watch=True),
-    "reset-offsets": _COMMANDS["reset-offsets"],
-    "delete": _COMMANDS["delete"],
-    "delete-offsets": Command("Delete committed offsets.", _delete_offsets_arguments, _delete_offsets),
-}

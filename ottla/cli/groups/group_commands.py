@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError
-from ottla.cli.command import Command, Refused, UsageError
+from ottla.cli.command import Args, Refused, UsageError, command, flag, option
 from ottla.cli.groups import reset_offsets
-from ottla.cli.groups.group_options import add_group_options, chosen_groups, known_words
-from ottla.cli.options import add_yes, confirm, connect, output_of
+from ottla.cli.groups.group_options import GROUP_OPTIONS, chosen_groups, known_words
+from ottla.cli.groups.reset_offsets import RESET_OPTIONS
+from ottla.cli.options import YES, confirm
 from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row
 from ottla.client.blocking.cluster import Cluster
@@ -54,47 +54,49 @@ class Kind(NamedTuple):
     """Named in the question before a group is deleted."""
 
     @property
+    def word(self) -> str:
+        """The word after `ottla`."""
+        return self.noun.replace(" ", "-")
+
+    @property
     def protocols(self) -> Sequence[str]:
         return self.offsets.protocols
 
 
-def commands_of(kind: Kind) -> dict[str, Command]:
-    """The commands that all kinds have, by their verbs."""
+def add_views(kind: Kind) -> None:
+    """Makes the commands `list` and `describe` of a kind."""
+    types = (
+        option("--type", action="append", nargs="?", const="", metavar="TYPE[,...]", help="classic, consumer, share"),
+        option("--timeout", type=int, metavar="MS", help="how long to wait for the cluster"),
+    )
+    command(
+        f"{kind.word} list",
+        f"All {kind.noun}s.",
+        option("--state", nargs="?", action="append", const="", metavar="STATE[,...]", help="only groups in these states"),
+        *(types if len(kind.types) > 1 else ()),
+        may_watch=True,
+    )(lambda args, cluster, output: _list(kind, args, cluster, output))
+    command(
+        f"{kind.word} describe",
+        f"Offsets, members or state of {kind.noun}s.",
+        *GROUP_OPTIONS,
+        flag("--offsets", help=kind.views[0]),
+        flag("--members", help="the members of the group"),
+        flag("--state", help="the state of the group"),
+        flag("-v", "--verbose", help=kind.views[1]),
+        may_watch=True,
+    )(lambda args, cluster, output: _describe(kind, args, cluster, output))
 
-    def list_arguments(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--state", nargs="?", action="append", const="", metavar="STATE[,...]", help="only groups in these states")
-        if len(kind.types) > 1:
-            parser.add_argument("--type", action="append", nargs="?", const="", metavar="TYPE[,...]", help="classic, consumer, share")
-            parser.add_argument("--timeout", type=int, metavar="MS", help="how long to wait for the cluster")
 
-    def describe_arguments(parser: argparse.ArgumentParser) -> None:
-        add_group_options(parser)
-        parser.add_argument("--offsets", action="store_true", help=kind.views[0])
-        parser.add_argument("--members", action="store_true", help="the members of the group")
-        parser.add_argument("--state", action="store_true", help="the state of the group")
-        parser.add_argument("-v", "--verbose", action="store_true", help=kind.views[1])
-
-    def delete_arguments(parser: argparse.ArgumentParser) -> None:
-        add_group_options(parser)
-        add_yes(parser)
-
-    def reset_arguments(parser: argparse.ArgumentParser) -> None:
-        add_group_options(parser)
-        reset_offsets.add_reset_options(parser)
-
-    noun, offsets = kind.noun, "committed offsets" if kind.noun == "group" else "the start offsets of share groups"
-    return {
-        "list": Command(f"All {noun}s.", list_arguments, lambda args: _list(kind, args), may_watch=True),
-        "describe": Command(
-            f"Offsets, members or state of {noun}s.", describe_arguments, lambda args: _describe(kind, args), may_watch=True
-        ),
-        "reset-offsets": Command(
-            f"Reset {offsets}; shows the plan unless --execute is given.",
-            reset_arguments,
-            lambda args: reset_offsets.run(args, kind.offsets),
-        ),
-        "delete": Command(f"Delete {noun}s.", delete_arguments, lambda args: _delete(kind, args)),
-    }
+def add_changes(kind: Kind) -> None:
+    """Makes the commands `reset-offsets` and `delete` of a kind."""
+    offsets = "committed offsets" if kind.noun == "group" else "the start offsets of share groups"
+    command(f"{kind.word} reset-offsets", f"Reset {offsets}; shows the plan unless --execute is given.", *GROUP_OPTIONS, *RESET_OPTIONS)(
+        lambda args, cluster, output: reset_offsets.run(args, cluster, output, kind.offsets)
+    )
+    command(f"{kind.word} delete", f"Delete {kind.noun}s.", *GROUP_OPTIONS, YES)(
+        lambda args, cluster, output: _delete(kind, args, cluster, output)
+    )
 
 
 # list
@@ -106,31 +108,26 @@ def listed_groups(cluster: Cluster, kind: Kind, states: Sequence[str], types: Se
     return group_admin.list_groups(cluster, states=named, types=types if len(kind.types) > 1 else kind.types)
 
 
-def check_list_filters(kind: Kind, args: argparse.Namespace) -> tuple[list[str], list[str]]:
+def check_list_filters(kind: Kind, args: Args) -> tuple[list[str], list[str]]:
     """The states and types to list. UsageError for one that does not exist."""
     return known_words("state", args.state, kind.states), known_words("type", getattr(args, "type", None), kind.types)
 
 
-def _list(kind: Kind, args: argparse.Namespace) -> int:
-    states, types = check_list_filters(kind, args)
-    with connect(args) as cluster:
-        found = listed_groups(cluster, kind, states, types)
-    output_of(args).rows("groups", kind.list_class, [kind.list_row(group) for group in found])
-    return 0
+def _list(kind: Kind, args: Args, cluster: Cluster, output: Output) -> None:
+    found = listed_groups(cluster, kind, *check_list_filters(kind, args))
+    output.rows("groups", kind.list_class, [kind.list_row(group) for group in found])
 
 
 # describe
 
 
-def _describe(kind: Kind, args: argparse.Namespace) -> int:
+def _describe(kind: Kind, args: Args, cluster: Cluster, output: Output) -> None:
     if sum((args.offsets, args.members, args.state)) > 1:
         raise UsageError("--offsets, --members and --state exclude each other")
-    output = output_of(args)
-    with connect(args) as cluster:
-        groups = [kind.describe(cluster, name) for name in chosen_groups(cluster, args, kind.protocols)]
-        has_offsets = output.is_structured or not (args.members or args.state)
-        is_wide = args.verbose or output.is_structured
-        offsets = {group.group_id: kind.offset_rows(cluster, group, is_wide) if has_offsets else [] for group in groups}
+    groups = [kind.describe(cluster, name) for name in chosen_groups(cluster, args, kind.protocols)]
+    has_offsets = output.is_structured or not (args.members or args.state)
+    is_wide = args.verbose or output.is_structured
+    offsets = {group.group_id: kind.offset_rows(cluster, group, is_wide) if has_offsets else [] for group in groups}
     for group in groups:
         if remark := kind.remark(group):
             output.note(remark)
@@ -145,7 +142,6 @@ def _describe(kind: Kind, args: argparse.Namespace) -> int:
     else:
         rows = [row for found in offsets.values() for row in found]
         output.rows("offsets", kind.offset_class, kind.shown(output, rows), is_wide=args.verbose)
-    return 0
 
 
 def coordinator_of(cluster: Cluster, group: Description) -> str:
@@ -173,15 +169,13 @@ def _as_object(kind: Kind, group: Description, offsets: list[Any]) -> dict[str, 
 # delete
 
 
-def _delete(kind: Kind, args: argparse.Namespace) -> int:
-    output = output_of(args)
-    with connect(args) as cluster:
-        names = chosen_groups(cluster, args, kind.protocols)
-        if kind.is_checked:
-            for name in names:
-                kind.describe(cluster, name)
-        confirm(args, f"Delete {', '.join(names)} with {kind.possessions}?")
-        failures = delete_groups(cluster, names)
+def _delete(kind: Kind, args: Args, cluster: Cluster, output: Output) -> int:
+    names = chosen_groups(cluster, args, kind.protocols)
+    if kind.is_checked:
+        for name in names:
+            kind.describe(cluster, name)
+    confirm(args, f"Delete {', '.join(names)} with {kind.possessions}?")
+    failures = delete_groups(cluster, names)
     deleted = [name for name in names if name not in failures]
     if output.is_structured:
         output.show_object({"deleted": deleted, "errors": {name: error.code.name for name, error in failures.items()}})

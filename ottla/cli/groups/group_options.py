@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
-from ottla.cli.command import UsageError, merged
+from ottla.base.types import TopicPartition
+from ottla.cli.command import Args, UsageError, flag, merged, option
+from ottla.cli.topics.partitions import named_partitions
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core.group_admin import list_groups
 
@@ -13,15 +14,15 @@ CONSUMERS = ("consumer", "")
 SHARES = ("share",)
 
 
-def add_group_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("names", nargs="*", metavar="GROUP", help="groups")
-    add("-g", "--group", action="append", default=[], metavar="GROUP", help="a group, as an option, repeatable")
-    add("--all-groups", action="store_true", help="every group")
-    add("--timeout", type=int, metavar="MS", help="how long to wait for the cluster")
+GROUP_OPTIONS = (
+    option("names", nargs="*", metavar="GROUP", help="groups"),
+    option("-g", "--group", action="append", default=[], metavar="GROUP", help="a group, as an option, repeatable"),
+    flag("--all-groups", help="every group"),
+    option("--timeout", type=int, metavar="MS", help="how long to wait for the cluster"),
+)
 
 
-def chosen_groups(cluster: Cluster, args: argparse.Namespace, protocols: Sequence[str] = CONSUMERS) -> list[str]:
+def chosen_groups(cluster: Cluster, args: Args, protocols: Sequence[str] = CONSUMERS) -> list[str]:
     """The named groups, or all groups of these protocols with --all-groups."""
     names = list(dict.fromkeys([*args.names, *args.group]))
     if bool(names) == bool(args.all_groups):
@@ -38,3 +39,36 @@ def known_words(option: str, texts: list[str] | None, known: Sequence[str]) -> l
     if any(word.lower() not in lower for word in words):
         raise UsageError(f"Invalid {option} list '{','.join(words)}'. Valid {option}s are: {', '.join(known)}")
     return words
+
+
+def parse_scope(texts: Sequence[str]) -> dict[str, list[int] | None]:
+    """Topics with the partitions named, None for all of them. A topic's name has no colon, so the last one separates."""
+    found: dict[str, list[int] | None] = {}
+    for text in texts:
+        topic, colon, numbers = text.partition(":")
+        if not topic:
+            raise UsageError(f"--topic {text!r} names no topic")
+        if not colon:
+            found[topic] = None
+            continue
+        try:
+            wanted = [int(number) for number in numbers.split(",")]
+        except ValueError:
+            raise UsageError(f"--topic {text!r} is not TOPIC:PARTITION,PARTITION...") from None
+        before = found.get(topic, [])
+        found[topic] = None if before is None else sorted({*before, *wanted})
+    return found
+
+
+def scope_partitions(
+    cluster: Cluster, topics: Sequence[str] | None, is_all: bool, committed: Sequence[TopicPartition]
+) -> list[TopicPartition]:
+    """The partitions of a scope; all of them exist."""
+    if is_all and topics:
+        raise UsageError("either --topic or --all-topics, not both")
+    if is_all:
+        return sorted(committed)
+    partitions = []
+    for topic, numbers in parse_scope(topics or []).items():
+        partitions += named_partitions(cluster, topic, numbers)
+    return sorted(partitions)

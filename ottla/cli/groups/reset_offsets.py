@@ -7,22 +7,20 @@ consumer groups commit offsets, share groups have a start offset of each partiti
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.cli.command import Refused, UsageError
+from ottla.cli.command import Args, Refused, UsageError, flag, headed, option
 from ottla.cli.groups import reset_plan
-from ottla.cli.groups.group_options import CONSUMERS, chosen_groups
-from ottla.cli.groups.group_scope import scope_partitions
-from ottla.cli.groups.reset_plan import Bounds, Facts, Plan
+from ottla.cli.groups.group_options import CONSUMERS, chosen_groups, scope_partitions
+from ottla.cli.groups.reset_plan import Bounds, Facts, ResetPlan
 from ottla.cli.input_files import read_text
-from ottla.cli.options import connect, output_of
 from ottla.cli.output import write
 from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row, column
+from ottla.cli.topics.partitions import offsets_at
 from ottla.client.blocking.cluster import Cluster, nearest_hint
 from ottla.client.core import group_admin
 from ottla.client.core.admin import EARLIEST, LATEST, OffsetAt, list_offsets
@@ -66,50 +64,50 @@ def _committed(cluster: Cluster, group: str) -> dict[TopicPartition, int | None]
 
 
 COMMITTED = OffsetStore(
-    CONSUMERS,
-    lambda cluster, group: group_admin.describe_group(cluster, group).state,
-    _committed,
-    group_admin.commit_offsets,
+    CONSUMERS, lambda cluster, group: group_admin.describe_group(cluster, group).state, _committed, group_admin.commit_offsets
 )
 
 
-def add_reset_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options for scope, scenario and mode."""
-    scope = parser.add_argument_group("scope")
-    scope.add_argument("--all-topics", action="store_true", help="all partitions that the group has committed")
-    scope.add_argument("--topic", action="append", metavar="TOPIC[:P,...]", help="a topic, or some of its partitions; repeatable")
-    scenario = parser.add_argument_group("scenario (one of)")
-    scenario.add_argument("--to-earliest", action="store_true", help="to the first record")
-    scenario.add_argument("--to-latest", action="store_true", help="to the end")
-    scenario.add_argument("--to-current", action="store_true", help="to the committed offset, or to the end without one")
-    scenario.add_argument("--to-offset", type=int, metavar="N", help="to this offset")
-    scenario.add_argument("--shift-by", type=int, metavar="N", help="forward, or back if negative")
-    scenario.add_argument("--to-datetime", metavar="TIME", help="to the first record at or after YYYY-MM-DDTHH:mm:SS.sss")
-    scenario.add_argument("--by-duration", metavar="PnDTnHnMnS", help="to the first record after now minus this")
-    scenario.add_argument("--from-file", metavar="FILE.csv", help="to the offsets in a file")
-    scenario.add_argument("--to-group", metavar="GROUP", help="to the committed offsets of another group")
-    mode = parser.add_argument_group("mode")
-    mode.add_argument("--dry-run", action="store_true", help="show the plan, change nothing (the default)")
-    mode.add_argument("--execute", action="store_true", help="commit the plan")
-    mode.add_argument("--export", action="store_true", help="print the plan as CSV for --from-file")
+RESET_OPTIONS = (
+    *headed(
+        "scope",
+        flag("--all-topics", help="all partitions that the group has committed"),
+        option("--topic", action="append", metavar="TOPIC[:P,...]", help="a topic, or some of its partitions; repeatable"),
+    ),
+    *headed(
+        "scenario (one of)",
+        flag("--to-earliest", help="to the first record"),
+        flag("--to-latest", help="to the end"),
+        flag("--to-current", help="to the committed offset, or to the end without one"),
+        option("--to-offset", type=int, metavar="N", help="to this offset"),
+        option("--shift-by", type=int, metavar="N", help="forward, or back if negative"),
+        option("--to-datetime", metavar="TIME", help="to the first record at or after YYYY-MM-DDTHH:mm:SS.sss"),
+        option("--by-duration", metavar="PnDTnHnMnS", help="to the first record after now minus this"),
+        option("--from-file", metavar="FILE.csv", help="to the offsets in a file"),
+        option("--to-group", metavar="GROUP", help="to the committed offsets of another group"),
+    ),
+    *headed(
+        "mode",
+        flag("--dry-run", help="show the plan, change nothing (the default)"),
+        flag("--execute", help="commit the plan"),
+        flag("--export", help="print the plan as CSV for --from-file"),
+    ),
+)
 
 
-def run(args: argparse.Namespace, store: OffsetStore = COMMITTED) -> int:
-    check_usage(args)
-    output = output_of(args)
-    with connect(args) as cluster:
-        plans = make_plans(cluster, args, store)
-        for found in plans.values():
-            for warning in found.warnings:
-                output.note(f"warning: {warning}")
-        failures = execute(cluster, plans, store) if args.execute else {}
+def run(args: Args, cluster: Cluster, output: Output, store: OffsetStore) -> int:
+    plans = make_plans(cluster, args, store)
+    for found in plans.values():
+        for warning in found.warnings:
+            output.note(f"warning: {warning}")
+    failures = execute(cluster, plans, store) if args.execute else {}
     _show(output, args, plans, failures)
     if not args.execute and not args.dry_run:
         output.note("nothing was changed; add --execute to do it")
     return 1 if failures else 0
 
 
-def make_plans(cluster: Cluster, args: argparse.Namespace, store: OffsetStore = COMMITTED) -> dict[str, Plan]:
+def make_plans(cluster: Cluster, args: Args, store: OffsetStore) -> dict[str, ResetPlan]:
     """Makes the plan of each group and changes nothing. Raises `ActiveError` when a group has members."""
     scenario = check_usage(args)
     groups = chosen_groups(cluster, args, store.protocols)
@@ -121,7 +119,7 @@ def make_plans(cluster: Cluster, args: argparse.Namespace, store: OffsetStore = 
     return {group: _plan(cluster, args, scenario, store, group, file.get(group, {})) for group in groups}
 
 
-def check_usage(args: argparse.Namespace) -> str:
+def check_usage(args: Args) -> str:
     """Returns the chosen scenario. All errors in the options are found before a broker is asked."""
     given_to = {name: getattr(args, name) for name in SCENARIOS}
     chosen = [name for name, value in given_to.items() if value is not None and value is not False]  # an offset of 0 is one
@@ -156,9 +154,7 @@ def _read_file(path: str, groups: list[str]) -> dict[str, dict[TopicPartition, i
     return found
 
 
-def _plan(
-    cluster: Cluster, args: argparse.Namespace, scenario: str, store: OffsetStore, group: str, file: Mapping[TopicPartition, int]
-) -> Plan:
+def _plan(cluster: Cluster, args: Args, scenario: str, store: OffsetStore, group: str, file: Mapping[TopicPartition, int]) -> ResetPlan:
     committed = store.offsets(cluster, group)
     given: dict[TopicPartition, int] = dict(file)
     if scenario == "from_file":
@@ -187,20 +183,11 @@ def _bounds(cluster: Cluster, partitions: list[TopicPartition]) -> dict[TopicPar
     """Start and end of each partition. A missing partition, or one without a leader, ends the whole reset."""
     if not partitions:
         return {}
-    starts = list_offsets(cluster, dict.fromkeys(partitions, EARLIEST))
-    ends = list_offsets(cluster, dict.fromkeys(partitions, LATEST))
-    found = {}
-    for partition in partitions:
-        start, end = starts[partition], ends[partition]
-        if isinstance(start, ApiError):
-            raise start
-        if isinstance(end, ApiError):
-            raise end
-        found[partition] = Bounds(start.offset, end.offset)
-    return found
+    starts, ends = offsets_at(cluster, partitions, EARLIEST), offsets_at(cluster, partitions, LATEST)
+    return {partition: Bounds(starts[partition], ends[partition]) for partition in partitions}
 
 
-def _at_time(cluster: Cluster, args: argparse.Namespace, scenario: str, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+def _at_time(cluster: Cluster, args: Args, scenario: str, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
     from ottla.cli.moments import now_ms, parse_datetime_ms, parse_duration_ms
 
     if scenario == "to_datetime":
@@ -213,7 +200,7 @@ def _at_time(cluster: Cluster, args: argparse.Namespace, scenario: str, partitio
     return {partition: result.offset for partition, result in found.items() if isinstance(result, OffsetAt)}
 
 
-def execute(cluster: Cluster, plans: Mapping[str, Plan], store: OffsetStore = COMMITTED) -> dict[tuple[str, TopicPartition], ApiError]:
+def execute(cluster: Cluster, plans: Mapping[str, ResetPlan], store: OffsetStore) -> dict[tuple[str, TopicPartition], ApiError]:
     failures = {}
     for group, found in plans.items():
         if found.steps:
@@ -222,9 +209,7 @@ def execute(cluster: Cluster, plans: Mapping[str, Plan], store: OffsetStore = CO
     return failures
 
 
-def _show(
-    output: Output, args: argparse.Namespace, plans: Mapping[str, Plan], failures: Mapping[tuple[str, TopicPartition], ApiError]
-) -> None:
+def _show(output: Output, args: Args, plans: Mapping[str, ResetPlan], failures: Mapping[tuple[str, TopicPartition], ApiError]) -> None:
     if args.export and not output.is_structured:
         write(reset_plan.format_reset_file(plans))
         return

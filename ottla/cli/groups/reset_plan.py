@@ -46,12 +46,12 @@ class Step(NamedTuple):
     new: int
 
 
-class Plan(NamedTuple):
+class ResetPlan(NamedTuple):
     steps: list[Step]
     warnings: list[str]
 
 
-def plan(scenario: str, partitions: Sequence[TopicPartition], facts: Facts, number: int = 0) -> Plan:
+def plan(scenario: str, partitions: Sequence[TopicPartition], facts: Facts, number: int = 0) -> ResetPlan:
     """The new offset of each partition. Raises `Refused` when one cannot be found: then nothing may be changed."""
     steps, warnings = [], []
     for partition in partitions:
@@ -65,7 +65,7 @@ def plan(scenario: str, partitions: Sequence[TopicPartition], facts: Facts, numb
         if remark:
             warnings.append(remark)
         steps.append(Step(partition, old, new))
-    return Plan(steps, warnings)
+    return ResetPlan(steps, warnings)
 
 
 def _target(scenario: str, partition: TopicPartition, facts: Facts, number: int) -> tuple[int, str]:
@@ -130,7 +130,7 @@ def _rows(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
         raise UsageError(f"{name}, line {rows.line_num} is not CSV: {error}") from None
 
 
-def format_reset_file(plans: Mapping[str, Plan], *, is_quoted: bool = True) -> str:
+def format_reset_file(plans: Mapping[str, ResetPlan], *, is_quoted: bool = True) -> str:
     """The plans in the form that `parse_reset_file` reads; each row begins with the group where there are several.
 
     Without `is_quoted` only names that need quotes have them, as in the file of Kafka's tool.

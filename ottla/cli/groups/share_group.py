@@ -6,16 +6,16 @@ records from there on that are still to be delivered or acknowledged. A reset mo
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.cli.command import Command, UsageError
-from ottla.cli.groups.group_commands import Kind, commands_of
-from ottla.cli.groups.group_options import SHARES, add_group_options, chosen_groups
+from ottla.cli.command import Args, UsageError, command, option
+from ottla.cli.groups.group_commands import Kind, add_changes, add_views
+from ottla.cli.groups.group_options import GROUP_OPTIONS, SHARES, chosen_groups
 from ottla.cli.groups.reset_offsets import OffsetStore
-from ottla.cli.options import add_yes, confirm, connect, output_of
+from ottla.cli.options import YES, confirm
+from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row, column, json_only
 from ottla.client.blocking.cluster import Cluster, nearest_hint
 from ottla.client.core import group_admin, share_admin
@@ -30,7 +30,7 @@ class ListedRow(Row):
     coordinator: int
 
 
-class OffsetRow(Row):
+class StartOffsetRow(Row):
     """A partition that the group has started."""
 
     group: str
@@ -41,7 +41,7 @@ class OffsetRow(Row):
     lag: int | None
 
 
-class MemberRow(Row):
+class ShareMemberRow(Row):
     """A member of a share group."""
 
     group: str
@@ -54,7 +54,7 @@ class MemberRow(Row):
     assignment: list[str]
 
 
-class StateRow(Row):
+class ShareStateRow(Row):
     """The state of a share group."""
 
     group: str
@@ -65,7 +65,7 @@ class StateRow(Row):
     member_count: int = column("#MEMBERS")
 
 
-class StatusRow(Row):
+class TopicDeletionRow(Row):
     """The result of deleting the offsets of a topic."""
 
     group: str
@@ -87,21 +87,21 @@ def describe(cluster: Cluster, name: str) -> ShareGroup:
     raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"share group {name!r} not found{nearest_hint(name, shares)}")
 
 
-def offset_rows(cluster: Cluster, group: ShareGroup, is_wide: bool = False) -> list[OffsetRow]:
+def offset_rows(cluster: Cluster, group: ShareGroup, is_wide: bool = False) -> list[StartOffsetRow]:
     """A row for each partition that the group has started. An error of one partition ends the command: half a table misleads."""
     rows = []
     for partition, found in share_admin.share_offsets(cluster, group.group_id).items():
         if found.error is not None:
             raise found.error
         epoch = None if found.start_offset is None else found.leader_epoch
-        rows.append(OffsetRow(group.group_id, *partition, epoch, found.start_offset, found.lag))
+        rows.append(StartOffsetRow(group.group_id, *partition, epoch, found.start_offset, found.lag))
     return rows
 
 
-def _member_row(group: str, member: Any) -> MemberRow:
+def _member_row(group: str, member: Any) -> ShareMemberRow:
     assignment = [str(partition) for partition in member.assignment]
     who = (member.member_id, member.host, member.client_id, member.rack)
-    return MemberRow(group, *who, len(assignment), member.epoch, assignment)
+    return ShareMemberRow(group, *who, len(assignment), member.epoch, assignment)
 
 
 def state_of(cluster: Cluster, name: str) -> str:
@@ -133,11 +133,13 @@ KIND = Kind(
     remark=lambda group: "" if group.members else f"Share group '{group.group_id}' has no active members.",
     offset_rows=offset_rows,
     member_row=_member_row,
-    state_row=lambda group, where: StateRow(group.group_id, where, group.state, group.epoch, group.assignment_epoch, len(group.members)),
+    state_row=lambda group, where: ShareStateRow(
+        group.group_id, where, group.state, group.epoch, group.assignment_epoch, len(group.members)
+    ),
     summary=lambda group: {"type": "Share", "epoch": group.epoch, "assignment_epoch": group.assignment_epoch},
-    offset_class=OffsetRow,
-    member_class=MemberRow,
-    state_class=StateRow,
+    offset_class=StartOffsetRow,
+    member_class=ShareMemberRow,
+    state_class=ShareStateRow,
     list_class=ListedRow,
     views=("start offsets and lag (the default)", "more columns"),
     shown=lambda _, rows: rows,
@@ -146,28 +148,26 @@ KIND = Kind(
 )
 
 
-def _delete_offsets_arguments(parser: argparse.ArgumentParser) -> None:
-    add_group_options(parser)
-    parser.add_argument("--topic", action="append", metavar="TOPIC", help="delete the group's offsets of this topic; repeatable")
-    add_yes(parser)
+add_views(KIND)
+add_changes(KIND)
 
 
-def _delete_offsets(args: argparse.Namespace) -> int:
+@command(
+    "share-group delete-offsets",
+    "Delete the offsets of share groups in some topics.",
+    *GROUP_OPTIONS,
+    option("--topic", action="append", metavar="TOPIC", help="delete the group's offsets of this topic; repeatable"),
+    YES,
+)
+def _delete_offsets(args: Args, cluster: Cluster, output: Output) -> int:
     if not args.topic:
         raise UsageError("give --topic TOPIC, repeatable")
     topics = list(dict.fromkeys(args.topic))
     rows = []
-    with connect(args) as cluster:
-        for name in chosen_groups(cluster, args, SHARES):
-            describe(cluster, name)
-            confirm(args, f"Delete the offsets of {name} in {', '.join(topics)}?")
-            for topic, error in sorted(share_admin.delete_share_offsets(cluster, name, topics).items()):
-                rows.append(StatusRow(name, topic, "Successful" if error is None else error.code.name))
-    output_of(args).rows("topics", StatusRow, rows)
+    for name in chosen_groups(cluster, args, SHARES):
+        describe(cluster, name)
+        confirm(args, f"Delete the offsets of {name} in {', '.join(topics)}?")
+        for topic, error in sorted(share_admin.delete_share_offsets(cluster, name, topics).items()):
+            rows.append(TopicDeletionRow(name, topic, "Successful" if error is None else error.code.name))
+    output.rows("topics", TopicDeletionRow, rows)
     return 1 if any(row.status != "Successful" for row in rows) else 0
-
-
-COMMANDS = {
-    **commands_of(KIND),
-    "delete-offsets": Command("Delete the offsets of share groups in some topics.", _delete_offsets_arguments, _delete_offsets),
-}

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ottla.base.errors import WireError
 from ottla.cli.inspect.span_messages import walk_message
-from ottla.cli.inspect.spans import Span, SpanReader
+from ottla.cli.inspect.spans import Span, SpanReader, span_objects
 from ottla.wire.apis import API_NAMES, APIS
 from ottla.wire.framing import API_VERSIONS, FRAME_SIZE_BYTES, has_client_id, has_flexible_response_header, is_flexible, load, module_name
 from ottla.wire.primitives import Buffer
@@ -22,16 +22,13 @@ FRAME_BYTES_MAX = 1 << 28
 """The largest frame that is explained."""
 
 
-class Frame(NamedTuple):
+class Frame:
     """An explained frame. `problem` says what is malformed, if anything; the spans reach up to it."""
 
-    is_response: bool
-    api_key: int
-    version: int
-    correlation_id: int
-    size: int
-    spans: list[Span]
-    problem: str
+    def __init__(self, is_response: bool, spans: list[Span], size: int) -> None:
+        self.is_response, self.spans, self.size = is_response, spans, size
+        self.api_key = self.version = self.correlation_id = -1
+        self.problem = ""
 
     @property
     def title(self) -> str:
@@ -85,12 +82,11 @@ def looks_like_request(data: Buffer) -> bool:
 
 def explain_request(data: Buffer, base: int = 0) -> Frame:
     """A request, with or without its size in front."""
-    reader = _reader(data, base)
-    key = version = correlation_id = -1
+    frame, reader = _begun(data, base, is_response=False)
     try:
-        key = reader.fixed("api_key", "h", lambda found: API_NAMES.get(found, "no such API"))
-        version = reader.fixed("api_version", "h")
-        correlation_id = reader.fixed("correlation_id", "i", "the response has the same")
+        key = frame.api_key = reader.fixed("api_key", "h", lambda found: API_NAMES.get(found, "no such API"))
+        version = frame.version = reader.fixed("api_version", "h")
+        frame.correlation_id = reader.fixed("correlation_id", "i", "the response has the same")
         if key not in APIS:
             raise WireError(f"there is no API {key}; a response needs --response with --api and --version")
         if has_client_id(key, version):
@@ -99,33 +95,42 @@ def explain_request(data: Buffer, base: int = 0) -> Frame:
                 reader.octets("client_id", length)
         if is_flexible(key, version):
             reader.uvarint("header_tagged_fields")
-        _walk_body(reader, key, version, is_response=False)
+        _walk_body(reader, frame)
     except WireError as error:
-        return _frame(reader, False, key, version, correlation_id, str(error))
-    return _frame(reader, False, key, version, correlation_id, "")
+        frame.problem = str(error)
+    return frame
 
 
 def explain_response(data: Buffer, key: int, version: int, base: int = 0) -> Frame:
     """The answer to a request of this key and version."""
-    reader = _reader(data, base)
-    correlation_id = -1
+    frame, reader = _begun(data, base, is_response=True)
+    frame.api_key, frame.version = key, version
     try:
-        correlation_id = reader.fixed("correlation_id", "i", "of the request that is answered")
+        frame.correlation_id = reader.fixed("correlation_id", "i", "of the request that is answered")
         if key == API_VERSIONS and bytes(data[reader.position : reader.position + 2]) == b"\0\x23":
-            version = 0  # a broker that lacks the version asked for answers in the oldest form (KIP-511)
-        if has_flexible_response_header(key, version):
+            frame.version = 0  # a broker that lacks the version asked for answers in the oldest form (KIP-511)
+        if has_flexible_response_header(key, frame.version):
             reader.uvarint("header_tagged_fields")
-        _walk_body(reader, key, version, is_response=True)
+        _walk_body(reader, frame)
     except WireError as error:
-        return _frame(reader, True, key, version, correlation_id, str(error))
-    return _frame(reader, True, key, version, correlation_id, "")
+        frame.problem = str(error)
+    return frame
 
 
-def _walk_body(reader: SpanReader, key: int, version: int, *, is_response: bool) -> None:
+def _begun(data: Buffer, base: int, *, is_response: bool) -> tuple[Frame, SpanReader]:
+    """A frame without its fields, and a reader behind its size, if it has one in front."""
+    reader = SpanReader(data, base=base)
+    if _body_start(data):
+        reader.fixed("size", "i", "bytes that follow")
+    return Frame(is_response, reader.spans, len(data)), reader
+
+
+def _walk_body(reader: SpanReader, frame: Frame) -> None:
+    key, version = frame.api_key, frame.version
     lowest, highest = APIS[key].lowest, APIS[key].highest
     if not lowest <= version <= highest:
         raise WireError(f"{API_NAMES[key]} has versions {lowest} to {highest}, not {version}")
-    walk_message(reader, load(key)[1 if is_response else 0], version)
+    walk_message(reader, load(key)[1 if frame.is_response else 0], version)
     if reader.left:
         left = reader.left
         reader.octets("left_over", left)
@@ -138,21 +143,8 @@ def _body_start(data: Buffer) -> int:
     return FRAME_SIZE_BYTES if len(data) > FRAME_SIZE_BYTES and size == len(data) - FRAME_SIZE_BYTES else 0
 
 
-def _reader(data: Buffer, base: int) -> SpanReader:
-    reader = SpanReader(data, base=base)
-    if _body_start(data):
-        reader.fixed("size", "i", "bytes that follow")
-    return reader
-
-
-def _frame(reader: SpanReader, is_response: bool, key: int, version: int, correlation_id: int, problem: str) -> Frame:
-    return Frame(is_response, key, version, correlation_id, len(reader.data), reader.spans, problem)
-
-
 def frame_object(frame: Frame) -> dict[str, Any]:
     """A frame for programs; the fields are in `spans`."""
-    from ottla.cli.inspect.spans import span_objects
-
     return {
         "kind": "response" if frame.is_response else "request",
         "api": API_NAMES.get(frame.api_key),

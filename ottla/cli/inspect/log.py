@@ -7,14 +7,13 @@ an error of one line with exit code 1; the other files are dumped nevertheless.
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Callable
 
 from ottla.base.errors import ApiError, ErrorCode, StorageError, WireError
-from ottla.cli.command import Command, Refused, UsageError, merged
+from ottla.cli.command import Args, Refused, UsageError, command, flag, hidden, merged, option
 from ottla.cli.inspect.log_dump import Dump, Options, map_file
-from ottla.cli.options import output_of
+from ottla.cli.render.ottla import Output
 
 _MAX_BYTES = (1 << 31) - 1
 _STRING_DECODERS = ("org.apache.kafka.tools.api.StringDecoder", "kafka.serializer.StringDecoder")
@@ -22,28 +21,7 @@ _DECODERS = {"offsets_decoder": "offsets", "transaction_log_decoder": "transacti
 _NOT_OFFERED = ("cluster_metadata_decoder", "remote_log_metadata_decoder")
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("paths", nargs="*", metavar="FILE", help="files, or directories of partitions")
-    add("--files", action="append", metavar="FILE,...", help="files, as an option of Kafka's tool")
-    add("--print-data-log", action="store_true", help="keys and values too")
-    add("--deep-iteration", action="store_true", help="each record, not only each batch")
-    add("--hex", action="store_true", help="each byte with its field and value")
-    add("--max-bytes", type=int, default=_MAX_BYTES, metavar="N", help="no more than this much of a segment")
-    add("--skip-record-metadata", action="store_true", help="only keys and values of records; no control records")
-    add("--verify-index-only", action="store_true", help="compare indexes with the segment, print only what differs")
-    add("--index-sanity-check", action="store_true", help="check indexes as a broker does at its start")
-    add("--offsets-decoder", action="store_true", help="decode the records of __consumer_offsets")
-    add("--transaction-log-decoder", action="store_true", help="decode the records of __transaction_state")
-    add("--share-group-state-decoder", action="store_true", help="decode the records of __share_group_state")
-    for name in _NOT_OFFERED:
-        add("--" + name.replace("_", "-"), action="store_true", help=argparse.SUPPRESS)
-    add("--key-decoder-class", nargs="?", metavar="CLASS", help=argparse.SUPPRESS)
-    add("--value-decoder-class", nargs="?", metavar="CLASS", help=argparse.SUPPRESS)
-    add("--max-message-size", type=int, metavar="N", help=argparse.SUPPRESS)
-
-
-def _options(args: argparse.Namespace) -> Options:
+def _options(args: Args) -> Options:
     for name in _NOT_OFFERED:
         if getattr(args, name):
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"--{name.replace('_', '-')} is not offered: Ottla has no such topic")
@@ -69,12 +47,32 @@ def _options(args: argparse.Namespace) -> Options:
     )
 
 
-def _run(args: argparse.Namespace) -> int:
+@command(
+    "log dump",
+    "Show segments, indexes, snapshots and checkpoints.",
+    option("paths", nargs="*", metavar="FILE", help="files, or directories of partitions"),
+    option("--files", action="append", metavar="FILE,...", help="files, as an option of Kafka's tool"),
+    flag("--print-data-log", help="keys and values too"),
+    flag("--deep-iteration", help="each record, not only each batch"),
+    flag("--hex", help="each byte with its field and value"),
+    option("--max-bytes", type=int, default=_MAX_BYTES, metavar="N", help="no more than this much of a segment"),
+    flag("--skip-record-metadata", help="only keys and values of records; no control records"),
+    flag("--verify-index-only", help="compare indexes with the segment, print only what differs"),
+    flag("--index-sanity-check", help="check indexes as a broker does at its start"),
+    flag("--offsets-decoder", help="decode the records of __consumer_offsets"),
+    flag("--transaction-log-decoder", help="decode the records of __transaction_state"),
+    flag("--share-group-state-decoder", help="decode the records of __share_group_state"),
+    *(hidden("--" + name.replace("_", "-"), action="store_true") for name in _NOT_OFFERED),
+    hidden("--key-decoder-class", nargs="?", metavar="CLASS"),
+    hidden("--value-decoder-class", nargs="?", metavar="CLASS"),
+    hidden("--max-message-size", type=int, metavar="N"),
+    has_connection=False,
+)
+def _run(args: Args, output: Output) -> int:
     options = _options(args)
     names = [*args.paths, *merged(args.files)]
     if not names:
         raise UsageError("name a file: ottla log dump --files 00000000000000000000.log")
-    output = output_of(args)
     dump = Dump(output, options)
     failures = []
     for path in [found for name in names for found in _files_of(name)]:
@@ -131,21 +129,3 @@ def _dump_file(dump: Dump, path: str) -> None:
         raise Refused(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
     dump.begin(path)
     dumper(dump, path, data)
-
-
-def _scrub_arguments(parser: argparse.ArgumentParser) -> None:
-    from ottla.cli.inspect import log_scrub
-
-    log_scrub.add_arguments(parser)
-
-
-def _scrub(args: argparse.Namespace) -> int:
-    from ottla.cli.inspect import log_scrub
-
-    return log_scrub.run(args)
-
-
-COMMANDS = {
-    "dump": Command("Show segments, indexes, snapshots and checkpoints.", _arguments, _run, has_connection=False),
-    "scrub": Command("Check the CRCs of all batches, and show which offsets are damaged.", _scrub_arguments, _scrub, has_connection=False),
-}

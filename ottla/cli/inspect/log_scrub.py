@@ -6,14 +6,13 @@ broker; the last batch of a log that is being written then looks damaged if it i
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Iterator
 
 from ottla.adapters.disk import OsDisk, OsFile
 from ottla.base.errors import DiskError, StorageError
-from ottla.cli.command import Refused, UsageError
-from ottla.cli.options import output_of
+from ottla.cli.command import Args, Refused, UsageError, command, option
+from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row
 from ottla.storage.file_renames import compacted_ends, offset_of
 from ottla.storage.scan import NEVER
@@ -22,6 +21,8 @@ from ottla.storage.segment_check import SegmentCheck
 from ottla.storage.small_files import CLEANER_OFFSET_FILE
 
 PIECE_BYTES = 16 << 20
+
+
 class DamageRow(Row):
     """Damage in a segment."""
 
@@ -47,14 +48,16 @@ class ReadOnlyDisk(OsDisk):
             raise DiskError(f"cannot open {path}: {error.strerror or error}", path) from error
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="log directories, directories of partitions, or segments")
-
-
-def run(args: argparse.Namespace) -> int:
+@command(
+    "log scrub",
+    "Check the CRCs of all batches, and show which offsets are damaged.",
+    option("paths", nargs="*", metavar="PATH", help="log directories, directories of partitions, or segments"),
+    has_connection=False,
+)
+def _run(args: Args, output: Output) -> int:
     if not args.paths:
         raise UsageError("name a directory: ottla log scrub ottla-data")
-    output, disk = output_of(args), ReadOnlyDisk()
+    disk = ReadOnlyDisk()
     rows: list[DamageRow] = []
     batches = segments = 0
     try:

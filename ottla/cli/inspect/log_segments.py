@@ -8,10 +8,10 @@ from typing import Any
 
 from ottla.base.errors import WireError
 from ottla.cli.command import Refused
-from ottla.cli.inspect.log_decoders import decode_control, decode_record
+from ottla.cli.inspect.log_decoders import camel, decode_control, decode_record
 from ottla.cli.inspect.log_dump import Dump, Options
 from ottla.cli.inspect.span_batches import CONTROL_KINDS, codec_name, walk_batch
-from ottla.cli.inspect.spans import SpanReader
+from ottla.cli.inspect.spans import SpanReader, shown_value
 from ottla.wire.batch_header import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC, BatchHeader, Buffer, check_crc, legacy_magic, read_batch_header
 from ottla.wire.records import Record, iter_records
 
@@ -72,6 +72,7 @@ def _dump_batch(dump: Dump, path: str, data: Buffer, position: int, header: Batc
     options = dump.options
     is_valid = check_crc(data, position, header.size_bytes)
     batch = _batch_object(header, position, is_valid)
+    line = _batch_line(batch)
     records: list[str] = []
     if options.is_deep and is_valid and not (options.is_hex and not dump.output.is_structured):
         batch["records"] = []
@@ -79,7 +80,7 @@ def _dump_batch(dump: Dump, path: str, data: Buffer, position: int, header: Batc
             text, value = _record(record, header, options)
             batch["records"].append(value)
             records.append(text)
-    dump.entry("\n".join([_batch_line(header, position, is_valid), *records]), batch)
+    dump.entry("\n".join([line, *records]), batch)
     if options.is_hex:
         reader = SpanReader(data, position)
         try:
@@ -90,43 +91,9 @@ def _dump_batch(dump: Dump, path: str, data: Buffer, position: int, header: Batc
             dump.spans(reader)
 
 
-def _batch_line(header: BatchHeader, position: int, is_valid: bool) -> str:
-    """The line of Kafka's tool, word for word, since scripts parse it."""
-    horizon = header.delete_horizon_ms
-    kind = "LogAppendTime" if header.timestamp_type else "CreateTime"
-    return (
-        f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.record_count} "
-        f"baseSequence: {header.base_sequence} lastSequence: {header.last_sequence} "
-        f"producerId: {header.producer_id} producerEpoch: {header.producer_epoch} "
-        f"partitionLeaderEpoch: {header.partition_leader_epoch} isTransactional: {_word(header.is_transactional)} "
-        f"isControl: {_word(header.is_control)} deleteHorizonMs: {optional_long(horizon)} position: {position} "
-        f"{kind}: {header.max_timestamp} size: {header.size_bytes} magic: {header.magic} "
-        f"compresscodec: {codec_name(header.attributes)} crc: {header.crc} isvalid: {_word(is_valid)}"
-    )
-
-
-def _word(value: bool) -> str:
-    return "true" if value else "false"
-
-
-def optional_long(value: int | None) -> str:
-    """A number or its absence as Java prints an OptionalLong."""
-    return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
-
-
 def _batch_object(header: BatchHeader, position: int, is_valid: bool) -> dict[str, Any]:
     return {
-        "base_offset": header.base_offset,
-        "last_offset": header.last_offset,
-        "count": header.record_count,
-        "base_sequence": header.base_sequence,
-        "last_sequence": header.last_sequence,
-        "producer_id": header.producer_id,
-        "producer_epoch": header.producer_epoch,
-        "partition_leader_epoch": header.partition_leader_epoch,
-        "is_transactional": header.is_transactional,
-        "is_control": header.is_control,
-        "delete_horizon_ms": header.delete_horizon_ms,
+        **{_SHORT.get(name, name): getattr(header, name) for name in _FROM_HEADER},
         "position": position,
         "timestamp_type": "LogAppendTime" if header.timestamp_type else "CreateTime",
         "max_timestamp": header.max_timestamp,
@@ -136,6 +103,26 @@ def _batch_object(header: BatchHeader, position: int, is_valid: bool) -> dict[st
         "crc": header.crc,
         "is_valid": is_valid,
     }
+
+
+_FROM_HEADER = (
+    "base_offset", "last_offset", "record_count", "base_sequence", "last_sequence", "producer_id", "producer_epoch",
+    "partition_leader_epoch", "is_transactional", "is_control", "delete_horizon_ms",
+)  # fmt: skip
+_SHORT = {"record_count": "count"}
+
+
+def _batch_line(batch: dict[str, Any]) -> str:
+    """The line of Kafka's tool, word for word, since scripts parse it."""
+    words = {"max_timestamp": batch["timestamp_type"], "codec": "compresscodec", "is_valid": "isvalid"}
+    shown = {**batch, "delete_horizon_ms": optional_long(batch["delete_horizon_ms"])}
+    del shown["timestamp_type"]
+    return " ".join(f"{words.get(name, camel(name))}: {shown_value(value)}" for name, value in shown.items())
+
+
+def optional_long(value: int | None) -> str:
+    """A number or its absence as Java prints an OptionalLong."""
+    return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
 
 
 def _record(record: Record, header: BatchHeader, options: Options) -> tuple[str, dict[str, Any]]:

@@ -5,17 +5,18 @@ An option names the address; else the broker is asked for its setting `ottla.met
 
 from __future__ import annotations
 
-import argparse
 import re
 from typing import TYPE_CHECKING
 
-from ottla.cli.command import Command, Refused, UsageError
-from ottla.cli.options import connect, output_of
+from ottla.cli.command import Args, Refused, UsageError, command, granted, option
+from ottla.cli.options import connect
 from ottla.cli.output import write
+from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection
+
 
 SETTING = "ottla.metrics.listen"
 CERTIFICATE_SETTING = "ottla.metrics.ssl.certificate"
@@ -24,7 +25,7 @@ _SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)$")
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 
 
-class Sample(Row):
+class MetricRow(Row):
     """A sample of a metric."""
 
     name: str
@@ -32,40 +33,36 @@ class Sample(Row):
     value: float
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("names", nargs="*", metavar="NAME", help="only metrics whose name begins with this")
-    add("--from", dest="address", metavar="HOST:PORT", help="the port of ottla.metrics.listen (default: read from the broker)")
-    add("--credentials", metavar="USER:PASSWORD", help="as in ottla.metrics.credentials")
-    add("--token-file", metavar="FILE", help="as ottla.metrics.token.file")
-    add("--ca", metavar="FILE", help="PEM certificates to trust where the port speaks TLS (default: the system's)")
-
-
-def _run(args: argparse.Namespace) -> int:
-    output = output_of(args)
+@command(
+    "metrics",
+    "One scrape of a broker's metrics.",
+    option("names", nargs="*", metavar="NAME", help="only metrics whose name begins with this"),
+    option("--from", dest="address", metavar="HOST:PORT", help="the port of ottla.metrics.listen (default: read from the broker)"),
+    option("--credentials", metavar="USER:PASSWORD", help="as in ottla.metrics.credentials"),
+    option("--token-file", metavar="FILE", help="as ottla.metrics.token.file"),
+    option("--ca", metavar="FILE", help="PEM certificates to trust where the port speaks TLS (default: the system's)"),
+    may_watch=True,
+)
+def _run(args: Args, output: Output) -> None:
     address = args.address or metrics_address(args)
     text = scrape(address, args.credentials, token_file=args.token_file, ca_file=args.ca)
     if output.form == "table":
         lines = text.splitlines() if args.names else []
         write("".join(f"{line}\n" for line in lines if _is_wanted(line, args.names)) if args.names else text)
-        return 0
+        return
     samples = [sample for sample in map(_sample, text.splitlines()) if sample and _is_wanted(sample.name, args.names)]
-    output.rows("samples", Sample, samples)
-    return 0
+    output.rows("samples", MetricRow, samples)
 
 
-def metrics_address(args: argparse.Namespace) -> str:
+def metrics_address(args: Args) -> str:
     """Where a broker says that its metrics are. Raises `Refused` if it exposes none."""
-    from ottla.base.errors import ApiError
     from ottla.client.core import admin
 
     with connect(args) as cluster:
         cluster.refresh([])
         broker_id, broker = min(cluster.brokers.items())
         found = admin.describe_configs(cluster, admin.BROKER_RESOURCE, [str(broker_id)])[str(broker_id)]
-    if isinstance(found, ApiError):
-        raise found
-    settings = {entry.name: entry.value for entry in found}
+    settings = {entry.name: entry.value for entry in granted(found)}
     listen = settings.get(SETTING)
     if not listen:
         raise Refused(f"broker {broker_id} exposes no metrics; start it with --set {SETTING}=127.0.0.1:9404", "NO_METRICS")
@@ -141,16 +138,13 @@ def _is_wanted(line: str, names: list[str]) -> bool:
     return not names or name.startswith(tuple(names))
 
 
-def _sample(line: str) -> Sample | None:
+def _sample(line: str) -> MetricRow | None:
     match = _SAMPLE.match(line)
     if match is None:
         return None
     labels = {name: _unescape(value) for name, value in _LABEL.findall(match.group(2) or "")}
-    return Sample(match.group(1), labels, float(match.group(3)))
+    return MetricRow(match.group(1), labels, float(match.group(3)))
 
 
 def _unescape(text: str) -> str:
     return re.sub(r"\\(.)", lambda found: "\n" if found.group(1) == "n" else found.group(1), text)
-
-
-COMMAND = Command("One scrape of a broker's metrics.", _arguments, _run, may_watch=True)

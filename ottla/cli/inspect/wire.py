@@ -6,14 +6,13 @@ hexdump -C); raw bytes from a file; pcap and pcapng. In a capture, responses are
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 from ottla.base.errors import WireError
-from ottla.cli.command import Command, Refused, UsageError
+from ottla.cli.command import Args, Refused, UsageError, command, flag, option
 from ottla.cli.inspect.frames import (
     FRAME_BYTES_MAX,
     Frame,
@@ -28,29 +27,28 @@ from ottla.cli.inspect.frames import (
 from ottla.cli.inspect.hex_text import from_digits
 from ottla.cli.inspect.spans import span_lines
 from ottla.cli.optional import part
-from ottla.cli.options import output_of
 from ottla.cli.output import write
 from ottla.cli.render.ottla import Output
 from ottla.wire.apis import API_NAMES, APIS
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
+@command(
+    "wire",
+    "Explain a frame of the protocol, or a packet capture.",
+    option(
         "frame",
         nargs="*",
         metavar="HEX|FILE",
         help="hexadecimal digits, or a file with them, raw bytes, pcap or pcapng; else standard input",
-    )
-    add("--response", action="store_true", help="the frame is a response; needs --api and --version")
-    add("--api", metavar="NAME|KEY", help="the API of the response; in a capture: show only this API")
-    add("--version", type=int, metavar="N", help="the version of the response")
-    add("--port", type=int, metavar="PORT", help="in a capture: the broker's port")
-    add("--brief", action="store_true", help="one line per frame")
-
-
-def _run(args: argparse.Namespace) -> int:
-    output = output_of(args)
+    ),
+    flag("--response", help="the frame is a response; needs --api and --version"),
+    option("--api", metavar="NAME|KEY", help="the API of the response; in a capture: show only this API"),
+    option("--version", type=int, metavar="N", help="the version of the response"),
+    option("--port", type=int, metavar="PORT", help="in a capture: the broker's port"),
+    flag("--brief", help="one line per frame"),
+    has_connection=False,
+)
+def _run(args: Args, output: Output) -> int:
     key = None
     if args.api is not None:
         key = key_of(args.api)
@@ -120,7 +118,7 @@ def _as_bytes(data: bytes, name: str) -> bytes:
 # Explaining
 
 
-def _explain(data: bytes, key: int | None, args: argparse.Namespace) -> Iterator[Frame]:
+def _explain(data: bytes, key: int | None, args: Args) -> Iterator[Frame]:
     if args.response:
         if key is None or args.version is None:
             raise UsageError("a response does not name its API: add --api NAME and --version N of its request")
@@ -157,6 +155,3 @@ def _show(output: Output, frames: list[SeenFrame], *, is_brief: bool) -> None:
         sentence = f"  {about(frame.api_key)}." if frame.api_key in APIS else ""
         write("\n" * bool(number) + heading + "\n" + (sentence + "\n" if sentence else ""))
         write("".join(f"{line}\n" for line in span_lines(frame.spans)))
-
-
-COMMAND = Command("Explain a frame of the protocol, or a packet capture.", _arguments, _run, has_connection=False)

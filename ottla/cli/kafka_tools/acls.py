@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterable
 
@@ -10,19 +9,17 @@ from ottla.base.acls import AclFilter, Binding, Pattern, Rule
 from ottla.base.errors import ApiError
 from ottla.cli.access.acl_options import (
     PATTERN_TYPES,
+    RESOURCE_OPTIONS,
+    RULE_OPTIONS,
     Resource,
-    add_resource_options,
-    add_rule_options,
     bindings_of,
     check_shortcuts,
     principal_of,
     resources_of,
     wanted_of,
 )
-from ottla.cli.command import Command, UsageError
-from ottla.cli.kafka_tools.arguments import action_of
-from ottla.cli.kafka_tools.java_errors import java_error
-from ottla.cli.options import connect
+from ottla.cli.command import Args, UsageError, command, flag, hidden, option
+from ottla.cli.kafka_tools.usage import action_of, java_error
 from ottla.cli.output import write
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import acl_admin
@@ -37,17 +34,18 @@ OURS = "access rules: "
 _NAMES = {number: name.upper() for name, number in PATTERN_TYPES.items()}
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    for action in ACTIONS:
-        parser.add_argument(f"--{action}", action="store_true", help=f"{action} access rules")
-    add_resource_options(parser)
-    add_rule_options(parser)
-    parser.add_argument("--principal", action="append", metavar="User:NAME", help="with --list: only rules about these")
-    parser.add_argument("--bootstrap-controller", dest="bootstrap", metavar="HOST:PORT", help=argparse.SUPPRESS)
-    parser.add_argument("--force", action="store_true", help="do not ask")
-
-
-def _run(args: argparse.Namespace) -> int:
+@command(
+    "kafka-acls",
+    "Access rules, as kafka-acls has them.",
+    *(flag(f"--{action}", help=f"{action} access rules") for action in ACTIONS),
+    *RESOURCE_OPTIONS,
+    *RULE_OPTIONS,
+    option("--principal", action="append", metavar="User:NAME", help="with --list: only rules about these"),
+    hidden("--bootstrap-controller", dest="bootstrap", metavar="HOST:PORT"),
+    flag("--force", help="do not ask"),
+    has_output=False,
+)
+def _run(args: Args, cluster: Cluster) -> int:
     action = action_of(args, ACTIONS)
     if action == "list":
         for name in ONLY_TO_CHANGE:
@@ -57,16 +55,15 @@ def _run(args: argparse.Namespace) -> int:
         raise UsageError("The --principal option is only available if --list is set")
     check_shortcuts(args)
     do = {"list": _list, "add": _add, "remove": _remove}[action]
-    with connect(args) as cluster:
-        try:
-            do(cluster, args)
-        except ApiError as error:
-            write(f"Error while executing ACL command: {java_error(error, error.message.removeprefix(OURS))}\n")
-            return 1
+    try:
+        do(cluster, args)
+    except ApiError as error:
+        write(f"Error while executing ACL command: {java_error(error, error.message.removeprefix(OURS))}\n")
+        return 1
     return 0
 
 
-def _list(cluster: Cluster, args: argparse.Namespace) -> None:
+def _list(cluster: Cluster, args: Args) -> None:
     principals = [principal_of(text) for text in args.principal or ()]
     filters = [resource.filter() for resource in resources_of(args)] or [AclFilter()]
     found: dict[Pattern, list[Rule]] = {}
@@ -84,7 +81,7 @@ def _show(found: dict[Pattern, list[Rule]]) -> None:
         write(f"Current ACLs for resource `{_pattern(pattern)}`:\n{_lines(rules)}\n\n")
 
 
-def _add(cluster: Cluster, args: argparse.Namespace) -> None:
+def _add(cluster: Cluster, args: Args) -> None:
     by_pattern: dict[Pattern, list[Rule]] = {}
     for pattern, rule in bindings_of(args):
         by_pattern.setdefault(pattern, []).append(rule)
@@ -103,7 +100,7 @@ def _add(cluster: Cluster, args: argparse.Namespace) -> None:
             acl_admin.create_acls(cluster, new)
 
 
-def _remove(cluster: Cluster, args: argparse.Namespace) -> None:
+def _remove(cluster: Cluster, args: Args) -> None:
     for resource, rules in wanted_of(args).items():
         pattern_type = _NAMES[resource.pattern_type]
         shown = f"ResourcePattern(resourceType={resource.resource_type.name}, name={resource.name}, patternType={pattern_type})"
@@ -114,7 +111,7 @@ def _remove(cluster: Cluster, args: argparse.Namespace) -> None:
             acl_admin.delete_acls(cluster, [resource.filter(rule) for rule in rules] or [resource.filter()])
 
 
-def _is_confirmed(args: argparse.Namespace, question: str) -> bool:
+def _is_confirmed(args: Args, question: str) -> bool:
     if args.force:
         return True
     write(f"{question}\n")
@@ -133,7 +130,3 @@ def _entry(rule: Rule) -> str:
 
 def _lines(rules: Iterable[Rule]) -> str:
     return "\n".join(f"\t{_entry(rule)}" for rule in rules)
-
-
-def make(_: str, __: list[str]) -> Command:
-    return Command("Access rules, as kafka-acls has them.", _arguments, _run, has_output=False)

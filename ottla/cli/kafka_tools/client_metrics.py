@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 
 from ottla.base.errors import ApiError
 from ottla.base.uuids import fresh_uuid, uuid_to_text
-from ottla.cli.command import Command, UsageError
-from ottla.cli.kafka_tools.arguments import Once, action_of
-from ottla.cli.kafka_tools.java_errors import plain_message
-from ottla.cli.options import connect
+from ottla.cli.command import Args, UsageError, command, flag, granted, option
+from ottla.cli.kafka_tools.usage import Once, action_of, plain_message
 from ottla.cli.output import write
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin
@@ -28,51 +25,51 @@ UNFIT = {
 """Options that an action does not take."""
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--alter", action="store_true", help="set what a subscription says, and make it where there is none")
-    add("--delete", action="store_true", help="remove a subscription")
-    add("--describe", action="store_true", help="show one subscription, or all")
-    add("--list", action="store_true", help="names of the subscriptions")
-    add("--name", action=Once, metavar="NAME", help="of the subscription")
-    add("--generate-name", action="store_true", default=None, help="alter: a new name")
-    add("--interval", action=Once, metavar="MS", help="how often clients send metrics; empty: the default")
-    add("--match", action=Once, metavar="K=PATTERN,...", help="which clients are meant, as client_id=PATTERN; empty: all")
-    add("--metrics", action=Once, metavar="PREFIX,...", help="names of the metrics begin so; empty: none")
-
-
-def _run(args: argparse.Namespace) -> int:
+@command(
+    "kafka-client-metrics",
+    "Subscriptions to metrics of clients, as kafka-client-metrics has them.",
+    flag("--alter", help="set what a subscription says, and make it where there is none"),
+    flag("--delete", help="remove a subscription"),
+    flag("--describe", help="show one subscription, or all"),
+    flag("--list", help="names of the subscriptions"),
+    option("--name", action=Once, metavar="NAME", help="of the subscription"),
+    option("--generate-name", action="store_true", default=None, help="alter: a new name"),
+    option("--interval", action=Once, metavar="MS", help="how often clients send metrics; empty: the default"),
+    option("--match", action=Once, metavar="K=PATTERN,...", help="which clients are meant, as client_id=PATTERN; empty: all"),
+    option("--metrics", action=Once, metavar="PREFIX,...", help="names of the metrics begin so; empty: none"),
+    has_output=False,
+)
+def _run(args: Args, cluster: Cluster) -> int:
     action = action_of(args, ACTIONS)
-    for option in UNFIT[action]:
-        if getattr(args, option) is not None:
-            raise UsageError(f'Option "[{action}]" can\'t be used with option "[{option.replace("_", "-")}]"')
+    for name in UNFIT[action]:
+        if getattr(args, name) is not None:
+            raise UsageError(f'Option "[{action}]" can\'t be used with option "[{name.replace("_", "-")}]"')
     if action == "alter" and bool(args.name) == bool(args.generate_name):
         raise UsageError("One of --name or --generate-name must be specified with --alter.")
     if action == "delete" and not args.name:
         raise UsageError("A client metrics resource name must be specified with --delete.")
-    with connect(args) as cluster:
-        try:
-            {"alter": _alter, "delete": _delete, "describe": _describe, "list": _list}[action](cluster, args)
-        except ApiError as error:
-            write(f"Error while executing client metrics command : {plain_message(error)}\n")
-            return 1
+    try:
+        {"alter": _alter, "delete": _delete, "describe": _describe, "list": _list}[action](cluster, args)
+    except ApiError as error:
+        write(f"Error while executing client metrics command : {plain_message(error)}\n")
+        return 1
     return 0
 
 
-def _alter(cluster: Cluster, args: argparse.Namespace) -> None:
+def _alter(cluster: Cluster, args: Args) -> None:
     name = args.name or uuid_to_text(fresh_uuid(os.urandom(16)))
-    given = {key: value for option, key in SETTINGS.items() if (value := getattr(args, option)) is not None}
+    given = {key: value for attribute, key in SETTINGS.items() if (value := getattr(args, attribute)) is not None}
     changes = {key: value for key, value in given.items() if value}
     admin.alter_configs(cluster, KIND, name, changes=changes, deletions=[key for key in given if key not in changes])
     write(f"Altered client metrics config for {name}.\n")
 
 
-def _delete(cluster: Cluster, args: argparse.Namespace) -> None:
+def _delete(cluster: Cluster, args: Args) -> None:
     admin.alter_configs(cluster, KIND, args.name, deletions=list(SETTINGS.values()))
     write(f"Deleted client metrics config for {args.name}.\n")
 
 
-def _describe(cluster: Cluster, args: argparse.Namespace) -> None:
+def _describe(cluster: Cluster, args: Args) -> None:
     names = _names(cluster)
     if args.name:
         if args.name not in names:
@@ -80,20 +77,14 @@ def _describe(cluster: Cluster, args: argparse.Namespace) -> None:
             return
         names = [args.name]
     for name, configs in admin.describe_configs(cluster, KIND, names).items():
-        if isinstance(configs, Exception):
-            raise configs
         write(f"Client metrics configs for {name} are:\n")
-        for config in sorted(configs, key=lambda config: config.name):
+        for config in sorted(granted(configs), key=lambda config: config.name):
             write(f"  {config.name}={config.value}\n")
 
 
-def _list(cluster: Cluster, _args: argparse.Namespace) -> None:
+def _list(cluster: Cluster, _args: Args) -> None:
     write("\n".join(_names(cluster)) + "\n")  # without any, Kafka's tool prints an empty line
 
 
 def _names(cluster: Cluster) -> list[str]:
     return [name for _, name in admin.list_config_resources(cluster, [KIND])]
-
-
-def make(_: str, __: list[str]) -> Command:
-    return Command("Subscriptions to metrics of clients, as kafka-client-metrics has them.", _arguments, _run, has_output=False)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ottla.cli.cluster.cluster import ApiRow
 from ottla.cli.cluster.logdirs import BrokerDirectories, DirectoryRow
-from ottla.cli.kafka_tools.java_errors import java_error
+from ottla.cli.kafka_tools.usage import java_error
 from ottla.cli.output import write
 from ottla.cli.records.records import DeletionRow
 from ottla.cli.render.kafka import Printers

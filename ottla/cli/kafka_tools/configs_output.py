@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from ottla.base.errors import ApiError
 from ottla.cli.cluster.config import ConfigRow, EntityConfigs
-from ottla.cli.cluster.config_quotas import Described, QuotaRow, as_java
+from ottla.cli.cluster.config_quotas import Described, QuotaRow
 from ottla.cli.output import write
+from ottla.cli.records.record_numbers import java_decimal
 from ottla.cli.render.kafka import Printers, print_nothing
 from ottla.client.blocking import scram_admin
 from ottla.client.core import quota_admin
@@ -34,7 +35,7 @@ def _show_quotas(found: Described) -> None:
 def _quotas(entity: Mapping[str, str | None], quotas: Mapping[str, float]) -> str:
     named = [(noun, entity[kind]) for kind, noun in _NOUNS.items() if kind in entity]
     whose = [f"the default {noun}" if name is None else f"{noun} '{name}'" for noun, name in named]
-    found = ", ".join(f"{key}={as_java(value)}" for key, value in sorted(quotas.items()))
+    found = ", ".join(f"{key}={java_decimal(value)}" for key, value in sorted(quotas.items()))
     return f"Quota configs for {', '.join(whose)} are {found}\n"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import base64
 import binascii
 from collections.abc import Sequence
@@ -10,10 +9,8 @@ from datetime import datetime
 
 from ottla.base.errors import ApiError
 from ottla.cli.access.acl_options import principal_of
-from ottla.cli.command import Command, UsageError
-from ottla.cli.kafka_tools.arguments import action_of
-from ottla.cli.kafka_tools.java_errors import java_error
-from ottla.cli.options import connect
+from ottla.cli.command import Args, UsageError, command, flag, option
+from ottla.cli.kafka_tools.usage import action_of, java_error
 from ottla.cli.output import write, write_error
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import token_admin
@@ -36,36 +33,36 @@ COLUMNS = ("TOKENID", "HMAC", "OWNER", "REQUESTER", "RENEWERS", "ISSUEDATE", "EX
 WIDTHS = (15, 30, 15, 15, 25, 15, 15, 15)
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    for action in ACTIONS:
-        parser.add_argument(f"--{action}", action="store_true", help=f"{action} delegation tokens")
-    parser.add_argument("--owner-principal", action="append", metavar="User:NAME", help="the owner, or those whose tokens are described")
-    parser.add_argument("--renewer-principal", action="append", metavar="User:NAME", help="who may renew the token; repeatable")
-    parser.add_argument("--max-life-time-period", type=int, metavar="MS", help="of the token; -1: the broker's longest")
-    parser.add_argument("--renew-time-period", type=int, metavar="MS", help="from now on; -1: the broker's default")
-    parser.add_argument("--expiry-time-period", type=int, metavar="MS", help="from now on; -1: the token ends at once")
-    parser.add_argument("--hmac", metavar="BASE64", help="of the token")
-
-
-def _run(args: argparse.Namespace) -> int:
+@command(
+    "kafka-delegation-tokens",
+    "Delegation tokens, as kafka-delegation-tokens has them.",
+    *(flag(f"--{action}", help=f"{action} delegation tokens") for action in ACTIONS),
+    option("--owner-principal", action="append", metavar="User:NAME", help="the owner, or those whose tokens are described"),
+    option("--renewer-principal", action="append", metavar="User:NAME", help="who may renew the token; repeatable"),
+    option("--max-life-time-period", type=int, metavar="MS", help="of the token; -1: the broker's longest"),
+    option("--renew-time-period", type=int, metavar="MS", help="from now on; -1: the broker's default"),
+    option("--expiry-time-period", type=int, metavar="MS", help="from now on; -1: the token ends at once"),
+    option("--hmac", metavar="BASE64", help="of the token"),
+    has_output=False,
+)
+def _run(args: Args, cluster: Cluster) -> int:
     action = action_of(args, ACTIONS)
     for name in NEEDED[action]:
         if getattr(args, name) is None:
-            raise UsageError(f"Missing required argument \"[{name.replace('_', '-')}]\"")
+            raise UsageError(f'Missing required argument "[{name.replace("_", "-")}]"')
     for name in UNFIT[action]:
         if getattr(args, name) is not None:
             raise UsageError(f'Option "[{action}]" can\'t be used with option "[{name.replace("_", "-")}]"')
     do = {"create": _create, "renew": _renew, "expire": _expire, "describe": _describe}[action]
-    with connect(args) as cluster:
-        try:
-            do(cluster, args)
-        except ApiError as error:
-            write_error(f"{java_error(error)}\n")
-            return 1
+    try:
+        do(cluster, args)
+    except ApiError as error:
+        write_error(f"{java_error(error)}\n")
+        return 1
     return 0
 
 
-def _create(cluster: Cluster, args: argparse.Namespace) -> None:
+def _create(cluster: Cluster, args: Args) -> None:
     renewers, owners = _principals(args.renewer_principal), _principals(args.owner_principal)
     lifetime_ms = args.max_life_time_period
     write(f"Calling create token operation with renewers :{_listed(renewers)} , max-life-time-period :{lifetime_ms}\n")
@@ -74,19 +71,19 @@ def _create(cluster: Cluster, args: argparse.Namespace) -> None:
     _show([token])
 
 
-def _renew(cluster: Cluster, args: argparse.Namespace) -> None:
+def _renew(cluster: Cluster, args: Args) -> None:
     write(f"Calling renew token operation with hmac :{args.hmac} , renew-time-period :{args.renew_time_period}\n")
     expiry_ms = token_admin.renew_token(cluster, _secret(args.hmac), args.renew_time_period)
     write(f"Completed renew operation. New expiry date : {_date(expiry_ms)}")
 
 
-def _expire(cluster: Cluster, args: argparse.Namespace) -> None:
+def _expire(cluster: Cluster, args: Args) -> None:
     write(f"Calling expire token operation with hmac :{args.hmac} , expire-time-period :{args.expiry_time_period}\n")
     expiry_ms = token_admin.expire_token(cluster, _secret(args.hmac), args.expiry_time_period)
     write(f"Completed expire operation. New expiry date : {_date(expiry_ms)}")
 
 
-def _describe(cluster: Cluster, args: argparse.Namespace) -> None:
+def _describe(cluster: Cluster, args: Args) -> None:
     owners = _principals(args.owner_principal)
     what = f"owners: {_listed(owners)}" if owners else "current user."
     write(f"Calling describe token operation for {what}\n")
@@ -125,7 +122,3 @@ def _secret(text: str) -> bytes:
         return base64.b64decode(text, validate=True)
     except (ValueError, binascii.Error):
         raise UsageError("--hmac is not base64") from None
-
-
-def make(_: str, __: list[str]) -> Command:
-    return Command("Delegation tokens, as kafka-delegation-tokens has them.", _arguments, _run, has_output=False)

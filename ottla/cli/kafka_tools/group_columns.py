@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ottla.base.types import TopicPartition
 
 
-class Column(NamedTuple):
+class ToolColumn(NamedTuple):
     """A column: its title, the value of a row, and its least width. Width 0: the last column, which is not padded."""
 
     title: str
@@ -19,15 +19,15 @@ class Column(NamedTuple):
     """Longer cells do not make the column wider."""
 
 
-def attribute(title: str, name: str, width: int = 15, is_verbose: bool = False) -> Column:
-    return Column(title, lambda row: getattr(row, name), width, is_verbose)
+def attribute(title: str, name: str, width: int = 15, is_verbose: bool = False) -> ToolColumn:
+    return ToolColumn(title, lambda row: getattr(row, name), width, is_verbose)
 
 
-def item(title: str, position: int, width: int = 15) -> Column:
-    return Column(title, lambda row: row[position], width)
+def item(title: str, position: int, width: int = 15) -> ToolColumn:
+    return ToolColumn(title, lambda row: row[position], width)
 
 
-def table(columns: Sequence[Column], rows: Sequence[Any], *, is_verbose: bool = False) -> str:
+def table(columns: Sequence[ToolColumn], rows: Sequence[Any], *, is_verbose: bool = False) -> str:
     """The heading and a line for each row; an empty cell is `-`."""
     shown = [column for column in columns if is_verbose or not column.is_verbose]
     values = [[column.value(row) for column in shown] for row in rows]
@@ -77,15 +77,15 @@ def consumer_members(group: Any, *, is_verbose: bool) -> str:
     """The members of a consumer group; their instance ids have a column if there are any."""
     instance = (attribute("GROUP-INSTANCE-ID", "instance_id", len("GROUP-INSTANCE-ID")),)
     columns = (
-        Column("GROUP", lambda _: group.group_id),
+        ToolColumn("GROUP", lambda _: group.group_id),
         attribute("CONSUMER-ID", "member_id"),
         *(instance if any(member.instance_id for member in group.members) else ()),
         *_MEMBER,
-        Column("#PARTITIONS", lambda member: len(member.assignment), 15 if is_verbose else 16),
+        ToolColumn("#PARTITIONS", lambda member: len(member.assignment), 15 if is_verbose else 16),
         attribute("CURRENT-EPOCH", "epoch", is_verbose=True),
-        Column("CURRENT-ASSIGNMENT", lambda member: assignment_text(member.assignment), 20, is_verbose=True),
-        Column("TARGET-EPOCH", lambda _: group.target_epoch, is_verbose=True),
-        Column("TARGET-ASSIGNMENT", lambda member: assignment_text(member.target or ()), 20, is_verbose=True),
+        ToolColumn("CURRENT-ASSIGNMENT", lambda member: assignment_text(member.assignment), 20, is_verbose=True),
+        ToolColumn("TARGET-EPOCH", lambda _: group.target_epoch, is_verbose=True),
+        ToolColumn("TARGET-ASSIGNMENT", lambda member: assignment_text(member.target or ()), 20, is_verbose=True),
     )
     return table(columns, group.members, is_verbose=is_verbose)
 
@@ -93,12 +93,12 @@ def consumer_members(group: Any, *, is_verbose: bool) -> str:
 def share_members(group: Any, *, is_verbose: bool) -> str:
     """The members of a share group."""
     columns = (
-        Column("GROUP", lambda _: group.group_id),
+        ToolColumn("GROUP", lambda _: group.group_id),
         attribute("CONSUMER-ID", "member_id"),
         *_MEMBER,
-        Column("#PARTITIONS", lambda member: len(member.assignment), 12),
+        ToolColumn("#PARTITIONS", lambda member: len(member.assignment), 12),
         attribute("MEMBER-EPOCH", "epoch", 13, is_verbose=True),
-        Column("ASSIGNMENT", lambda member: assignment_text(member.assignment) or " ", 0),
+        ToolColumn("ASSIGNMENT", lambda member: assignment_text(member.assignment) or " ", 0),
     )
     lines = table(columns, group.members, is_verbose=is_verbose).splitlines()
     return "".join(line.rstrip() + (" \n" if line.endswith("  ") else "\n") for line in lines)
@@ -108,12 +108,12 @@ def consumer_state(group: Any, where: str, *, is_verbose: bool) -> str:
     """The state of a consumer group."""
     columns = (
         attribute("GROUP", "group_id"),
-        Column("COORDINATOR (ID)", lambda _: where, 25),
+        ToolColumn("COORDINATOR (ID)", lambda _: where, 25),
         attribute("ASSIGNMENT-STRATEGY", "assignor", 20)._replace(is_fixed=True),
         attribute("STATE", "state", 20),
         attribute("GROUP-EPOCH", "epoch", is_verbose=True),
         attribute("TARGET-ASSIGNMENT-EPOCH", "target_epoch", 25, is_verbose=True),
-        Column("#MEMBERS", lambda found: len(found.members), 0),
+        ToolColumn("#MEMBERS", lambda found: len(found.members), 0),
     )
     return table(columns, [group], is_verbose=is_verbose)
 
@@ -122,10 +122,10 @@ def share_state(group: Any, where: str, *, is_verbose: bool) -> str:
     """The state of a share group."""
     columns = (
         attribute("GROUP", "group_id"),
-        Column("COORDINATOR (ID)", lambda _: where, 25),
+        ToolColumn("COORDINATOR (ID)", lambda _: where, 25),
         attribute("STATE", "state"),
         attribute("GROUP-EPOCH", "epoch", 12, is_verbose=True),
         attribute("ASSIGNMENT-EPOCH", "assignment_epoch", 17, is_verbose=True),
-        Column("#MEMBERS", lambda found: len(found.members), 0),
+        ToolColumn("#MEMBERS", lambda found: len(found.members), 0),
     )
     return table(columns, [group], is_verbose=is_verbose)

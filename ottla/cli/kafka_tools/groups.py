@@ -1,25 +1,21 @@
-"""`kafka-consumer-groups` and `kafka-share-groups`: one program, and a `Tool` that says what differs. Also `kafka-groups`."""
+"""`kafka-consumer-groups` and `kafka-share-groups`: one program, and a `GroupTool` that says what differs. Also `kafka-groups`."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.name_pattern import NamePattern, PatternError
 from ottla.base.types import TopicPartition
-from ottla.cli.command import Command, UsageError
+from ottla.cli.command import Args, UsageError, command, flag, hidden, option
 from ottla.cli.groups import group, reset_offsets, share_group
 from ottla.cli.groups.group_commands import Kind, check_list_filters, delete_groups, listed_groups
-from ottla.cli.groups.group_options import chosen_groups
-from ottla.cli.groups.group_scope import parse_scope, scope_partitions
-from ottla.cli.groups.reset_plan import Plan, format_reset_file
+from ottla.cli.groups.group_options import chosen_groups, parse_scope, scope_partitions
+from ottla.cli.groups.reset_plan import ResetPlan, format_reset_file
 from ottla.cli.kafka_tools import group_columns
-from ottla.cli.kafka_tools.arguments import action_of
-from ottla.cli.kafka_tools.group_columns import Column, attribute, item, table
-from ottla.cli.kafka_tools.java_errors import java_error, plain_message
-from ottla.cli.options import connect
+from ottla.cli.kafka_tools.group_columns import ToolColumn, attribute, item, table
+from ottla.cli.kafka_tools.usage import action_of, java_error, plain_message
 from ottla.cli.output import write, write_error
 from ottla.client.blocking.cluster import Cluster, nearest_hint
 from ottla.client.core import group_admin, share_admin
@@ -28,7 +24,7 @@ from ottla.client.errors import KafkaError
 ACTIONS = ("list", "describe", "delete", "reset_offsets", "delete_offsets")
 
 
-class Tool(NamedTuple):
+class GroupTool(NamedTuple):
     """The differences between the two tools."""
 
     noun: str
@@ -38,47 +34,51 @@ class Tool(NamedTuple):
     """Raises GROUP_ID_NOT_FOUND with the message of Kafka's tool, after a hint of ours."""
     stops_at_unknown: bool
     """Whether `--describe` ends at a group that does not exist."""
-    remark: Callable[[argparse.Namespace, Any], str]
-    offset_columns: Sequence[Column]
+    remark: Callable[[Args, Any], str]
+    offset_columns: Sequence[ToolColumn]
     without_offsets: str
     has_empty_members: bool
     members: Callable[..., str]
     state: Callable[..., str]
     list_width: int
     """Is added to the width of the names in lists with states or types."""
-    check_usage: Callable[[argparse.Namespace, str], None]
-    active: Callable[[argparse.Namespace, reset_offsets.ActiveError], None]
+    check_usage: Callable[[Args, str], None]
+    active: Callable[[Args, reset_offsets.ActiveError], None]
     """Prints that a group with members cannot be reset."""
     delete: Callable[[Cluster, Sequence[str]], dict[str, str]]
     """Deletes groups; returns the reasons of refusals."""
-    delete_offsets: Callable[[Cluster, argparse.Namespace], int]
+    delete_offsets: Callable[[Cluster, Args], int]
 
 
-def _command(tool: Tool) -> Command:
-    def arguments(parser: argparse.ArgumentParser) -> None:
-        add = parser.add_argument
-        for action in ACTIONS:
-            name = action.replace("_", "-")
-            add(f"--{name}", action="store_true", help=f"{name} groups" if "-" not in name else name.replace("-", " "))
-        if "validate_regex" in tool.actions:
-            add("--validate-regex", metavar="REGEX", help="check a regular expression for subscriptions")
-            add("--type", nargs="?", action="append", const="", metavar="TYPE[,...]", help="show types; with --list only these")
-            add("--new-consumer", action="store_true", help=argparse.SUPPRESS)
-        add("--group", action="append", default=[], metavar="GROUP", help="a group, repeatable")
-        add("--all-groups", action="store_true", help="every group")
-        add("--state", nargs="?", action="append", const="", metavar="STATE[,...]", help="show states; with --list only these")
-        add("--members", action="store_true", help="the members of the group")
-        add("--offsets", action="store_true", help="the offsets of the group (the default)")
-        add("-v", "--verbose", action="store_true", help="more columns")
-        add("--timeout", type=int, metavar="MS", help="how long to wait for the cluster")
-        reset_offsets.add_reset_options(parser)
-
-    return Command(
-        f"{tool.noun.capitalize()} groups, as kafka-{tool.noun}-groups has it.", arguments, lambda args: _run(tool, args), has_output=False
+def _add(tool: GroupTool) -> None:
+    """Makes a tool a command."""
+    only_consumers = (
+        option("--validate-regex", metavar="REGEX", help="check a regular expression for subscriptions"),
+        option("--type", nargs="?", action="append", const="", metavar="TYPE[,...]", help="show types; with --list only these"),
+        hidden("--new-consumer", action="store_true"),
     )
+    names = [action.replace("_", "-") for action in ACTIONS]
+
+    @command(
+        f"kafka-{tool.noun}-groups",
+        f"{tool.noun.capitalize()} groups, as kafka-{tool.noun}-groups has it.",
+        *(flag(f"--{name}", help=f"{name} groups" if "-" not in name else name.replace("-", " ")) for name in names),
+        *(only_consumers if "validate_regex" in tool.actions else ()),
+        option("--group", action="append", default=[], metavar="GROUP", help="a group, repeatable"),
+        flag("--all-groups", help="every group"),
+        option("--state", nargs="?", action="append", const="", metavar="STATE[,...]", help="show states; with --list only these"),
+        flag("--members", help="the members of the group"),
+        flag("--offsets", help="the offsets of the group (the default)"),
+        flag("-v", "--verbose", help="more columns"),
+        option("--timeout", type=int, metavar="MS", help="how long to wait for the cluster"),
+        *reset_offsets.RESET_OPTIONS,
+        has_output=False,
+    )
+    def run(args: Args, cluster: Cluster) -> int:
+        return _run(tool, args, cluster)
 
 
-def _run(tool: Tool, args: argparse.Namespace) -> int:
+def _run(tool: GroupTool, args: Args, cluster: Cluster) -> int:
     action = action_of(args, tool.actions)
     args.names = []
     if getattr(args, "new_consumer", False):
@@ -88,22 +88,15 @@ def _run(tool: Tool, args: argparse.Namespace) -> int:
     tool.check_usage(args, action)
     if action == "reset_offsets":
         reset_offsets.check_usage(args)
-    do: Mapping[str, Callable[[], int]] = {
-        "list": lambda: _list(cluster, tool, args),
-        "describe": lambda: _describe(cluster, tool, args),
-        "delete": lambda: _delete(cluster, tool, args),
-        "reset_offsets": lambda: _reset(cluster, tool, args),
-        "delete_offsets": lambda: tool.delete_offsets(cluster, args),
-    }
-    with connect(args) as cluster:
-        try:
-            return do[action]()
-        except ApiError as error:
-            _write_failure(tool, error)
+    do = {"list": _list, "describe": _describe, "delete": _delete, "reset_offsets": _reset, "delete_offsets": _delete_offsets}
+    try:
+        return do[action](cluster, tool, args)
+    except ApiError as error:
+        _write_failure(tool, error)
     return 1
 
 
-def _write_failure(tool: Tool, error: ApiError) -> None:
+def _write_failure(tool: GroupTool, error: ApiError) -> None:
     message = java_error(error, error.message) if error.code is ErrorCode.GROUP_ID_NOT_FOUND else plain_message(error)
     write(f"\nError: Executing {tool.noun} group command failed due to {message}\n")
 
@@ -125,7 +118,7 @@ def _validate_regex(pattern: str) -> int:
 # list, describe
 
 
-def _list(cluster: Cluster, tool: Tool, args: argparse.Namespace) -> int:
+def _list(cluster: Cluster, tool: GroupTool, args: Args) -> int:
     found = listed_groups(cluster, tool.kind, *check_list_filters(tool.kind, args))
     found = [listed for listed in found if listed.protocol_type in tool.kind.protocols]
     has_type = getattr(args, "type", None) is not None
@@ -133,13 +126,13 @@ def _list(cluster: Cluster, tool: Tool, args: argparse.Namespace) -> int:
         write("".join(f"{listed.group_id}\n" for listed in found))
         return 0
     width = max([15, *(len(listed.group_id) for listed in found)]) + tool.list_width
-    shown = [Column("TYPE", lambda listed: listed.type.capitalize(), 2 * tool.list_width)] * has_type
+    shown = [ToolColumn("TYPE", lambda listed: listed.type.capitalize(), 2 * tool.list_width)] * has_type
     shown += [attribute("STATE", "state", 2 * tool.list_width)] * (args.state is not None)
     write(table([attribute("GROUP", "group_id", width), *shown], found))
     return 0
 
 
-def _describe(cluster: Cluster, tool: Tool, args: argparse.Namespace) -> int:
+def _describe(cluster: Cluster, tool: GroupTool, args: Args) -> int:
     if sum((args.offsets, args.members, args.state is not None)) > 1:
         raise UsageError("Option [describe] takes at most one of these options: [members], [offsets], [state]")
     is_refused = False
@@ -170,7 +163,11 @@ def _describe(cluster: Cluster, tool: Tool, args: argparse.Namespace) -> int:
 # reset-offsets, delete
 
 
-def _reset(cluster: Cluster, tool: Tool, args: argparse.Namespace) -> int:
+def _delete_offsets(cluster: Cluster, tool: GroupTool, args: Args) -> int:
+    return tool.delete_offsets(cluster, args)
+
+
+def _reset(cluster: Cluster, tool: GroupTool, args: Args) -> int:
     named = [
         TopicPartition(topic, number)
         for topic, numbers in parse_scope(args.topic or []).items()
@@ -196,13 +193,13 @@ def _reset(cluster: Cluster, tool: Tool, args: argparse.Namespace) -> int:
     return 1 if failures else 0
 
 
-def _plan_table(plans: Mapping[str, Plan]) -> str:
+def _plan_table(plans: Mapping[str, ResetPlan]) -> str:
     """The new offset of each partition."""
     rows = [(name, *step.partition, step.new) for name, plan in plans.items() for step in plan.steps]
     return table([item("GROUP", 0), item("TOPIC", 1), item("PARTITION", 2, 10), item("NEW-OFFSET", 3, 0)], rows)
 
 
-def _delete(cluster: Cluster, tool: Tool, args: argparse.Namespace) -> int:
+def _delete(cluster: Cluster, tool: GroupTool, args: Args) -> int:
     names = chosen_groups(cluster, args, tool.kind.protocols)
     reasons = tool.delete(cluster, names)
     deleted = ", ".join(f"'{name}'" for name in names if name not in reasons)
@@ -234,13 +231,13 @@ def _hint(name: str, known: Sequence[str]) -> None:
         write_error(hint.removeprefix("; ") + "\n")
 
 
-def _consumer_remark(_: argparse.Namespace, found: Any) -> str:
+def _consumer_remark(_: Args, found: Any) -> str:
     if found.state == "Empty":
         return f"Consumer group '{found.group_id}' has no active members."
     return "" if found.state in ("Stable", "Dead") else f"Warning: Consumer group '{found.group_id}' is rebalancing."
 
 
-def _consumers_active(args: argparse.Namespace, error: reset_offsets.ActiveError) -> None:
+def _consumers_active(args: Args, error: reset_offsets.ActiveError) -> None:
     if not args.export:
         why = f"Assignments can only be reset if the group '{error.group}' is inactive, but the current state is {error.state}."
         write(f"\nError: {why}\n\n" + _plan_table({}))
@@ -250,7 +247,7 @@ def _delete_consumers(cluster: Cluster, names: Sequence[str]) -> dict[str, str]:
     return {name: java_error(error) for name, error in delete_groups(cluster, names).items()}
 
 
-def _delete_committed(cluster: Cluster, args: argparse.Namespace) -> int:
+def _delete_committed(cluster: Cluster, args: Args) -> int:
     if len(args.group) != 1 or not args.topic:
         raise UsageError("--delete-offsets takes one --group and one or more --topic")
     name = args.group[0]
@@ -300,12 +297,12 @@ def _describe_shares(cluster: Cluster, name: str) -> Any:
     raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {name} not found.")
 
 
-def _share_remark(args: argparse.Namespace, found: Any) -> str:
+def _share_remark(args: Args, found: Any) -> str:
     has_remark = not found.members and (args.members or args.state is not None)
     return f"Share group '{found.group_id}' has no active members." if has_remark else ""
 
 
-def _check_share_usage(args: argparse.Namespace, action: str) -> None:
+def _check_share_usage(args: Args, action: str) -> None:
     """Raises UsageError for what Kafka's tool refuses before it asks a broker."""
     if action in ("delete", "describe"):
         if args.group and args.all_groups:
@@ -329,7 +326,7 @@ def _delete_shares(cluster: Cluster, names: Sequence[str]) -> dict[str, str]:
     return reasons
 
 
-def _delete_starts(cluster: Cluster, args: argparse.Namespace) -> int:
+def _delete_starts(cluster: Cluster, args: Args) -> int:
     topics = list(dict.fromkeys(args.topic))
     why = {}
     try:
@@ -341,12 +338,12 @@ def _delete_starts(cluster: Cluster, args: argparse.Namespace) -> int:
         why = dict.fromkeys(topics, found)
     else:
         why = {topic: java_error(error).partition(": ")[2] for topic, error in results.items() if error is not None}
-    status = Column("STATUS", lambda topic: f"Error: {why[topic]}" if topic in why else "Successful", 0)
-    write("\n" + table([Column("TOPIC", str), status], topics))
+    status = ToolColumn("STATUS", lambda topic: f"Error: {why[topic]}" if topic in why else "Successful", 0)
+    write("\n" + table([ToolColumn("TOPIC", str), status], topics))
     return 1 if why else 0
 
 
-CONSUMERS = Tool(
+CONSUMERS = GroupTool(
     noun="consumer",
     kind=group.KIND,
     actions=(*ACTIONS, "validate_regex"),
@@ -364,7 +361,7 @@ CONSUMERS = Tool(
     delete=_delete_consumers,
     delete_offsets=_delete_committed,
 )
-SHARES = Tool(
+SHARES = GroupTool(
     noun="share",
     kind=share_group.KIND,
     actions=ACTIONS,
@@ -384,23 +381,26 @@ SHARES = Tool(
 )
 
 
+for _tool in (CONSUMERS, SHARES):
+    _add(_tool)
+
+
 # kafka-groups
 
 
-def _groups_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--list", action="store_true", help="list groups of every kind")
-    add("--group-type", metavar="TYPE", help="classic, consumer, share or streams")
-    add("--protocol", metavar="PROTOCOL", help="only groups of this protocol")
-    for kind in ("consumer", "share", "streams"):
-        add(f"--{kind}", action="store_true", help=f"only {kind} groups")
-
-
-def _groups(args: argparse.Namespace) -> int:
+@command(
+    "kafka-groups",
+    "Groups of every kind, as kafka-groups has it.",
+    flag("--list", help="list groups of every kind"),
+    option("--group-type", metavar="TYPE", help="classic, consumer, share or streams"),
+    option("--protocol", metavar="PROTOCOL", help="only groups of this protocol"),
+    *(flag(f"--{kind}", help=f"only {kind} groups") for kind in ("consumer", "share", "streams")),
+    has_output=False,
+)
+def _groups(args: Args, cluster: Cluster) -> None:
     if not args.list:
         raise UsageError('Missing required argument "[list]"')
-    with connect(args) as cluster:
-        found = group_admin.list_groups(cluster)
+    found = group_admin.list_groups(cluster)
     if args.consumer:  # as Kafka means it: groups of consumers, by whichever protocol
         found = [listed for listed in found if listed.protocol_type in ("consumer", "") and listed.type.lower() in ("classic", "consumer")]
     kinds = [args.group_type] if args.group_type else ["share"] * args.share + ["streams"] * args.streams
@@ -410,10 +410,3 @@ def _groups(args: argparse.Namespace) -> int:
     write(f"{'GROUP':<{width}} {'TYPE':<{width}} {'PROTOCOL':<{width}}\n")
     for listed in found:
         write(f"{listed.group_id:<{width}} {listed.type.capitalize():<{width}} {listed.protocol_type:<{width}} \n")
-    return 0
-
-
-def make(tool: str, _: list[str]) -> Command:
-    if tool == "kafka-groups":
-        return Command("Groups of every kind, as kafka-groups has it.", _groups_arguments, _groups, has_output=False)
-    return _command(CONSUMERS if tool == "kafka-consumer-groups" else SHARES)

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.cli.cluster.move_steps import Cancelled, Cleared, LogDirsStarted, MoveRow, Planned, Started, Verified
+from ottla.cli.cluster.moves import Cancelled, Cleared, LogDirsStarted, MoveRow, Planned, Started, Verified, as_json
 from ottla.cli.cluster.partition_elections import ElectionRow
-from ottla.cli.cluster.partitions import CancelledRow, PlannedRow, StateRow
-from ottla.cli.cluster.partitions_generate import as_json
+from ottla.cli.cluster.partitions import CancelledRow, PlannedRow, VerifiedRow
+from ottla.cli.kafka_tools.usage import java_error
 from ottla.cli.output import write
 from ottla.cli.render.kafka import Printers, print_nothing
 from ottla.client.core.replica_admin import Move, Replica
@@ -36,16 +36,16 @@ def show_moves(moves: Mapping[TopicPartition, Move | MoveRow]) -> None:
         write(f"{partition}: replicas: {_joined(move.replicas)}.{adding}{removing}\n")
 
 
-def show_before(json_text: str, rate: int | None, log_dir_rate: int | None) -> None:
+def _show_planned(step: Planned) -> None:
     """Prints the current replicas, for a rollback, and the throttles."""
-    write(f"Current partition replica assignment\n\n{json_text}\n\n")
+    write(f"Current partition replica assignment\n\n{as_json(step.before, step.log_dirs())}\n\n")
     write("Save this to use as the --reassignment-json-file option during rollback\n")
-    if rate is not None or log_dir_rate is not None:
+    if step.rate is not None or step.log_dir_rate is not None:
         write(WARNING)
-    if rate is not None:
-        write(f"The inter-broker throttle limit was set to {rate} B/s\n")
-    if log_dir_rate is not None:
-        write(f"The replica-alter-dir throttle limit was set to {log_dir_rate} B/s\n")
+    if step.rate is not None:
+        write(f"The inter-broker throttle limit was set to {step.rate} B/s\n")
+    if step.log_dir_rate is not None:
+        write(f"The replica-alter-dir throttle limit was set to {step.log_dir_rate} B/s\n")
 
 
 def show_started(partitions: Sequence[TopicPartition], errors: Mapping[TopicPartition, ErrorCode]) -> None:
@@ -56,7 +56,8 @@ def show_started(partitions: Sequence[TopicPartition], errors: Mapping[TopicPart
     write(f"Successfully started partition reassignment{_plural(partitions)} for {_joined(sorted(partitions))}\n")
 
 
-def show_log_dirs_started(replicas: Sequence[Replica]) -> None:
+def _show_log_dirs_started(step: LogDirsStarted) -> None:
+    replicas = step.replicas
     write(f"Successfully started log directory move{_plural(replicas)} for: {_joined(sorted(replicas))}\n")
 
 
@@ -106,8 +107,6 @@ def show_cleared(brokers: Sequence[int], topics: Sequence[str]) -> None:
 
 
 def show_elections(rows: Sequence[ElectionRow]) -> None:
-    from ottla.cli.kafka_tools.java_errors import java_error
-
     def named(error: str | None) -> str:
         return _joined((TopicPartition(row.topic, row.partition) for row in rows if row.error == error), ", ")
 
@@ -122,10 +121,6 @@ def show_elections(rows: Sequence[ElectionRow]) -> None:
             write(f"Error completing leader election ({kind}) for partition: {row.topic}-{row.partition}: {said}\n")
 
 
-def _show_planned(step: Planned) -> None:
-    show_before(as_json(step.before, step.log_dirs()), step.rate, step.log_dir_rate)
-
-
 def _show_verified(step: Verified) -> None:
     show_status(step.replicas, step.now, step.moving)
     show_log_dir_status(step.log_dirs, step.found)
@@ -137,11 +132,11 @@ PRINTERS: Printers = {
     MoveRow: lambda rows: show_moves({TopicPartition(row.topic, row.partition): row for row in rows}),
     Planned: _show_planned,
     Started: lambda step: show_started(*step),
-    LogDirsStarted: lambda step: show_log_dirs_started(*step),
+    LogDirsStarted: _show_log_dirs_started,
     Verified: _show_verified,
     Cancelled: lambda step: show_cancelled(*step),
     Cleared: lambda step: show_cleared(*step),
     PlannedRow: print_nothing,
-    StateRow: print_nothing,
+    VerifiedRow: print_nothing,
     CancelledRow: print_nothing,
 }

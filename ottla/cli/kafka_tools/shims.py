@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from ottla.base.counted import counted
-from ottla.cli.command import Command, Refused
+from ottla.cli.command import Args, Refused, command, flag, option
 from ottla.cli.kafka_tools.tools import NOT_OFFERED, RUN_CLASS, TOOLS
-from ottla.cli.options import output_of
+from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row
 
 
@@ -19,12 +19,14 @@ class ToolRow(Row):
     classes: list[str]
 
 
-def _install_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", metavar="DIR", help="where the scripts go; put it on PATH if you like")
-    parser.add_argument("--force", action="store_true", help="overwrite other files too")
-
-
-def _install(args: argparse.Namespace) -> int:
+@command(
+    "shims install",
+    "Write kafka-topics.sh and so on into a directory.",
+    option("directory", metavar="DIR", help="where the scripts go; put it on PATH if you like"),
+    flag("--force", help="overwrite other files too"),
+    has_connection=False,
+)
+def _install(args: Args, output: Output) -> None:
     import shlex
     import sys
     from pathlib import Path
@@ -44,20 +46,13 @@ def _install(args: argparse.Namespace) -> int:
             path.chmod(0o755)
     except OSError as error:
         raise Refused(f"cannot write to {directory}: {(error.strerror or str(error)).lower()}") from None
-    output_of(args).done(f"Wrote {counted(len(names), 'script')} to {directory}.", {"directory": str(directory), "scripts": names})
-    return 0
+    output.done(f"Wrote {counted(len(names), 'script')} to {directory}.", {"directory": str(directory), "scripts": names})
 
 
 def _list_arguments(_: argparse.ArgumentParser) -> None:
     """Adds no options."""
 
 
-def _list(args: argparse.Namespace) -> int:
-    output_of(args).rows("tools", ToolRow, [ToolRow(name, tool.help, list(tool.classes)) for name, tool in TOOLS.items()])
-    return 0
-
-
-COMMANDS = {
-    "install": Command("Write kafka-topics.sh and so on into a directory.", _install_arguments, _install, has_connection=False),
-    "list": Command("The offered tools of Kafka, with their class names.", _list_arguments, _list, may_watch=True, has_connection=False),
-}
+@command("shims list", "The offered tools of Kafka, with their class names.", may_watch=True, has_connection=False)
+def _list(args: Args, output: Output) -> None:
+    output.rows("tools", ToolRow, [ToolRow(name, tool.help, list(tool.classes)) for name, tool in TOOLS.items()])

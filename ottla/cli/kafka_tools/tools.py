@@ -9,11 +9,11 @@ even where Kafka returns 0), and there are no Java stack traces.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
 from ottla.base.errors import ErrorCode
-from ottla.cli.command import Command, Refused, Translation, UsageError, pointing_to
+from ottla.cli.command import COMMANDS, Command, Refused, Translation, UsageError, pointing_to
 
 
 class Tool(NamedTuple):
@@ -54,9 +54,7 @@ TOOLS: dict[str, Tool] = {
         "translations", "API versions of the brokers.", ("kafka.admin.BrokerApiVersionsCommand", f"{NEW}BrokerApiVersionsCommand")
     ),
     "kafka-reassign-partitions": Tool(
-        "translations",
-        "Move replicas.",
-        ("kafka.admin.ReassignPartitionsCommand", f"{NEW}reassign.ReassignPartitionsCommand"),
+        "translations", "Move replicas.", ("kafka.admin.ReassignPartitionsCommand", f"{NEW}reassign.ReassignPartitionsCommand")
     ),
     "kafka-leader-election": Tool("translations", "Choose leaders.", ("kafka.admin.LeaderElectionCommand", f"{NEW}LeaderElectionCommand")),
     "kafka-preferred-replica-election": Tool(
@@ -100,14 +98,12 @@ RUN_CLASS = "kafka-run-class"
 KAFKA_LEVEL = "4.4.0"
 _RUN_CLASS_FLAGS = {"-daemon": 0, "-loggc": 0, "-name": 1}
 
-Maker = Callable[[str, list[str]], Command | Translation]
-"""Each of those modules has `make(tool, arguments)`."""
-
 
 def make(name: str, arguments: list[str]) -> Command | Translation:
     """The command that runs a tool's line, or its translation to a line of ours."""
-    maker: Maker = importlib.import_module(f"ottla.cli.kafka_tools.{TOOLS[name].module}").make
-    return maker(name, arguments)
+    module = importlib.import_module(f"ottla.cli.kafka_tools.{TOOLS[name].module}")
+    made: Command | Translation = module.make(name, arguments) if TOOLS[name].module == "translations" else COMMANDS[name]
+    return made
 
 
 def with_brokers(name: str, arguments: list[str]) -> Command | list[str]:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.cli.command import Command, UsageError, parse_pairs
-from ottla.cli.kafka_tools.arguments import Once, action_of
-from ottla.cli.kafka_tools.java_errors import plain_message
-from ottla.cli.options import connect
+from ottla.cli.command import Args, UsageError, command, flag, hidden, option, parse_pairs
+from ottla.cli.kafka_tools.usage import Once, action_of, plain_message
 from ottla.cli.output import write, write_error
+from ottla.cli.topics.partitions import parse_replica_assignment
 from ottla.cli.topics.topic_names import chosen_topics
 from ottla.client.blocking.cluster import Cluster, nearest_hint
 from ottla.client.core import admin
 
 if TYPE_CHECKING:
     from ottla.cli.topics.topic import PartitionRow
+
 
 ACTIONS = ("list", "describe", "create", "alter", "delete")
 FILTERS = (
@@ -29,26 +28,6 @@ FILTERS = (
 )
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    for action in ACTIONS:
-        add(f"--{action}", action="store_true", help=f"{action} topics")
-    add("--topic", action=Once, metavar="TOPIC", help="a topic; a regular expression except with --create")
-    add("--topic-id", action=Once, metavar="ID", help="with --describe: a topic by its id")
-    add("--partitions", type=int, action=Once, metavar="N", help="how many")
-    add("--replication-factor", type=int, action=Once, metavar="N", help="how many copies")
-    add("--replica-assignment", action=Once, metavar="0:1,1:2", help="brokers of each partition")
-    add("--config", action="append", metavar="KEY=VALUE", help="a setting of the topic")
-    add("--delete-config", action="append", metavar="KEY", help="reset a setting to its default")
-    add("--if-exists", action="store_true", help="no error when there is no such topic")
-    add("--if-not-exists", action="store_true", help="no error when the topic exists")
-    add("--exclude-internal", action="store_true", help="leave out internal topics")
-    for name in FILTERS:
-        add(f"--{name}", action="store_true", help="with --describe: only these")
-    add("--partition-size-limit-per-response", type=int, help=argparse.SUPPRESS)
-    add("--force", action="store_true", help=argparse.SUPPRESS)
-
-
 class _Missing(Exception):
     """A required topic does not exist; the message is Kafka's, the hint ours."""
 
@@ -57,25 +36,43 @@ class _Missing(Exception):
         self.hint = hint
 
 
-def _run(args: argparse.Namespace) -> int:
+@command(
+    "kafka-topics",
+    "Topics, as kafka-topics has it.",
+    *(flag(f"--{action}", help=f"{action} topics") for action in ACTIONS),
+    option("--topic", action=Once, metavar="TOPIC", help="a topic; a regular expression except with --create"),
+    option("--topic-id", action=Once, metavar="ID", help="with --describe: a topic by its id"),
+    option("--partitions", type=int, action=Once, metavar="N", help="how many"),
+    option("--replication-factor", type=int, action=Once, metavar="N", help="how many copies"),
+    option("--replica-assignment", action=Once, metavar="0:1,1:2", help="brokers of each partition"),
+    option("--config", action="append", metavar="KEY=VALUE", help="a setting of the topic"),
+    option("--delete-config", action="append", metavar="KEY", help="reset a setting to its default"),
+    flag("--if-exists", help="no error when there is no such topic"),
+    flag("--if-not-exists", help="no error when the topic exists"),
+    flag("--exclude-internal", help="leave out internal topics"),
+    *(flag(f"--{name}", help="with --describe: only these") for name in FILTERS),
+    hidden("--partition-size-limit-per-response", type=int),
+    hidden("--force", action="store_true"),
+    has_output=False,
+)
+def _run(args: Args, cluster: Cluster) -> int:
     action = action_of(args, ACTIONS)
     if action in ("create", "alter", "delete") and not args.topic:
         raise UsageError('Missing required argument "[topic]"')
     do = {"list": _list, "describe": _describe, "create": _create, "alter": _alter, "delete": _delete}[action]
-    with connect(args) as cluster:
-        try:
-            return do(cluster, args)
-        except ApiError as error:
-            write(f"Error while executing topic command : {plain_message(error)}\n")
-        except _Missing as missing:
-            write(f"Error while executing topic command : {missing}\n")
-            write_error(f"{missing.hint}\n" if missing.hint else "")
+    try:
+        return do(cluster, args)
+    except ApiError as error:
+        write(f"Error while executing topic command : {plain_message(error)}\n")
+    except _Missing as missing:
+        write(f"Error while executing topic command : {missing}\n")
+        write_error(f"{missing.hint}\n" if missing.hint else "")
     return 1
 
 
-def _names(cluster: Cluster, args: argparse.Namespace, *, must_exist: bool) -> list[str]:
+def _names(cluster: Cluster, args: Args, *, must_exist: bool) -> list[str]:
     """The names of the chosen topics."""
-    wanted = argparse.Namespace(
+    wanted = Args(
         names=[],
         topic=[args.topic] if args.topic else None,
         topic_id=[args.topic_id] if args.topic_id else None,
@@ -90,12 +87,12 @@ def _names(cluster: Cluster, args: argparse.Namespace, *, must_exist: bool) -> l
     return found
 
 
-def _list(cluster: Cluster, args: argparse.Namespace) -> int:
+def _list(cluster: Cluster, args: Args) -> int:
     write("".join(f"{name}\n" for name in _names(cluster, args, must_exist=False)))
     return 0
 
 
-def _describe(cluster: Cluster, args: argparse.Namespace) -> int:
+def _describe(cluster: Cluster, args: Args) -> int:
     from ottla.cli.topics import topic
 
     names = _names(cluster, args, must_exist=True)
@@ -123,25 +120,24 @@ def _ids(brokers: Sequence[int] | None) -> str:
     return "N/A" if brokers is None else ",".join(map(str, brokers))
 
 
-def _create(cluster: Cluster, args: argparse.Namespace) -> int:
-    from ottla.cli.topics.replica_assignment import parse_replica_assignment
-
+def _create(cluster: Cluster, args: Args) -> int:
     if args.replica_assignment and (args.partitions is not None or args.replication_factor is not None):
         raise UsageError("--replica-assignment sets both numbers; leave out --partitions and --replication-factor")
-    for value, option in ((args.partitions, "partitions"), (args.replication_factor, "replication factor")):
-        if value is not None and not 1 <= value <= (32767 if option != "partitions" else 2**31 - 1):
-            limit = " and less than or equal to 32767" if option != "partitions" else ""
-            write(f"Error while executing topic command : The {option} must be greater than 0{limit}\n")
+    for value, noun in ((args.partitions, "partitions"), (args.replication_factor, "replication factor")):
+        if value is not None and not 1 <= value <= (32767 if noun != "partitions" else 2**31 - 1):
+            limit = " and less than or equal to 32767" if noun != "partitions" else ""
+            write(f"Error while executing topic command : The {noun} must be greater than 0{limit}\n")
             return 1
     if any(letter in args.topic for letter in "._"):
         write_error("note: names that differ only in '.' and '_' get the same metric; use one of the two\n")
+    placed = parse_replica_assignment(args.replica_assignment)
     try:
         admin.create_topic(
             cluster,
             args.topic,
             partitions=args.partitions or -1,
             replication_factor=args.replication_factor or -1,
-            assignments=parse_replica_assignment(args.replica_assignment) if args.replica_assignment else None,
+            assignments=None if placed is None else dict(enumerate(placed)),
             configs=parse_pairs(args.config, "--config"),
         )
     except ApiError as error:
@@ -152,33 +148,26 @@ def _create(cluster: Cluster, args: argparse.Namespace) -> int:
     return 0
 
 
-def _alter(cluster: Cluster, args: argparse.Namespace) -> int:
+def _alter(cluster: Cluster, args: Args) -> int:
     """Partitions; and settings, which Kafka's tool took until 3.x."""
-    from ottla.cli.topics.replica_assignment import parse_replica_assignment
-
     names = _names(cluster, args, must_exist=True)
     changes = parse_pairs(args.config, "--config")
     if args.partitions is None and not changes and not args.delete_config:
         raise UsageError('Missing required argument "[partitions]"')
     for name in names:
         if args.partitions is not None:
-            placed = parse_replica_assignment(args.replica_assignment) if args.replica_assignment else None
+            placed = parse_replica_assignment(args.replica_assignment)
             before = len(cluster.partitions(name))
-            assignments = None if placed is None else [placed[number] for number in sorted(placed)][before:]
-            admin.create_partitions(cluster, name, args.partitions, assignments=assignments)
+            admin.create_partitions(cluster, name, args.partitions, assignments=placed and placed[before:])
         if changes or args.delete_config:
             admin.alter_configs(cluster, admin.TOPIC_RESOURCE, name, changes=changes, deletions=args.delete_config or [])
     return 0
 
 
-def _delete(cluster: Cluster, args: argparse.Namespace) -> int:
+def _delete(cluster: Cluster, args: Args) -> int:
     names = _names(cluster, args, must_exist=True)
     results = admin.delete_topics(cluster, names) if names else {}
     for error in results.values():
         if error is not None:
             raise error
     return 0
-
-
-def make(_: str, __: list[str]) -> Command:
-    return Command("Topics, as kafka-topics has it.", _arguments, _run, has_output=False)

@@ -5,18 +5,18 @@ Each line brings the printers of the tool's output. Other differences are option
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from ottla.adapters.private_files import private
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.cli.command import Command, Refused, Translation, UsageError
-from ottla.cli.kafka_tools.java_errors import java_error
-from ottla.cli.options import connect
+from ottla.cli.command import COMMANDS, Args, Command, Refused, Translation, UsageError, command, flag, hidden, option
+from ottla.cli.kafka_tools.usage import java_error
 from ottla.cli.output import write
+from ottla.client.blocking.cluster import Cluster
 
+WORDS = hidden("words", nargs="*")
 BROKER_LIST: Mapping[str, str] = {"--broker-list": "--bootstrap-server"}
 CONSOLE_SHARE_GROUP = "console-share-consumer"
 DAEMON_LOG = "kafkaServer.out"
@@ -24,10 +24,7 @@ DAEMON_SECONDS = 30
 VERBS: Mapping[str, tuple[str, Sequence[str]]] = {
     "kafka-transactions": ("txn", ("list", "describe", "describe-producers", "find-hanging", "abort", "forceTerminateTransaction")),
     "kafka-cluster": ("cluster", ("cluster-id", "unregister", "list-endpoints")),
-    "kafka-features": (
-        "features",
-        ("describe", "upgrade", "downgrade", "disable", "version-mapping", "feature-dependencies"),
-    ),
+    "kafka-features": ("features", ("describe", "upgrade", "downgrade", "disable", "version-mapping", "feature-dependencies")),
     "kafka-storage": ("", ("random-uuid", "format", "info", "version-mapping", "feature-dependencies")),
 }
 
@@ -197,46 +194,41 @@ def _cluster(arguments: list[str]) -> Translation | Command:
     rest = renamed(rest, {"--bootstrap-controller": "--bootstrap-server"})
     if verb == "cluster-id":
         return Translation(["cluster", "cluster-id", *rest])
-    if verb == "unregister":
-        return Command("Remove the registration of a broker.", _unregister_arguments, _unregister, has_output=False)
-    return Command("Brokers and their addresses.", _endpoints_arguments, _endpoints, has_output=False)
+    return COMMANDS[f"kafka-cluster {verb}"]
 
 
-def _words(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
-
-
-def _unregister_arguments(parser: argparse.ArgumentParser) -> None:
-    _words(parser)
-    parser.add_argument("--id", "-i", type=int, required=True, help="the broker")
-
-
-def _unregister(args: argparse.Namespace) -> int:
+@command(
+    "kafka-cluster unregister",
+    "Remove the registration of a broker.",
+    WORDS,
+    option("--id", "-i", type=int, required=True, help="the broker"),
+    has_output=False,
+)
+def _unregister(args: Args, cluster: Cluster) -> None:
     from ottla.client.core.admin import unregister_broker
 
     about = f"broker {args.id}: "
-    with connect(args) as cluster:
-        try:
-            unregister_broker(cluster, args.id)
-        except ApiError as error:
-            if error.code is ErrorCode.UNSUPPORTED_VERSION:
-                write("The target cluster does not support the broker unregistration API.\n")
-                return 0
-            raise Refused(java_error(error, error.message.removeprefix(about))) from None
+    try:
+        unregister_broker(cluster, args.id)
+    except ApiError as error:
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:
+            write("The target cluster does not support the broker unregistration API.\n")
+            return
+        raise Refused(java_error(error, error.message.removeprefix(about))) from None
     write(f"Broker {args.id} is no longer registered.\n")
-    return 0
 
 
-def _endpoints_arguments(parser: argparse.ArgumentParser) -> None:
-    _words(parser)
-    parser.add_argument("--include-fenced-brokers", action="store_true", help="also brokers that are not running")
-
-
-def _endpoints(args: argparse.Namespace) -> int:
+@command(
+    "kafka-cluster list-endpoints",
+    "Brokers and their addresses.",
+    WORDS,
+    flag("--include-fenced-brokers", help="also brokers that are not running"),
+    has_output=False,
+)
+def _endpoints(args: Args, cluster: Cluster) -> None:
     from ottla.client.core.admin import describe_cluster
 
-    with connect(args) as cluster:
-        brokers = [broker for broker in describe_cluster(cluster).brokers if args.include_fenced_brokers or not broker.is_fenced]
+    brokers = [broker for broker in describe_cluster(cluster).brokers if args.include_fenced_brokers or not broker.is_fenced]
     host = max([9, *(len(broker.host) for broker in brokers)])
     rack = max([10, *(len(broker.rack or "null") for broker in brokers)])
     line = f"{{:<10}} {{:<{host}}} {{:<10}} {{:<{rack}}} {{:<10}} {{:<15}}\n"
@@ -244,7 +236,6 @@ def _endpoints(args: argparse.Namespace) -> int:
     for broker in brokers:
         state = "fenced" if broker.is_fenced else "unfenced"
         write(line.format(broker.broker_id, broker.host, broker.port, broker.rack or "null", state, "broker"))
-    return 0
 
 
 # The server's own scripts
@@ -259,13 +250,9 @@ def _server_start(arguments: list[str]) -> Translation | Command:
     line = ["start", "--config", rest[0], *rest[1:]]
     if "-daemon" not in arguments:
         return Translation(line)
-    return Command("Start a broker in the background.", _any_words, lambda _: _start_daemon(line), has_connection=False, has_output=False)
-
-
-def _any_words(parser: argparse.ArgumentParser) -> None:
-    """Takes any arguments: the started broker parses them and reports errors."""
-    parser.add_argument("words", nargs="*")
-    parser.add_argument("-daemon", "--override", "--set", "-c", nargs="?", action="append")
+    # The started broker parses the words and reports errors.
+    words = (option("words", nargs="*"), option("-daemon", "--override", "--set", "-c", nargs="?", action="append"))
+    return Command("Start a broker in the background.", words, lambda: _start_daemon(line), has_connection=False, has_output=False)
 
 
 def _start_daemon(line: list[str]) -> int:
@@ -294,22 +281,26 @@ def _storage(arguments: list[str]) -> Translation | Command:
     if verb in ("version-mapping", "feature-dependencies"):
         return _feature_levels(verb, renamed(rest, {"-r": "--release-version", "-f": "--feature"}))
     do = {"random-uuid": _random_uuid}.get(verb, _nothing_to_format)
-    return Command("Cluster ids; there is nothing to format.", _storage_arguments, do, has_connection=False, has_output=False)
+    return Command("Cluster ids; there is nothing to format.", STORAGE_OPTIONS, do, has_connection=False, has_output=False)
 
 
-def _storage_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    _words(parser)
-    add("-t", "--cluster-id", nargs="?", metavar="ID", help="accepted")
-    add("-c", "--config", metavar="FILE", help="accepted")
-    for flag, name in (("-s", "--standalone"), ("-g", "--ignore-formatted"), ("-N", "--no-initial-controllers")):
-        add(flag, name, action="store_true", help="accepted")
-    for flag, name in (("-I", "--initial-controllers"), ("-r", "--release-version"), ("-f", "--feature")):
-        add(flag, name, action="append", metavar="TEXT", help="accepted")
-    add("-S", "--add-scram", action="append", metavar="TEXT", help="refused: users are added while the broker runs")
+STORAGE_OPTIONS = (
+    WORDS,
+    option("-t", "--cluster-id", nargs="?", metavar="ID", help="accepted"),
+    option("-c", "--config", metavar="FILE", help="accepted"),
+    *(
+        flag(*names, help="accepted")
+        for names in (("-s", "--standalone"), ("-g", "--ignore-formatted"), ("-N", "--no-initial-controllers"))
+    ),
+    *(
+        option(*names, action="append", metavar="TEXT", help="accepted")
+        for names in (("-I", "--initial-controllers"), ("-r", "--release-version"), ("-f", "--feature"))
+    ),
+    option("-S", "--add-scram", action="append", metavar="TEXT", help="refused: users are added while the broker runs"),
+)
 
 
-def _random_uuid(_: argparse.Namespace) -> int:
+def _random_uuid() -> None:
     import uuid
 
     from ottla.base.uuids import uuid_to_text
@@ -317,14 +308,12 @@ def _random_uuid(_: argparse.Namespace) -> int:
     while (text := uuid_to_text(uuid.uuid4().bytes)).startswith("-"):
         pass
     write(text + "\n")
-    return 0
 
 
-def _nothing_to_format(args: argparse.Namespace) -> int:
+def _nothing_to_format(args: Args) -> None:
     if args.add_scram:
         raise Refused("--add-scram is not offered; add users while the broker runs: ottla user add", "UNSUPPORTED_VERSION")
     sys.stderr.write("nothing to do: the broker prepares its directories when it starts, and makes its own cluster id\n")
-    return 0
 
 
 _MAKERS: Mapping[str, Callable[[list[str]], Translation | Command]] = {

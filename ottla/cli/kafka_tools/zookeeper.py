@@ -9,17 +9,15 @@ the JAAS file that `KAFKA_OPTS` names has a section `Client`.
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.base.errors import StorageError, StoreUnreachable
 from ottla.base.settings.jaas_file import LOGIN_CONFIG, login_config_in, parse_jaas_file, zookeeper_login
 from ottla.base.settings.setting import SettingError
 from ottla.base.settings.zookeeper import ZooKeeperAccess, parse_access
-from ottla.cli.command import Command, NotReached, Refused, UsageError
+from ottla.cli.command import Args, Command, NotReached, Refused, UsageError, hidden
 from ottla.cli.output import write, write_error
 
 if TYPE_CHECKING:
@@ -136,15 +134,14 @@ def _alter_in_zookeeper(place: Place, arguments: Sequence[str]) -> Command | Non
         word for word in ("user", "broker") if any(take_option(f"--{word}{end}", arguments)[0] for end in ("", "-defaults"))
     ]
     if types == ["user"] and "SCRAM-" in " ".join(arguments):
-        return Command("SCRAM credentials in ZooKeeper.", _arguments, partial(_alter_user, place), has_connection=False, has_output=False)
+        return _command("SCRAM credentials in ZooKeeper.", lambda args: _alter_user(place, args))
     if types == ["broker"]:
         names = _values("--entity-name", arguments)
         with _opened(place) as zookeeper:
             running = zookeeper.brokers()
         is_running = any(int(name) in running for name in names if name.isdigit()) if names else bool(running)
         if not is_running:
-            run = partial(_alter_broker, place)
-            return Command("Settings of brokers in ZooKeeper.", _arguments, run, has_connection=False, has_output=False)
+            return _command("Settings of brokers in ZooKeeper.", lambda args: _alter_broker(place, args))
     return None
 
 
@@ -158,17 +155,15 @@ def _values(option: str, arguments: Sequence[str]) -> list[str]:
     return found
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    from ottla.cli.cluster.config import COMMANDS
+def _command(help: str, run: Callable[[Args], None]) -> Command:
+    """A command with the options of `config alter`."""
+    from ottla.cli.command_groups import load_commands
 
-    COMMANDS["alter"].add_arguments(parser)
-    parser.add_argument(OPTION, help=argparse.SUPPRESS)
-    parser.add_argument(TLS_FILE, help=argparse.SUPPRESS)
-    parser.add_argument("--alter", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--force", action="store_true", help=argparse.SUPPRESS)
+    more = (hidden(OPTION), hidden(TLS_FILE), hidden("--alter", action="store_true"), hidden("--force", action="store_true"))
+    return Command(help, (*load_commands("config")["alter"].options, *more), run, has_connection=False, has_output=False)
 
 
-def _alter_user(place: Place, args: argparse.Namespace) -> int:
+def _alter_user(place: Place, args: Args) -> None:
     from ottla.cli.cluster.config import changes_of
     from ottla.cli.cluster.config_entities import entities_of
     from ottla.cli.cluster.config_quotas import parse_credential
@@ -182,10 +177,9 @@ def _alter_user(place: Place, args: argparse.Namespace) -> int:
     passwords = {mechanism: parse_credential(mechanism, text) for mechanism, text in changes.items()}
     _write(place, lambda zookeeper: zookeeper.alter_credentials(user, passwords, deletions))
     write(f"Completed updating config for entity: user-principal '{user}'.\n")
-    return 0
 
 
-def _alter_broker(place: Place, args: argparse.Namespace) -> int:
+def _alter_broker(place: Place, args: Args) -> None:
     from ottla.base.config import BROKER_SETTINGS
     from ottla.cli.cluster.config import changes_of
     from ottla.cli.cluster.config_entities import entities_of
@@ -205,7 +199,6 @@ def _alter_broker(place: Place, args: argparse.Namespace) -> int:
             raise UsageError(str(error)) from None
     _write(place, lambda zookeeper: zookeeper.alter_broker_configs(name, changes, deletions))
     write(f"Completed updating config for {f'broker: {name}' if name else 'default config for brokers in the cluster'}.\n")
-    return 0
 
 
 def _write(place: Place, do: Callable[[ZooKeeperTools], None]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import sys
 import traceback
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli import options
-from ottla.cli.command import Refused, UsageError
+from ottla.cli.command import Args, Refused, UsageError
 
 if TYPE_CHECKING:
     from ottla.client import Client
@@ -23,7 +22,7 @@ def is_file(word: str) -> bool:
     return word.endswith(".py")
 
 
-def load_pipelines(args: argparse.Namespace, path: str) -> list[Pipeline]:
+def load_pipelines(args: Args, path: str) -> list[Pipeline]:
     """The pipelines of a file in the order of their definition; -b and other connection options replace the file's."""
     from ottla.spark.pipeline import Pipeline
 
@@ -82,7 +81,7 @@ def _failure(path: Path, error: Exception) -> str:
     return f"{path}:{line}: {name}{error}" if line else f"{path}: {name}{error}"
 
 
-def _connected(args: argparse.Namespace, pipeline: Pipeline) -> Pipeline:
+def _connected(args: Args, pipeline: Pipeline) -> Pipeline:
     """The pipeline with the connection that the options name; brokers that its file names go before the current profile."""
     from ottla.spark.pipeline import DEFAULT_BOOTSTRAP
 
@@ -91,7 +90,7 @@ def _connected(args: argparse.Namespace, pipeline: Pipeline) -> Pipeline:
     return replace(pipeline, bootstrap=bootstrap, connection={**pipeline.connection, **properties})
 
 
-def connect_for(args: argparse.Namespace, pipeline: Pipeline | None) -> Client:
+def connect_for(args: Args, pipeline: Pipeline | None) -> Client:
     """A client of the pipeline's cluster, or without one of the cluster that the options name."""
     from ottla.client.blocking.client import Client, connect
 

@@ -6,37 +6,38 @@ for an end and for SIGTERM, 130 for Ctrl-C, 1 for a query that failed or where J
 
 from __future__ import annotations
 
-import argparse
 import signal
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ottla.cli.command import Command, Refused, UsageError
+from ottla.cli.command import Args, Refused, UsageError, command, option
 from ottla.cli.options import output_of
 from ottla.cli.pipeline.definition import load_pipelines
-from ottla.cli.pipeline.status import StateRow, state_row
+from ottla.cli.pipeline.status import PipelineRow, state_row
+from ottla.cli.render.ottla import Output
 
 if TYPE_CHECKING:
     from ottla.spark.pipeline import Pipeline
     from ottla.spark.state_file import PipelineState
 
+
 EXIT_INTERRUPTED = 130
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("file", metavar="FILE.py", help="a Python file that defines pipelines")
-    add("-g", "--group", action="append", metavar="GROUP", help="only the pipeline of this group; repeatable")
-    add("--checkpoint", metavar="DIR", help="instead of the pipeline's own, for one pipeline")
-    add("--trigger", metavar="WHEN", help="available-now (stop at the end of what there is), or a time such as '5 seconds'")
-    add("--once", action="store_const", dest="trigger", const="available-now", help="short for --trigger available-now")
-    add("--master", metavar="URL", help="Spark's master (default: all cores of this machine)")
-    add("--conf", action="append", metavar="KEY=VALUE", help="a setting of Spark; repeatable")
-    add("--metrics-port", type=int, metavar="PORT", help="serve Prometheus' text at /metrics on loopback")
-    add("--metrics-file", metavar="FILE", help="keep Prometheus' text in this file")
-
-
-def _run(args: argparse.Namespace) -> int:
+@command(
+    "pipeline run",
+    "Run the pipelines of a file until they end, Ctrl-C or SIGTERM.",
+    option("file", metavar="FILE.py", help="a Python file that defines pipelines"),
+    option("-g", "--group", action="append", metavar="GROUP", help="only the pipeline of this group; repeatable"),
+    option("--checkpoint", metavar="DIR", help="instead of the pipeline's own, for one pipeline"),
+    option("--trigger", metavar="WHEN", help="available-now (stop at the end of what there is), or a time such as '5 seconds'"),
+    option("--once", action="store_const", dest="trigger", const="available-now", help="short for --trigger available-now"),
+    option("--master", metavar="URL", help="Spark's master (default: all cores of this machine)"),
+    option("--conf", action="append", metavar="KEY=VALUE", help="a setting of Spark; repeatable"),
+    option("--metrics-port", type=int, metavar="PORT", help="serve Prometheus' text at /metrics on loopback"),
+    option("--metrics-file", metavar="FILE", help="keep Prometheus' text in this file"),
+)
+def _run(args: Args, output: Output) -> int:
     from ottla.spark.errors import PipelineError, QueryFailedError
 
     try:
@@ -46,13 +47,13 @@ def _run(args: argparse.Namespace) -> int:
         return _run_all(args, [_changed(args, pipeline) for pipeline in pipelines])
     except QueryFailedError as error:
         if error.details:
-            output_of(args).note(error.details)
+            output.note(error.details)
         raise Refused(str(error), type(error).__name__) from None
     except PipelineError as error:
         raise Refused(str(error), type(error).__name__) from None
 
 
-def _changed(args: argparse.Namespace, pipeline: Pipeline) -> Pipeline:
+def _changed(args: Args, pipeline: Pipeline) -> Pipeline:
     """The pipeline with what the options replace."""
     settings = dict(pipeline.settings)
     for text in args.conf or []:
@@ -64,7 +65,7 @@ def _changed(args: argparse.Namespace, pipeline: Pipeline) -> Pipeline:
     return replace(pipeline, settings=settings, trigger=trigger, checkpoint=args.checkpoint or pipeline.checkpoint)
 
 
-def _run_all(args: argparse.Namespace, pipelines: list[Pipeline]) -> int:
+def _run_all(args: Args, pipelines: list[Pipeline]) -> int:
     from ottla.spark.runner import StopRequest, run_pipelines
 
     output = output_of(args)
@@ -75,8 +76,5 @@ def _run_all(args: argparse.Namespace, pipelines: list[Pipeline]) -> int:
     states: list[PipelineState] = run_pipelines(
         pipelines, master=args.master, metrics_port=args.metrics_port, metrics_file=args.metrics_file, stop=stop
     )
-    output.rows("pipelines", StateRow, [state_row(state) for state in states])
+    output.rows("pipelines", PipelineRow, [state_row(state) for state in states])
     return EXIT_INTERRUPTED if stop.signal_number == signal.SIGINT else 0
-
-
-RUN = Command("Run the pipelines of a file until they end, Ctrl-C or SIGTERM.", _arguments, _run)

@@ -6,22 +6,22 @@ figures of Spark and the number of starts.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.command import Command, Refused
+from ottla.cli.command import Args, Refused, command, flag, option
 from ottla.cli.moments import format_ms
-from ottla.cli.options import output_of
 from ottla.cli.pipeline.definition import connect_for, is_file, load_pipelines
+from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row, column, json_only, unshown
 
 if TYPE_CHECKING:
     from ottla.spark.state_file import PipelineState
 
-class StateRow(Row):
+
+class PipelineRow(Row):
     """A pipeline."""
 
     group: str
@@ -54,16 +54,9 @@ class PositionRow(Row):
     lag: int
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("what", nargs="+", metavar="GROUP|FILE.py", help="a pipeline's group, or a file that defines pipelines; repeatable")
-    add("--offsets", action="store_true", help="a line for each source partition")
-    add("--state-file", metavar="FILE", help="where the pipeline of the group keeps its state")
-
-
-def state_row(state: PipelineState) -> StateRow:
+def state_row(state: PipelineState) -> PipelineRow:
     """A pipeline as a row. Counts that only a running pipeline has are None until its first start."""
-    return StateRow(
+    return PipelineRow(
         state.group,
         state.state,
         state.batch_id,
@@ -79,24 +72,30 @@ def state_row(state: PipelineState) -> StateRow:
     )
 
 
-def _run(args: argparse.Namespace) -> int:
+@command(
+    "pipeline status",
+    "Batches, rows, offsets, lag, last commit and restarts.",
+    option("what", nargs="+", metavar="GROUP|FILE.py", help="a pipeline's group, or a file that defines pipelines; repeatable"),
+    flag("--offsets", help="a line for each source partition"),
+    option("--state-file", metavar="FILE", help="where the pipeline of the group keeps its state"),
+    may_watch=True,
+)
+def _run(args: Args, output: Output) -> None:
     rows = [state_row(state) for what in args.what for state in _states(args, what)]
-    output = output_of(args)
     if args.offsets and not output.is_structured:
         output.rows("positions", PositionRow, [position for row in rows for position in row.positions])
     else:
-        output.rows("pipelines", StateRow, rows)
-    return 0
+        output.rows("pipelines", PipelineRow, rows)
 
 
-def _states(args: argparse.Namespace, what: str) -> list[PipelineState]:
+def _states(args: Args, what: str) -> list[PipelineState]:
     if is_file(what):
         pipelines = load_pipelines(args, what)
         return [_state(args, pipeline.group, pipeline.state_file, pipeline) for pipeline in pipelines]
     return [_state(args, what, Path(args.state_file) if args.state_file else None, None)]
 
 
-def _state(args: argparse.Namespace, group: str, path: Path | None, pipeline: Any) -> PipelineState:
+def _state(args: Args, group: str, path: Path | None, pipeline: Any) -> PipelineState:
     from ottla.spark.progress import read_state
 
     with connect_for(args, pipeline) as client:
@@ -104,6 +103,3 @@ def _state(args: argparse.Namespace, group: str, path: Path | None, pipeline: An
     if state is None:
         raise Refused(f"no pipeline has run with the group {group!r}", "GROUP_ID_NOT_FOUND")
     return state
-
-
-STATUS = Command("Batches, rows, offsets, lag, last commit and restarts.", _arguments, _run, may_watch=True)

@@ -5,11 +5,9 @@ Exit code 1 if something is missing, doubled or not the pipeline's, or if there 
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.command import Command, UsageError, merged
-from ottla.cli.options import output_of
+from ottla.cli.command import Args, UsageError, command, flag, merged, option
 from ottla.cli.output import write
 from ottla.cli.pipeline.definition import connect_for, is_file, load_pipelines
 from ottla.cli.render.ottla import Output
@@ -17,6 +15,7 @@ from ottla.cli.render.rows import Row, column, json_only
 
 if TYPE_CHECKING:
     from ottla.spark.verify import Verification
+
 
 class SourceRow(Row):
     """A source partition of a pipeline."""
@@ -59,16 +58,15 @@ class VerificationRow(Row):
     notes: list[str] = json_only()
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("what", metavar="GROUP|FILE.py", help="the pipeline's group, or a file that defines pipelines")
-    add("-g", "--group", action="append", metavar="GROUP", help="of a file only the pipeline of this group; repeatable")
-    add("--sink", action="append", metavar="TOPIC[,...]", help="the topics that the pipeline writes to; needed with a group")
-    add("--shared-sink", action="store_true", help="records of other producers in the sink are no fault")
-
-
-def _run(args: argparse.Namespace) -> int:
-    output = output_of(args)
+@command(
+    "pipeline verify",
+    "Prove from the log that a pipeline ran exactly once; exit code 1 if not.",
+    option("what", metavar="GROUP|FILE.py", help="the pipeline's group, or a file that defines pipelines"),
+    option("-g", "--group", action="append", metavar="GROUP", help="of a file only the pipeline of this group; repeatable"),
+    option("--sink", action="append", metavar="TOPIC[,...]", help="the topics that the pipeline writes to; needed with a group"),
+    flag("--shared-sink", help="records of other producers in the sink are no fault"),
+)
+def _run(args: Args, output: Output) -> int:
     found = _verify_all(args)
     rows = [verification_row(one) for one in found]
     if output.form == "table":
@@ -78,7 +76,7 @@ def _run(args: argparse.Namespace) -> int:
     return 0 if all(one.is_proved for one in found) else 1
 
 
-def _verify_all(args: argparse.Namespace) -> list[Verification]:
+def _verify_all(args: Args) -> list[Verification]:
     sinks = merged(args.sink)
     if is_file(args.what):
         pipelines = load_pipelines(args, args.what)
@@ -88,7 +86,7 @@ def _verify_all(args: argparse.Namespace) -> list[Verification]:
     return [_verify(args, args.what, sinks, None)]
 
 
-def _verify(args: argparse.Namespace, group: str, sinks: list[str], pipeline: Any) -> Verification:
+def _verify(args: Args, group: str, sinks: list[str], pipeline: Any) -> Verification:
     from ottla.spark.verify import verify
 
     with connect_for(args, pipeline) as client:
@@ -129,6 +127,3 @@ def _show_tables(output: Output, rows: list[VerificationRow]) -> None:
         for note in row.notes:
             write(f"note     {note}\n")
     output.rows("pipelines", VerificationRow, rows)
-
-
-VERIFY = Command("Prove from the log that a pipeline ran exactly once; exit code 1 if not.", _arguments, _run)

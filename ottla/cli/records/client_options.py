@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ottla.base.types import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.cli.command import UsageError
+from ottla.cli.records.record_input import is_on
 from ottla.client.blocking import consumer as consuming
 from ottla.client.blocking import producer as producing
 from ottla.client.blocking.cluster import Cluster
@@ -28,10 +29,6 @@ def number(properties: Mapping[str, str], name: str, default: int) -> int:
         return int(text)
     except ValueError:
         raise UsageError(f"{name}={text} is not a whole number") from None
-
-
-def is_on(properties: Mapping[str, str], name: str, default: bool) -> bool:
-    return properties.get(name, "true" if default else "false").strip().lower() == "true"
 
 
 def make_producer(

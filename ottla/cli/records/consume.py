@@ -6,35 +6,28 @@ a group commits exactly the records that were printed. A share group (`--share-g
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.cli.command import Command, Refused, UsageError
+from ottla.cli.command import Args, Refused, UsageError, command, flag, granted, headed, hidden, option
 from ottla.cli.global_options import FORMATS
 from ottla.cli.optional import part
-from ottla.cli.options import connect, output_of, properties_of, read_properties
+from ottla.cli.options import connect, properties_of, read_properties
 from ottla.cli.output import write_error
 from ottla.cli.records import share_consume
-from ottla.cli.records.client_options import is_on, make_consumer
-from ottla.cli.records.processed_count import processed_count
-from ottla.cli.records.record_format import (
-    INTERNAL_FORMATTERS,
-    Formatter,
-    internal_formatter,
-    property_formatter,
-    token_formatter,
-)
-from ottla.cli.records.record_forms import FORMS, Form, framed, make_form
-from ottla.cli.records.record_input import unescape
+from ottla.cli.records.client_options import make_consumer
+from ottla.cli.records.record_format import INTERNAL_FORMATTERS, Formatter, internal_formatter, property_formatter, token_formatter
+from ottla.cli.records.record_forms import FORMS, Form, framed, make_form, processed_count
+from ottla.cli.records.record_input import is_on, unescape
 from ottla.cli.records.start_offsets import Start, parse_start, start_positions
+from ottla.cli.render.ottla import Output
 from ottla.cli.terminal import bytes_writer
+from ottla.cli.topics.partitions import named_partitions
 from ottla.cli.topics.topic_names import pattern_of
 from ottla.wire.records import CONTROL_COMMIT, Record
 
@@ -44,56 +37,30 @@ if TYPE_CHECKING:
     from ottla.client.blocking.consumer import Consumer
     from ottla.client.core.fetching import Fetched
 
+
 POLL_S = 0.5
 PARTITION_BYTES_MAX = 4 * 1024 * 1024
 
 Keeps = Callable[[str, int, Record], bool]
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("names", nargs="*", metavar="TOPIC", help="topics")
-    add("-t", "--topic", action="append", metavar="NAME", help="the topic, as an option")
-    add("--include", "--whitelist", metavar="REGEX", help="topics by regular expression")
-    add("-g", "--group", "-G", metavar="GROUP", help="read as a member of this group")
-    share_consume.add_options(parser)
-    _add_schema_options(parser)
-    add("--from-beginning", action="store_true", help="start with the oldest record")
-    add("-o", "--offset", action="append", default=[], metavar="START", help="where to begin, and a range where to end; table below")
-    add("--output", choices=FORMS, metavar="FORM", help=f"{'|'.join(FORMS)}: an array, an object a line, a table, values")
-    add("--columns", metavar="PART,...", help="of csv: key,value,value.amount,headers.trace and so on; verbs of --where")
-    add("-p", "--partition", type=int, action="append", metavar="N", help="only this partition")
-    add("-c", "-n", "--max-messages", type=int, dest="max_messages", metavar="N", help="stop after N records")
-    add("-e", "--exit", action="store_true", dest="at_end", help="stop at the end as it was at the start")
-    add("-F", "--follow", action="store_true", help="wait for more (the default)")
-    add("--timeout-ms", type=int, metavar="MS", help="stop after this time without a record")
-    add("--isolation-level", choices=("read_committed", "read_uncommitted"), help="hide records of open and aborted transactions")
-    add("--formatter-property", "--property", action="append", default=[], metavar="KEY=VALUE", help="print.key=true and so on")
-    add("--formatter-config", metavar="FILE", help="the same from a file")
-    add("-f", "--format", metavar="FORMAT", help="layout, such as '%%t [%%p] %%o %%k: %%s %%h %%T\\n'; verbs below")
-    add("-J", "--json", action="store_true", help="one JSON object a record, as --output jsonl")
-    add("--grep", metavar="REGEX", help="only records whose key or value matches")
-    add("--where", metavar="EXPR", help="only records that fit: \"value.amount > 10 and key == 'x'\"")
-    add("--print-control-records", action="store_true", help="transaction markers too")
-    add("-K", "--key-delimiter", metavar="DELIM", help="print KEY DELIM VALUE, as kcat does")
-    add("--key-deserializer", metavar="CLASS", help="Kafka's, for keys that are numbers: LongDeserializer and so on")
-    add("--value-deserializer", metavar="CLASS", help="the same for values")
-    add("--formatter", metavar="CLASS", help=argparse.SUPPRESS)
-    add("--skip-message-on-error", action="store_true", help="report records that do not fit their schema, and go on")
-    for name in ("--enable-systest-events", "--new-consumer"):
-        add(name, action="store_true", help=argparse.SUPPRESS)
+SCHEMA_OPTIONS = (
+    *headed(
+        "schemas (extra ottla[schemas])",
+        option(
+            "--schema",
+            metavar="FILE",
+            help="of the values: Avro (.avsc), Protobuf (.proto, .desc), else JSON Schema; they are shown as JSON",
+        ),
+        option("--key-schema", metavar="FILE", help="the same for keys"),
+        option("--message", metavar="NAME", help="the Protobuf message (default: the first of the file)"),
+        flag("--framed", help="a registry's header stands before each value, though --schema is a file"),
+        option("--registry", metavar="URL", help="a schema registry that has the schemas of values and keys"),
+    ),
+)
 
 
-def _add_schema_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("schemas (extra ottla[schemas])").add_argument
-    add("--schema", metavar="FILE", help="of the values: Avro (.avsc), Protobuf (.proto, .desc), else JSON Schema; they are shown as JSON")
-    add("--key-schema", metavar="FILE", help="the same for keys")
-    add("--message", metavar="NAME", help="the Protobuf message (default: the first of the file)")
-    add("--framed", action="store_true", help="a registry's header stands before each value, though --schema is a file")
-    add("--registry", metavar="URL", help="a schema registry that has the schemas of values and keys")
-
-
-def _decoder(args: argparse.Namespace) -> RecordDecoder | None:
+def _decoder(args: Args) -> RecordDecoder | None:
     """Returns a decoder of records by their schema, or None if no option asks for it."""
     if not any((args.schema, args.key_schema, args.registry, args.message, args.framed)):
         return None
@@ -103,10 +70,43 @@ def _decoder(args: argparse.Namespace) -> RecordDecoder | None:
     return decoder
 
 
-def _run(args: argparse.Namespace) -> int:
+@command(
+    "consume",
+    "Read records and print them.",
+    option("names", nargs="*", metavar="TOPIC", help="topics"),
+    option("-t", "--topic", action="append", metavar="NAME", help="the topic, as an option"),
+    option("--include", "--whitelist", metavar="REGEX", help="topics by regular expression"),
+    option("-g", "--group", "-G", metavar="GROUP", help="read as a member of this group"),
+    *share_consume.OPTIONS,
+    *SCHEMA_OPTIONS,
+    flag("--from-beginning", help="start with the oldest record"),
+    option("-o", "--offset", action="append", default=[], metavar="START", help="where to begin, and a range where to end; table below"),
+    option("--output", choices=FORMS, metavar="FORM", help=f"{'|'.join(FORMS)}: an array, an object a line, a table, values"),
+    option("--columns", metavar="PART,...", help="of csv: key,value,value.amount,headers.trace and so on; verbs of --where"),
+    option("-p", "--partition", type=int, action="append", metavar="N", help="only this partition"),
+    option("-c", "-n", "--max-messages", type=int, dest="max_messages", metavar="N", help="stop after N records"),
+    flag("-e", "--exit", dest="at_end", help="stop at the end as it was at the start"),
+    flag("-F", "--follow", help="wait for more (the default)"),
+    option("--timeout-ms", type=int, metavar="MS", help="stop after this time without a record"),
+    option("--isolation-level", choices=("read_committed", "read_uncommitted"), help="hide records of open and aborted transactions"),
+    option("--formatter-property", "--property", action="append", default=[], metavar="KEY=VALUE", help="print.key=true and so on"),
+    option("--formatter-config", metavar="FILE", help="the same from a file"),
+    option("-f", "--format", metavar="FORMAT", help="layout, such as '%%t [%%p] %%o %%k: %%s %%h %%T\\n'; verbs below"),
+    flag("-J", "--json", help="one JSON object a record, as --output jsonl"),
+    option("--grep", metavar="REGEX", help="only records whose key or value matches"),
+    option("--where", metavar="EXPR", help="only records that fit: \"value.amount > 10 and key == 'x'\""),
+    flag("--print-control-records", help="transaction markers too"),
+    option("-K", "--key-delimiter", metavar="DELIM", help="print KEY DELIM VALUE, as kcat does"),
+    option("--key-deserializer", metavar="CLASS", help="Kafka's, for keys that are numbers: LongDeserializer and so on"),
+    option("--value-deserializer", metavar="CLASS", help="the same for values"),
+    hidden("--formatter", metavar="CLASS"),
+    flag("--skip-message-on-error", help="report records that do not fit their schema, and go on"),
+    *(hidden(name, action="store_true") for name in ("--enable-systest-events", "--new-consumer")),
+    has_output=False,
+)
+def _run(args: Args, output: Output) -> int:
     if args.at_end and args.follow:
         raise UsageError("-e stops at the end, -F does not; choose one")
-    output = output_of(args)
     if args.new_consumer:
         output.note("--new-consumer has no effect any more")
     form = _form(args)
@@ -130,7 +130,7 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _topics(cluster: Cluster, args: argparse.Namespace) -> list[str]:
+def _topics(cluster: Cluster, args: Args) -> list[str]:
     """The topics to read; all of them exist."""
     names = [*args.names, *(args.topic or [])]
     if bool(names) == bool(args.include):
@@ -143,15 +143,11 @@ def _topics(cluster: Cluster, args: argparse.Namespace) -> list[str]:
     for name in names:
         if is_on(properties_of(args), "allow.auto.create.topics", False):
             cluster.topic(name, auto_create=True)  # the broker decides
-        there = cluster.partitions(name)
-        for number in args.partition or []:
-            if number not in there:
-                message = f"topic {name!r} has {counted(len(there), 'partition')}, so no partition {number}"
-                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+        named_partitions(cluster, name, args.partition)
     return names
 
 
-def _form(args: argparse.Namespace) -> Form | None:
+def _form(args: Args) -> Form | None:
     """The form that --output names, or -o: its words are no offsets. None: one of the other options says how to print."""
     words = [word for word in args.offset if word in FORMATS]
     if any(word not in FORMS for word in words):
@@ -170,7 +166,7 @@ def _form(args: argparse.Namespace) -> Form | None:
     return make_form(names.pop(), args.columns)
 
 
-def _formatter(args: argparse.Namespace) -> Formatter | None:
+def _formatter(args: Args) -> Formatter | None:
     if args.format is not None and args.key_delimiter is not None:
         raise UsageError("-f and -K exclude each other")
     formatter = re.split(r"[.$]", args.formatter or "")[-1]
@@ -196,7 +192,7 @@ def _formatter(args: argparse.Namespace) -> Formatter | None:
     return property_formatter(properties)
 
 
-def _keeps(args: argparse.Namespace) -> Keeps | None:
+def _keeps(args: Args) -> Keeps | None:
     """The filters as one function; None without filters."""
     checks: list[Keeps] = []
     if args.grep is not None:
@@ -218,7 +214,7 @@ class _Reading:
     """One run of `consume`: prints records and knows when to stop."""
 
     def __init__(
-        self, args: argparse.Namespace, cluster: Cluster, start: Start, formatter: Formatter | None, keeps: Keeps | None,
+        self, args: Args, cluster: Cluster, start: Start, formatter: Formatter | None, keeps: Keeps | None,
         decoder: RecordDecoder | None,
     ) -> None:  # fmt: skip
         self.args = args
@@ -288,7 +284,7 @@ class _Reading:
         if group is not None and not args.partition and not self.start.is_given:
             consumer.subscribe(topics)
             return consumer
-        partitions = [TopicPartition(topic, number) for topic in topics for number in args.partition or self.cluster.partitions(topic)]
+        partitions = [partition for topic in topics for partition in named_partitions(self.cluster, topic, args.partition)]
         consumer.assign(start_positions(self.cluster, partitions, self.start, group, consumer.isolation_level, default_reset))
         return consumer
 
@@ -306,11 +302,7 @@ class _Reading:
         if self.start.end_ms is not None:
             stops = dict(list_offsets(self.cluster, dict.fromkeys(new, self.start.end_ms)))
         for partition in new:
-            end, stop = ends[partition], stops.get(partition)
-            for found in (end, stop):
-                if isinstance(found, ApiError):
-                    raise found
-            assert not isinstance(end, ApiError)
+            end, stop = granted(ends[partition]), granted(stops.get(partition))
             limits = [end.offset] if stop is None or stop.offset < 0 else [end.offset, stop.offset]
             self.ends[partition] = min(limits if self.start.end_offset is None else [*limits, self.start.end_offset])
 
@@ -384,6 +376,3 @@ class _Reading:
 def _by_batch(fetched: Fetched) -> Any:
     for header, batch in fetched.batches:
         yield header, fetched._replace(batches=((header, batch),)).records()
-
-
-COMMAND = Command("Read records and print them.", _arguments, _run, has_output=False)

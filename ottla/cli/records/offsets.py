@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError
 from ottla.base.types import TopicPartition
-from ottla.cli.command import Command, Refused, UsageError
-from ottla.cli.options import add_broker_list, connect, output_of
+from ottla.cli.command import Args, Refused, UsageError, command, flag, hidden, option
+from ottla.cli.options import BROKER_LIST
 from ottla.cli.output import write
+from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row
 from ottla.cli.topics.topic_names import pattern_of
 from ottla.client.blocking.cluster import Cluster
@@ -30,7 +30,7 @@ NO_EFFECT = ("--max-wait-ms", "--offsets")
 """Options of GetOffsetShell up to 2.x."""
 
 
-class OffsetRow(Row):
+class OffsetAtRow(Row):
     """The offset of a partition at the asked time."""
 
     topic: str
@@ -38,19 +38,6 @@ class OffsetRow(Row):
     offset: int | None = None
     timestamp: int | None = None
     error: str | None = None
-
-
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("names", nargs="*", metavar="TOPIC", help="topics")
-    add("--topic", metavar="REGEX", help="topics by regular expression")
-    add("--partitions", metavar="N,...", help="only these partitions")
-    add("--topic-partitions", metavar="t:0-3,...", help="topics with partitions: t, t:1, t:0-3, t:2-, t:-3")
-    add("--time", default="latest", metavar="TIME", help="latest|earliest|max-timestamp|-1|-2|-3, milliseconds, or a date")
-    add("--exclude-internal-topics", action="store_true", help="leave out internal topics")
-    add_broker_list(parser)
-    for name in NO_EFFECT:
-        add(name, help=argparse.SUPPRESS)
 
 
 def parse_time(text: str) -> int:
@@ -81,7 +68,7 @@ class Selection:
         return is_topic and partition.partition >= self._first and (self._end is None or partition.partition < self._end)
 
 
-def _partitions(cluster: Cluster, args: argparse.Namespace) -> list[TopicPartition]:
+def _partitions(cluster: Cluster, args: Args) -> list[TopicPartition]:
     """The partitions that the options choose. A topic that is named exactly must exist."""
     if args.topic_partitions and (args.topic or args.partitions or args.names):
         raise UsageError("--topic-partitions names both; leave out topics and --partitions")
@@ -113,18 +100,29 @@ def _partitions(cluster: Cluster, args: argparse.Namespace) -> list[TopicPartiti
     return found
 
 
-def _run(args: argparse.Namespace) -> int:
-    output = output_of(args)
+@command(
+    "offsets",
+    "Offsets of each partition: the end, the start, or at a time.",
+    option("names", nargs="*", metavar="TOPIC", help="topics"),
+    option("--topic", metavar="REGEX", help="topics by regular expression"),
+    option("--partitions", metavar="N,...", help="only these partitions"),
+    option("--topic-partitions", metavar="t:0-3,...", help="topics with partitions: t, t:1, t:0-3, t:2-, t:-3"),
+    option("--time", default="latest", metavar="TIME", help="latest|earliest|max-timestamp|-1|-2|-3, milliseconds, or a date"),
+    flag("--exclude-internal-topics", help="leave out internal topics"),
+    BROKER_LIST,
+    *(hidden(name) for name in NO_EFFECT),
+    may_watch=True,
+)
+def _run(args: Args, cluster: Cluster, output: Output) -> int:
     for name in NO_EFFECT:
         if getattr(args, name.removeprefix("--").replace("-", "_")) is not None:
             output.note(f"{name} has no effect any more")
     moment = parse_time(args.time)
-    with connect(args) as cluster:
-        partitions = _partitions(cluster, args)
-        found = admin.list_offsets(cluster, dict.fromkeys(partitions, moment)) if partitions else {}
+    partitions = _partitions(cluster, args)
+    found = admin.list_offsets(cluster, dict.fromkeys(partitions, moment)) if partitions else {}
     rows = []
     for partition, result in sorted(found.items()):
-        row = OffsetRow(*partition)
+        row = OffsetAtRow(*partition)
         if isinstance(result, ApiError):
             row.error = result.code.name
         elif result.offset >= 0:
@@ -133,13 +131,10 @@ def _run(args: argparse.Namespace) -> int:
     if output.form == "plain":
         write("".join(f"{row.topic}:{row.partition}:{row.offset}\n" for row in rows if row.offset is not None))
     else:
-        output.rows("offsets", OffsetRow, rows)
+        output.rows("offsets", OffsetAtRow, rows)
     failures = [row for row in rows if row.error is not None]
     if failures and output.is_structured:
         raise Refused(f"no offset of {len(failures)} of {counted(len(rows), 'partition')}", failures[0].error or "")
     for row in failures:
         output.error(f"{row.topic}-{row.partition}: {row.error}", row.error or "")
     return 1 if failures else 0
-
-
-COMMAND = Command("Offsets of each partition: the end, the start, or at a time.", _arguments, _run, may_watch=True)

@@ -6,7 +6,6 @@ lines typed at a terminal go at once. A failed record ends the program with exit
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
@@ -16,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.cli.command import Command, Refused, UsageError, parse_pairs
+from ottla.cli.command import Args, Refused, UsageError, command, flag, headed, hidden, option, parse_pairs
 from ottla.cli.optional import part
-from ottla.cli.options import add_broker_list, connect, output_of, properties_of, read_properties
+from ottla.cli.options import BROKER_LIST, connect, output_of, properties_of, read_properties
 from ottla.cli.output import write_error
 from ottla.cli.progress import Progress
 from ottla.cli.records.client_options import make_producer
@@ -26,6 +25,8 @@ from ottla.cli.records.input_stream import READ_BYTES, text_stream, wait_for_inp
 from ottla.cli.records.produce_summary import Summary
 from ottla.cli.records.record_files import INPUTS, FileRecord, read_records
 from ottla.cli.records.record_input import LineReader, unescape
+from ottla.cli.render.ottla import Output
+from ottla.cli.topics.partitions import named_partitions
 from ottla.cli.topics.topic_names import one_topic
 from ottla.wire.compression import CODEC_NAMES
 
@@ -35,51 +36,58 @@ if TYPE_CHECKING:
     from ottla.client.blocking.producer import Producer
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("name", nargs="?", metavar="TOPIC", help="the topic")
-    add("-t", "--topic", metavar="NAME", help="the topic, as an option")
-    add("-l", "--file", metavar="FILE", help="read this file instead of standard input")
-    add("-k", "--key", metavar="KEY", help="the key of every record")
-    add("-K", "--key-delimiter", metavar="DELIM", help="lines are KEY DELIM VALUE")
-    add("-H", "--header", action="append", default=[], metavar="KEY=VALUE", help="a header of every record")
-    add("-Z", "--tombstone", action="store_true", help="an empty value is a tombstone (null)")
-    add("-p", "--partition", type=int, default=-1, metavar="N", help="the partition (default: by key, else round-robin)")
-    add("-z", "--compression-codec", nargs="?", const="gzip", choices=CODEC_NAMES, metavar="CODEC", help="|".join(CODEC_NAMES))
-    add("--acks", "--request-required-acks", dest="acks", metavar="-1|0|1|all", help="0, 1 or all replicas that must have it (default all)")
-    add("--sync", action="store_true", help="wait for each record")
-    add("--batch-size", "--max-partition-memory-bytes", type=int, dest="batch_size", metavar="BYTES", help="size of a batch")
-    add("--timeout", type=int, dest="linger_ms", metavar="MS", help="send after this time without new input (default 5)")
-    add("--transactional-id", metavar="ID", help="everything in one transaction, committed at the end of input")
-    add("--reader-property", "--property", action="append", default=[], metavar="KEY=VALUE", help="parse.key=true and so on")
-    add("--reader-config", metavar="FILE", help="the same from a file")
-    add("--format", metavar="FORMAT", help="layout of lines, such as '%%k;%%v;%%h'; verbs below")
-    add("--input", choices=INPUTS, default="lines", metavar="FORM", help=f"{'|'.join(INPUTS)}: what the input is; forms below")
-    add("--key-field", metavar="NAME", help="the column of CSV, or member of JSON, that is the key as well")
-    add("--separator", metavar="CHAR", help="what is between the cells of CSV (default ,)")
-    add("--generate", type=int, metavar="N", help="make N records instead of reading any")
-    add("--rate", type=float, metavar="R", help="with --generate: records per second")
-    for name in ("--line-reader", "--request-timeout-ms", "--metadata-expiry-ms", "--message-send-max-retries", "--retry-backoff-ms"):
-        add(name, help=argparse.SUPPRESS)
-    add_broker_list(parser)
-    for name in ("--max-block-ms", "--max-memory-bytes", "--socket-buffer-size"):
-        add(name, help=argparse.SUPPRESS)
-    _add_schema_options(parser)
+SCHEMA_OPTIONS = (
+    *headed(
+        "schemas (Avro, Protobuf and registries: extra ottla[schemas])",
+        option(
+            "--schema",
+            metavar="FILE",
+            help="values are JSON, and written as Avro (.avsc), Protobuf (.proto, .desc), or checked by JSON Schema",
+        ),
+        option("--key-schema", metavar="FILE", help="the same for keys"),
+        option("--message", metavar="NAME", help="the Protobuf message (default: the first of the file)"),
+        option("--registry", metavar="URL", help="a schema registry: by the newest schema of TOPIC-value, or --schema is stored there"),
+        option("--schema-id", type=int, metavar="N", help="with --registry: by the schema of this id"),
+    ),
+)
 
 
-def _add_schema_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("schemas (Avro, Protobuf and registries: extra ottla[schemas])").add_argument
-    add(
-        "--schema", metavar="FILE", help="values are JSON, and written as Avro (.avsc), Protobuf (.proto, .desc), or checked by JSON Schema"
-    )
-    add("--key-schema", metavar="FILE", help="the same for keys")
-    add("--message", metavar="NAME", help="the Protobuf message (default: the first of the file)")
-    add("--registry", metavar="URL", help="a schema registry: by the newest schema of TOPIC-value, or --schema is stored there")
-    add("--schema-id", type=int, metavar="N", help="with --registry: by the schema of this id")
-
-
-def _run(args: argparse.Namespace) -> int:
-    output = output_of(args)
+@command(
+    "produce",
+    "Write records from standard input or a file.",
+    option("name", nargs="?", metavar="TOPIC", help="the topic"),
+    option("-t", "--topic", metavar="NAME", help="the topic, as an option"),
+    option("-l", "--file", metavar="FILE", help="read this file instead of standard input"),
+    option("-k", "--key", metavar="KEY", help="the key of every record"),
+    option("-K", "--key-delimiter", metavar="DELIM", help="lines are KEY DELIM VALUE"),
+    option("-H", "--header", action="append", default=[], metavar="KEY=VALUE", help="a header of every record"),
+    flag("-Z", "--tombstone", help="an empty value is a tombstone (null)"),
+    option("-p", "--partition", type=int, default=-1, metavar="N", help="the partition (default: by key, else round-robin)"),
+    option("-z", "--compression-codec", nargs="?", const="gzip", choices=CODEC_NAMES, metavar="CODEC", help="|".join(CODEC_NAMES)),
+    option(
+        "--acks", "--request-required-acks", dest="acks", metavar="-1|0|1|all", help="0, 1 or all replicas that must have it (default all)"
+    ),
+    flag("--sync", help="wait for each record"),
+    option("--batch-size", "--max-partition-memory-bytes", type=int, dest="batch_size", metavar="BYTES", help="size of a batch"),
+    option("--timeout", type=int, dest="linger_ms", metavar="MS", help="send after this time without new input (default 5)"),
+    option("--transactional-id", metavar="ID", help="everything in one transaction, committed at the end of input"),
+    option("--reader-property", "--property", action="append", default=[], metavar="KEY=VALUE", help="parse.key=true and so on"),
+    option("--reader-config", metavar="FILE", help="the same from a file"),
+    option("--format", metavar="FORMAT", help="layout of lines, such as '%%k;%%v;%%h'; verbs below"),
+    option("--input", choices=INPUTS, default="lines", metavar="FORM", help=f"{'|'.join(INPUTS)}: what the input is; forms below"),
+    option("--key-field", metavar="NAME", help="the column of CSV, or member of JSON, that is the key as well"),
+    option("--separator", metavar="CHAR", help="what is between the cells of CSV (default ,)"),
+    option("--generate", type=int, metavar="N", help="make N records instead of reading any"),
+    option("--rate", type=float, metavar="R", help="with --generate: records per second"),
+    *(
+        hidden(name)
+        for name in ("--line-reader", "--request-timeout-ms", "--metadata-expiry-ms", "--message-send-max-retries", "--retry-backoff-ms")
+    ),
+    BROKER_LIST,
+    *(hidden(name) for name in ("--max-block-ms", "--max-memory-bytes", "--socket-buffer-size")),
+    *SCHEMA_OPTIONS,
+)
+def _run(args: Args, output: Output) -> int:
     topic = one_topic(args)
     reader = _reader(args)
     encoder = _encoder(args, topic)
@@ -129,7 +137,7 @@ def _run(args: argparse.Namespace) -> int:
     return 1 if summary.refused else 0
 
 
-def _separator(args: argparse.Namespace) -> str:
+def _separator(args: Args) -> str:
     """Returns the separator of cells. UsageError if it is not one letter, or a letter that CSV itself uses."""
     if args.separator is None:
         return ","
@@ -141,18 +149,18 @@ def _separator(args: argparse.Namespace) -> str:
     return separator
 
 
-def _steps(args: argparse.Namespace, descriptor: int) -> int:
+def _steps(args: Args, descriptor: int) -> int:
     """The total for the progress bar: generated records, or bytes of the file (0 for a pipe, whose length is unknown)."""
     return int(args.generate) if args.generate is not None else os.fstat(descriptor).st_size if args.file else 0
 
 
-def _encoder(args: argparse.Namespace, topic: str) -> RecordEncoder | None:
+def _encoder(args: Args, topic: str) -> RecordEncoder | None:
     """Returns an encoder of JSON by a schema, or None if no option asks for it."""
     if all(value is None for value in (args.schema, args.key_schema, args.registry, args.schema_id, args.message)):
         return None
     if args.generate is not None:
         raise UsageError("schemas do not go with --generate")
-    encoder: RecordEncoder | None = part("encoding").make_encoder(args, topic)
+    encoder: RecordEncoder = part("encoding").make_encoder(args, topic)
     return encoder
 
 
@@ -170,10 +178,7 @@ def _check_partition(cluster: Cluster, topic: str, partition: int) -> None:
     """Refuses a partition that does not exist: the producer would wait for it until the delivery times out."""
     if partition >= 0:
         cluster.topic(topic, auto_create=True)
-        there = cluster.partitions(topic)
-        if partition not in there:
-            message = f"topic {topic!r} has {counted(len(there), 'partition')}, so no partition {partition}"
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+        named_partitions(cluster, topic, [partition])
 
 
 def _open(path: str) -> int:
@@ -185,7 +190,7 @@ def _open(path: str) -> int:
         raise Refused(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
 
 
-def _producer(args: argparse.Namespace, cluster: Cluster, summary: Summary) -> Producer:
+def _producer(args: Args, cluster: Cluster, summary: Summary) -> Producer:
     return make_producer(
         cluster,
         properties_of(args),
@@ -198,7 +203,7 @@ def _producer(args: argparse.Namespace, cluster: Cluster, summary: Summary) -> P
     )
 
 
-def _reader(args: argparse.Namespace) -> LineReader:
+def _reader(args: Args) -> LineReader:
     properties = read_properties(args.reader_config) if args.reader_config else {}
     for text in args.reader_property:  # one property per option: a separator may be a comma or a blank
         key, equals, value = text.partition("=")
@@ -216,13 +221,7 @@ def _reader(args: argparse.Namespace) -> LineReader:
 
 
 def _produce_input(
-    producer: Producer,
-    topic: str,
-    args: argparse.Namespace,
-    reader: LineReader,
-    encoder: RecordEncoder | None,
-    descriptor: int,
-    progress: Progress,
+    producer: Producer, topic: str, args: Args, reader: LineReader, encoder: RecordEncoder | None, descriptor: int, progress: Progress
 ) -> None:
     """Produces the input. Plain lines take the fast path, all others are parsed one by one."""
     is_plain = reader.is_plain and args.partition < 0 and not args.sync and encoder is None
@@ -251,12 +250,7 @@ def _produce_input(
 
 
 def _produce_records(
-    producer: Producer,
-    topic: str,
-    args: argparse.Namespace,
-    encoder: RecordEncoder | None,
-    records: Iterator[FileRecord],
-    progress: Progress,
+    producer: Producer, topic: str, args: Args, encoder: RecordEncoder | None, records: Iterator[FileRecord], progress: Progress
 ) -> None:
     """Produces the records of a table, of an array, or of an export."""
     given = tuple((name, value.encode()) for name, value in parse_pairs(args.header, "-H").items())
@@ -275,11 +269,11 @@ def _produce_records(
         raise
 
 
-def _has_prompt(args: argparse.Namespace) -> bool:
+def _has_prompt(args: Args) -> bool:
     return sys.stdin.isatty() and not args.file and not args.quiet
 
 
-def _prompt(producer: Producer, args: argparse.Namespace) -> Callable[[], None]:
+def _prompt(producer: Producer, args: Args) -> Callable[[], None]:
     """Returns what to do while there is no input: send, and ask for more on a terminal."""
     has_prompt, output = _has_prompt(args), output_of(args)
     if has_prompt:
@@ -311,7 +305,7 @@ def read_lines(descriptor: int, linger_s: float, on_idle: Callable[[], None]) ->
         yield [rest.removesuffix(b"\r")]
 
 
-def _generate(producer: Producer, topic: str, args: argparse.Namespace, progress: Progress) -> None:
+def _generate(producer: Producer, topic: str, args: Args, progress: Progress) -> None:
     """Produces numbered records, at a rate if one is given."""
     if args.generate < 0 or (args.rate is not None and args.rate <= 0):
         raise UsageError("--generate and --rate must be positive")
@@ -323,6 +317,3 @@ def _generate(producer: Producer, topic: str, args: argparse.Namespace, progress
                 time.sleep(min(wait, 0.01))
         producer.produce(topic, b"record %d" % number, args.key.encode() if args.key else None, partition=args.partition)
         progress.add(1)
-
-
-COMMAND = Command("Write records from standard input or a file.", _arguments, _run)

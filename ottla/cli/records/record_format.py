@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ottla.cli.command import UsageError
-from ottla.cli.records.record_input import unescape
+from ottla.cli.records.record_input import is_on, unescape
 from ottla.cli.records.record_numbers import deserializer
 from ottla.wire.batch_header import LOG_APPEND_TIME, BatchHeader
 from ottla.wire.records import Record
@@ -51,17 +51,8 @@ def internal_formatter(kind: str, types: tuple[int, ...]) -> Formatter:
 
 def property_formatter(properties: Mapping[str, str]) -> Formatter | None:
     """Kafka's default formatter. None when the properties ask for the value and nothing else."""
-    known = {
-        "print.key": "false",
-        "print.value": "true",
-        "print.timestamp": "false",
-        "print.partition": "false",
-        "print.offset": "false",
-        "print.delivery": "false",
-        "print.epoch": "false",
-        "print.headers": "false",
-    }
-    shown = {name.removeprefix("print."): properties.get(name, default).strip().lower() == "true" for name, default in known.items()}
+    names = ("key", "value", "timestamp", "partition", "offset", "delivery", "epoch", "headers")
+    shown = {name: is_on(properties, f"print.{name}", name == "value") for name in names}
     separator = properties.get("key.separator", "\t").encode()
     line_end = properties.get("line.separator", "\n").encode()
     null = properties.get("null.literal", "null").encode()
@@ -133,14 +124,7 @@ def _token(letter: str, encoding: str | None, topic: str, partition: int, record
         return _length(record.value).to_bytes(4, "big", signed=True)
     if letter == "h":
         return _headers(record, b",", equals=b"=")
-    numbers = {
-        "S": _length(record.value),
-        "K": _length(record.key),
-        "T": record.timestamp,
-        "t": topic,
-        "p": partition,
-        "o": record.offset,
-    }
+    numbers = {"S": _length(record.value), "K": _length(record.key), "T": record.timestamp, "t": topic, "p": partition, "o": record.offset}
     return str(numbers[letter]).encode()
 
 

@@ -10,12 +10,13 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from ottla.cli.records.json_numbers import json_text
 from ottla.cli.records.record_format import Formatter, json_formatter
+from ottla.cli.render.ottla import Output
 from ottla.wire.batch_header import BatchHeader
 from ottla.wire.records import Record
 
@@ -109,3 +110,16 @@ def _row(cells: Any) -> bytes:
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerow(["" if cell is None else cell for cell in cells])
     return buffer.getvalue().encode("utf-8", "surrogateescape")
+
+
+@contextmanager
+def processed_count(output: Output, count: Callable[[], int]) -> Iterator[None]:
+    """Flushes the records and notes their number when reading ends, by itself or by Ctrl-C."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        output.note(f"Processed a total of {count()} messages")
+        raise
+    finally:
+        sys.stdout.buffer.flush()
+    output.note(f"Processed a total of {count()} messages")

@@ -26,6 +26,10 @@ class Input(NamedTuple):
     headers: Headers
 
 
+def is_on(properties: Mapping[str, str], name: str, default: bool = False) -> bool:
+    return properties.get(name, "true" if default else "false").strip().lower() == "true"
+
+
 def unescape(text: str) -> str:
     r"""`\t`, `\n`, `\xNN` and so on, which shells leave as they are."""
     hexadecimal = re.sub(r"\\x([0-9a-fA-F]{2})", lambda found: chr(int(found.group(1), 16)), text)
@@ -48,15 +52,15 @@ class LineReader:
         self._key = key
         self._headers = headers
         self._is_empty_null = is_empty_null
-        self._parses_key = _is_true(properties, "parse.key") or key_delimiter is not None
-        self._parses_headers = _is_true(properties, "parse.headers")
+        self._parses_key = is_on(properties, "parse.key") or key_delimiter is not None
+        self._parses_headers = is_on(properties, "parse.headers")
         self._key_separator = key_delimiter if key_delimiter is not None else properties.get("key.separator", "\t").encode()
         self._headers_delimiter = properties.get("headers.delimiter", "\t").encode()
         self._headers_separator = properties.get("headers.separator", ",").encode()
         self._header_key_separator = properties.get("headers.key.separator", ":").encode()
         marker = properties.get("null.marker")
         self._null_marker = marker.encode() if marker is not None else None
-        self._ignores_errors = _is_true(properties, "ignore.error")
+        self._ignores_errors = is_on(properties, "ignore.error")
         self._layout: re.Pattern[bytes] | None = None
         self._encodings: dict[str, str] = {}
         if layout is not None:
@@ -136,10 +140,6 @@ class LineReader:
 
     def _misfit(self, what: str, text: bytes) -> Refused:
         return Refused(f"line {self._number} has no {what}: {text[:80].decode('utf-8', 'replace')!r}", "INVALID_RECORD")
-
-
-def _is_true(properties: Mapping[str, str], name: str) -> bool:
-    return properties.get(name, "false").strip().lower() == "true"
 
 
 def parse_layout(text: str) -> tuple[re.Pattern[bytes], dict[str, str]]:

@@ -6,15 +6,16 @@ topic, `ottla topic trim` is shorter.
 
 from __future__ import annotations
 
-import argparse
 import json
 
 from ottla.base.counted import counted
 from ottla.base.types import TopicPartition
-from ottla.cli.command import Command, Refused, UsageError
+from ottla.cli.command import Args, Refused, UsageError, command, option
 from ottla.cli.input_files import read_json
-from ottla.cli.options import add_yes, confirm, connect, output_of
+from ottla.cli.options import YES, confirm
+from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row, unshown
+from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin
 from ottla.client.errors import KafkaError
 
@@ -27,11 +28,6 @@ class DeletionRow(Row):
     low_watermark: int | None
     error: str | None
     failure: KafkaError | None = unshown()
-
-
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--offset-json-file", required=True, metavar="FILE", help="topics, partitions and offsets")
-    add_yes(parser)
 
 
 def read_offsets(path: str) -> dict[TopicPartition, int]:
@@ -52,12 +48,16 @@ def read_offsets(path: str) -> dict[TopicPartition, int]:
     return found
 
 
-def _delete(args: argparse.Namespace) -> int:
-    output = output_of(args)
+@command(
+    "records delete",
+    "Delete the records before given offsets.",
+    option("--offset-json-file", required=True, metavar="FILE", help="topics, partitions and offsets"),
+    YES,
+)
+def _delete(args: Args, cluster: Cluster, output: Output) -> int:
     before = read_offsets(args.offset_json_file)
     confirm(args, f"Delete records of {', '.join(map(str, before))}?")
-    with connect(args) as cluster:
-        results = admin.delete_records(cluster, before)
+    results = admin.delete_records(cluster, before)
     failures = {partition: result for partition, result in results.items() if isinstance(result, KafkaError)}
     lows = {partition: result for partition, result in results.items() if isinstance(result, int)}
     rows = [DeletionRow(*key, lows.get(key), _name(failures.get(key)), failures.get(key)) for key in sorted(results)]
@@ -70,6 +70,3 @@ def _delete(args: argparse.Namespace) -> int:
 
 def _name(failure: KafkaError | None) -> str | None:
     return None if failure is None else failure.code.name
-
-
-COMMANDS = {"delete": Command("Delete the records before given offsets.", _arguments, _delete)}

@@ -7,7 +7,6 @@ Refused acknowledgements are reported at the end, with exit code 1: another read
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import sys
 import time
@@ -16,10 +15,10 @@ from typing import TYPE_CHECKING
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError
 from ottla.base.types import TopicPartition
-from ottla.cli.command import UsageError
+from ottla.cli.command import Args, UsageError, flag, headed, option
 from ottla.cli.options import output_of, properties_of
 from ottla.cli.records.client_options import make_share_consumer
-from ottla.cli.records.processed_count import processed_count
+from ottla.cli.records.record_forms import processed_count
 from ottla.cli.terminal import bytes_writer
 
 if TYPE_CHECKING:
@@ -44,15 +43,18 @@ NOT_SHARED = {
 """Options that a share group does not take: the position and the isolation are settings of the group, and its records are not filtered."""
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("share groups")
-    group.add_argument("--share-group", metavar="GROUP", help="take records from this share group")
-    group.add_argument("--accept", action="store_true", help="acknowledge what was printed (the default)")
-    group.add_argument("--reject", action="store_true", help="reject the printed records: no consumer gets them again")
-    group.add_argument("--release", action="store_true", help="release the printed records: other consumers may get them")
+OPTIONS = (
+    *headed(
+        "share groups",
+        option("--share-group", metavar="GROUP", help="take records from this share group"),
+        flag("--accept", help="acknowledge what was printed (the default)"),
+        flag("--reject", help="reject the printed records: no consumer gets them again"),
+        flag("--release", help="release the printed records: other consumers may get them"),
+    ),
+)
 
 
-def check_usage(args: argparse.Namespace) -> None:
+def check_usage(args: Args) -> None:
     """Raises UsageError for options that do not go together."""
     chosen = [action for action in ACTIONS if getattr(args, action)]
     if args.share_group is None:
@@ -61,13 +63,13 @@ def check_usage(args: argparse.Namespace) -> None:
         return
     if len(chosen) > 1:
         raise UsageError(f"--{chosen[0]} and --{chosen[1]} exclude each other")
-    for name, option in NOT_SHARED.items():
+    for name, shown in NOT_SHARED.items():
         if getattr(args, name):
-            raise UsageError(f"{option} does not go with --share-group: such a group's start and isolation are settings of the group")
+            raise UsageError(f"{shown} does not go with --share-group: such a group's start and isolation are settings of the group")
 
 
-def run(cluster: Cluster, args: argparse.Namespace, topics: list[str], formatter: Formatter | None) -> int:
-    reading = _Reading(cluster, args, formatter)
+def run(cluster: Cluster, args: Args, topics: list[str], formatter: Formatter | None) -> int:
+    reading = _ShareReading(cluster, args, formatter)
     output = output_of(args)
     with processed_count(output, lambda: reading.count):
         reading.run(topics)
@@ -76,10 +78,10 @@ def run(cluster: Cluster, args: argparse.Namespace, topics: list[str], formatter
     return 1 if reading.refused else 0
 
 
-class _Reading:
+class _ShareReading:
     """One run of `consume --share-group`: prints records, acknowledges them, and knows when to stop."""
 
-    def __init__(self, cluster: Cluster, args: argparse.Namespace, formatter: Formatter | None) -> None:
+    def __init__(self, cluster: Cluster, args: Args, formatter: Formatter | None) -> None:
         from ottla.client.core.share_session import ACCEPT, REJECT, RELEASE
 
         self.cluster = cluster

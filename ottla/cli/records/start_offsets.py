@@ -4,15 +4,14 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
-from ottla.cli.command import UsageError
+from ottla.cli.command import Args, UsageError
 from ottla.cli.moments import parse_moment_ms
-from ottla.cli.topics.partition_offsets import offsets_at
+from ottla.cli.topics.partitions import offsets_at
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core.admin import EARLIEST, LATEST
 
@@ -46,7 +45,7 @@ class Start(NamedTuple):
         return self.kind not in ("", STORED)
 
 
-def parse_start(args: argparse.Namespace) -> Start:
+def parse_start(args: Args) -> Start:
     start = Start()
     for text in args.offset:
         if text.startswith("e@"):

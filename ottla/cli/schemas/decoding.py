@@ -7,17 +7,14 @@ other direction in `encoding.py`.
 
 from __future__ import annotations
 
-import argparse
 import base64
 import json
 from typing import Any, NamedTuple
 
-from ottla.cli.command import Refused, UsageError
+from ottla.cli.command import Args, Refused, UsageError
 from ottla.cli.schemas.formats import Decoder, Misfit, file_format
 from ottla.cli.schemas.registry import HEADER, Registry, is_framed
 from ottla.wire.records import Record
-
-OPTIONS = ("schema", "key_schema", "registry", "message", "framed")
 
 
 class RecordDecoder(NamedTuple):
@@ -40,10 +37,8 @@ class RecordDecoder(NamedTuple):
         return record._replace(value=value, key=key)
 
 
-def make_decoder(args: argparse.Namespace) -> RecordDecoder | None:
-    """The decoder that the options ask for; None if they ask for none."""
-    if not any(getattr(args, name) for name in OPTIONS):
-        return None
+def make_decoder(args: Args) -> RecordDecoder:
+    """The decoder that the options ask for; one of them is given."""
     if args.registry is not None:
         if args.schema or args.key_schema or args.message or args.framed:
             raise UsageError("--registry has the schemas; leave out --schema, --key-schema, --message and --framed")

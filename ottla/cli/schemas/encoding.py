@@ -7,16 +7,13 @@ subject. `--key-schema` does the same for keys, with TOPIC-key; other keys stay 
 
 from __future__ import annotations
 
-import argparse
 from typing import NamedTuple
 
-from ottla.cli.command import Refused, UsageError
+from ottla.cli.command import Args, Refused, UsageError
 from ottla.cli.input_files import read_text
 from ottla.cli.schemas.formats import COMPILED, Encoder, Misfit, file_format
 from ottla.cli.schemas.json_schema import KeywordNotOffered, Schema
 from ottla.cli.schemas.registry import Registry, header
-
-OPTIONS = ("schema", "key_schema", "registry", "schema_id", "message")
 
 
 class RecordEncoder(NamedTuple):
@@ -36,10 +33,8 @@ class RecordEncoder(NamedTuple):
             raise Refused(f"{where} does not fit the schema: {error}", "INVALID_RECORD") from None
 
 
-def make_encoder(args: argparse.Namespace, topic: str) -> RecordEncoder | None:
-    """The encoder that the options ask for; None if they ask for none. Registers what `--schema` names, where there is a registry."""
-    if all(getattr(args, name) is None for name in OPTIONS):
-        return None
+def make_encoder(args: Args, topic: str) -> RecordEncoder:
+    """The encoder that the options ask for; one of them is given. Registers the schema that `--schema` names, where there is a registry."""
     if args.registry is None:
         if args.schema_id is not None:
             raise UsageError("--schema-id goes with --registry URL")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ottla.cli.command import UsageError
+from ottla.cli.input_files import read_bytes
 from ottla.cli.optional import library
 from ottla.cli.records.json_numbers import WrittenFloat
 from ottla.cli.schemas.avro_json import avro_value
@@ -57,11 +58,7 @@ class Format(NamedTuple):
 
 def file_format(path: str) -> Format:
     """The schema of a file. UsageError if it cannot be read or is none."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+    data = read_bytes(path)
     if path.endswith(COMPILED):
         return protobuf_descriptors(data, path)
     text = data.decode("utf-8", "replace")

@@ -14,8 +14,10 @@ import urllib.parse
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ottla.base.errors import WireError
 from ottla.cli.command import NotReached, Refused, UsageError
 from ottla.cli.schemas.formats import Decoder, Format, Misfit, avro, json_schema, protobuf_source
+from ottla.wire.primitives import read_varint, varint
 
 MAGIC = 0
 HEADER = struct.Struct(">bI")
@@ -143,39 +145,19 @@ def header(number: int, path: Sequence[int] = ()) -> bytes:
     """The header of a value: the id of its schema, and for Protobuf the index of its message."""
     if not path:
         return HEADER.pack(MAGIC, number)
-    return HEADER.pack(MAGIC, number) + (b"\0" if tuple(path) == (0,) else b"".join(map(_written, (len(path), *path))))
+    return HEADER.pack(MAGIC, number) + (b"\0" if tuple(path) == (0,) else b"".join(map(varint, (len(path), *path))))
 
 
 def _message_path(data: bytes) -> tuple[tuple[int, ...], int]:
     """Which message of a Protobuf schema: its place in the file, then in the message round it; and where the message begins."""
-    count, position = _varint(data, HEADER.size)
-    if count == 0:
-        return (0,), position
-    path = []
-    for _ in range(count):
-        place, position = _varint(data, position)
-        path.append(place)
+    try:
+        count, position = read_varint(data, HEADER.size)
+        if count == 0:
+            return (0,), position
+        path = []
+        for _ in range(count):
+            place, position = read_varint(data, position)
+            path.append(place)
+    except WireError:
+        raise Misfit("its header is cut short") from None
     return tuple(path), position
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A number in zigzag form."""
-    value = shift = 0
-    while position < len(data) and shift < 35:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position
-    raise Misfit("its header is cut short")
-
-
-def _written(number: int) -> bytes:
-    """A number that is not negative in zigzag form."""
-    rest, out = number << 1, bytearray()
-    while rest >= 0x80:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)

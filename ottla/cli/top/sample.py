@@ -34,7 +34,7 @@ TIMES = f"{PREFIX}totaltimems"
 _LINE = re.compile(rf'^({REQUESTS}|{TIMES}){{request="([^"]+)"(?:,quantile="([^"]+)")?}} (\S+)$', re.MULTILINE)
 
 
-class TopicRow(NamedTuple):
+class TopicActivity(NamedTuple):
     """A topic: `end` is the sum of its end offsets, the rate is in records a second; None at the first look."""
 
     name: str
@@ -44,7 +44,7 @@ class TopicRow(NamedTuple):
     rate: float | None
 
 
-class GroupRow(NamedTuple):
+class GroupActivity(NamedTuple):
     """A group: its lag in records, and how that changes in a second."""
 
     name: str
@@ -55,7 +55,7 @@ class GroupRow(NamedTuple):
     change: float | None
 
 
-class TransactionRow(NamedTuple):
+class OpenTransaction(NamedTuple):
     """A transaction that is open, or that is being ended."""
 
     name: str
@@ -65,7 +65,7 @@ class TransactionRow(NamedTuple):
     client: str
 
 
-class RequestRow(NamedTuple):
+class RequestActivity(NamedTuple):
     """One kind of request: how many a second, and the 99th percentile of the time to the answer."""
 
     name: str
@@ -73,7 +73,7 @@ class RequestRow(NamedTuple):
     p99_ms: float | None
 
 
-class Sample(NamedTuple):
+class Look(NamedTuple):
     """One look. `requests` is None where no broker exports them; `note` says why."""
 
     at_s: float
@@ -83,11 +83,11 @@ class Sample(NamedTuple):
     partitions: int
     leaderless: int
     out_of_sync: int
-    topics: list[TopicRow]
-    groups: list[GroupRow]
+    topics: list[TopicActivity]
+    groups: list[GroupActivity]
     group_count: int
-    transactions: list[TransactionRow]
-    requests: list[RequestRow] | None
+    transactions: list[OpenTransaction]
+    requests: list[RequestActivity] | None
     note: str = ""
 
 
@@ -123,7 +123,7 @@ class Sampler:
         self._known: list[_Known] = []
         self._refresh_s = 0.0
 
-    def look(self) -> Sample:
+    def look(self) -> Look:
         """Asks the brokers. Raises `ClientError`."""
         now = time.monotonic()
         self._seconds = 0.0 if self._last_s is None else max(1e-3, now - self._last_s)
@@ -137,7 +137,7 @@ class Sampler:
         ends = self._end_offsets()
         groups, count = self._groups(ends)
         requests, note = self._requests()
-        return Sample(
+        return Look(
             now, cluster.cluster_id or "", len(cluster.brokers), cluster.controller_id, sum(topic.partitions for topic in known),
             sum(topic.leaderless for topic in known), sum(topic.out_of_sync for topic in known),
             self._topics(ends), groups, count, self._transactions(), requests, note,
@@ -151,11 +151,11 @@ class Sampler:
         found = list_offsets(self._cluster, dict.fromkeys(wanted, LATEST)) if wanted else {}
         return {partition: result.offset for partition, result in found.items() if isinstance(result, OffsetAt)}
 
-    def _topics(self, ends: dict[TopicPartition, int]) -> list[TopicRow]:
+    def _topics(self, ends: dict[TopicPartition, int]) -> list[TopicActivity]:
         """The busiest first."""
         sums = {topic.name: sum(map(ends.get, topic.led, itertools.repeat(0))) for topic in self._known}
         rows = [
-            TopicRow(
+            TopicActivity(
                 topic.name, topic.partitions, topic.out_of_sync, sums[topic.name],
                 self._per_second(sums[topic.name], self._ends.get(topic.name)),
             )
@@ -164,7 +164,7 @@ class Sampler:
         self._ends = sums
         return sorted(rows, key=lambda row: (-(row.rate or 0), row.name.startswith("__"), row.name))
 
-    def _groups(self, ends: dict[TopicPartition, int]) -> tuple[list[GroupRow], int]:
+    def _groups(self, ends: dict[TopicPartition, int]) -> tuple[list[GroupActivity], int]:
         """The groups with the most lag first; at most `GROUPS_MAX` are asked for their offsets."""
         listed = group_admin.list_groups(self._cluster)
         rows, lags = [], {}
@@ -173,11 +173,11 @@ class Sampler:
             lag = sum(max(0, ends[partition] - found.offset) for partition, found in committed.items() if partition in ends)
             lags[group.group_id] = lag
             change = self._per_second(lag, self._lags.get(group.group_id))
-            rows.append(GroupRow(group.group_id, group.type, group.state, len(committed), lag, change))
+            rows.append(GroupActivity(group.group_id, group.type, group.state, len(committed), lag, change))
         self._lags = lags
         return sorted(rows, key=lambda row: (-row.lag, row.name)), len(listed)
 
-    def _transactions(self) -> list[TransactionRow]:
+    def _transactions(self) -> list[OpenTransaction]:
         """The oldest first."""
         try:
             listed = transaction_admin.list_transactions(self._cluster, states=OPEN_STATES)
@@ -192,10 +192,10 @@ class Sampler:
             except ApiError:
                 continue  # it has just ended
             age = max(0, now_ms() - one.start_ms) if one.start_ms >= 0 else None
-            rows.append(TransactionRow(one.transactional_id, one.state, age, len(one.partitions), one.client_id))
+            rows.append(OpenTransaction(one.transactional_id, one.state, age, len(one.partitions), one.client_id))
         return sorted(rows, key=lambda row: -(row.age_ms or 0))
 
-    def _requests(self) -> tuple[list[RequestRow] | None, str]:
+    def _requests(self) -> tuple[list[RequestActivity] | None, str]:
         """The busiest first; None and a reason where there are no metrics."""
         if self._scrape is None:
             return None, "no metrics: start the broker with --set ottla.metrics.listen=127.0.0.1:9404"
@@ -212,7 +212,9 @@ class Sampler:
             elif quantile == "0.99":
                 times[request] = max(times.get(request, 0.0), float(value))
         rows = [
-            RequestRow(name, self._per_second(count, self._counts.get(name)), times.get(name)) for name, count in counts.items() if count
+            RequestActivity(name, self._per_second(count, self._counts.get(name)), times.get(name))
+            for name, count in counts.items()
+            if count
         ]
         self._counts = counts
         return sorted(rows, key=lambda row: (-(row.rate or 0), row.name)), ""

@@ -6,7 +6,6 @@ give one picture; `-o json` prints its data.
 
 from __future__ import annotations
 
-import argparse
 import os
 import select
 import sys
@@ -14,10 +13,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ottla.cli.command import Command, NotReached, Refused, UsageError
+from ottla.cli.command import Args, NotReached, Refused, UsageError, command, flag, option
 from ottla.cli.optional import library
-from ottla.cli.options import connect, output_of
-from ottla.cli.top.sample import Sample, Sampler
+from ottla.cli.render.ottla import Output
+from ottla.cli.top.sample import Look, Sampler
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.errors import ClientError
 
@@ -26,32 +25,30 @@ INTERVAL_MIN_S = 0.1
 VIEWS = ("all", "topics", "groups", "transactions", "requests")
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--interval", type=float, default=INTERVAL_S, metavar="SECS", help="seconds from one look to the next (default 2)")
-    add("--view", choices=VIEWS, default="all", metavar="VIEW", help="|".join(VIEWS))
-    add("--once", action="store_true", help="one picture, on any output; with -o json as data")
-    add("--from", dest="address", metavar="HOST:PORT", help="where requests are counted (default: ottla.metrics.listen of a broker)")
-    add("--credentials", metavar="USER:PASSWORD", help="as in ottla.metrics.credentials")
-    add("--token-file", metavar="FILE", help="as ottla.metrics.token.file")
-    add("--ca", metavar="FILE", help="PEM certificates to trust where that port speaks TLS (default: the system's)")
-
-
-def _run(args: argparse.Namespace) -> int:
-    output = output_of(args)
+@command(
+    "top",
+    "A live view: topics, groups and their lag, transactions, requests.",
+    option("--interval", type=float, default=INTERVAL_S, metavar="SECS", help="seconds from one look to the next (default 2)"),
+    option("--view", choices=VIEWS, default="all", metavar="VIEW", help="|".join(VIEWS)),
+    flag("--once", help="one picture, on any output; with -o json as data"),
+    option("--from", dest="address", metavar="HOST:PORT", help="where requests are counted (default: ottla.metrics.listen of a broker)"),
+    option("--credentials", metavar="USER:PASSWORD", help="as in ottla.metrics.credentials"),
+    option("--token-file", metavar="FILE", help="as ottla.metrics.token.file"),
+    option("--ca", metavar="FILE", help="PEM certificates to trust where that port speaks TLS (default: the system's)"),
+)
+def _run(args: Args, cluster: Cluster, output: Output) -> int:
     if args.interval < INTERVAL_MIN_S:
         raise UsageError(f"--interval must be {INTERVAL_MIN_S:g} or more")
     is_live = not args.once and output.form == "table"
     if is_live and not (sys.stdout.isatty() and sys.stdin.isatty()):
         raise UsageError("a live view needs a terminal; --once prints one picture, -o json data")
     scrape = _scrape(args)
-    with connect(args) as cluster:
-        sampler = Sampler(cluster, scrape)
-        if is_live:
-            return _live(cluster, sampler, args)
-        sampler.look()
-        time.sleep(args.interval)  # rates are what happens between two looks
-        sample = sampler.look()
+    sampler = Sampler(cluster, scrape)
+    if is_live:
+        return _live(cluster, sampler, args)
+    sampler.look()
+    time.sleep(args.interval)  # rates are what happens between two looks
+    sample = sampler.look()
     if output.is_structured:
         output.show_object(as_object(sample))
     elif output.form == "table":
@@ -62,7 +59,7 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-def as_object(sample: Sample) -> dict[str, Any]:
+def as_object(sample: Look) -> dict[str, Any]:
     """The look as JSON shows it."""
     found = sample._asdict()
     del found["at_s"]
@@ -71,7 +68,7 @@ def as_object(sample: Sample) -> dict[str, Any]:
     return found
 
 
-def _scrape(args: argparse.Namespace) -> Callable[[], str] | None:
+def _scrape(args: Args) -> Callable[[], str] | None:
     """Reads the metrics of a broker, where it is said or where a broker says that they are; None if it does not."""
     from ottla.base.errors import ApiError
     from ottla.cli.inspect.metrics import metrics_address, scrape
@@ -83,7 +80,7 @@ def _scrape(args: argparse.Namespace) -> Callable[[], str] | None:
     return lambda: scrape(address, args.credentials, token_file=args.token_file, ca_file=args.ca)
 
 
-def _console(args: argparse.Namespace) -> Any:
+def _console(args: Args) -> Any:
     return library("rich.console").Console(no_color=args.no_color or None, highlight=False)
 
 
@@ -93,13 +90,13 @@ def _view() -> Any:
     return view
 
 
-def _live(cluster: Cluster, sampler: Sampler, args: argparse.Namespace) -> int:
+def _live(cluster: Cluster, sampler: Sampler, args: Args) -> int:
     """Draws until q or Ctrl-C. A broker that does not answer is reported, and asked again."""
     console, view, live_view = _console(args), _view(), library("rich.live").Live
     chosen = args.view
     picture: Any = "..."
     with _Keys() as keys, live_view(console=console, screen=True, auto_refresh=False) as live:
-        sample: Sample | None = None
+        sample: Look | None = None
         next_s = time.monotonic()
         while True:
             if time.monotonic() >= next_s:
@@ -138,6 +135,3 @@ class _Keys:
         import termios
 
         termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._before)
-
-
-COMMAND = Command("A live view: topics, groups and their lag, transactions, requests.", _arguments, _run)

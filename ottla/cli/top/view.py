@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ottla.cli.terminal import one_line, shown
-from ottla.cli.top.sample import Sample
+from ottla.cli.top.sample import Look
 
 HEAD_LINES = 3
 TABLE_LINES = 3
@@ -19,7 +19,7 @@ VIEWS = ("all", "topics", "groups", "transactions", "requests")
 KEYS = {"a": "all", "t": "topics", "g": "groups", "x": "transactions", "r": "requests"}
 
 
-def draw(sample: Sample, view: str, height: int) -> RenderableType:
+def draw(sample: Look, view: str, height: int) -> RenderableType:
     """The picture for a terminal of this many lines."""
     names = VIEWS[1:] if view == "all" else (view,)
     wanted = [len(rows) for rows in (sample.topics, sample.groups, sample.transactions, sample.requests or ())]
@@ -37,7 +37,7 @@ def shared_lines(wanted: Sequence[int], lines: int) -> list[int]:
     return shares
 
 
-def _head(sample: Sample) -> Text:
+def _head(sample: Look) -> Text:
     text = Text(no_wrap=True, overflow="ellipsis")
     is_well = not sample.leaderless and not sample.out_of_sync
     text.append("healthy" if is_well else "TROUBLE", style="bold green" if is_well else "bold red")
@@ -51,7 +51,7 @@ def _head(sample: Sample) -> Text:
     return text
 
 
-def _table(sample: Sample, name: str, lines: int) -> RenderableType:
+def _table(sample: Look, name: str, lines: int) -> RenderableType:
     rows: list[Sequence[Any]]
     if name == "topics":
         rows = [(row.name, row.partitions, row.out_of_sync or "", number(row.rate), f"{row.end:,}") for row in sample.topics]

@@ -6,19 +6,16 @@ and tombstones. Transaction markers are not counted.
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ottla.base.counted import counted
-from ottla.base.errors import ApiError
 from ottla.base.types import TopicPartition
-from ottla.cli.command import Command
-from ottla.cli.moments import format_ms
-from ottla.cli.options import connect, output_of
+from ottla.cli.command import Args, command, flag, option
+from ottla.cli.moments import format_ms, parse_moment_ms
+from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row, column, json_only
-from ottla.cli.topics.partition_offsets import offsets_at
-from ottla.cli.topics.topic_names import one_topic
+from ottla.cli.topics.partitions import named_partitions, offsets_at
+from ottla.cli.topics.topic_names import ONE_TOPIC, one_topic
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin
 from ottla.wire.compression import CODEC_NAMES
@@ -26,7 +23,9 @@ from ottla.wire.compression import CODEC_NAMES
 if TYPE_CHECKING:
     from ottla.client.core.fetching import Fetched
 
+
 FETCH_BYTES = 4 * 1024 * 1024
+
 
 class TallyRow(Row):
     """The contents of a partition, counted."""
@@ -50,15 +49,6 @@ class KeyTallyRow(TallyRow):
     keys: int
     no_key: int
     tombstones: int
-
-
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("name", nargs="?", metavar="TOPIC", help="the topic")
-    add("--topic", metavar="NAME", help="the topic, as an option")
-    add("--partition", type=int, action="append", metavar="N", help="only these partitions")
-    add("--from-time", metavar="TIME", help="only records since then (2024-01-31T12:00:00, or -1h)")
-    add("--keys", action="store_true", help="decode the records and count keys and tombstones")
 
 
 class _Tally:
@@ -106,29 +96,24 @@ class _Tally:
         return KeyTallyRow(**vars(row), keys=len(self.keys), no_key=self.no_key, tombstones=self.tombstones)
 
 
-def _run(args: argparse.Namespace) -> int:
+@command(
+    "topic analyze",
+    "Count the records, bytes, batches, codecs and rates of a topic.",
+    *ONE_TOPIC,
+    option("--partition", type=int, action="append", metavar="N", help="only these partitions"),
+    option("--from-time", metavar="TIME", help="only records since then (2024-01-31T12:00:00, or -1h)"),
+    flag("--keys", help="decode the records and count keys and tombstones"),
+    may_watch=True,
+)
+def _run(args: Args, cluster: Cluster, output: Output) -> None:
     name = one_topic(args)
-    output = output_of(args)
-    with connect(args) as cluster:
-        there = cluster.partitions(name)
-        numbers = args.partition or there
-        missing = [number for number in numbers if number not in there]
-        if missing:
-            raise _missing(name, missing[0], len(there))
-        tallies = _read(cluster, [TopicPartition(name, number) for number in numbers], args)
+    tallies = _read(cluster, named_partitions(cluster, name, args.partition), args)
     rows = [tally.row(partition) for partition, tally in sorted(tallies.items())]
     totals = {key: sum(getattr(row, key) for row in rows) for key in ("records", "bytes", "batches")}
     output.rows("partitions", KeyTallyRow if args.keys else TallyRow, rows, extra={"topic": name, **totals})
-    return 0
 
 
-def _missing(topic: str, number: int, count: int) -> ApiError:
-    from ottla.base.errors import ErrorCode
-
-    return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r} has {counted(count, 'partition')}, so no partition {number}")
-
-
-def _read(cluster: Cluster, partitions: list[TopicPartition], args: argparse.Namespace) -> dict[TopicPartition, _Tally]:
+def _read(cluster: Cluster, partitions: list[TopicPartition], args: Args) -> dict[TopicPartition, _Tally]:
     """Reads each partition at least up to its end at the time of the call; records written meanwhile may be counted."""
     from ottla.client.blocking.consumer import Consumer
 
@@ -136,8 +121,6 @@ def _read(cluster: Cluster, partitions: list[TopicPartition], args: argparse.Nam
     ends = offsets_at(cluster, partitions, admin.LATEST)
     starts = offsets_at(cluster, partitions, admin.EARLIEST)
     if args.from_time is not None:
-        from ottla.cli.moments import parse_moment_ms
-
         found = offsets_at(cluster, partitions, parse_moment_ms(args.from_time))
         starts = {partition: ends[partition] if offset < 0 else offset for partition, offset in found.items()}
     with Consumer(cluster, partition_bytes_max=FETCH_BYTES, auto_offset_reset="earliest") as consumer:
@@ -146,6 +129,3 @@ def _read(cluster: Cluster, partitions: list[TopicPartition], args: argparse.Nam
             for fetched in consumer.poll(0.5):
                 tallies[fetched.partition].add(fetched)
     return tallies
-
-
-COMMAND = Command("Count the records, bytes, batches, codecs and rates of a topic.", _arguments, _run, may_watch=True)

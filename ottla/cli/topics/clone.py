@@ -6,14 +6,12 @@ are left out. Records written after the start are not copied.
 
 from __future__ import annotations
 
-import argparse
-
 from ottla.base.counted import counted
-from ottla.base.errors import ApiError
 from ottla.base.types import READ_COMMITTED, TopicPartition
-from ottla.cli.command import Command, UsageError
-from ottla.cli.options import connect, output_of
+from ottla.cli.command import Args, UsageError, command, flag, option
 from ottla.cli.progress import Progress
+from ottla.cli.render.ottla import Output
+from ottla.cli.topics.changes import topic_settings
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin
 from ottla.wire.compression import CODEC_NAMES
@@ -22,43 +20,33 @@ TOPIC_CONFIG_SOURCE = 1
 FETCH_BYTES = 4 * 1024 * 1024
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("source", metavar="FROM", help="the topic to copy")
-    add("target", metavar="TO", help="the new topic")
-    add("--records", action="store_true", help="copy the records, too")
-    add("-z", "--compression-codec", choices=CODEC_NAMES, default="none", metavar="CODEC", help="codec of the copied batches")
-    add("--dry-run", action="store_true", help="let the broker validate, change nothing")
-
-
-def _run(args: argparse.Namespace) -> int:
+@command(
+    "topic clone",
+    "Make a topic like another, with or without its records.",
+    option("source", metavar="FROM", help="the topic to copy"),
+    option("target", metavar="TO", help="the new topic"),
+    flag("--records", help="copy the records, too"),
+    option("-z", "--compression-codec", choices=CODEC_NAMES, default="none", metavar="CODEC", help="codec of the copied batches"),
+    flag("--dry-run", help="let the broker validate, change nothing"),
+)
+def _run(args: Args, cluster: Cluster, output: Output) -> None:
     if args.source == args.target:
         raise UsageError("a topic cannot be cloned to itself")
-    output = output_of(args)
     count = 0
-    with connect(args) as cluster:
-        source = cluster.topic(args.source)
-        partitions = cluster.partitions(args.source)
-        factor = max(len(partition.replica_nodes) for partition in source.partitions)
-        configs = _own_settings(cluster, args.source)
-        admin.create_topic(
-            cluster, args.target, partitions=len(partitions), replication_factor=factor, configs=configs, validate_only=args.dry_run
-        )
-        if args.records and not args.dry_run:
-            count = copy_records(cluster, args.source, args.target, partitions, args.compression_codec, is_quiet=args.quiet)
+    source = cluster.topic(args.source)
+    partitions = cluster.partitions(args.source)
+    factor = max(len(partition.replica_nodes) for partition in source.partitions)
+    own = [entry for entry in topic_settings(cluster, args.source) if entry.config_source == TOPIC_CONFIG_SOURCE]
+    configs = {entry.name: entry.value for entry in own if not entry.is_sensitive}
+    admin.create_topic(
+        cluster, args.target, partitions=len(partitions), replication_factor=factor, configs=configs, validate_only=args.dry_run
+    )
+    if args.records and not args.dry_run:
+        count = copy_records(cluster, args.source, args.target, partitions, args.compression_codec, is_quiet=args.quiet)
     what = {"source": args.source, "topic": args.target, "partitions": len(partitions), "configs": configs, "records": count}
     done = f"Topic {args.source} could be cloned to" if args.dry_run else f"Cloned topic {args.source} to"
     records = f" with {counted(count, 'record')}" if args.records and not args.dry_run else ""
     output.done(f"{done} {args.target}{records}.", {**what, "dry_run": args.dry_run})
-    return 0
-
-
-def _own_settings(cluster: Cluster, topic: str) -> dict[str, str]:
-    """The settings that differ from the default."""
-    found = admin.describe_configs(cluster, admin.TOPIC_RESOURCE, [topic])[topic]
-    if isinstance(found, ApiError):
-        raise found
-    return {entry.name: entry.value for entry in found if entry.config_source == TOPIC_CONFIG_SOURCE and not entry.is_sensitive}
 
 
 def copy_records(cluster: Cluster, source: str, target: str, partitions: list[int], codec: str, *, is_quiet: bool = False) -> int:
@@ -81,19 +69,10 @@ def copy_records(cluster: Cluster, source: str, target: str, partitions: list[in
                 stop = stops[fetched.partition]
                 for record in fetched.records():
                     if record.offset < stop:
-                        producer.produce(
-                            target,
-                            record.value,
-                            record.key,
-                            partition=fetched.partition.partition,
-                            timestamp=record.timestamp,
-                            headers=record.headers,
-                        )
+                        number, when, headers = fetched.partition.partition, record.timestamp, record.headers
+                        producer.produce(target, record.value, record.key, partition=number, timestamp=when, headers=headers)
                         count += 1
                         progress.add(1)
             producer.poll()
         producer.flush()
     return count
-
-
-COMMAND = Command("Make a topic like another, with or without its records.", _arguments, _run)

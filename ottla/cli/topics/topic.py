@@ -5,20 +5,18 @@ A topic is named by position or by `--topic`; the option takes a regular express
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.cli.command import Command, Refused, UsageError, parse_pairs
-from ottla.cli.options import add_yes, confirm, connect, output_of
+from ottla.cli.command import Args, Refused, UsageError, command, flag, granted, hidden, option, parse_pairs
+from ottla.cli.options import YES, confirm
 from ottla.cli.output import write
 from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row, column, json_only, spaced, unshown
-from ottla.cli.topics import analyze, changes, clone
-from ottla.cli.topics.replica_assignment import parse_replica_assignment
-from ottla.cli.topics.topic_names import add_topic_filter, chosen_topics
+from ottla.cli.topics.partitions import parse_replica_assignment
+from ottla.cli.topics.topic_names import TOPIC_FILTER, chosen_topics
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin
 
@@ -65,24 +63,16 @@ class DescribedTopic(Row):
 # list
 
 
-def _list_arguments(parser: argparse.ArgumentParser) -> None:
-    add_topic_filter(parser)
-    parser.add_argument("--topic-id-type", help=argparse.SUPPRESS)
-    parser.add_argument("--list", action="store_true", help=argparse.SUPPRESS)
-
-
-def _list(args: argparse.Namespace) -> int:
-    output = output_of(args)
-    with connect(args) as cluster:
-        topics = chosen_topics(cluster, args)
-    rows = [
-        ListedTopic(topic.name, _uuid(topic.topic_id), len(topic.partitions), _factor(topic), topic.is_internal) for topic in topics
-    ]
+@command(
+    "topic list", "Names of all topics.", *TOPIC_FILTER, hidden("--topic-id-type"), hidden("--list", action="store_true"), may_watch=True
+)
+def _list(args: Args, cluster: Cluster, output: Output) -> None:
+    topics = chosen_topics(cluster, args)
+    rows = [ListedTopic(topic.name, _uuid(topic.topic_id), len(topic.partitions), _factor(topic), topic.is_internal) for topic in topics]
     if output.form == "plain":
         write("".join(f"{row.name}\n" for row in rows))
     else:
         output.rows("topics", ListedTopic, rows)
-    return 0
 
 
 def _factor(topic: Any) -> int:
@@ -98,30 +88,28 @@ def _uuid(raw: bytes) -> str:
 # describe
 
 
-def _describe_arguments(parser: argparse.ArgumentParser) -> None:
-    add_topic_filter(parser)
-    add = parser.add_argument
-    add("--if-exists", action="store_true", help="no error when there is no such topic")
-    add("--under-replicated-partitions", action="store_true", help="only partitions whose ISR lacks a replica")
-    add("--unavailable-partitions", action="store_true", help="only partitions without a leader")
-    add("--under-min-isr-partitions", action="store_true", help="only partitions whose ISR is smaller than min.insync.replicas")
-    add("--at-min-isr-partitions", action="store_true", help="only partitions whose ISR is just min.insync.replicas")
-    add("--topics-with-overrides", action="store_true", help="only topics with overridden settings, without their partitions")
-    add("--partition-size-limit-per-response", type=int, help=argparse.SUPPRESS)
-
-
-def _describe(args: argparse.Namespace) -> int:
-    output = output_of(args)
-    with connect(args) as cluster:
-        described = describe(cluster, chosen_topics(cluster, args, is_optional=args.if_exists), args)
+@command(
+    "topic describe",
+    "Partitions, leaders, replicas, settings.",
+    *TOPIC_FILTER,
+    flag("--if-exists", help="no error when there is no such topic"),
+    flag("--under-replicated-partitions", help="only partitions whose ISR lacks a replica"),
+    flag("--unavailable-partitions", help="only partitions without a leader"),
+    flag("--under-min-isr-partitions", help="only partitions whose ISR is smaller than min.insync.replicas"),
+    flag("--at-min-isr-partitions", help="only partitions whose ISR is just min.insync.replicas"),
+    flag("--topics-with-overrides", help="only topics with overridden settings, without their partitions"),
+    hidden("--partition-size-limit-per-response", type=int),
+    may_watch=True,
+)
+def _describe(args: Args, cluster: Cluster, output: Output) -> None:
+    described = describe(cluster, chosen_topics(cluster, args, is_optional=args.if_exists), args)
     if output.is_structured:
         output.rows("topics", DescribedTopic, described)
     else:
         _show_tables(output, described, args)
-    return 0
 
 
-def describe(cluster: Cluster, topics: Sequence[Any], args: argparse.Namespace) -> list[DescribedTopic]:
+def describe(cluster: Cluster, topics: Sequence[Any], args: Args) -> list[DescribedTopic]:
     """The topics with their partitions and settings that pass the filters among the options."""
     described = [_described(topic) for topic in _with_eligible_leaders(cluster, topics)]
     _add_configs(cluster, described)
@@ -163,35 +151,33 @@ def _add_configs(cluster: Cluster, described: list[DescribedTopic]) -> None:
     names = [topic.name for topic in described]
     found = admin.describe_configs(cluster, admin.TOPIC_RESOURCE, names) if names else {}
     for topic in described:
-        configs = found.get(topic.name, [])
-        if isinstance(configs, ApiError):
-            raise configs
+        configs = granted(found.get(topic.name, []))
         topic.configs = {entry.name: entry.value for entry in configs if entry.config_source != DEFAULT_SOURCE and not entry.is_sensitive}
         topic.min_isr = next((int(entry.value) for entry in configs if entry.name == "min.insync.replicas"), 1)
 
 
-def has_partition_filters(args: argparse.Namespace) -> bool:
-    return bool(
-        args.under_replicated_partitions or args.unavailable_partitions or args.under_min_isr_partitions or args.at_min_isr_partitions
-    )
+FILTERS: dict[str, Callable[[PartitionRow, int], bool]] = {
+    "under_replicated_partitions": lambda row, _: len(row.isr) < len(row.replicas),
+    "unavailable_partitions": lambda row, _: row.leader is None,
+    "under_min_isr_partitions": lambda row, min_isr: len(row.isr) < min_isr,
+    "at_min_isr_partitions": lambda row, min_isr: len(row.isr) == min_isr,
+}
+"""By the option of `describe`: whether it shows a partition."""
 
 
-def _apply_filters(described: list[DescribedTopic], args: argparse.Namespace) -> None:
-    if not has_partition_filters(args):
-        return
-    for topic in described:
-        topic.partitions = [
-            partition
-            for partition in topic.partitions
-            if (args.under_replicated_partitions and len(partition.isr) < len(partition.replicas))
-            or (args.unavailable_partitions and partition.leader is None)
-            or (args.under_min_isr_partitions and len(partition.isr) < topic.min_isr)
-            or (args.at_min_isr_partitions and len(partition.isr) == topic.min_isr)
-        ]
-    described[:] = [topic for topic in described if topic.partitions]
+def has_partition_filters(args: Args) -> bool:
+    return any(getattr(args, name) for name in FILTERS)
 
 
-def _show_tables(output: Output, described: list[DescribedTopic], args: argparse.Namespace) -> None:
+def _apply_filters(described: list[DescribedTopic], args: Args) -> None:
+    filters = [shows for name, shows in FILTERS.items() if getattr(args, name)]
+    if filters:
+        for topic in described:
+            topic.partitions = [row for row in topic.partitions if any(shows(row, topic.min_isr) for shows in filters)]
+        described[:] = [topic for topic in described if topic.partitions]
+
+
+def _show_tables(output: Output, described: list[DescribedTopic], args: Args) -> None:
     if args.topics_with_overrides:
         output.rows("topics", DescribedTopic, described)
         return
@@ -210,39 +196,37 @@ def configs_text(topic: DescribedTopic) -> str:
 # create
 
 
-def _create_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("names", nargs="*", metavar="NAME", help="the names of the new topics")
-    add("--topic", action="append", metavar="NAME", help="a topic, as an option")
-    add("-p", "--partitions", type=int, default=-1, metavar="N", help="how many (default: the broker's num.partitions)")
-    add("-r", "--replication-factor", type=int, default=-1, metavar="N", help="how many copies (default: the broker's)")
-    add("--replica-assignment", metavar="0:1,1:2", help="brokers of each partition")
-    add("-c", "--config", action="append", metavar="KEY=VALUE", help="a setting of the topic")
-    add("--if-not-exists", action="store_true", help="no error when the topic exists")
-    add("--dry-run", action="store_true", help="let the broker validate, change nothing")
-
-
-def _create(args: argparse.Namespace) -> int:
-    output = output_of(args)
+@command(
+    "topic create",
+    "Make topics.",
+    option("names", nargs="*", metavar="NAME", help="the names of the new topics"),
+    option("--topic", action="append", metavar="NAME", help="a topic, as an option"),
+    option("-p", "--partitions", type=int, default=-1, metavar="N", help="how many (default: the broker's num.partitions)"),
+    option("-r", "--replication-factor", type=int, default=-1, metavar="N", help="how many copies (default: the broker's)"),
+    option("--replica-assignment", metavar="0:1,1:2", help="brokers of each partition"),
+    option("-c", "--config", action="append", metavar="KEY=VALUE", help="a setting of the topic"),
+    flag("--if-not-exists", help="no error when the topic exists"),
+    flag("--dry-run", help="let the broker validate, change nothing"),
+)
+def _create(args: Args, cluster: Cluster, output: Output) -> None:
     names = list(dict.fromkeys([*args.names, *(args.topic or [])]))
     if not names:
         raise UsageError("name a topic")
-    assignments = parse_replica_assignment(args.replica_assignment) if args.replica_assignment else None
+    assignments = parse_replica_assignment(args.replica_assignment)
     if assignments is not None and (args.partitions > 0 or args.replication_factor > 0):
         raise UsageError("--replica-assignment sets both numbers; leave out --partitions and --replication-factor")
-    for value, option in ((args.partitions, "--partitions"), (args.replication_factor, "--replication-factor")):
+    for value, name in ((args.partitions, "--partitions"), (args.replication_factor, "--replication-factor")):
         if value == 0 or value < -1:
-            raise UsageError(f"{option} must be 1 or more")
+            raise UsageError(f"{name} must be 1 or more")
     made: list[dict[str, Any]] = []
     failures: dict[str, ApiError] = {}
-    with connect(args) as cluster:
-        for name in names:
-            try:
-                made.append(_create_one(cluster, name, assignments, args))
-            except ApiError as error:
-                if len(names) == 1:
-                    raise
-                failures[name] = error
+    for name in names:
+        try:
+            made.append(_create_one(cluster, name, assignments, args))
+        except ApiError as error:
+            if len(names) == 1:
+                raise
+            failures[name] = error
     if output.is_structured:
         errors = {name: failure.code.name for name, failure in failures.items()}
         output.show_object(made[0] if len(names) == 1 else {"topics": made, "errors": errors})
@@ -253,10 +237,9 @@ def _create(args: argparse.Namespace) -> int:
             output.error(f"{name}: {failure.message} ({failure.code.name})", failure.code.name)
     if failures:
         raise Refused(f"not created: {len(failures)} of {counted(len(names), 'topic')}", next(iter(failures.values())).code.name)
-    return 0
 
 
-def _create_one(cluster: Cluster, name: str, assignments: dict[int, list[int]] | None, args: argparse.Namespace) -> dict[str, Any]:
+def _create_one(cluster: Cluster, name: str, assignments: list[list[int]] | None, args: Args) -> dict[str, Any]:
     """Creates a topic; returns it as JSON shows it. Raises `ApiError`."""
     try:
         result = admin.create_topic(
@@ -264,7 +247,7 @@ def _create_one(cluster: Cluster, name: str, assignments: dict[int, list[int]] |
             name,
             partitions=args.partitions,
             replication_factor=args.replication_factor,
-            assignments=assignments,
+            assignments=None if assignments is None else dict(enumerate(assignments)),
             configs=parse_pairs(args.config, "--config"),
             validate_only=args.dry_run,
         )
@@ -285,27 +268,26 @@ def _made_sentence(topic: dict[str, Any]) -> str:
 # delete
 
 
-def _delete_arguments(parser: argparse.ArgumentParser) -> None:
-    add_topic_filter(parser)
-    parser.add_argument("--if-exists", action="store_true", help="no error when there is no such topic")
-    parser.add_argument("--dry-run", action="store_true", help="show what would be deleted")
-    add_yes(parser)
-
-
-def _delete(args: argparse.Namespace) -> int:
-    output = output_of(args)
+@command(
+    "topic delete",
+    "Delete topics with their records.",
+    *TOPIC_FILTER,
+    flag("--if-exists", help="no error when there is no such topic"),
+    flag("--dry-run", help="show what would be deleted"),
+    YES,
+)
+def _delete(args: Args, cluster: Cluster, output: Output) -> None:
     if not args.names and not args.topic:
         raise UsageError("name the topics to delete")
-    with connect(args) as cluster:
-        names = [topic.name for topic in chosen_topics(cluster, args, is_optional=args.if_exists)]
-        if args.dry_run:
-            output.done("Would delete: " + (", ".join(names) or "nothing"), {"deleted": [], "would_delete": names, "dry_run": True})
-            return 0
-        if not names:
-            output.done("Nothing to delete.", {"deleted": []})
-            return 0
-        confirm(args, f"Delete {', '.join(names)} with all records?")
-        results = admin.delete_topics(cluster, names)
+    names = [topic.name for topic in chosen_topics(cluster, args, is_optional=args.if_exists)]
+    if args.dry_run:
+        output.done("Would delete: " + (", ".join(names) or "nothing"), {"deleted": [], "would_delete": names, "dry_run": True})
+        return
+    if not names:
+        output.done("Nothing to delete.", {"deleted": []})
+        return
+    confirm(args, f"Delete {', '.join(names)} with all records?")
+    results = admin.delete_topics(cluster, names)
     failures = {name: error for name, error in results.items() if error is not None}
     deleted = [name for name in names if name not in failures]
     for name, error in failures.items():
@@ -316,15 +298,3 @@ def _delete(args: argparse.Namespace) -> int:
         output.done("Deleted " + ", ".join(deleted) + ".", {"deleted": deleted, "errors": errors})
     if failures:
         raise Refused(f"not deleted: {len(failures)} of {counted(len(results), 'topic')}", next(iter(errors.values())))
-    return 0
-
-
-COMMANDS = {
-    "list": Command("Names of all topics.", _list_arguments, _list, may_watch=True),
-    "describe": Command("Partitions, leaders, replicas, settings.", _describe_arguments, _describe, may_watch=True),
-    "create": Command("Make topics.", _create_arguments, _create),
-    "delete": Command("Delete topics with their records.", _delete_arguments, _delete),
-    **changes.COMMANDS,
-    "clone": clone.COMMAND,
-    "analyze": analyze.COMMAND,
-}

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.cli.command import UsageError
+from ottla.cli.command import Args, UsageError, flag, option
 from ottla.client.blocking.cluster import Cluster, nearest_hint
 
-
-def add_topic_filter(parser: argparse.ArgumentParser) -> None:
-    """Options of commands that take several topics."""
-    add = parser.add_argument
-    add("names", nargs="*", metavar="TOPIC", help="topics by name")
-    add("--topic", action="append", metavar="REGEX", help="topics by regular expression; lists with commas work too")
-    add("--topic-id", action="append", metavar="ID", help="a topic by its id")
-    add("--exclude-internal", action="store_true", help="leave out internal topics")
+TOPIC_FILTER = (
+    option("names", nargs="*", metavar="TOPIC", help="topics by name"),
+    option("--topic", action="append", metavar="REGEX", help="topics by regular expression; lists with commas work too"),
+    option("--topic-id", action="append", metavar="ID", help="a topic by its id"),
+    flag("--exclude-internal", help="leave out internal topics"),
+)
+"""Options of commands that take several topics."""
 
 
 def pattern_of(text: str) -> re.Pattern[str]:
@@ -28,7 +26,7 @@ def pattern_of(text: str) -> re.Pattern[str]:
         raise UsageError(f"{text!r} is not a regular expression: {error}") from None
 
 
-def chosen_topics(cluster: Cluster, args: argparse.Namespace, *, is_optional: bool = False) -> list[Any]:
+def chosen_topics(cluster: Cluster, args: Args, *, is_optional: bool = False) -> list[Any]:
     """The metadata of the topics that the options name, sorted; all topics if none is named."""
     answer = cluster.refresh(None)
     topics = {topic.name: topic for topic in answer.topics if topic.name is not None and not topic.error_code}
@@ -69,11 +67,17 @@ def _not_found(name: str, topics: dict[str, Any]) -> ApiError:
     return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} not found{nearest_hint(name, topics)}")
 
 
-def one_topic(args: argparse.Namespace) -> str:
-    """The one topic that a command needs, by position or by option, but not by both."""
+ONE_TOPIC = (
+    option("name", nargs="?", metavar="TOPIC", help="the topic"),
+    option("--topic", metavar="NAME", help="the topic, as an option"),
+)
+
+
+def one_topic(args: Args, *, is_needed: bool = True) -> str:
+    """The one topic that a command needs, by position or by option, but not by both; empty if none is given or needed."""
     if args.name and args.topic and args.name != args.topic:
         raise UsageError(f"two topics are named, {args.name!r} and {args.topic!r}")
-    name = args.name or args.topic
-    if not name:
+    name: str = args.name or args.topic or ""
+    if is_needed and not name:
         raise UsageError("name a topic")
-    return str(name)
+    return name

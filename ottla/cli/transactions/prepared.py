@@ -7,12 +7,12 @@ coordinator stored: commit if the open transaction is that one, else abort. The 
 
 from __future__ import annotations
 
-import argparse
-
-from ottla.cli.command import Command, Refused, UsageError, no_arguments
+from ottla.cli.command import Args, Refused, UsageError, command, flag, one_of, option
 from ottla.cli.moments import now_ms
-from ottla.cli.options import add_yes, confirm, connect, output_of
+from ottla.cli.options import YES, confirm
+from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row, column, joined, json_only
+from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import transaction_admin
 
 
@@ -32,46 +32,46 @@ class PreparedRow(Row, titles=joined):
     client_id: str = json_only()
 
 
-def _prepared(args: argparse.Namespace) -> int:
-    with connect(args) as cluster:
-        found = transaction_admin.list_prepared(cluster)
+@command("txn prepared", "Transactions that an external coordinator must end (two-phase commit).", may_watch=True)
+def _prepared(args: Args, cluster: Cluster, output: Output) -> None:
+    found = transaction_admin.list_prepared(cluster)
     rows = []
     for one in found:
         age_ms = max(0, now_ms() - one.start_ms) if one.start_ms >= 0 else None
         rows.append(PreparedRow(**{**one._asdict(), "partitions": list(map(str, one.partitions)), "age_ms": age_ms}))
-    output_of(args).rows("transactions", PreparedRow, rows)
-    return 0
+    output.rows("transactions", PreparedRow, rows)
 
 
-def _finish_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="ID", help="the transactional id")
-    ways = parser.add_mutually_exclusive_group(required=True)
-    ways.add_argument("--commit", action="store_true", help="commit the open transaction")
-    ways.add_argument("--abort", action="store_true", help="abort the open transaction")
-    ways.add_argument("--prepared-state", metavar="PRODUCER_ID:EPOCH", help="commit if this is the open transaction, else abort")
-    add_yes(parser)
-
-
-def _finish(args: argparse.Namespace) -> int:
+@command(
+    "txn finish",
+    "Commit or abort a prepared transaction.",
+    option("name", metavar="ID", help="the transactional id"),
+    *one_of(
+        flag("--commit", help="commit the open transaction"),
+        flag("--abort", help="abort the open transaction"),
+        option("--prepared-state", metavar="PRODUCER_ID:EPOCH", help="commit if this is the open transaction, else abort"),
+        is_needed=True,
+    ),
+    YES,
+)
+def _finish(args: Args, cluster: Cluster, output: Output) -> None:
     name = args.name
     wanted = _parse_state(args.prepared_state) if args.prepared_state is not None else None
-    with connect(args) as cluster:
-        found = transaction_admin.describe_transaction(cluster, name)
-        if not found.is_open:
-            raise Refused(f"nothing is open for {name!r}: it is {found.state}", "INVALID_TXN_STATE")
-        if not found.is_two_phase:
-            raise Refused(f"{name!r} has a timeout, so it is not of two-phase commit; see `ottla txn abort`", "INVALID_TXN_STATE")
-        confirm(args, f"{'Commit' if args.commit else 'Abort' if args.abort else 'Finish'} the open transaction of {name!r}?")
-        ended = transaction_admin.finish_prepared(
-            cluster, name, lambda producer_id, epoch: args.commit or (wanted is not None and (producer_id, epoch) == wanted)
-        )
+    found = transaction_admin.describe_transaction(cluster, name)
+    if not found.is_open:
+        raise Refused(f"nothing is open for {name!r}: it is {found.state}", "INVALID_TXN_STATE")
+    if not found.is_two_phase:
+        raise Refused(f"{name!r} has a timeout, so it is not of two-phase commit; see `ottla txn abort`", "INVALID_TXN_STATE")
+    confirm(args, f"{'Commit' if args.commit else 'Abort' if args.abort else 'Finish'} the open transaction of {name!r}?")
+    ended = transaction_admin.finish_prepared(
+        cluster, name, lambda producer_id, epoch: args.commit or (wanted is not None and (producer_id, epoch) == wanted)
+    )
     if ended is None:
         raise Refused(f"the transaction of {name!r} has just been ended by another client", "INVALID_TXN_STATE")
     producer_id, epoch, is_commit = ended
     outcome = "committed" if is_commit else "aborted"
     what = {"transactional_id": name, "producer_id": producer_id, "producer_epoch": epoch, "outcome": outcome}
-    output_of(args).done(f"The transaction of {name} (producer {producer_id} epoch {epoch}) is {outcome}.", what)
-    return 0
+    output.done(f"The transaction of {name} (producer {producer_id} epoch {epoch}) is {outcome}.", what)
 
 
 def _parse_state(text: str) -> tuple[int, int]:
@@ -79,7 +79,3 @@ def _parse_state(text: str) -> tuple[int, int]:
     if not (colon and producer_id.isdecimal() and epoch.isdecimal()):
         raise UsageError(f"--prepared-state {text!r} is not PRODUCER_ID:EPOCH")
     return int(producer_id), int(epoch)
-
-
-PREPARED = Command("Transactions that an external coordinator must end (two-phase commit).", no_arguments, _prepared, may_watch=True)
-FINISH = Command("Commit or abort a prepared transaction.", _finish_arguments, _finish)

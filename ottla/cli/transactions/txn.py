@@ -5,16 +5,15 @@ Exit codes beside the general ones: `find-hanging` and `why` exit with 1 when th
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
-from ottla.base.errors import ApiError
 from ottla.base.types import TopicPartition
-from ottla.cli.command import Command, Refused, UsageError, merged
+from ottla.cli.command import Args, Refused, UsageError, command, granted, merged, option
 from ottla.cli.moments import now_ms
-from ottla.cli.options import add_yes, confirm, connect, output_of
+from ottla.cli.options import YES, confirm, connect
+from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row, column, joined, json_only
-from ottla.cli.transactions import prepared, why
+from ottla.cli.topics.topic_names import ONE_TOPIC, one_topic
 from ottla.cli.transactions.why import OpenRow, ProducerRow, open_transactions, partitions_of, producer_values
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import transaction_admin
@@ -59,95 +58,65 @@ class HangingRow(OpenRow, titles=joined):
 # list, describe
 
 
-def _list_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--state", action="append", metavar="STATE[,...]", help="only in these states, such as Ongoing")
-    add("--producer-id", type=int, action="append", default=[], metavar="ID", help="only of this producer")
-    add("--duration-filter", type=int, default=-1, metavar="MS", help="only those open for longer than this")
-    add("--transactional-id-pattern", metavar="REGEX", help="only ids that match")
+@command(
+    "txn list",
+    "All transactional ids and their states.",
+    option("--state", action="append", metavar="STATE[,...]", help="only in these states, such as Ongoing"),
+    option("--producer-id", type=int, action="append", default=[], metavar="ID", help="only of this producer"),
+    option("--duration-filter", type=int, default=-1, metavar="MS", help="only those open for longer than this"),
+    option("--transactional-id-pattern", metavar="REGEX", help="only ids that match"),
+    may_watch=True,
+)
+def _list(args: Args, cluster: Cluster, output: Output) -> None:
+    found = transaction_admin.list_transactions(
+        cluster,
+        states=merged(args.state),
+        producer_ids=args.producer_id,
+        duration_ms=args.duration_filter,
+        pattern=args.transactional_id_pattern,
+    )
+    output.rows("transactions", TransactionRow, [TransactionRow(*listed) for listed in found])
 
 
-def _list(args: argparse.Namespace) -> int:
-    with connect(args) as cluster:
-        found = transaction_admin.list_transactions(
-            cluster,
-            states=merged(args.state),
-            producer_ids=args.producer_id,
-            duration_ms=args.duration_filter,
-            pattern=args.transactional_id_pattern,
-        )
-    output_of(args).rows("transactions", TransactionRow, [TransactionRow(*listed) for listed in found])
-    return 0
-
-
-def _describe_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="ID", help="the transactional id")
-    parser.add_argument("--transactional-id", metavar="ID", help="the id, as an option")
-
-
-def _one_id(args: argparse.Namespace) -> str:
-    name = args.name or args.transactional_id
-    if not name:
+@command(
+    "txn describe",
+    "One transaction: state, age, partitions.",
+    option("name", nargs="?", metavar="ID", help="the transactional id"),
+    option("--transactional-id", metavar="ID", help="the id, as an option"),
+    may_watch=True,
+)
+def _describe(args: Args, cluster: Cluster, output: Output) -> None:
+    if not (name := args.name or args.transactional_id):
         raise UsageError("name a transactional id")
-    return str(name)
-
-
-def _describe(args: argparse.Namespace) -> int:
-    with connect(args) as cluster:
-        found = transaction_admin.describe_transaction(cluster, _one_id(args))
+    found = transaction_admin.describe_transaction(cluster, name)
     start_ms, duration_ms = (found.start_ms, now_ms() - found.start_ms) if found.start_ms >= 0 else (None, None)
     shown = {"partitions": list(map(str, found.partitions)), "start_ms": start_ms, "duration_ms": duration_ms}
-    output_of(args).rows("transactions", DescribedRow, [DescribedRow(**{**found._asdict(), **shown})])
-    return 0
+    output.rows("transactions", DescribedRow, [DescribedRow(**{**found._asdict(), **shown})])
 
 
 # describe-producers
 
 
-def _partition_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic_by_position", nargs="?", metavar="TOPIC", help="the topic")
-    parser.add_argument("--topic", metavar="NAME", help="the topic, as an option")
-    parser.add_argument("--partition", type=int, metavar="N", help="the partition")
+PARTITION_OPTIONS = (*ONE_TOPIC, option("--partition", type=int, metavar="N", help="the partition"))
+PRODUCERS_OPTIONS = (*PARTITION_OPTIONS, option("--broker-id", type=int, metavar="ID", help="ask this replica (default: the leader)"))
 
 
-def _describe_producers_arguments(parser: argparse.ArgumentParser) -> None:
-    _partition_arguments(parser)
-    parser.add_argument("--broker-id", type=int, metavar="ID", help="ask this replica (default: the leader)")
-
-
-def _name_topic(args: argparse.Namespace) -> None:
-    """Sets `topic` to the one that is named, by position or by option."""
-    if args.topic and args.topic_by_position not in (None, args.topic):
-        raise UsageError(f"two topics are named, {args.topic_by_position!r} and {args.topic!r}")
-    args.topic = args.topic or args.topic_by_position
-
-
-def _one_partition(args: argparse.Namespace) -> TopicPartition:
-    _name_topic(args)
-    if not args.topic or args.partition is None:
+def _one_partition(args: Args) -> TopicPartition:
+    if args.partition is None:
         raise UsageError("name a topic and give --partition")
-    return TopicPartition(args.topic, args.partition)
+    return TopicPartition(one_topic(args), args.partition)
 
 
-def _describe_producers(args: argparse.Namespace) -> int:
+@command("txn producers", "Short for describe-producers.", *PRODUCERS_OPTIONS, may_watch=True)
+@command("txn describe-producers", "The producers of a partition.", *PRODUCERS_OPTIONS, may_watch=True)
+def _describe_producers(args: Args, cluster: Cluster, output: Output) -> None:
     partition = _one_partition(args)
-    with connect(args) as cluster:
-        cluster.leader(partition)
-        found = transaction_admin.describe_producers(cluster, [partition], broker_id=args.broker_id)[partition]
-    if isinstance(found, ApiError):
-        raise found
-    output_of(args).rows("producers", ProducerRow, [ProducerRow(*producer_values(state)) for state in found])
-    return 0
+    cluster.leader(partition)
+    found = transaction_admin.describe_producers(cluster, [partition], broker_id=args.broker_id)[partition]
+    output.rows("producers", ProducerRow, [ProducerRow(*producer_values(state)) for state in granted(found)])
 
 
 # find-hanging
-
-
-def _find_hanging_arguments(parser: argparse.ArgumentParser) -> None:
-    _partition_arguments(parser)
-    add = parser.add_argument
-    add("--broker-id", type=int, metavar="ID", help="only partitions that this broker leads")
-    add("--max-transaction-timeout", type=int, default=MAX_TRANSACTION_TIMEOUT_MINUTES, metavar="MINUTES", help="default 15")
 
 
 def is_hanging(row: OpenRow, partitions_of: dict[str, frozenset[TopicPartition]], limit_ms: int) -> bool:
@@ -157,14 +126,21 @@ def is_hanging(row: OpenRow, partitions_of: dict[str, frozenset[TopicPartition]]
     return row.transactional_id is None or row.place not in partitions_of.get(row.transactional_id, frozenset())
 
 
-def _find_hanging(args: argparse.Namespace) -> int:
-    _name_topic(args)
-    output = output_of(args)
+@command(
+    "txn find-hanging",
+    "Transactions that no coordinator will end; exit code 1 if any.",
+    *PARTITION_OPTIONS,
+    option("--broker-id", type=int, metavar="ID", help="only partitions that this broker leads"),
+    option("--max-transaction-timeout", type=int, default=MAX_TRANSACTION_TIMEOUT_MINUTES, metavar="MINUTES", help="default 15"),
+)
+def _find_hanging(args: Args, cluster: Cluster, output: Output) -> int:
     limit_ms = args.max_transaction_timeout * 60_000 + COORDINATOR_GRACE_MS
-    with connect(args) as cluster:
-        rows = open_transactions(cluster, partitions_of(cluster, args))
-        names = sorted({row.transactional_id for row in rows if row.transactional_id is not None})
-        described = {name: frozenset(transaction_admin.describe_transaction(cluster, name).partitions) for name in names}
+    partitions = partitions_of(cluster, one_topic(args, is_needed=False), args.partition)
+    if args.broker_id is not None:
+        partitions = [partition for partition in partitions if cluster.leader(partition) == args.broker_id]
+    rows = open_transactions(cluster, partitions)
+    names = sorted({row.transactional_id for row in rows if row.transactional_id is not None})
+    described = {name: frozenset(transaction_admin.describe_transaction(cluster, name).partitions) for name in names}
     hanging = [HangingRow(**vars(row), minutes=row.idle_ms // 60_000) for row in rows if is_hanging(row, described, limit_ms)]
     output.rows("hanging", HangingRow, hanging)
     return output.verdict(not hanging)
@@ -173,22 +149,20 @@ def _find_hanging(args: argparse.Namespace) -> int:
 # abort
 
 
-def _abort_arguments(parser: argparse.ArgumentParser) -> None:
-    _partition_arguments(parser)
-    add = parser.add_argument
-    add("--start-offset", type=int, metavar="N", help="first offset of the transaction in the partition")
-    add("--producer-id", type=int, metavar="ID", help="instead of --start-offset, with the two epochs")
-    add("--producer-epoch", type=int, metavar="N")
-    add("--coordinator-epoch", type=int, metavar="N")
-    add("--transactional-id", metavar="ID", help="fence this producer; its open transaction is aborted")
-    add_yes(parser)
-
-
-def _abort(args: argparse.Namespace) -> int:
-    output = output_of(args)
+@command(
+    "txn abort",
+    "Abort a hanging transaction.",
+    *PARTITION_OPTIONS,
+    option("--start-offset", type=int, metavar="N", help="first offset of the transaction in the partition"),
+    option("--producer-id", type=int, metavar="ID", help="instead of --start-offset, with the two epochs"),
+    option("--producer-epoch", type=int, metavar="N"),
+    option("--coordinator-epoch", type=int, metavar="N"),
+    option("--transactional-id", metavar="ID", help="fence this producer; its open transaction is aborted"),
+    YES,
+)
+def _abort(args: Args, output: Output) -> None:
     if args.transactional_id is not None:
-        _name_topic(args)
-        if args.topic or args.partition is not None:
+        if one_topic(args, is_needed=False) or args.partition is not None:
             raise UsageError("either --transactional-id or a partition")
         confirm(args, f"Abort the open transaction of {args.transactional_id!r} and fence its producer?")
         with connect(args) as cluster:
@@ -196,7 +170,7 @@ def _abort(args: argparse.Namespace) -> int:
             transaction_admin.fence_producer(cluster, args.transactional_id)
         what: dict[str, Any] = {"transactional_id": args.transactional_id, "aborted": True}
         output.done(f"Fenced {args.transactional_id}; its open transaction is aborted.", what)
-        return 0
+        return
     partition = _one_partition(args)
     with connect(args) as cluster:
         cluster.leader(partition)
@@ -207,10 +181,9 @@ def _abort(args: argparse.Namespace) -> int:
         )
     what = {"topic": partition.topic, "partition": partition.partition, "producer_id": producer_id, "aborted": True}
     output.done(f"Wrote an abort marker for producer {producer_id} into {partition}.", what)
-    return 0
 
 
-def _to_abort(cluster: Cluster, args: argparse.Namespace, partition: TopicPartition) -> tuple[int, int, int]:
+def _to_abort(cluster: Cluster, args: Args, partition: TopicPartition) -> tuple[int, int, int]:
     """Producer id, producer epoch and coordinator epoch: as given, or found by the transaction's first offset."""
     if args.producer_id is not None:
         if args.producer_epoch is None or args.coordinator_epoch is None:
@@ -222,16 +195,3 @@ def _to_abort(cluster: Cluster, args: argparse.Namespace, partition: TopicPartit
         if row.start_offset == args.start_offset:
             return row.producer_id, row.producer_epoch, max(row.coordinator_epoch, 0)
     raise Refused(f"no open transaction of {partition} began at offset {args.start_offset}", "INVALID_TXN_STATE")
-
-
-COMMANDS = {
-    "list": Command("All transactional ids and their states.", _list_arguments, _list, may_watch=True),
-    "describe": Command("One transaction: state, age, partitions.", _describe_arguments, _describe, may_watch=True),
-    "describe-producers": Command("The producers of a partition.", _describe_producers_arguments, _describe_producers, may_watch=True),
-    "producers": Command("Short for describe-producers.", _describe_producers_arguments, _describe_producers, may_watch=True),
-    "find-hanging": Command("Transactions that no coordinator will end; exit code 1 if any.", _find_hanging_arguments, _find_hanging),
-    "abort": Command("Abort a hanging transaction.", _abort_arguments, _abort),
-    "prepared": prepared.PREPARED,
-    "finish": prepared.FINISH,
-    "why": why.WHY,
-}

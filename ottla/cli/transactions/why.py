@@ -7,15 +7,13 @@ and timeout. The exit code is 0 when no transaction blocks readers and 1 otherwi
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
-from ottla.base.errors import ApiError
 from ottla.base.types import READ_COMMITTED, TopicPartition
-from ottla.cli.command import Command, UsageError
+from ottla.cli.command import Args, UsageError, command, granted, option
 from ottla.cli.moments import format_ms, now_ms
-from ottla.cli.options import connect, output_of
 from ottla.cli.output import write
+from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row, column, joined, json_only
 from ottla.cli.topics.topic_names import one_topic
 from ottla.client.blocking.cluster import Cluster
@@ -84,19 +82,16 @@ class BlockingRow(Row, titles=joined):
     is_two_phase: bool = json_only(default=False)
 
 
-def partitions_of(cluster: Cluster, args: argparse.Namespace) -> list[TopicPartition]:
-    """The partitions that pass --topic, --partition and --broker-id."""
-    if args.partition is not None and not args.topic:
+def partitions_of(cluster: Cluster, topic: str, number: int | None) -> list[TopicPartition]:
+    """The partitions that --topic and --partition leave."""
+    if number is not None and not topic:
         raise UsageError("--partition needs --topic")
-    topics = [args.topic] if args.topic else cluster.topic_names()
-    found = [TopicPartition(topic, number) for topic in topics for number in cluster.partitions(topic)]
-    if args.partition is not None:
-        found = [partition for partition in found if partition.partition == args.partition]
-        if not found:
-            raise UsageError(f"topic {args.topic!r} has no partition {args.partition}")
-    if args.broker_id is not None:
-        found = [partition for partition in found if cluster.leader(partition) == args.broker_id]
-    return found
+    found = [TopicPartition(name, each) for name in ([topic] if topic else cluster.topic_names()) for each in cluster.partitions(name)]
+    if number is None:
+        return found
+    if TopicPartition(topic, number) not in found:
+        raise UsageError(f"topic {topic!r} has no partition {number}")
+    return [TopicPartition(topic, number)]
 
 
 def producer_values(state: Any) -> tuple[int, int, int, int, int, int | None]:
@@ -109,9 +104,9 @@ def open_transactions(cluster: Cluster, partitions: list[TopicPartition]) -> lis
     """The open transactions of these partitions with their owners, oldest first in each partition."""
     rows = []
     for partition, producers in sorted(transaction_admin.describe_producers(cluster, partitions).items()):
-        if isinstance(producers, ApiError):
-            raise producers
-        found = [ProducerRow(*producer_values(state)) for state in sorted(producers, key=lambda state: state.current_txn_start_offset)]
+        found = [
+            ProducerRow(*producer_values(state)) for state in sorted(granted(producers), key=lambda state: state.current_txn_start_offset)
+        ]
         rows += [OpenRow(*partition, **vars(row)) for row in found if row.start_offset is not None]
     owners = transaction_admin.owners_of(cluster, [row.producer_id for row in rows])
     for row in rows:
@@ -121,21 +116,20 @@ def open_transactions(cluster: Cluster, partitions: list[TopicPartition]) -> lis
     return rows
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="TOPIC", help="the topic of the blocked readers")
-    parser.add_argument("--topic", metavar="NAME", help="the topic, as an option")
-    parser.add_argument("--partition", type=int, metavar="N", help="only this partition")
-    parser.set_defaults(broker_id=None)
-
-
-def _why(args: argparse.Namespace) -> int:
-    output = output_of(args)
+@command(
+    "txn why",
+    "Transactions that block the readers of a topic, and how to end them; exit code 1 if any.",
+    option("name", nargs="?", metavar="TOPIC", help="the topic of the blocked readers"),
+    option("--topic", metavar="NAME", help="the topic, as an option"),
+    option("--partition", type=int, metavar="N", help="only this partition"),
+    may_watch=True,
+)
+def _why(args: Args, cluster: Cluster, output: Output) -> int:
     args.topic = one_topic(args)
-    with connect(args) as cluster:
-        held = _blocked(cluster, partitions_of(cluster, args))
-        found = open_transactions(cluster, sorted(held)) if held else []
-        names = sorted({row.transactional_id for row in found if row.transactional_id is not None})
-        described = {name: transaction_admin.describe_transaction(cluster, name) for name in names}
+    held = _blocked(cluster, partitions_of(cluster, args.topic, args.partition))
+    found = open_transactions(cluster, sorted(held)) if held else []
+    names = sorted({row.transactional_id for row in found if row.transactional_id is not None})
+    described = {name: transaction_admin.describe_transaction(cluster, name) for name in names}
     rows = [_blocking(row, *held[row.place], described.get(row.transactional_id or "")) for row in found]
     if output.form != "table":
         output.rows("transactions", BlockingRow, rows, extra={"topic": args.topic, "held_back": bool(held)})
@@ -205,6 +199,3 @@ def _sentence(row: BlockingRow) -> str:
     position = f"readers stop at {row.last_stable_offset}, {row.records_behind} behind the end, because of"
     start = position if row.is_first else "after that"
     return f"{row.topic}-{row.partition}: {start} {who} ({'; '.join(details)}). End it: {row.end_it}\n"
-
-
-WHY = Command("Transactions that block the readers of a topic, and how to end them; exit code 1 if any.", _arguments, _why, may_watch=True)

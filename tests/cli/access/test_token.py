@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ottla.cli.examples import EXAMPLES
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla, Result
+from tests.cli.every_command import EXAMPLES
 
 
 @pytest.fixture(scope="module")

@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.broker.start import StartError, add_arguments, option_assignments, parse_seed_topics, read_config
+from ottla.cli.broker.start import OPTIONS, StartError, option_assignments, parse_seed_topics, read_config
+from ottla.cli.command import add_options
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
 
 
 def _args(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    add_arguments(parser)
+    add_options(parser, OPTIONS)
     return parser.parse_args(words)
 
 

@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from ottla.cli.cluster.config_quotas import as_java, parse_credential
+from ottla.cli.cluster.config_quotas import parse_credential
 from tests.cli.conftest import Ottla
 
 
@@ -94,11 +94,3 @@ def test_credentials_that_make_no_sense(ottla: Ottla, words: tuple[str, ...]) ->
 def test_a_credential_as_kafka_writes_it() -> None:
     assert parse_credential("SCRAM-SHA-512", "iterations=8192,password=a,b=c") == ("a,b=c", 8192)
     assert parse_credential("SCRAM-SHA-256", "password=x") == ("x", 4096)
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.5, "0.5"), (1024.0, "1024.0"), (9999999.0, "9999999.0"), (1e7, "1.0E7"), (12345678.9, "1.23456789E7"), (0.0001, "1.0E-4")],
-)
-def test_numbers_as_java_prints_them(value: float, text: str) -> None:
-    assert as_java(value) == text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.cli.kafka_tools.java_errors import java_error, plain_message
+from ottla.cli.kafka_tools.usage import java_error, plain_message
 
 
 def test_refusals_in_the_words_that_scripts_look_for() -> None:

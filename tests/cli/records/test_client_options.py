@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.cli.command import UsageError
-from ottla.cli.records.client_options import is_on, make_consumer, make_producer, number
+from ottla.cli.records.client_options import make_consumer, make_producer, number
+from ottla.cli.records.record_input import is_on
 from ottla.client.blocking.cluster import Cluster
 
 CLUSTER = Cluster("127.0.0.1:1")

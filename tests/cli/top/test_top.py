@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ottla.cli.top.sample import GroupRow, Sample, TopicRow
+from ottla.cli.top.sample import GroupActivity, Look, TopicActivity
 from ottla.cli.top.top import as_object
 from ottla.cli.top.view import draw, number, shared_lines
 from ottla.testing.broker import Broker
@@ -184,9 +184,9 @@ def test_without_rich(ottla: Ottla, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_picture_fits_the_terminal_and_names_do_not_steer_it() -> None:
     from rich.console import Console
 
-    topics = [TopicRow(f"topic-{place}\x1b[2J", 1, 0, 5, 1.0) for place in range(500)]
-    groups = [GroupRow(f"group-{place}", "consumer", "Stable", 1, 5, 1.0) for place in range(500)]
-    sample = Sample(0.0, "c", 1, 0, 500, 1, 2, topics, groups, 500, [], None, "none")
+    topics = [TopicActivity(f"topic-{place}\x1b[2J", 1, 0, 5, 1.0) for place in range(500)]
+    groups = [GroupActivity(f"group-{place}", "consumer", "Stable", 1, 5, 1.0) for place in range(500)]
+    sample = Look(0.0, "c", 1, 0, 500, 1, 2, topics, groups, 500, [], None, "none")
     console = Console(width=100, height=40, record=True, file=io.StringIO())
     console.print(draw(sample, "all", 40))
     lines = console.export_text().splitlines()
@@ -200,8 +200,8 @@ def test_tables_with_few_rows_leave_their_lines_to_others() -> None:
     """A broker with some topics and no groups shows all topics where the terminal has room for them."""
     from rich.console import Console
 
-    topics = [TopicRow(f"topic-{place}", 1, 0, 5, 1.0) for place in range(9)]
-    sample = Sample(0.0, "c", 1, 0, 9, 0, 0, topics, [], 0, [], None, "none")
+    topics = [TopicActivity(f"topic-{place}", 1, 0, 5, 1.0) for place in range(9)]
+    sample = Look(0.0, "c", 1, 0, 9, 0, 0, topics, [], 0, [], None, "none")
     console = Console(width=100, height=30, record=True, file=io.StringIO())
     console.print(draw(sample, "all", 30))
     text = console.export_text()

@@ -1,4 +1,4 @@
-"""Checks that late requests have no effect: requests of a fenced producer, and an EndTxn of a transaction that has ended."""
+"""Checks that a transaction can be ended for its producer: by a successor or by its time-out, and not by a late EndTxn."""
 
 from __future__ import annotations
 
@@ -135,3 +135,27 @@ def late_end_touches_nothing(world: World) -> str:
 
 def _has_second_version(connection: Any) -> bool:
     return any(one.name == "transaction.version" and one.max_version_level >= 2 for one in connection.api_versions.finalized_features)
+
+
+TIMEOUT_MS = 1_000
+LOOK_SECONDS = 10  # how often Apache Kafka looks for timed-out transactions by default
+PATIENCE_SECONDS = 8
+
+
+def time_out_is_enforced(world: World) -> str:
+    """The transaction is aborted soon after its time-out, readers continue, and its producer cannot commit."""
+    topic = world.topic("timeout")
+    producer = world.transactional("timeout", timeout_ms=TIMEOUT_MS)
+    producer.begin_transaction()
+    world.write(producer, topic, "forgotten")
+    world.write(world.producer(), topic, "behind")
+    start = time.monotonic()
+    world.expect(topic, ["behind"], TIMEOUT_MS / 1000 + LOOK_SECONDS + PATIENCE_SECONDS)
+    seconds = time.monotonic() - start
+    try:
+        producer.commit_transaction(WAIT_SECONDS)
+    except world.kafka.KafkaException as error:
+        refusal = error.args[0]
+    else:
+        raise Broken("the producer could commit what had timed out")
+    return f"aborted {seconds:.0f} s after a time-out of {TIMEOUT_MS / 1000:g} s; the commit was refused: {refusal.name().lstrip('_')}"

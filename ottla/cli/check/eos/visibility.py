@@ -1,4 +1,4 @@
-"""Checks what read_committed readers get: no aborted records, no open ones, and all records of a transaction or none."""
+"""Checks what read_committed readers get: no aborted records, no open ones, all records of a transaction or none, and each once."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from collections import Counter
 from typing import Any
 
 from ottla.base.counted import counted
-from ottla.cli.check.eos.verdict import Broken
+from ottla.cli.check.eos.proxy import CutAnswers, Proxy
+from ottla.cli.check.eos.verdict import Broken, NotSupported
 from ottla.cli.check.eos.world import WAIT_SECONDS, World, shown
+from ottla.client.addresses import parse_addresses
 
 HOLD_SECONDS = 1.0
 TRANSACTIONS = 40
@@ -121,3 +123,25 @@ def _check_reads(watcher: _Watcher, wanted: set[str], committed: dict[int, float
     early = [value for value, at in watcher.first_seen.items() if at < committed[int(value.rsplit("/", 1)[1])]]
     if early:
         raise Broken(f"{counted(len(early), 'record')} could be read before the commit was asked for")
+
+
+PRODUCE = 0
+BATCHES = 12
+BATCH_RECORDS = 5
+CUT_EVERY = 3
+
+
+def retry_writes_once(world: World) -> str:
+    if not world.is_plaintext:
+        raise NotSupported("the proxy that cuts connections cannot look into TLS")
+    topic = world.topic("retry")
+    cut = CutAnswers(PRODUCE, CUT_EVERY)
+    wanted = [f"{batch}-{number}" for batch in range(BATCHES) for number in range(BATCH_RECORDS)]
+    with Proxy(parse_addresses(world.bootstrap), cut) as proxy:
+        producer = world.producer(bootstrap_servers=proxy.address)
+        for start in range(0, len(wanted), BATCH_RECORDS):
+            world.write(producer, topic, *wanted[start : start + BATCH_RECORDS])
+    if not cut.cuts:
+        raise Broken("no Produce request came through the proxy")
+    world.expect(topic, wanted)
+    return f"{counted(len(wanted), 'record')}, once each and in order, though {cut.cuts} answers were lost with their connections"

@@ -1,8 +1,13 @@
-"""Formats errors as Kafka's tools print them, since scripts look for these texts."""
+"""Usage and errors as Kafka's tools have them: one action of several, options that may be given once, texts that scripts look for."""
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.cli.command import Args, UsageError
 
 _JAVA: dict[ErrorCode, tuple[str, str]] = {
     ErrorCode.BROKER_ID_NOT_REGISTERED: ("BrokerIdNotRegisteredException", "The given broker ID was not registered."),
@@ -20,16 +25,12 @@ _JAVA: dict[ErrorCode, tuple[str, str]] = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ("ClusterAuthorizationException", "Cluster authorization failed."),
     ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: ("DelegationTokenDisabledException", "Delegation Token feature is not enabled."),
     ErrorCode.DELEGATION_TOKEN_NOT_FOUND: ("DelegationTokenNotFoundException", "Delegation Token is not found on server."),
-    ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH: (
-        "DelegationTokenOwnerMismatchException", "Specified Principal is not valid Owner/Renewer.",
-    ),
+    ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH: ("DelegationTokenOwnerMismatchException", "Specified Principal is not valid Owner/Renewer."),
     ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: (
         "UnsupportedByAuthenticationException",
         "Delegation Token requests are not allowed on PLAINTEXT/1-way SSL channels and on delegation token authenticated channels.",
     ),
-    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: (
-        "DelegationTokenAuthorizationException", "Delegation Token authorization failed.",
-    ),
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: ("DelegationTokenAuthorizationException", "Delegation Token authorization failed."),
     ErrorCode.DELEGATION_TOKEN_EXPIRED: ("DelegationTokenExpiredException", "Delegation Token is expired."),
     ErrorCode.INVALID_PRINCIPAL_TYPE: ("InvalidPrincipalTypeException", "Supplied principalType is not supported."),
     ErrorCode.INVALID_REQUEST: ("InvalidRequestException", "The request is malformed or otherwise invalid."),
@@ -49,3 +50,22 @@ def plain_message(error: ApiError) -> str:
     """The broker's message without the prefix that our client adds."""
     head, colon, rest = error.message.partition("': ")
     return rest if colon and head.startswith(("topic '", "settings of '", "group '")) else error.message
+
+
+class Once(argparse.Action):
+    """An option that Kafka's tools accept only once."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Args, values: Any, option_string: str | None = None) -> None:
+        if getattr(namespace, self.dest, None) is not None:
+            name = (option_string or self.dest).lstrip("-")
+            raise UsageError(f"found multiple arguments for option {name}, but it takes only one")
+        setattr(namespace, self.dest, values)
+
+
+def action_of(args: Args, actions: Sequence[str]) -> str:
+    """The one chosen action, by the name of its attribute."""
+    chosen = [action for action in actions if getattr(args, action)]
+    if len(chosen) != 1:
+        words = ["--" + action.replace("_", "-") for action in actions]
+        raise UsageError(f"Command must include exactly one action: {', '.join(words[:-1])} or {words[-1]}")
+    return chosen[0]

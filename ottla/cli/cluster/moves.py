@@ -1,4 +1,4 @@
-"""Reads reassignment files in Kafka's format: the replicas of each partition.
+"""Moves of replicas: reassignment files in Kafka's format, which name the replicas of each partition, and the steps of a move.
 
 `{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "/d"]}]}`. `log_dirs` is optional; for
 `any` the broker chooses the directory.
@@ -7,15 +7,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cli.command import UsageError
 from ottla.cli.input_files import read_json
+from ottla.cli.render.rows import Row
 from ottla.client.core.replica_admin import Replica
 
+LogDirs = Mapping[Replica, tuple[str, str]]
+"""The directory of each replica, and the directory that it is moved to (or an empty text)."""
 
-class Plan(NamedTuple):
+
+class MovePlan(NamedTuple):
     """The content of a file: the replicas of each partition, and the log directories that it names."""
 
     replicas: dict[TopicPartition, list[int]]
@@ -42,8 +48,8 @@ def _is_number(value: object) -> bool:
     return type(value) is int and 0 <= value < 2**31
 
 
-def read_plan(path: str) -> Plan:
-    plan = Plan({}, {})
+def read_plan(path: str) -> MovePlan:
+    plan = MovePlan({}, {})
     for number, entry in enumerate(read_entries(path), 1):
         replicas, dirs = entry.get("replicas"), entry.get("log_dirs")
         if not isinstance(replicas, list) or not replicas or not all(_is_number(found) for found in replicas):
@@ -60,3 +66,79 @@ def read_plan(path: str) -> Plan:
             {Replica(partition, broker): path for broker, path in zip(replicas, dirs or (), strict=False) if path != "any"}
         )
     return plan
+
+
+def tree(plan: Mapping[TopicPartition, Sequence[int]], lie: LogDirs) -> dict[str, Any]:
+    """The plan as Kafka's tool writes it, with the known directories."""
+    entries = [
+        {
+            "topic": key.topic,
+            "partition": key.partition,
+            "replicas": list(replicas),
+            "log_dirs": [lie.get(Replica(key, broker), ("any", ""))[0] for broker in replicas],
+        }
+        for key, replicas in sorted(plan.items())
+    ]
+    return {"version": 1, "partitions": entries}
+
+
+def as_json(plan: Mapping[TopicPartition, Sequence[int]], lie: LogDirs) -> str:
+    return json.dumps(tree(plan, lie), separators=(",", ":"))
+
+
+# The steps of moving. Kafka's tool prints them (`kafka_tools/partitions_output.py`); ours shows the result.
+
+
+class MoveRow(Row):
+    """A partition that is being moved."""
+
+    topic: str
+    partition: int
+    replicas: list[int]
+    adding: list[int]
+    removing: list[int]
+
+
+class Planned(NamedTuple):
+    """The replicas before the move, and the throttles. `log_dirs` asks the brokers for the directories."""
+
+    before: Mapping[TopicPartition, Sequence[int]]
+    rate: int | None
+    log_dir_rate: int | None
+    log_dirs: Callable[[], LogDirs]
+
+
+class Started(NamedTuple):
+    """The moves between brokers were requested."""
+
+    partitions: Sequence[TopicPartition]
+    errors: Mapping[TopicPartition, ErrorCode]
+
+
+class LogDirsStarted(NamedTuple):
+    """The moves between directories of a broker were requested."""
+
+    replicas: Sequence[Replica]
+
+
+class Verified(NamedTuple):
+    """The wanted state of a plan beside the current one."""
+
+    replicas: Mapping[TopicPartition, Sequence[int]]
+    now: Mapping[TopicPartition, Sequence[int]]
+    moving: Collection[TopicPartition]
+    log_dirs: Mapping[Replica, str]
+    found: LogDirs
+
+
+class Cancelled(NamedTuple):
+    """The moves of these partitions were cancelled."""
+
+    partitions: Sequence[TopicPartition]
+
+
+class Cleared(NamedTuple):
+    """The throttles of these brokers and topics are removed."""
+
+    brokers: Sequence[int]
+    topics: Sequence[str]
