@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from ottla.base.types import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.cli.command import UsageError
 from ottla.cli.records.record_input import is_on
-from ottla.client.blocking import consumer as consuming
-from ottla.client.blocking import producer as producing
 from ottla.client.blocking.cluster import Cluster
 from ottla.wire.compression import CODEC_NAMES
 
 if TYPE_CHECKING:
+    from ottla.client.blocking.consumer import Consumer
+    from ottla.client.blocking.producer import Delivery, Producer
     from ottla.client.blocking.share_consumer import Acknowledged, ShareConsumer
 
 MAX_WAIT_MS = 500
@@ -40,9 +40,11 @@ def make_producer(
     batch_bytes: int | None = None,
     linger_ms: int | None = None,
     transactional_id: str | None = None,
-    on_delivery: Callable[[producing.Delivery], object] | None = None,
-) -> producing.Producer:
+    on_delivery: Callable[[Delivery], object] | None = None,
+) -> Producer:
     """A producer. The properties replace arguments that are None."""
+    from ottla.client.blocking import producer as producing
+
     acks = acks or properties.get("acks") or properties.get("request.required.acks") or "all"
     if acks not in ("-1", "0", "1", "all"):
         raise UsageError(f"acks {acks!r} is none of -1, 0, 1, all")
@@ -77,10 +79,12 @@ def make_consumer(
     group_id: str | None = None,
     isolation_level: str | None = None,
     auto_offset_reset: str = "latest",
-    partition_bytes_max: int = consuming.PARTITION_BYTES_MAX,
+    partition_bytes_max: int | None = None,
     max_wait_ms: int = MAX_WAIT_MS,
-) -> consuming.Consumer:
+) -> Consumer:
     """A consumer; a property wins over a default value given here."""
+    from ottla.client.blocking import consumer as consuming
+
     isolation = isolation_level or properties.get("isolation.level", "read_uncommitted")
     if isolation not in ("read_committed", "read_uncommitted"):
         raise UsageError(f"isolation.level={isolation} is neither read_committed nor read_uncommitted")
@@ -93,7 +97,7 @@ def make_consumer(
         isolation_level=READ_COMMITTED if isolation == "read_committed" else READ_UNCOMMITTED,
         auto_offset_reset=reset,
         is_auto_commit=is_on(properties, "enable.auto.commit", True),
-        partition_bytes_max=number(properties, "max.partition.fetch.bytes", partition_bytes_max),
+        partition_bytes_max=number(properties, "max.partition.fetch.bytes", partition_bytes_max or consuming.PARTITION_BYTES_MAX),
         min_bytes=number(properties, "fetch.min.bytes", 1),
         max_wait_ms=number(properties, "fetch.max.wait.ms", max_wait_ms),
         session_timeout_ms=number(properties, "session.timeout.ms", SESSION_TIMEOUT_MS),
