@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS
-from ottla.cli.command import Command
-from ottla.cli.command_groups import GROUPS, load_commands
+from ottla.cli.command_groups import GROUPS, find_command
 from ottla.cli.parser import build_parser
 from tests.docs.pages import ROOT, pages
 from tests.server.metric_names import exported_names
@@ -81,15 +80,10 @@ def wrong_command(line: str) -> str | None:
     if not words or words[0].startswith("-") or words[0] not in GROUPS:
         is_known = not words or words[0].startswith(("-", "kafka-")) or not words[0].isalpha() or words[0].isupper()
         return None if is_known else f"{line}: no command {words[0]}"
-    command = load_commands(words[0])
-    rest = words[1:]
-    if not isinstance(command, Command):
-        if not rest or rest[0].startswith("-") or not re.fullmatch(r"[a-z][a-z-]+", rest[0]):
-            return None  # the group, or a list of its verbs
-        if rest[0] not in command:
-            return f"{line}: no verb {rest[0]}"
-        words, command = words[:2], command[rest[0]]
-        rest = rest[1:]
+    if (found := find_command(words)) is None:
+        is_verb = len(words) > 1 and re.fullmatch(r"[a-z][a-z-]+", words[1])
+        return f"{line}: no verb {words[1]}" if is_verb else None  # the group, or a list of its verbs
+    command, rest = found[0], words[found[1] :]
     known = {name for action in build_parser("ottla", command)._actions for name in action.option_strings}
     unknown = [word for word in rest if re.fullmatch(r"--?[a-zA-Z][\w-]*", word.partition("=")[0]) and word.partition("=")[0] not in known]
     return f"{line}: no option {unknown[0]}" if unknown else None
