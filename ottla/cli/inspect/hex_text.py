@@ -1,8 +1,8 @@
 """Reads bytes from text: hexadecimal digits with or without separators, a hex dump, a literal of C or Python.
 
 Text is a dump if each line begins with an offset that fits the bytes of the lines before it. Supported are dumps of xxd, `hexdump -C`,
-hexdump (little-endian words of two bytes) and `od -A x -t x1`, with `*` for repeated rows. Left out: dumps in octal or decimal numbers,
-which may be read as hexadecimal digits.
+hexdump (little-endian words of two bytes) and od, whose offsets may be octal or decimal and whose words and bytes may be octal, with `*`
+for repeated rows. Left out: dumps of signed or decimal numbers.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ _ROW = re.compile(r"\s*(?:0x)?([0-9a-fA-F]{4,16})(:?)(\s.*|)$")
 _PYTHON = re.compile(r"""b?(?P<quote>['"])(?P<inside>.*)(?P=quote)$""", re.DOTALL)
 _WORDS_OFFSET_DIGITS = 7
 _HEX = re.compile("[0-9a-fA-F]+")
+_OCTAL = re.compile("[0-7]{3}|[0-7]{6}")
+OFFSET_BASES = (16, 8, 10)
 
 
 def from_digits(text: str) -> bytes | None:
     """The bytes, or None if the text has none of these forms."""
     lines = [line for line in text.splitlines() if line.strip()]
-    data = _from_dump(lines)
-    if data is None:
-        data = _from_literal(text.strip())
-    if data is not None:
-        return data
-    if len(lines) > 1 and all((row := _ROW.match(line)) and row[2] for line in lines):
+    for data in (*(_from_dump(lines, base) for base in OFFSET_BASES), _from_literal(text.strip())):
+        if data is not None:
+            return data
+    if len(lines) > 1 and all((row := _ROW.match(line)) and (row[2] or len(row[1]) % 2) for line in lines):
         return None  # a dump whose offsets do not fit: something is missing
     start, end = text.find("{"), text.rfind("}")
     digits = re.sub(r"0x|\\x|[\s:,;\"']", "", text[start + 1 : end] if 0 <= start < end else text)
@@ -43,7 +43,7 @@ def _from_literal(text: str) -> bytes | None:
     return data if isinstance(data, bytes) else None
 
 
-def _from_dump(lines: list[str]) -> bytes | None:
+def _from_dump(lines: list[str], base: int) -> bytes | None:
     data, row, first, is_repeated = bytearray(), b"", -1, False
     for number, line in enumerate(lines):
         if line.strip() == "*" and data:
@@ -52,7 +52,10 @@ def _from_dump(lines: list[str]) -> bytes | None:
         found = _ROW.match(line)
         if found is None:
             return None
-        offset = int(found[1], 16)
+        try:
+            offset = int(found[1], base)
+        except ValueError:
+            return None
         first = offset if first < 0 else first
         if is_repeated and row:
             data += row * max(-(-(offset - first - len(data)) // len(row)), 0)
@@ -75,6 +78,10 @@ def _row_bytes(text: str, *, has_colon: bool, is_words: bool) -> bytes | None:
     if has_colon:
         text = re.split(r"\s{2,}", text.strip(), maxsplit=1)[0]  # after two blanks xxd shows the same bytes as text
     groups = text.split()
+    if groups and not has_colon and all(_OCTAL.fullmatch(group) for group in groups) and len({*map(len, groups)}) == 1:
+        size = len(groups[0]) // 3  # of od: a byte, or a word of two
+        numbers = [int(group, 8) for group in groups]
+        return b"".join(number.to_bytes(size, "little") for number in numbers) if max(numbers) < 256**size else None
     if not groups or any(len(group) % 2 or not _HEX.fullmatch(group) for group in groups):
         return None
     if is_words and not has_colon and all(len(group) == 4 for group in groups):

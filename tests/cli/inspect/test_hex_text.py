@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 
 from ottla.cli.inspect.hex_text import from_digits
 
-DUMPERS = ("od -A x -t x1", "od -A x -t x1z", "xxd", "xxd -p", "xxd -i", "hexdump -C", "hexdump")
+DUMPERS = (
+    "od -A x -t x1", "od -A x -t x1z", "od", "od -b", "od -x", "od -t x1", "od -A d -t x1", "od -A d", "od -A x",
+    "xxd", "xxd -p", "xxd -i", "hexdump -C", "hexdump",
+)  # fmt: skip
 """Only od is everywhere; what the others print stands in the rows below too."""
 LONG = bytes(range(40)) + bytes(64) + b"|12  34|\n\x00\xff*"
 
@@ -34,13 +37,18 @@ LONG = bytes(range(40)) + bytes(64) + b"|12  34|\n\x00\xff*"
         "000000 00 0a ff\n000003\n",
         "0000000 0a00 00ff\n0000003\n",
         "0x0000:  000a ff",
+        "0000000 005000 000377\n0000003\n",
+        "0000000 000 012 377\n0000003\n",
     ],
 )
 def test_layouts_of_digits(text: str) -> None:
     assert from_digits(text) == b"\0\x0a\xff"
 
 
-@pytest.mark.parametrize("text", ["", "0", "xyz", "00 0g", "b'x", "b'\\xz'", "0000: 00\n0005: 00\n", "*", "{}"])
+CUT = "0000000 000022\n0000020 000377\n0000021\n"
+
+
+@pytest.mark.parametrize("text", ["", "0", "xyz", "00 0g", "b'x", "b'\\xz'", "0000: 00\n0005: 00\n", "*", "{}", CUT])
 def test_what_is_no_digits(text: str) -> None:
     assert from_digits(text) is None
 
