@@ -1,1 +1,1 @@
-"""Nouns and promises that every layer shares: types, failures, settings, ports. Imports nothing of ours."""
+"""Types, errors, settings and ports that all layers share. Imports no other package of ours."""

@@ -1,5 +1,5 @@
-"""Access rules (ACLs) as values: resources, operations, and who is allowed or denied what. Requests, the authorizer and the metadata store
-share them.
+"""ACLs as values: patterns of resources, and rules that allow or deny a principal an operation. Requests, the authorizer and the metadata
+store share them.
 
 A rule belongs to a pattern: one resource by its literal name, every resource whose name begins with a prefix, or, by the literal name `*`,
 every resource of the type. Enumerations have Kafka's numbers; `java_name` is how Kafka's tools and ZooKeeper nodes write them.
@@ -11,14 +11,14 @@ from enum import IntEnum
 from typing import NamedTuple
 
 CLUSTER_NAME = "kafka-cluster"
-"""The one name of a resource of type CLUSTER."""
+"""The only resource name of type CLUSTER."""
 
 WILDCARD = "*"
 """As a literal name: every resource of the type; as a host: every host."""
 
 ANY_PRINCIPAL = "User:*"
 ANY, MATCH = 1, 2
-"""In filters: any value; any pattern that holds for a resource of this name."""
+"""Values in filters: any value; any pattern that matches a resource of this name."""
 
 
 class ResourceType(IntEnum):
@@ -55,7 +55,7 @@ IMPLIED_BY = {
     AclOperation.DESCRIBE: (AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER),
     AclOperation.DESCRIBE_CONFIGS: (AclOperation.ALTER_CONFIGS,),
 }
-"""An allowed operation of the right side allows the one on the left as well."""
+"""Operations that are implied: a key is allowed if one of its values is allowed."""
 
 
 class Permission(IntEnum):
@@ -69,12 +69,12 @@ class PatternType(IntEnum):
 
 
 def java_name(value: IntEnum) -> str:
-    """`TransactionalId`, `DescribeConfigs`, `Allow`."""
+    """Returns the name in Java's spelling: `TransactionalId`, `DescribeConfigs`, `Allow`."""
     return "".join(word.capitalize() for word in value.name.split("_"))
 
 
 class Pattern(NamedTuple):
-    """The resources that a rule is about."""
+    """The resources that a rule concerns."""
 
     resource_type: ResourceType
     name: str
@@ -91,14 +91,14 @@ class Rule(NamedTuple):
 
 
 class Binding(NamedTuple):
-    """A rule where it holds."""
+    """A rule and its pattern: one ACL."""
 
     pattern: Pattern
     rule: Rule
 
 
 class AclFilter(NamedTuple):
-    """Which rules a request means: numbers may be `ANY`, texts None for any; the pattern type may be `MATCH`."""
+    """A filter of ACLs. A number may be `ANY` and a text None to match every value; the pattern type may be `MATCH`."""
 
     resource_type: int = ANY
     name: str | None = None

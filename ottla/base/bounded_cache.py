@@ -1,10 +1,10 @@
-"""A cache with a bound in bytes, for values that are looked up by what clients choose.
+"""A cache with a limit in bytes, for keys that clients choose.
 
-A count of entries bounds nothing while a client chooses how large an entry is: a string of the protocol has up to 32,767 bytes, and takes
-up to four times as much in memory. Here an entry counts with the memory of the texts in its key and in its value. The oldest entries are
-evicted first. A key that is larger than `KEY_BYTES_MAX` is never kept.
+A limit on the number of entries would not bound the memory, because clients choose the size of an entry: a string of the protocol has up to
+32,767 bytes, and takes up to four times as much in memory. Here each entry is charged with the memory of the texts in its key and value.
+The oldest entries are evicted first. A key that is larger than `KEY_BYTES_MAX` is never kept.
 
-`tests/tidy/test_bounded_tables.py` finds every cache and table with a bound, and says what bounds its size.
+`tests/tidy/test_bounded_tables.py` finds every cache and table with a limit, and names what bounds its size.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from sys import getsizeof
 from typing import Any, TypeVar
 
 ENTRY_BYTES = 320
-"""Memory of an entry in the table itself, and of the numbers in its key."""
+"""Memory of an entry besides its texts, in bytes: the table's slot, and the numbers in its key."""
 KEY_BYTES_MAX = 4 << 10
-"""A larger key is not kept. 4 KiB: the longest id that is accepted takes this much (`base/identifiers.py`)."""
+"""Memory of a key, at most, in bytes; a larger key is not cached. 4 KiB: the longest accepted id takes this much
+(`base/identifiers.py`).
+"""
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 ValueT = TypeVar("ValueT")
@@ -26,7 +28,7 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 class BoundedCache(OrderedDict[KeyT, ValueT]):
-    """A dictionary whose entries are added by `remember` and whose size is at most `bytes_max`. Read it like any dictionary."""
+    """A dictionary of at most `bytes_max` bytes. Entries are added by `remember` and read as in any dictionary."""
 
     def __init__(self, bytes_max: int, value_bytes: int = 0) -> None:
         """`value_bytes`: memory of a value that is neither a text nor a tuple of texts, and that only the cache refers to."""
@@ -36,7 +38,7 @@ class BoundedCache(OrderedDict[KeyT, ValueT]):
         self._entry_bytes = ENTRY_BYTES + value_bytes
 
     def remember(self, key: KeyT, value: ValueT) -> ValueT:
-        """Adds a value, evicts the oldest ones if there is no space, and returns the value."""
+        """Adds a value, evicts the oldest entries above the limit, and returns the value. Does not add a key that is too large."""
         if text_bytes(key) > KEY_BYTES_MAX:
             return value
         self.forget(key)
@@ -47,7 +49,7 @@ class BoundedCache(OrderedDict[KeyT, ValueT]):
         return value
 
     def forget(self, key: KeyT) -> ValueT | None:
-        """Removes an entry and returns its value, None if it is not there."""
+        """Removes an entry. Returns its value, or None if there was none."""
         if key not in self:
             return None
         value = self.pop(key)
@@ -63,14 +65,14 @@ class BoundedCache(OrderedDict[KeyT, ValueT]):
 
 
 def text_bytes(kept: object) -> int:
-    """Memory of a text, or of the texts in a tuple."""
+    """Returns the memory of a text, or of all texts in a tuple, in bytes; 0 for other values."""
     if isinstance(kept, tuple):
         return sum(map(text_bytes, kept))
     return getsizeof(kept) if isinstance(kept, str | bytes | bytearray) else 0
 
 
 def remembered(bytes_max: int) -> Callable[[FunctionT], FunctionT]:
-    """Decorates a function of hashable arguments, which must not return None: its results are kept in a `BoundedCache`."""
+    """Decorates a function of hashable arguments: caches its results in a `BoundedCache`. The function must not return None."""
 
     def decorate(function: FunctionT) -> FunctionT:
         cache: BoundedCache[tuple[Any, ...], Any] = BoundedCache(bytes_max)

@@ -1,8 +1,8 @@
-"""The metadata of the cluster: brokers, topics, partitions, configurations, quotas, and the changes of them.
+"""The metadata of the cluster (brokers, topics, partitions, configurations, quotas), and its changes.
 
-`ClusterMetadata` is what handlers read: `topic(name)`, `topic_by_id(id)`, `brokers`, `controller_id`. Its objects are immutable and
-replaced when something changes, so a reader that keeps one for the length of a request sees one state. The controller's state
-(`controller/state.py`) is another object of the same values.
+`ClusterMetadata` is what handlers read: `topic(name)`, `topic_by_id(id)`, `brokers`, `controller_id`. Its values are immutable and replaced
+at each change, so a request that keeps a value sees one consistent state. The controller's state (`controller/state.py`) has values of the
+same types.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CONFIG_BROKER_LOGGER = 8
 CONFIG_CLIENT_METRICS = 16
 CONFIG_GROUP = 32
 ALL_BROKERS = ""
-"""The name under which the cluster's default for brokers is kept."""
+"""The name of the cluster's default settings for brokers."""
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
 """Pairs of entity type (user, client-id, ip) and name, sorted by type; the name None is the default entity."""
@@ -29,11 +29,11 @@ QuotaEntity = tuple[tuple[str, str | None], ...]
 class PartitionMetadata:
     """One partition as the controller last wrote it. `partition_epoch` is the version of its state node.
 
-    `eligible` (KIP-966): replicas that left the in-sync set below `min.insync.replicas` and have not lost their logs since; they hold all
-    that was acknowledged. While no broker leads: `last_leader` led last, `last_known` were in sync or eligible until they restarted without
-    a proof that their logs are whole, and `emptied` came back without any of the data directories that they had, or were reported to lack
-    records below a high watermark. `loss_epoch`: the newest leader epoch that began with an election that was allowed to lose records, by
-    an operator or by the topic's settings.
+    `eligible` (KIP-966): replicas that were removed from the ISR when it was below `min.insync.replicas`, and have not lost their logs
+    since; they have all acknowledged records. While no broker leads: `last_leader` is the last leader. `last_known` are replicas that were
+    in sync or eligible until they restarted without a proof that their logs are complete. `emptied` are replicas that returned without
+    their data directories, or were reported to lack records below a high watermark. `loss_epoch`: the newest leader epoch that began with
+    an unclean election, which an operator or the topic's settings allowed to lose records.
     """
 
     index: int
@@ -67,7 +67,7 @@ class TopicMetadata:
 
 @immutable
 class LogDirectoryHistory:
-    """Where a log directory is on its broker, and its generations (`storage/generations.py`), the newest last."""
+    """The path of a log directory on its broker, and its generations (`storage/generations.py`), the newest last."""
 
     path: str
     generations: tuple[str, ...]
@@ -75,9 +75,10 @@ class LogDirectoryHistory:
 
 @immutable(kw_only=True)
 class BrokerMetadata:
-    """A live broker: where each of its listeners is reached. `epoch` is new with every registration. `is_clean`: it has proved that its
-    logs lost nothing since its last life. `directories`: the ids of its data directories, and `histories` by these ids; only controllers
-    know them."""
+    """A live broker, with the addresses of its listeners. Every registration has a new `epoch`. `is_clean`: the broker has proved that its
+    logs lost nothing since its last run. `directories`: the ids of its data directories, and `histories` by these ids; only controllers
+    know them.
+    """
 
     broker_id: int
     endpoints: Mapping[str, tuple[str, int]]
@@ -90,28 +91,28 @@ class BrokerMetadata:
 
 @immutable
 class TopicPut:
-    """The topic exists with these partitions, new or changed as a whole."""
+    """Creates a topic, or replaces all of it."""
 
     topic: TopicMetadata
 
 
 @immutable
 class TopicRemoved:
-    """The topic is marked for deletion: clients do not see it any more, its name is not free yet."""
+    """Marks a topic for deletion. Clients do not see it any more, but its name cannot be used again yet."""
 
     name: str
 
 
 @immutable
 class TopicDeleted:
-    """All nodes of a removed topic are deleted."""
+    """Ends the deletion of a topic: all its nodes are deleted."""
 
     name: str
 
 
 @immutable
 class PartitionPut:
-    """One partition of a known topic has a new state."""
+    """Replaces the state of one partition of a known topic."""
 
     topic: str
     partition: PartitionMetadata
@@ -119,7 +120,7 @@ class PartitionPut:
 
 @immutable
 class ConfigPut:
-    """The whole configuration of one resource (for a topic: of the known topic)."""
+    """Replaces the configuration of one resource. A topic must be known."""
 
     resource_type: int
     name: str
@@ -128,8 +129,9 @@ class ConfigPut:
 
 @immutable
 class QuotaPut:
-    """The quotas of one entity; none of them removes the entity. `has_node`: whether its node stays in the store, as it does for a user
-    with credentials or clients."""
+    """Replaces the quotas of one entity; empty quotas remove it. `has_node`: its node still exists in the store, for example because the
+    user has credentials.
+    """
 
     entity: QuotaEntity
     quotas: Mapping[str, float]
@@ -138,7 +140,7 @@ class QuotaPut:
 
 @immutable
 class ScramPut:
-    """The SCRAM credentials of a user, by mechanism, as the text that is stored; none of them removes them all."""
+    """Replaces the SCRAM credentials of a user: the stored text by mechanism. An empty mapping removes all."""
 
     user: str
     credentials: Mapping[str, str] = field(repr=False)
@@ -159,7 +161,7 @@ class BrokerRemoved:
 
 @immutable
 class BrokerLeaving:
-    """The broker of this epoch is about to stop."""
+    """Announces that the broker of this epoch is about to stop."""
 
     broker_id: int
     epoch: int
@@ -167,7 +169,7 @@ class BrokerLeaving:
 
 @immutable
 class ReplicasFailed:
-    """All replicas (topic id and partition) of a live broker whose logs have failed."""
+    """Replaces the set of replicas (topic id and partition) of a live broker with failed logs."""
 
     broker_id: int
     replicas: frozenset[tuple[bytes, int]]
@@ -175,9 +177,10 @@ class ReplicasFailed:
 
 @immutable
 class BrokerEpochsNoted:
-    """The epochs of the live brokers that the partitions' states take into account. `dead`: the epochs of brokers whose process is known to
-    have died while their registration still exists. `version` is the version of their node, None if the node is damaged and is not written.
-    `directories`: the data directories of every broker when it was last noted, live or not. `generations`: the newest of each directory."""
+    """The epochs of live brokers that the controller has processed. `dead`: the epochs of registered brokers with a process that is known
+    to have died. `version` is the version of the node with these data, None if the node is damaged and must not be written. `directories`:
+    the last known data directories of every broker, live or not. `generations`: the newest generation of each directory.
+    """
 
     epochs: Mapping[int, int]
     version: int | None
@@ -219,7 +222,7 @@ class ClusterMetadata:
         self._configs: dict[tuple[int, str], Mapping[str, str]] = {}
 
     def recently_gone(self) -> Iterable[BrokerMetadata]:
-        """Brokers that were live a moment ago; clients may still need to see them."""
+        """Returns brokers that were live until recently and are still shown to clients."""
         return ()
 
     def topic(self, name: str) -> TopicMetadata | None:
@@ -230,11 +233,11 @@ class ClusterMetadata:
         return None if name is None else self._topics[name]
 
     def is_deleted(self, topic_id: bytes) -> bool:
-        """Whether it is certain that there is no such topic any more."""
+        """Whether the topic certainly does not exist any more."""
         return topic_id not in self._names_by_id
 
     def topics(self) -> Iterable[TopicMetadata]:
-        """All topics, in the order of their arrival at this broker."""
+        """Returns all topics, in the order in which this broker has learned of them."""
         return self._topics.values()
 
     def partition(self, topic: str, index: int) -> PartitionMetadata | None:
@@ -242,14 +245,14 @@ class ClusterMetadata:
         return known.partitions[index] if known is not None and 0 <= index < len(known.partitions) else None
 
     def configs(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """The settings of a resource; for a broker by its number as text, `ALL_BROKERS` for the default."""
+        """Returns the settings of a resource. A broker's name is its id as text, or `ALL_BROKERS` for the default."""
         if resource_type == CONFIG_TOPIC:
             topic = self._topics.get(name)
             return {} if topic is None else topic.configs
         return self._configs.get((resource_type, name), {})
 
     def config_names(self, resource_type: int) -> list[str]:
-        """The names of the resources of a type that have settings."""
+        """Returns the names of all resources of a type with settings."""
         if resource_type == CONFIG_TOPIC:
             return [topic.name for topic in self._topics.values() if topic.configs]
         return sorted(name for (kind, name), configs in self._configs.items() if kind == resource_type and configs)

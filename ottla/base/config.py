@@ -1,12 +1,12 @@
-"""The broker's configuration: every setting once, its value, where the value came from, and what follows from it for a topic's log.
+"""The broker's configuration: the value of every setting, its source, and the resulting settings of topics' logs.
 
-`SETTINGS` is the one table (cut into files under `settings/`). `load` joins the sources: `--set` beats the environment, which beats the
-file, which beats the default; values set while the broker runs (this broker's, then the cluster's default) beat them all. `BrokerConfig`
-is one live object: `config.num_partitions` is a plain typed attribute that changes when a dynamic setting does, and `on_change` registers
-listeners.
+`SETTINGS` is the table of all settings (declared in files under `settings/`). `load` merges the sources. In order of precedence they are:
+values set while the broker runs (this broker's, then the cluster's default), `--set`, the environment, the file, the default.
+`BrokerConfig` is updated while the broker runs: `config.num_partitions` is a typed attribute that changes with a dynamic setting, and
+`on_change` registers listeners.
 
-Unknown names and names that only Kafka serves become notices and never stop the start; a bad value for a setting we serve raises
-`ConfigError` with one line. Reading files and the environment is the caller's business: this module sees text.
+An unknown name, or one that only Kafka serves, causes a notice and does not prevent the start, with few exceptions (`settings/known.py`).
+An invalid value of a served setting raises `ConfigError` with one line. The caller reads files and the environment and passes their text.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ConfigSource(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """One candidate for a setting's value; the first of a list is the one in force."""
+    """One candidate for a setting's value. The first one of a list is in force."""
 
     name: str
     text: str | None
@@ -93,7 +93,8 @@ SETTINGS: tuple[Setting[Any], ...] = (*BROKER_SETTINGS.values(), *TOPIC_SETTINGS
 
 
 class BrokerConfig(_AllSettings):
-    """All settings of one broker, live. Raises `ConfigError` if a given value is bad or values contradict each other."""
+    """All settings of one broker with their current values. Raises `ConfigError` if a given value is invalid, or values contradict each
+    other."""
 
     def __init__(self, given: Mapping[str, Given | str] | None = None) -> None:
         self._given = {name: Given(entry, "given") if isinstance(entry, str) else entry for name, entry in (given or {}).items()}
@@ -112,11 +113,11 @@ class BrokerConfig(_AllSettings):
     # Reading
 
     def value(self, name: str) -> Any:
-        """The value in force of a broker setting."""
+        """Returns the current value of a broker setting."""
         return self.__dict__[BROKER_SETTINGS[name].attribute]
 
     def text(self, name: str) -> str | None:
-        """The value in force as text; None when nothing is set."""
+        """Returns the current value as text; None if it is not set."""
         value = self.value(name)
         return None if value is None else BROKER_SETTINGS[name].text(value)
 
@@ -124,14 +125,14 @@ class BrokerConfig(_AllSettings):
         return self.synonyms(name)[0].source
 
     def where(self, name: str) -> str:
-        """Where the value in force was written, for people."""
+        """Returns the place where the current value was written, for people."""
         source = self.source(name)
         if source is ConfigSource.STATIC_BROKER:
             return self._given[name].where
         return "default" if source is ConfigSource.DEFAULT else "dynamic"
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """Every value that the setting has somewhere, the one in force first."""
+        """Returns every value of the setting in any source, the current one first."""
         setting = BROKER_SETTINGS[name]
         found = []
         if name in self._broker_dynamic:
@@ -155,22 +156,22 @@ class BrokerConfig(_AllSettings):
 
     @property
     def endpoints(self) -> list[Endpoint]:
-        """The listeners to open."""
+        """Returns the listeners to open."""
         return parse_endpoints("listeners", self.listeners, self._protocols(), self.controller_listener_names)
 
     @property
     def advertised_endpoints(self) -> list[Endpoint]:
-        """The addresses advertised to clients, as written; empty if the addresses of `endpoints` are advertised."""
+        """Returns the configured addresses for clients; empty if the addresses of `endpoints` are advertised."""
         return parse_endpoints("advertised.listeners", self.advertised_listeners, self._protocols(), self.controller_listener_names)
 
     @property
     def zookeeper_address(self) -> ZooKeeperAddress:
-        """Where ZooKeeper is; only with `zookeeper.connect`."""
+        """Returns ZooKeeper's address. `zookeeper.connect` must be set."""
         return parse_connect(self.zookeeper_connect or "")
 
     @property
     def inter_broker_listener(self) -> str:
-        """The name of the listener for other brokers: as configured, or the first listener with the configured protocol."""
+        """Returns the name of the listener for other brokers: the configured one, or the first one with the configured protocol."""
         if self.inter_broker_listener_name:
             return self.inter_broker_listener_name
         endpoints = self.endpoints
@@ -180,12 +181,12 @@ class BrokerConfig(_AllSettings):
     # Changing while the broker runs
 
     def on_change(self, listener: Callable[[frozenset[str]], object]) -> None:
-        """Calls `listener(names)` after values in force have changed."""
+        """Calls `listener(names)` after each change of current values."""
         self._listeners.append(listener)
 
     def set_dynamic(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> list[Notice]:
-        """Applies the stored dynamic values. A bad value is skipped with a notice, because a stored value must not stop a broker.
-        """
+        """Applies the stored dynamic values. Returns a notice for each invalid value, which is skipped, because a stored value must not
+        stop a broker."""
         notices: list[Notice] = []
         before = {**self._cluster_dynamic, **self._broker_dynamic}
         self._cluster_dynamic = usable_values(BROKER_SETTINGS, cluster, notices)
@@ -206,14 +207,14 @@ class BrokerConfig(_AllSettings):
         return notices
 
     def listeners_with(self, broker: Mapping[str, str]) -> ListenerValues:
-        """The settings of listeners as they would be with these dynamic values of this broker."""
+        """Returns the settings of listeners as they would be with these dynamic values of this broker."""
         usable = usable_values(BROKER_SETTINGS, broker, [])
         return ListenerValues(
             self._given, lambda: (usable, self._cluster_dynamic), lambda name: self._dynamic_value(BROKER_SETTINGS[name], usable)
         )
 
     def take_over(self, newer: BrokerConfig) -> frozenset[str]:
-        """Takes over from a configuration that was read again what may change while the broker runs; the names that changed value."""
+        """Takes over the changeable values of a configuration that was read again. Returns the names of changed settings."""
         before = {name: self.value(name) for name in BROKER_SETTINGS}
         for name, setting in BROKER_SETTINGS.items():
             if setting.update is not UpdateMode.READ_ONLY:
@@ -229,13 +230,13 @@ class BrokerConfig(_AllSettings):
         return frozenset([*(name for name, value in before.items() if self.value(name) != value), *changed])
 
     def _families(self) -> dict[str, Given]:
-        """The given values whose names are not in the table: settings of one listener, users of PLAIN."""
+        """Returns the given values with names that are not in the table: settings of one listener, users of PLAIN."""
         return {name: entry for name, entry in self._given.items() if name not in BROKER_SETTINGS}
 
     # Topics
 
     def topic_value(self, name: str, overrides: Mapping[str, str]) -> Any:
-        """The value in force of a topic setting; a stored override that cannot be read counts as absent."""
+        """Returns the current value of a topic setting. An invalid stored override is ignored."""
         setting = TOPIC_SETTINGS[name]
         text = overrides.get(name)
         if text is not None:
@@ -250,10 +251,8 @@ class BrokerConfig(_AllSettings):
         return setting.default
 
     def topic_synonyms(self, name: str, overrides: Mapping[str, str]) -> list[Synonym]:
-        """Every value of a topic setting and of the broker settings behind it, the one in force first.
-
-        Only the first name's default is shown, as in Kafka, so that no default is in another unit.
-        """
+        """Returns every value of a topic setting and of the broker settings that it falls back on, the current one first. As in Kafka, the
+        list has only the first broker setting's default, because the others may have another unit."""
         setting = TOPIC_SETTINGS[name]
         found = [Synonym(name, overrides[name], ConfigSource.DYNAMIC_TOPIC)] if name in overrides else []
         for broker_name, _ in setting.broker_names:
@@ -268,7 +267,7 @@ class BrokerConfig(_AllSettings):
         return bool(self.ottla_flush_on_ack) or log_config.flush_messages == 1
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        """The settings of one topic's logs, resolved."""
+        """Returns the settings of a topic's logs."""
 
         def value(name: str) -> Any:
             return self.topic_value(name, overrides)
@@ -306,13 +305,14 @@ class BrokerConfig(_AllSettings):
         )
 
     def _compression_level(self, codec: str, overrides: Mapping[str, str]) -> int | None:
-        """The configured level, None if it is the setting's default: Kafka's default 9 of lz4, for one, means lz4's fastest."""
+        """Returns the configured compression level, None for the setting's default, because the defaults do not have the codec's own
+        meaning: Kafka's default 9 of lz4 means lz4's fastest."""
         name = f"compression.{codec}.level"
         level = self.topic_value(name, overrides) if name in TOPIC_SETTINGS else None
         return None if level is None or level == TOPIC_SETTINGS[name].default else int(level)
 
     def check_topic(self, overrides: Mapping[str, str | None]) -> None:
-        """Raises `ApiError` INVALID_CONFIG if a topic may not have these settings."""
+        """Raises `ApiError` INVALID_CONFIG if these settings of a topic are invalid."""
         for name in overrides:
             text = overrides[name]
             if name not in TOPIC_SETTINGS:
@@ -331,7 +331,7 @@ class BrokerConfig(_AllSettings):
     # Groups
 
     def group_value(self, name: str, overrides: Mapping[str, str]) -> Any:
-        """The value in force of a group setting; a number is held within the broker's bounds of today."""
+        """Returns the current value of a group setting, limited to the broker's current bounds."""
         setting = GROUP_SETTINGS[name]
         broker_name = setting.broker_names[0][0] if setting.broker_names else ""
         value = self.value(broker_name) if broker_name else setting.default
@@ -351,7 +351,7 @@ class BrokerConfig(_AllSettings):
         return [*found, Synonym(name, setting.default_text, ConfigSource.DEFAULT)]
 
     def check_group(self, overrides: Mapping[str, str | None]) -> None:
-        """Raises `ApiError` INVALID_CONFIG if a group may not have these settings."""
+        """Raises `ApiError` INVALID_CONFIG if these settings of a group are invalid."""
         for name, text in overrides.items():
             if name not in GROUP_SETTINGS:
                 raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {name}")
@@ -406,7 +406,7 @@ class BrokerConfig(_AllSettings):
         return self._static_value(setting)
 
     def _check(self) -> None:
-        """The rules that join several settings."""
+        """Checks the rules that concern several settings. Raises `ConfigError`."""
         try:
             self._check_cluster()
             if not self.endpoints:
@@ -471,7 +471,8 @@ def load(
     assignments: Iterable[str] = (),
     read_file: ReadFile | None = None,
 ) -> tuple[BrokerConfig, list[Notice]]:
-    """Joins all sources. Raises `ConfigError`, one line that names the setting and where it was written. `read_file`: for a JAAS file."""
+    """Merges all sources. Raises `ConfigError`: one line with the setting and the place where it was written. `read_file` reads a JAAS
+    file."""
     given, notices = gather(
         tuple(BROKER_SETTINGS), file_text=file_text, file_name=file_name, environment=environment, assignments=assignments,
         read_file=read_file,

@@ -40,7 +40,7 @@ class StoppedReplica:
 
 @immutable(kw_only=True)
 class ControlMessage:
-    """The sender and the life of the broker that it is for."""
+    """The sending controller with its epoch, and the receiver's broker epoch."""
 
     controller_id: int
     controller_epoch: int
@@ -49,7 +49,7 @@ class ControlMessage:
 
 @immutable(kw_only=True)
 class LeaderAndIsr(ControlMessage):
-    """New states of replicas that the broker holds. `is_complete`: it is to hold no others."""
+    """New states of replicas of the broker. `is_complete`: the broker has to remove all other replicas."""
 
     states: Sequence[ReplicaRole]
     is_complete: bool = False
@@ -57,14 +57,14 @@ class LeaderAndIsr(ControlMessage):
 
 @immutable(kw_only=True)
 class StopReplica(ControlMessage):
-    """Replicas that the broker shall stop."""
+    """The replicas that the broker has to stop."""
 
     stopped: Sequence[StoppedReplica]
 
 
 @immutable(kw_only=True)
 class UpdateMetadata(ControlMessage):
-    """New or changed topics, deleted topics (name and id), and all live brokers. `is_complete`: these are all topics."""
+    """New or changed topics, deleted topics (name and id), and all live brokers. `is_complete`: there are no other topics."""
 
     topics: Sequence[TopicMetadata]
     brokers: Sequence[BrokerMetadata]
@@ -74,14 +74,14 @@ class UpdateMetadata(ControlMessage):
 
 @immutable(kw_only=True)
 class UpdateConfigs(ControlMessage):
-    """New settings of topics, brokers and groups, quotas, and credentials of users. `is_complete`: nothing else is set."""
+    """New settings of topics, brokers and groups, quotas, and credentials of users. `is_complete`: there are no others."""
 
     changes: Sequence[SettingPut]
     is_complete: bool = False
 
 
 class BrokerMessenger(Protocol):
-    """The way from the controller to the brokers."""
+    """Sends the controller's messages to brokers."""
 
     def send(self, broker: BrokerMetadata, message: ControlMessage, done: Callable[[ErrorCode], object]) -> None:
         """Calls `done` once: when the broker has executed the message, with its refusal, or when the broker cannot be reached. Messages to
@@ -90,24 +90,26 @@ class BrokerMessenger(Protocol):
 
 
 class ReplicaListener(Protocol):
-    """The part of a broker that holds replicas, called with what has passed the epochs' check."""
+    """The part of a broker with the replicas. It is called with changes that have passed the check of epochs."""
 
     def on_assignment(self, assigned: Collection[tuple[bytes, int]]) -> None:
-        """These (topic ids and partitions) are all replicas that the broker is to hold: logs of others may go. Called before the roles."""
+        """Receives all replicas (topic id and partition) that the broker has to hold, so that logs of others may be removed. Called before
+        their roles are set.
+        """
 
     def on_leader_and_isr(self, states: Sequence[ReplicaRole]) -> None:
-        """Makes replicas leaders or followers. May go on after it returns, in the order of the calls; so may stopping."""
+        """Makes replicas leaders or followers. Like `on_stop_replica` it may continue after it returns; calls are executed in order."""
 
     def on_stop_replica(self, stopped: Sequence[StoppedReplica]) -> None: ...
 
     def call_when_settled(self, function: Callable[[], object]) -> None:
-        """Calls `function` when everything asked before is done, at once if it is."""
+        """Calls `function` when all earlier calls are executed; immediately if they are."""
 
     def on_update_metadata(self, topics: Sequence[str], removed: Sequence[str]) -> None:
-        """Called when metadata has changed: of `topics`, which are changed or new, and of `removed`, which no longer exist."""
+        """Called after a change of metadata: `topics` are changed or new, `removed` no longer exist."""
 
     def on_session_expired(self) -> None:
         """Stops leading all partitions until the controller assigns them again, because other brokers may lead them already."""
 
     def on_configs(self, resource_type: int, name: str) -> None:
-        """Called when the settings of a topic, a broker or a group have changed. The metadata has the new ones."""
+        """Called after the settings of a topic, a broker or a group have changed in the metadata."""

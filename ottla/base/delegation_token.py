@@ -13,24 +13,24 @@ class DelegationToken:
     token_id: str
     owner: str
     requester: str
-    """The principal that created it: the owner, or a principal that may create tokens for the owner (KIP-373)."""
+    """The principal that created the token: its owner, or a principal that may create tokens for the owner (KIP-373)."""
     renewers: tuple[str, ...] = ()
     issue_ms: int
     expiry_ms: int
-    """When it ends, unless it is renewed."""
+    """The token's end, unless it is renewed."""
     max_ms: int
-    """When it ends at the latest."""
+    """The latest possible end of the token."""
 
     def may_be_renewed_by(self, principal: str) -> bool:
         return principal == self.owner or principal in self.renewers
 
     def is_of(self, principal: str) -> bool:
-        """Whether the principal owns it, asked for it or may renew it."""
+        """Whether the principal is the token's owner or requester, or may renew it."""
         return principal in self.principals
 
     @property
     def principals(self) -> tuple[str, ...]:
-        """The owner, who asked for it, and those who may renew it."""
+        """Returns the owner, the requester, and the principals that may renew the token."""
         return (self.owner, self.requester, *self.renewers)
 
     def is_expired(self, now_ms: int) -> bool:

@@ -1,8 +1,7 @@
-"""The four kinds of failure, and Kafka's error codes.
-
-`WireError`: the peer sent nonsense, its connection is closed. `ApiError`: an expected refusal with a Kafka error code, caught once per item
-in a handler. `StorageError`: the disk failed, the log directory is taken offline. A broken invariant is an `assert` and is never caught.
-The numbers of `ErrorCode` are Kafka's (protocol level 4.4); those from 20000 on are ours, and only clients of our extensions get them.
+"""The four kinds of failure, and Kafka's error codes. `WireError`: the peer sent malformed bytes, and its connection is closed. `ApiError`:
+an expected refusal with a Kafka error code, caught once per item in a handler. `StorageError`: the disk failed, the log directory is taken
+offline. A broken invariant is an `assert` and is never caught. The numbers of `ErrorCode` are Kafka's (protocol level 4.4). Numbers from
+20000 on are ours and are sent only to clients of our extensions.
 """
 
 from __future__ import annotations
@@ -155,7 +154,7 @@ class ErrorCode(IntEnum):
 
 
 def error_code(number: int) -> ErrorCode:
-    """The code of a number that was received; an unknown number is an unknown server error."""
+    """Returns the code of a received number; UNKNOWN_SERVER_ERROR for an unknown one."""
     try:
         return ErrorCode(number)
     except ValueError:
@@ -163,7 +162,7 @@ def error_code(number: int) -> ErrorCode:
 
 
 class OttlaError(Exception):
-    """The root of the three failures that are exceptions."""
+    """The base class of the failures that are exceptions."""
 
 
 class WireError(OttlaError):
@@ -171,11 +170,11 @@ class WireError(OttlaError):
 
 
 MESSAGE_LENGTH_MAX = 4000
-"""A longer message quotes a name of tens of thousands of letters, and might not fit into an answer's string."""
+"""Characters of a message, at most. A message may quote a very long name, and must fit into a string of the protocol."""
 
 
 def shortened(message: str) -> str:
-    """A message that fits into an answer, whatever it quotes."""
+    """Returns the message, shortened if it is too long for an answer."""
     return message if len(message) <= MESSAGE_LENGTH_MAX else message[:MESSAGE_LENGTH_MAX] + "..."
 
 
@@ -190,7 +189,7 @@ class ApiError(OttlaError):
 
 
 class RecordsRefused(ApiError):
-    """Single records of a batch are at fault: `faults` has each one's place in the batch, counted from 0, and what is wrong with it."""
+    """A refusal because of single records of a batch. `faults` has the index of each wrong record in the batch, from 0, and its problem."""
 
     def __init__(self, code: ErrorCode, message: str, faults: dict[int, str]) -> None:
         super().__init__(code, message)
@@ -206,17 +205,17 @@ class StorageError(OttlaError):
 
 
 class StoreUnreachable(OttlaError):
-    """No session with the cluster's metadata store within the time that was given."""
+    """There was no session with the metadata store within the given time."""
 
 
 class DiskError(StorageError):
-    """The system refused a read, write or sync: the log directory is offline until the disk works again (a full disk may)."""
+    """The operating system refused a read, write or sync. The log directory is offline until the disk works again."""
 
 
 class DamagedLogError(StorageError):
-    """A log does not hold what was written to it, though the disk works: its partition goes offline, the directory does not.
-
-    `first_offset` and `last_offset` bound the offsets that are lost or cannot be read, both inclusive; -1: not known."""
+    """A log lacks data that were written to it, although the disk works. Its partition is taken offline, its directory is not.
+    `first_offset` and `last_offset` (inclusive) bound the lost or unreadable offsets; -1 if unknown.
+    """
 
     def __init__(self, message: str, path: str = "", *, first_offset: int = -1, last_offset: int = -1) -> None:
         super().__init__(message, path)
@@ -225,4 +224,6 @@ class DamagedLogError(StorageError):
 
 
 class DirectoryRefused(StorageError):
-    """A log directory that works and belongs to another process, broker or cluster."""
+    """A log directory that must not be used: it belongs to another process, broker or cluster, or does not match the broker's other
+    directories.
+    """

@@ -1,8 +1,6 @@
-"""The features of the cluster (KIP-584): what this version can do, and which level is in force.
-
-Clients read them in ApiVersions: with `transaction.version` 2 producers use transactions v2 (KIP-890), `group.version` 1 means
-that the consumer protocol of KIP-848 is served, `share.version` 1 that share groups are (KIP-932). A broker advertises the levels that its
-configuration allows.
+"""The features of the cluster (KIP-584): the supported levels, and the current level. Clients read them in ApiVersions: with
+`transaction.version` 2 producers use transactions v2 (KIP-890), with `group.version` 1 the broker serves the consumer protocol of KIP-848,
+with `share.version` 1 share groups (KIP-932). A broker advertises the levels that its configuration allows.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from typing import NamedTuple
 
 
 class Feature(NamedTuple):
-    """A feature's lowest and highest level this version can serve, and the level in force."""
+    """The lowest and highest supported level of a feature, and its current level."""
 
     name: str
     lowest: int
@@ -27,4 +25,4 @@ FEATURES: dict[str, Feature] = {
 }
 
 FEATURES_EPOCH = 1
-"""Counts changes of the levels in force; they do not change while a broker runs."""
+"""The epoch of the current levels. They never change while a broker runs."""

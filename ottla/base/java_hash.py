@@ -12,7 +12,7 @@ _INT_SIGN = 0x80000000
 
 
 def java_hash(text: str) -> int:
-    """The signed 32-bit hash over the UTF-16 code units of `text`."""
+    """Returns the signed 32-bit hash of the UTF-16 code units of `text`."""
     value = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for high, low in zip(units[::2], units[1::2], strict=True):
@@ -27,12 +27,12 @@ def _to_int32(value: int) -> int:
 
 
 def java_abs(value: int) -> int:
-    """The value without its sign as a 32-bit number; the one number without a positive twin counts as 0, as in Kafka."""
+    """Returns the absolute value of a 32-bit number; 0 for the smallest number, which has none, as in Kafka."""
     number = _to_int32(value)
     return 0 if number == -_INT_SIGN else abs(number)
 
 
 @remembered(1 << 20)
 def java_partition(text: str, partition_count: int) -> int:
-    """The partition of an internal topic that keeps `text`."""
+    """Returns the partition of an internal topic for `text`."""
     return java_abs(java_hash(text)) % partition_count

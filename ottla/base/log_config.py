@@ -1,7 +1,6 @@
-"""The settings of one log, as the storage layer wants them: resolved, typed, in milliseconds and bytes.
-
-Made from a topic's overrides and the broker's defaults by `base/config.py`; a new object replaces the old one when a dynamic setting
-changes. Names are Kafka's topic settings; -1 means unlimited wherever Kafka says so.
+"""The settings of one log for the storage layer, in milliseconds and bytes. `BrokerConfig.log_config` (`base/config.py`) makes them from a
+topic's overrides and the broker's defaults; a change of a dynamic setting makes a new object. Names are Kafka's topic settings. -1 means
+unlimited, as in Kafka.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Regular expressions of clients that whole names must match: topics (KIP-848) and transactional ids (KIP-1152).
 
-The language is RE2's (https://github.com/google/re2/wiki/Syntax), which Kafka's RE2J reads as well: no back references and no
-look-around, so that a match takes time linear in the name. Python's `re` would not do: a pattern such as `(a+)+$` keeps it busy for years,
-and the event loop waits. The library is loaded with the first pattern, not at the start.
+The language is RE2's (https://github.com/google/re2/wiki/Syntax), which Kafka's RE2J reads as well: no back references and no look-around,
+so that a match takes time linear in the name. Python's `re` cannot be used: a pattern such as `(a+)+$` would block the event loop for
+years. The library is loaded with the first pattern, not at the start.
 
-Bounds, beyond which a pattern is refused: its length, the memory of its program and states, and the number of its instructions, so that no
-topic's name costs more than a millisecond. Patterns with repetitions may have fewer, since there most instructions can be active at once.
+A pattern is refused if its length, the memory of its program and states, or the number of its instructions is above a limit, so that
+matching a topic's name takes at most a millisecond. The limit on instructions is lower for patterns with repetitions, because most of their
+instructions can be active at once.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ _REPETITIONS = frozenset("*+?{")
 
 
 class PatternError(ValueError):
-    """The text is not a regular expression of RE2's language, or beyond its bounds."""
+    """The text is not a regular expression of RE2, or is above a limit."""
 
 
 class NamePattern:
-    """One pattern, ready to match."""
+    """One compiled pattern."""
 
     __slots__ = ("_of_ascii", "_of_unicode", "_text", "size")
 
@@ -40,10 +41,10 @@ class NamePattern:
         if self._of_ascii.programsize > most:
             raise PatternError("too many repetitions or characters")
         self.size: int = self._of_ascii.programsize
-        """In instructions: a match takes at most so many steps for each letter of a name."""
+        """Number of instructions. A match takes at most that many steps for each letter of a name."""
 
     def matches(self, name: str) -> bool:
-        """Whether all of the name matches."""
+        """Whether the whole name matches."""
         if name.isascii():
             return self._of_ascii.fullmatch(name) is not None
         if self._of_unicode is None:
@@ -66,4 +67,4 @@ def _compile(text: str, *, is_ascii: bool) -> Any:
         reason = error.args[0] if error.args else ""
         raise PatternError(reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)) from None
     finally:
-        re2.purge()  # the library would keep each pattern; it lives as long as its owner
+        re2.purge()  # not the library's cache, which would keep every pattern

@@ -1,7 +1,7 @@
 """The ports: clock, timers, randomness, disk, threads, network, peers and metadata store, as protocols.
 
-Core, handlers and `server/node.py` import no time, os, socket, random, threading or asyncio; they are handed these instead. The production
-adapters are thin, and the simulation replaces all of them, so a seed replays a run. Units: milliseconds and bytes.
+Core, handlers and `server/node.py` import no time, os, socket, random, threading or asyncio; the ports are passed to them instead. The
+production adapters are thin. The simulation replaces all of them, so a seed reproduces a run. Units: milliseconds and bytes.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Result = TypeVar("Result")
 
 
 class Clock(Protocol):
-    """`monotonic_ms` for every interval and deadline, `wall_ms` only for timestamps and retention, `nanoseconds` only for metrics and for
-    how long work has held the loop."""
+    """`monotonic_ms` is for intervals and deadlines, `wall_ms` for timestamps and retention only, `nanoseconds` for metrics and for
+    measuring how long work has blocked the loop only."""
 
     def monotonic_ms(self) -> int: ...
 
@@ -33,7 +33,7 @@ class TimerHandle(Protocol):
 
 
 class Timers(Protocol):
-    """Runs a function later, on the one loop that owns all state."""
+    """Runs a function later, on the event loop."""
 
     def call_later(self, delay_ms: float, function: Callable[[], object]) -> TimerHandle: ...
 
@@ -49,17 +49,17 @@ class Random(Protocol):
 
 
 class File(Protocol):
-    """An open file. Every method raises `StorageError` when the disk does."""
+    """An open file. Every method may raise `StorageError`."""
 
     path: str
 
     def fileno(self) -> int:
-        """The descriptor for sendfile, or -1 where there is none (a disk in memory)."""
+        """Returns the descriptor for sendfile; -1 if there is none (a disk in memory)."""
 
     def size(self) -> int: ...
 
     def pread(self, length: int, position: int) -> bytes:
-        """Up to `length` bytes from `position`; fewer only at the end of the file."""
+        """Returns `length` bytes from `position` on, fewer only at the end of the file."""
 
     def pread_into(self, buffer: bytearray | memoryview, position: int) -> int:
         """Fills `buffer` from `position` on and returns the number of bytes; fewer than its length only at the end of the file."""
@@ -70,56 +70,56 @@ class File(Protocol):
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
-        """fsync; may be called from a thread. A failure is never retried as success."""
+        """Syncs the file (fsync); may be called in a thread. After a failure, no later sync reports success."""
 
     def close(self) -> None: ...
 
 
 class Disk(Protocol):
-    """A file system. Paths are absolute strings. Every method raises `StorageError` when the disk does."""
+    """A file system. Paths are absolute strings. Every method may raise `StorageError`."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Opens for reading and writing; a missing file is created if `create`, else `FileNotFoundError`."""
+        """Opens a file for reading and writing. Creates a missing file if `create`, else raises `FileNotFoundError`."""
 
     def exists(self, path: str) -> bool: ...
 
     def listdir(self, path: str) -> list[str]:
-        """The names in a directory, sorted."""
+        """Returns the names in a directory, sorted."""
 
     def makedirs(self, path: str) -> None: ...
 
     def rename(self, old: str, new: str) -> None: ...
 
     def remove(self, path: str) -> None:
-        """Removes a file; a missing one is no error."""
+        """Removes a file. Does nothing if it is missing."""
 
     def remove_tree(self, path: str) -> None: ...
 
     def sync_directory(self, path: str) -> None: ...
 
     def map_cells(self, path: str) -> memoryview:
-        """Maps a file into memory, as a row of 64-bit numbers that can be changed. A change survives the end of the process at once; after
-        a power failure each number is the new one or, if the file was not synced since, any older one."""
+        """Maps a file into memory, as 64-bit numbers that can be changed. A change survives the end of the process. After a power failure
+        each number has its last value or, if the file was not synced since, any earlier one."""
 
     def free_bytes(self, path: str) -> tuple[int, int]:
-        """(total, usable) bytes of the file system that holds `path`."""
+        """Returns (total, usable) bytes of the file system with `path`."""
 
 
 class Worker(Protocol):
-    """A process for work that burns the CPU. It takes one order at a time; orders and answers are values that pickle."""
+    """A process for CPU-bound work. It takes one order at a time; orders and answers are pickled."""
 
     @property
     def pid(self) -> int | None:
         """None while no process runs."""
 
     def ask(self, order: Any) -> Any:
-        """Blocks until the answer, so it is called in a thread. Raises `WorkerLost`."""
+        """Sends an order, blocks until its answer and returns it, so it is called in a thread. Raises `WorkerLost`."""
 
     def rest(self) -> None:
         """Ends the process; the next order starts another one."""
 
     def close(self) -> None:
-        """Ends the process at once, in the middle of its work if need be: `ask` then raises."""
+        """Ends the process immediately, even during its work; `ask` then raises."""
 
 
 class WorkerLost(Exception):
@@ -127,23 +127,23 @@ class WorkerLost(Exception):
 
 
 class Threads(Protocol):
-    """Threads and processes for what must not hold the loop."""
+    """Threads and processes for work that must not block the loop."""
 
     def run(self, work: Callable[[], Result], done: Callable[[Result], object]) -> None:
         """Runs `work` in a thread, then `done(result)` on the loop. `work` must not touch state that the loop owns."""
 
     def widen(self) -> None:
-        """Has more work run at the same time from now on: the process ends soon, and its threads mostly wait for the disk."""
+        """Runs more work concurrently from now on. Called when the broker stops, because threads then mostly wait for the disk."""
 
     def worker(self, module: str) -> Worker:
-        """A process that runs `main()` of this module; started with its first order."""
+        """Returns a process that runs `main()` of this module. It is started by its first order."""
 
     def close(self) -> None:
-        """Waits for the work that is running; work that is asked for later is not done."""
+        """Waits for running work. Work that is requested later is not done."""
 
 
 class Slice:
-    """A part of a file (`storage/file_slice.py`), to be sent without being read into memory where the channel can do that."""
+    """A range of a file (`storage/file_slice.py`). A channel sends it without reading it into memory, if it can."""
 
     __slots__ = ()
     position: int
@@ -153,15 +153,15 @@ class Slice:
 
     @abstractmethod
     def fileno(self) -> int:
-        """The descriptor for sendfile, or -1 where there is none."""
+        """Returns the descriptor for sendfile; -1 if there is none."""
 
     @abstractmethod
     def read_piece(self, start: int, length: int) -> bytes:
-        """Up to `length` bytes from `start` within the slice. Raises `OSError`."""
+        """Returns up to `length` bytes from `start` within the slice. Raises `OSError`."""
 
     @abstractmethod
     def failed(self) -> None:
-        """The bytes of the slice are not in its file, or cannot be read."""
+        """Reports that the file lacks bytes of the slice, or that they cannot be read."""
 
 
 Part = bytes | bytearray | memoryview | Slice
@@ -169,30 +169,31 @@ Part = bytes | bytearray | memoryview | Slice
 
 
 class Receiver(Protocol):
-    """The user of a channel. The channel receives directly into the user's buffer; there is no copy between the two."""
+    """The user of a channel. The channel receives directly into the user's buffer, without a copy."""
 
     def buffer(self) -> memoryview:
-        """Where the next bytes are to be received; empty if the user has paused reading in this call."""
+        """Returns the buffer for the next bytes; an empty one if this call has paused reading."""
 
     def received(self, count: int) -> None:
-        """`count` bytes lie in what `buffer` returned. Does not raise."""
+        """Processes `count` bytes, which are in the buffer that `buffer` returned. Does not raise."""
 
     def drained(self) -> None:
-        """All that was queued has been sent."""
+        """Called when all queued bytes have been sent."""
 
     def closed(self) -> None:
-        """The channel is closed, by the peer, by an error or by `close`; called once."""
+        """Called once, when the channel was closed by the peer, by an error or by `close`."""
 
 
 class Channel(Protocol):
-    """One open connection: bytes in both directions, in order. Plain sockets use sendfile; no user of a channel knows which kind it has."""
+    """One open connection: bytes in both directions, in order. Plain sockets use sendfile. All kinds of channels are used in the same
+    way."""
 
     queued_bytes: int
-    """Bytes that were sent here and that the peer has not taken yet."""
+    """Bytes passed to `send` that the peer has not received yet."""
     bytes_sent: int
 
     def unsent_bytes(self) -> int:
-        """The part of `queued_bytes` that is in memory; the rest are slices of files."""
+        """Returns the part of `queued_bytes` that is in memory; the rest are slices of files."""
 
     @property
     def peer_host(self) -> str: ...
@@ -201,30 +202,30 @@ class Channel(Protocol):
     def peer_port(self) -> int: ...
 
     def local_host(self) -> str:
-        """The address of this end, empty if the connection is closed."""
+        """Returns the local address; empty if the connection is closed."""
 
     def open(self, receiver: Receiver) -> None:
-        """Starts to read; called once, before anything else but `close`."""
+        """Starts to read. Called once, before any other method except `close`."""
 
     def send(self, parts: Sequence[Part]) -> None:
-        """Sends the parts in order, and owns them from now on. Bytes that the peer does not take at once are queued; if the peer has closed
-        the connection, the channel closes."""
+        """Sends the parts in order; the caller must not change them any more. Bytes that the socket does not accept are queued. If the peer
+        has closed the connection, the channel closes."""
 
     def pause_reading(self) -> None: ...
 
     def resume_reading(self) -> None: ...
 
     def close(self) -> None:
-        """Closes at once: what is still queued is not sent."""
+        """Closes the channel immediately, without sending queued bytes."""
 
 
 class SecuredChannel(Channel, Protocol):
     """A channel under TLS."""
 
     on_secured: Callable[[bytes | None], object]
-    """Called once when the handshake is complete, with the peer's certificate (DER), before anything is received."""
+    """Called once with the peer's certificate (DER) after the handshake, before any bytes are received."""
     on_failed: Callable[[str], object] | None
-    """Called instead with the reason when it fails; the channel closes then. None: a line in the log."""
+    """Called instead with the reason if the handshake fails; the channel then closes. None: it is logged."""
 
 
 class Listener(Protocol):
@@ -233,38 +234,38 @@ class Listener(Protocol):
     port: int
 
     def accept(self, connected: Callable[[Channel], None]) -> None:
-        """Starts to accept; each connection is given to `connected`, which opens or closes it."""
+        """Starts to accept connections. `connected` opens or closes each one."""
 
     def close(self) -> None: ...
 
 
 class AddressError(Exception):
-    """An address that cannot be listened on: one line for the command line."""
+    """An address cannot be bound. The message is one line for the command line."""
 
 
 REFUSED = "connection refused"
-"""The reason for a connection that failed because nothing listens at the address of a host that answers."""
+"""The reason of a failed connection if the host answers, but nothing listens at the address."""
 
 
 class Network(Protocol):
     """Connections between machines."""
 
     def listen(self, host: str, port: int, backlog: int, tls: str = "") -> Listener:
-        """Binds an address (an empty host: all of them; port 0: any free one); its channels speak TLS if `tls` names the listener whose
-        settings hold (`SecuredChannel`). Raises `AddressError`."""
+        """Binds an address (an empty host: all; port 0: a free one). Channels use TLS with the settings of listener `tls`. Raises
+        `AddressError`."""
 
     def connect(
         self, host: str, port: int, connected: Callable[[Channel], None], failed: Callable[[str], None], *, tls: str = ""
     ) -> None:
-        """Calls one of the two later: `connected` opens the channel or closes it, `failed` is given the reason (`REFUSED` for one). With
-        `tls` a TLS handshake is part of it, by the settings of the listener of that name."""
+        """Opens a connection, with `tls` under TLS with the settings of the listener of this name. Later calls either `connected`, which
+        opens or closes the channel, or `failed` with the reason (for example `REFUSED`)."""
 
     def host_name(self) -> str:
-        """A name under which other machines may reach this one."""
+        """Returns a name by which other machines may reach this one."""
 
 
 Locate = Callable[[int], tuple[str, int] | None]
-"""The address at which other brokers reach a broker, None if it is not known."""
+"""Returns the address of a broker for other brokers; None if it is unknown."""
 
 
 DEFAULT_LANE, CONTROL_LANE, FETCH_LANE = "default", "control", "fetch"
@@ -276,32 +277,32 @@ class Peers(Protocol):
     """Requests to other brokers."""
 
     def start(self, locate: Locate) -> None:
-        """Called once, when the addresses of brokers can be looked up."""
+        """Sets the function that looks up addresses of brokers. Called once."""
 
     def send(self, broker_id: int, request: Any, done: Callable[[Any, int], None], *, lane: str = DEFAULT_LANE) -> None:
         """Sends a request message of `wire/messages`; calls `done(response, 0)` or `done(None, error code)`, once, now or later. A broker
-        answers the requests of one lane in their order, so one that waits there holds up those behind it, and none of another lane."""
+        answers the requests of one lane in order. A request that waits there delays later ones of its lane, and none of another lane."""
 
     def call_at_hang_up(self, function: Callable[[int], object]) -> None:
-        """Calls `function` with the id of a broker each time that an open connection to it was closed by the other side."""
+        """Calls `function` with the id of a broker each time that the broker closes an open connection."""
 
     def close(self) -> None:
-        """Closes all connections; what waits for an answer gets NETWORK_EXCEPTION."""
+        """Closes all connections. Requests without an answer get NETWORK_EXCEPTION."""
 
 
 MULTI_BYTES_MAX = 512 * 1024
-"""The largest multi that a store takes, and the largest node: half of what ZooKeeper refuses by default. Callers split larger writes."""
+"""Bytes of a multi or of a node, at most: half of ZooKeeper's default limit. Callers split larger writes."""
 
 OPERATION_OVERHEAD_BYTES = 64
 """Bytes that ZooKeeper's frame adds to the path and the data of one operation, rounded up."""
 
 
 class StoreResult(IntEnum):
-    """How a read or a write of the metadata store ended.
+    """The result of a read or write of the metadata store.
 
     `CONNECTION_LOST`: there was no connection, so a read has no value and a write was not sent. `UNKNOWN`: a write was sent and its answer
-    was lost; it has happened, or has not, or may still happen before the next write of the same session. `DISK_FAILED`: the embedded
-    store cannot write; nothing has changed. `REFUSED`: this identity may not do it, or no store would; trying again does not help.
+    was lost. It may be executed or not, or may still be executed, before the next write of the same session. `DISK_FAILED`: the embedded
+    store cannot write; nothing has changed. `REFUSED`: the request is not permitted or not valid, so trying again does not help.
     """
 
     OK = 0
@@ -319,9 +320,8 @@ class StoreResult(IntEnum):
 
 
 class SessionEvent(IntEnum):
-    """Changes of a store's session. `EXPIRED` ends it and removes its ephemeral nodes; `NEW_SESSION`: connected again, under another id.
-    Requests that are made before a listener has got NEW_SESSION belong to the old session and fail.
-    """
+    """Changes of a store's session. `EXPIRED`: it has ended, without its ephemeral nodes. `NEW_SESSION`: connected again, with another id.
+    Requests made before a listener is called with NEW_SESSION belong to the old session and fail."""
 
     CONNECTED = 0
     SUSPENDED = 1
@@ -330,7 +330,8 @@ class SessionEvent(IntEnum):
 
 
 class WatchEvent(IntEnum):
-    """Why a watch was called. `LOST`: the store watches no longer (the connection or the session ended); read again when connected."""
+    """The reason why a watch was called. `LOST`: the connection or session ended, and the node is no longer watched; the caller reads again
+    when connected."""
 
     CREATED = 0
     CHANGED = 1
@@ -341,7 +342,8 @@ class WatchEvent(IntEnum):
 
 @immutable(kw_only=True)
 class StoreNode:
-    """A node's bytes and the versions that guard its next change (`czxid` is the creating transaction, a broker's epoch)."""
+    """A node's bytes and the versions for conditional changes. `czxid` is the creating transaction; for a broker's registration it is the
+    broker epoch."""
 
     data: bytes
     version: int
@@ -383,14 +385,15 @@ _WITH_DATA = (Create, Set)
 
 
 def operation_bytes(operation: Operation) -> int:
-    """The size of an operation in bytes, as it counts for `MULTI_BYTES_MAX`."""
+    """Returns the size of an operation in bytes, for the limit `MULTI_BYTES_MAX`."""
     data = operation.data if isinstance(operation, _WITH_DATA) else b""
     return OPERATION_OVERHEAD_BYTES + len(operation.path) + len(data)
 
 
 @immutable
 class Outcome:
-    """How a multi ended: on failure with the index of the operation that failed, if one did; else with the paths of the created nodes."""
+    """The result of a multi: after a failure the index of the failed operation, if there is one; after success the paths of the created
+    nodes."""
 
     result: StoreResult
     index: int = -1
@@ -398,49 +401,49 @@ class Outcome:
 
 
 Watch = Callable[[WatchEvent], object]
-"""Called once, on the loop; to go on watching, read again."""
+"""Called once, on the loop. To continue watching, the caller reads again."""
 
 
 class MetadataStore(Protocol):
     """One session on a tree of versioned nodes: ZooKeeper, or the journal of a single broker.
 
     Every request is answered by one callback on the loop, in the order of the requests (the embedded store calls back before it returns). A
-    watch is called before the answer to a later read that shows the change. Every request can fail. A successful read sets a watch: `get`
-    and `children` on a node that exists, `exists` also on a node that does not.
+    watch is called before the answer to a later read that shows the change. Every request can fail. With `watch`, a successful read sets a
+    watch: `get` and `children` on an existing node, `exists` also on a missing one.
     """
 
     def get(self, path: str, done: Callable[[StoreResult, StoreNode | None], object], *, watch: Watch | None = None) -> None:
-        """OK with the node, or NO_NODE; watches its data and its deletion."""
+        """Calls `done` with OK and the node, or NO_NODE. Watches its data and its deletion."""
 
     def exists(self, path: str, done: Callable[[StoreResult], object], *, watch: Watch | None = None) -> None:
-        """OK or NO_NODE; watches creation, data and deletion."""
+        """Calls `done` with OK or NO_NODE. Watches creation, data and deletion."""
 
     def children(self, path: str, done: Callable[[StoreResult, list[str]], object], *, watch: Watch | None = None) -> None:
-        """OK with the names, sorted, or NO_NODE. Watches the creation and deletion of children, and the deletion of the node."""
+        """Calls `done` with OK and the sorted names, or NO_NODE. Watches the creation and deletion of children, and the deletion of the
+        node."""
 
     def multi(self, operations: Sequence[Operation], done: Callable[[Outcome], object]) -> None:
-        """Executes all operations or none. A multi of checks alone is ordered with the writes, too."""
+        """Executes all operations or none. A multi of checks alone is ordered with the writes too."""
 
     def listen(self, listener: Callable[[SessionEvent], object]) -> None:
-        """Calls `listener` at every change of the session from now on."""
+        """Calls `listener` at every later change of the session."""
 
     def is_connected(self) -> bool: ...
 
     def session_id(self) -> int:
-        """The owner of the ephemeral nodes that this session creates."""
+        """The id of this session, which owns the ephemeral nodes that it creates."""
 
     def lease_ends_ms(self) -> float:
-        """The monotonic time before which this session cannot have expired: when the last request that was answered had been sent, plus
-        the session's timeout. The store keeps asking by itself while it is connected. Infinite where a session never expires.
-        """
+        """Returns the monotonic time before which this session cannot have expired: the sending time of the last answered request, plus the
+        session's timeout. While connected, the store sends requests by itself. Infinite without expiry."""
 
     def close(self) -> None:
-        """Ends the session and removes its ephemeral nodes; every later request answers SESSION_EXPIRED."""
+        """Ends the session and removes its ephemeral nodes. Later requests are answered with SESSION_EXPIRED."""
 
 
 ReadDocument = Callable[[str, str | None], bytes]
-"""Reads a small document from an address, with the authorities that may vouch for its host (a PEM file; None: the system's). It blocks, so
-it belongs in a thread. Raises `OSError`."""
+"""Reads a small document from a URL. The second argument is a PEM file of trusted certificate authorities (None: the system's). It blocks,
+so it is called in a thread. Raises `OSError`."""
 
 
 class LoginToken(Protocol):
@@ -455,30 +458,31 @@ class TokenSource(Protocol):
 
     @property
     def due_s(self) -> float:
-        """When `token` gets another one."""
+        """The time from which `token` fetches another token."""
 
     @property
     def ends_s(self) -> float:
-        """When the token at hand expires."""
+        """The time when the current token expires."""
 
     @property
     def failure(self) -> OttlaError | None:
-        """Why the token at hand could not be replaced when it was due."""
+        """The error of the last attempt to replace the current token; None if it succeeded."""
 
     def token(self) -> LoginToken:
-        """The token at hand, or another one. It blocks, so it belongs in a thread. Raises `OttlaError` where none can be had."""
+        """Returns the current token, or fetches another one. It blocks, so it is called in a thread. Raises `OttlaError` if there is no
+        token."""
 
     def discard(self, token: LoginToken) -> None:
-        """Forgets a token that was refused."""
+        """Drops a refused token."""
 
 
 MakeTokenSource = Callable[[Mapping[str, str]], TokenSource]
-"""Makes a source from the properties of a client. `ValueError`, in one line, when they make no sense."""
+"""Makes a source from the properties of a client. Raises `ValueError` with one line if they are invalid."""
 
 
 @immutable(kw_only=True)
 class Ports:
-    """All that a broker is handed."""
+    """All ports of a broker."""
 
     clock: Clock
     timers: Timers
@@ -490,6 +494,6 @@ class Ports:
     peers: Peers | None = None
     """None: connections over `network` (`server/peers.py`)."""
     read_document: ReadDocument | None = None
-    """None where no setting names an address of a document."""
+    """None if no setting has the URL of a document."""
     make_token_source: MakeTokenSource | None = None
-    """None where brokers do not log in by tokens."""
+    """None if brokers do not log in with tokens."""

@@ -1,8 +1,8 @@
 """The stored state of a share partition (KIP-932), and the port to the share coordinator that stores it.
 
 A share partition is one partition as one share group reads it. Its leader keeps the state of each record in flight; the share coordinator,
-one machine over each partition of `__share_group_state`, makes that durable. `Persister` is the interface between them, so that neither the
-leader nor the group coordinator depends on the broker of the share coordinator.
+one machine over each partition of `__share_group_state`, makes this state durable. `Persister` is the interface between them, so that
+neither the leader nor the group coordinator depends on the broker of the share coordinator.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from ottla.base.errors import ErrorCode
 from ottla.base.uuids import Uuid, uuid_to_text
 
 UNINITIALIZED_START_OFFSET = -1
-"""The start offset of a share partition that has no stored state yet: its leader decides, by the group's `share.auto.offset.reset`."""
+"""The start offset of a state without one. The leader then chooses it by the group's `share.auto.offset.reset`."""
 
 UNKNOWN_DELIVERY_COMPLETE_COUNT = -1
 
 
 class SharePartitionKey(NamedTuple):
-    """One partition as one share group reads it."""
+    """Identifies a share partition."""
 
     group_id: str
     topic_id: Uuid
@@ -29,7 +29,7 @@ class SharePartitionKey(NamedTuple):
 
     @property
     def coordinator_key(self) -> str:
-        """The key for FindCoordinator and the placement in `__share_group_state`: `group:topicId:partition`."""
+        """Returns `group:topicId:partition`, the key for FindCoordinator and for choosing the partition of `__share_group_state`."""
         return f"{self.group_id}:{uuid_to_text(self.topic_id)}:{self.partition}"
 
 
@@ -43,7 +43,7 @@ class DeliveryState(IntEnum):
 
 
 class StateBatch(NamedTuple):
-    """A run of offsets, both ends inclusive, of one delivery state and count."""
+    """Offsets from `first_offset` to `last_offset` (inclusive) with the same delivery state and count."""
 
     first_offset: int
     last_offset: int
@@ -52,7 +52,9 @@ class StateBatch(NamedTuple):
 
 
 class ShareState(NamedTuple):
-    """All that is remembered of a share partition. Offsets below `start_offset` are done with; what no batch names is as it was."""
+    """The stored state of a share partition, or a change of it. Offsets below `start_offset` are completed. A change does not affect
+    offsets outside its batches.
+    """
 
     state_epoch: int
     leader_epoch: int
@@ -78,7 +80,9 @@ class Persister(Protocol):
         """Reads a state without batches and without taking it over, for tools."""
 
     def write(self, key: SharePartitionKey, state: ShareState, done: StateWritten) -> None:
-        """Adds what has changed: `state.batches` holds only changes. FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH for an older epoch."""
+        """Stores a change: `state.batches` has only the changed batches. Answers FENCED_STATE_EPOCH or FENCED_LEADER_EPOCH for another
+        epoch.
+        """
 
     def delete(self, key: SharePartitionKey, done: StateWritten) -> None:
-        """Forgets it all; NONE also when nothing was known."""
+        """Deletes the state. Answers NONE also if there was none."""

@@ -1,4 +1,4 @@
-"""The nouns that every layer shares. Plain values, no behaviour."""
+"""Types that all layers share: plain values without behaviour."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 SHARE_GROUP_STATE_TOPIC = "__share_group_state"
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
-"""KRaft's log of metadata: a name that no topic may have."""
+"""The name of KRaft's metadata log, which no topic may have."""
 INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC})
 
 

@@ -18,13 +18,13 @@ _FROM_URL_SAFE = bytes.maketrans(b"-_", b"+/")
 
 
 def uuid_to_text(uuid: Uuid) -> str:
-    """Kafka's form: base64 with `-` and `_`, no padding, 22 letters."""
+    """Returns Kafka's form of an id: URL-safe base64 without padding, 22 characters."""
     assert len(uuid) == 16, f"a uuid has 16 bytes, not {len(uuid)}"
     return binascii.b2a_base64(uuid, newline=False).translate(_TO_URL_SAFE).rstrip(b"=").decode("ascii")
 
 
 def uuid_from_text(text: str) -> Uuid:
-    """The reverse of `uuid_to_text`; ValueError when the text is not such a form."""
+    """The reverse of `uuid_to_text`. Raises `ValueError` for any other text."""
     try:
         letters = text.encode("ascii").translate(_FROM_URL_SAFE, b"=")
         uuid = binascii.a2b_base64(letters + b"=" * (-len(letters) % 4), strict_mode=True)
@@ -36,7 +36,7 @@ def uuid_from_text(text: str) -> Uuid:
 
 
 def fresh_uuid(random_bytes: bytes) -> Uuid:
-    """Random bytes as a version 4 uuid whose text does not begin with `-`, which command lines would take for an option."""
+    """Returns a version 4 UUID of these random bytes. Its text does not begin with `-`, which command lines would take for an option."""
     assert len(random_bytes) == 16, f"a uuid has 16 bytes, not {len(random_bytes)}"
     data = bytearray(random_bytes)
     if data[0] >> 2 == 62:

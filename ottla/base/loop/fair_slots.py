@@ -35,8 +35,9 @@ class Placed(NamedTuple):
 Item = TypeVar("Item", bound=Hashable)
 
 SESSION_PARTITION_BYTES = 4 << 10
-"""For each partition of the sessions of one kind, fetches or share groups, a broker must be allowed so much memory: each takes up to 300
-bytes, and an answer about it more."""
+"""Memory that a broker must have for each partition of its fetch sessions or share sessions, in bytes. A partition takes up to 300 bytes in
+a session, and more in an answer.
+"""
 
 
 class FairSlots(Generic[Item]):
@@ -50,7 +51,7 @@ class FairSlots(Generic[Item]):
         self._hosts: dict[str, dict[Item, None]] = {}
         self._weights: Counter[str] = Counter()
         self.weight = 0
-        """Of all items together."""
+        """The weight of all items together."""
 
     def __len__(self) -> int:
         return len(self._placed)
@@ -69,14 +70,14 @@ class FairSlots(Generic[Item]):
             del self._hosts[host], self._weights[host]
 
     def weigh(self, item: Item, weight: int) -> None:
-        """The item has another weight from now on."""
+        """Changes the weight of an item."""
         placed = self._placed[item]
         self._placed[item] = placed._replace(weight=weight)
         self._weights[placed.host] += weight - placed.weight
         self.weight += weight - placed.weight
 
     def use(self, item: Item) -> None:
-        """The item is the most recently used one."""
+        """Marks an item as the most recently used one."""
         placed = self._placed[item] = self._placed.pop(item)
         items = self._hosts[placed.host]
         del items[item]
@@ -89,11 +90,13 @@ class FairSlots(Generic[Item]):
         return self.place_in_others(host) or self._first(self._hosts.get(host, ())) or next(iter(self._placed), None)
 
     def place_in_others(self, host: str) -> Item | None:
-        """The item of an address that holds more than `host` would with one more; None if there is none."""
+        """Returns an item of an address that has more items than `host` would have with one more; None if there is no such address."""
         return self._of_heavier(self._count, self._count(host) + 1)
 
     def place_beside(self, origin: Origin) -> Item | None:
-        """The item of a connection of the same address that holds more than this one would with one more; None if there is none."""
+        """Returns an item of another connection of the same address that has more items than this connection would have with one more; None
+        if there is no such connection.
+        """
         items = self._hosts.get(origin.host, ())
         counts = Counter([self._placed[item].connection for item in items])
         if max(counts.values(), default=0) <= counts[origin.identity] + 1:
@@ -114,7 +117,9 @@ class FairSlots(Generic[Item]):
         return len(self._hosts.get(host, ()))
 
     def _of_heavier(self, size: Callable[[str], int], than: int) -> Item | None:
-        """The first to go of the largest address, if that is larger than `than`; of equal ones that with the least recently used item."""
+        """Returns the first item to evict from the largest address, if it is larger than `than`, else None. Among equally large addresses
+        the one with the least recently used item is selected.
+        """
         most = max(map(size, self._hosts), default=0)
         if most <= than:
             return None

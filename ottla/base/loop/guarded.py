@@ -1,7 +1,7 @@
-"""Late work for a request: an exception fails the request, and not the code that happened to run the work.
+"""Runs deferred work of a request. An exception fails the request and does not reach the code that happened to run the work.
 
-Without a guard the exception would end in the event loop, or in another connection whose read has moved a partition, and the request would
-never be answered. `fail` closes the request's connection (`Connection.fail`), or fails its `Pending`.
+Otherwise the exception would reach the event loop, or another connection that has caused the work, and the request would never be answered.
+`fail` closes the request's connection (`Connection.fail`), or fails its `Pending`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ Fail = Callable[[Exception], None]
 
 
 def guarded(steps: Iterator[object], fail: Fail) -> Iterator[object]:
-    """The same steps; `fail` gets the exception that ends them."""
+    """Yields the same steps. An exception ends them and is passed to `fail`."""
     try:
         yield from steps
     except Exception as error:
@@ -20,7 +20,7 @@ def guarded(steps: Iterator[object], fail: Fail) -> Iterator[object]:
 
 
 def call_guarded(function: Callable[[], object], fail: Fail) -> None:
-    """Calls the function; `fail` gets the exception that it raises."""
+    """Calls the function. An exception is passed to `fail`."""
     try:
         function()
     except Exception as error:

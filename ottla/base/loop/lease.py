@@ -1,7 +1,7 @@
-"""The lease of this broker's session with the metadata store: whether the session certainly lives, and the end of that certainty.
+"""The lease of this broker's session with the metadata store: the time for which the session certainly exists.
 
-The lease runs from the sending of the last request that was answered, for the session's timeout: the store cannot have ended the session
-before. It is counted on the monotonic clock, and asked about before each action, not only when a timer fires. So the first request that is
+The lease lasts for the session's timeout from the sending of the last answered request, because the store cannot have ended the session
+before. It is measured on the monotonic clock and checked before each action, not only when a timer fires. So the first request that is
 executed after a pause of the whole process finds that the lease is over.
 """
 
@@ -29,7 +29,7 @@ class Lease:
         return self._clock.monotonic_ms() < self._store.lease_ends_ms()
 
     def lapse(self) -> Procedure[None]:
-        """Waits until the lease is found to be over."""
+        """Waits until the lease is over."""
         while (left_ms := self._store.lease_ends_ms() - self._clock.monotonic_ms()) > 0:
             if left_ms == inf:
                 yield FOREVER

@@ -7,7 +7,8 @@ called without arguments and examine the state themselves.
 Called functions may add, remove, wait and cause further changes. A change during a call is reported after the present round. A function
 waits for one end at a time: if it asks again for a later one, it is called only there.
 
-Left out: when to notify (`replication/`, `sharing/share_partition.py`), and waking requests in turns (`server/execution/waiters.py`).
+Left out: when to notify (`replication/`, `sharing/share_partition.py`), and waking requests over several iterations of the loop
+(`server/execution/waiters.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _END, _FUNCTION = 0, 2
 
 
 class Notifier:
-    """The watchers and waiters of one thing; see above."""
+    """The watchers and waiters of one object; see the module."""
 
     __slots__ = ("_committed", "_count", "_durable", "_ended", "_ends", "_has_moved", "_is_notifying", "waiters", "watchers")
 
@@ -62,14 +63,14 @@ class Notifier:
             self._sweep()
 
     def end_waits(self) -> None:
-        """Makes the next notification call all present waiters, because their ends will not be reached."""
+        """Makes the next notification call all current waiters, because their ends will not be reached."""
         self._ended.update(dict.fromkeys(entry[_FUNCTION] for entry in sorted(self.waiters.values())))
         self.waiters.clear()
         self._committed.clear()
         self._durable.clear()
 
     def notify(self, committed_end: int = 0, durable_end: int = 0) -> None:
-        """Calls the watchers, and the waiters for ends up to these."""
+        """Calls the watchers, and the waiters for ends up to these ends."""
         self._ends = (committed_end, durable_end)
         self._has_moved = True
         if self._is_notifying:

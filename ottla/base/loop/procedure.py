@@ -75,7 +75,7 @@ class _Run:
     def __init__(self, procedure: Procedure[object]) -> None:
         self._procedure = procedure
         self._waits = 0
-        """Rises when the procedure begins to wait and when its wait ends. So a second answer is noticed."""
+        """Incremented at the begin and at the end of each wait, so that a second answer is ignored."""
         self._value: Any = None
         self._is_stepping = False
         self.is_cancelled = False
@@ -108,7 +108,7 @@ class _Run:
                 self._procedure.close()
 
     def _begin(self, effect: Callable[[Callable[..., None]], object]) -> bool:
-        """Calls what the procedure has yielded; returns whether the procedure waits now, or is cancelled."""
+        """Calls the yielded function. Returns whether the procedure waits now, or is cancelled."""
         self._waits += 1
         wait = self._waits
         effect(partial(self._answered, wait))

@@ -1,6 +1,6 @@
 """Reads and writes of the metadata store as steps of procedures (`procedure.py`).
 
-A step raises `StoreFailure` where the store gave no answer. So a procedure says once, where it begins, what happens then.
+A step raises `StoreFailure` where the store gave no answer. A procedure can therefore handle all such failures in one place.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ottla.base.ports import MetadataStore, Operation, Outcome, StoreNode, Store
 
 
 class StoreFailure(Exception):
-    """The store gave no answer, or refused it."""
+    """The store gave no answer, or refused the request."""
 
     def __init__(self, result: StoreResult) -> None:
         super().__init__(result.name)

@@ -11,7 +11,7 @@ from ottla.base.ports import MetadataStore, SessionEvent, StoreResult, Timers
 
 RETRY_MS = 100
 RETRY_MS_MAX = 30_000
-"""The longest pause between attempts that fail for a reason which somebody has to remove."""
+"""Longest pause between attempts, in milliseconds, if they fail for a reason that a person has to remove."""
 
 TRANSIENT = frozenset({StoreResult.CONNECTION_LOST, StoreResult.UNKNOWN, StoreResult.DISK_FAILED})
 """The request may succeed later in the same session."""

@@ -1,7 +1,7 @@
-"""Reads nodes of the metadata store, and reads them again whenever one of them has changed: a procedure that is run again and again.
+"""Reads nodes of the metadata store, and reads them again whenever one of them has changed.
 
-A change during a reading cancels it, so the procedure sees no mixture that is older than the change. After a lost watch or a failed read it
-runs again when the store can be asked (`store_retries.py`). In a session that has expired it does not run any more.
+A change during a reading cancels it and starts another one, so the last reading is newer than all changes. After a lost watch or a failed
+read it runs again when the store can be asked (`store_retries.py`). In a session that has expired it does not run any more.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class StoreWatch:
         self._reading = Runner()
 
     def start(self) -> None:
-        """Reads now, also if it is reading already."""
+        """Starts reading, and cancels a running reading."""
         self._reading.start(self._read_until_done())
 
     def stop(self) -> None:

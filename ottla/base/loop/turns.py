@@ -18,7 +18,7 @@ from typing import TypeVar
 from ottla.base.ports import Clock, Timers
 
 PIECE_MS = 15
-"""The time of one piece. A client's answer waits at most this long for one piece."""
+"""Time slice of long work in one iteration of the event loop, in milliseconds. It delays an answer to a client at most by this."""
 
 ITEMS_PER_STEP = 200
 """Items that long work handles in one step, unless one item is expensive. 200 partitions of a Fetch take about a millisecond."""
@@ -32,7 +32,7 @@ class Turns:
 
     def __init__(self, clock: Clock, timers: Timers, piece_ms: int | None = None, *, is_fair: bool = False) -> None:
         self.piece_ms = piece_ms
-        """The time of a piece, where it is not `PIECE_MS`."""
+        """The time slice in milliseconds; None for `PIECE_MS`."""
         self._clock = clock
         self._timers = timers
         self._is_fair = is_fair
@@ -48,7 +48,7 @@ class Turns:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the loop runs, or is about to."""
+        """Whether pieces are limited to the time slice (after `begin`)."""
         return self._is_bounded
 
     @property
@@ -56,11 +56,11 @@ class Turns:
         return not self._work
 
     def begin(self) -> None:
-        """The loop runs, or is about to: from here on pieces are bounded."""
+        """Limits pieces to the time slice from now on, because the loop runs or is about to."""
         self._is_bounded = True
 
     def call_next(self, function: Callable[[], object]) -> None:
-        """Calls `function` in a separate turn; at once before `begin`."""
+        """Calls `function` in another iteration of the loop; before `begin` immediately."""
         if self._is_bounded:
             self._timers.call_soon(function)
         else:
@@ -79,23 +79,23 @@ class Turns:
             self._timers.call_soon(self._run)
 
     def call_in_turn(self, function: Callable[[], object]) -> None:
-        """Calls `function` behind what is unfinished; not before this returns."""
+        """Calls `function` after the unfinished work, in a later iteration of the loop."""
         self.add_later(once(function))
 
     def call_when_idle(self, function: Callable[[], object]) -> None:
-        """Calls `function` when all that has been asked for before is done; at once if that is so already."""
+        """Calls `function` after the queued work; immediately if there is none."""
         if self._work:
             self._work.append(once(function))
         else:
             function()
 
     def drop(self) -> None:
-        """Gives up everything that is not done yet."""
+        """Drops all unfinished work."""
         self._work.clear()
 
     def _run(self) -> None:
         if self._is_running:
-            return  # A step has asked for more; it has its turn behind what is there.
+            return  # a step has added work, which is executed after the queued work
         self._is_running, self._is_scheduled = True, False
         try:
             self._run_piece()
@@ -131,12 +131,14 @@ def run_steps(steps: Generator[object, None, Result]) -> Result:
 
 
 def pieces_of(things: Iterable[Thing], size: int = ITEMS_PER_STEP) -> Iterator[list[Thing]]:
-    """Splits the things into lists of at most `size`. They are collected when the first list is asked for: later changes do not matter."""
+    """Splits the things into lists of at most `size`. The things are collected when the first list is requested; later changes have no
+    effect.
+    """
     found = list(things)
     for at in range(0, len(found), size):
         yield found[at : at + size]
 
 
 def once(function: Callable[[], object]) -> Iterator[object]:
-    """The steps of a single call."""
+    """Yields once, after calling `function`."""
     yield function()

@@ -1,4 +1,4 @@
-"""Settings of access control: whether there is any, and who is above it."""
+"""Settings of access control: the authorizer, and its super users."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ AUTHORIZERS = ("acl", "kafka.security.authorizer.AclAuthorizer", "org.apache.kaf
 
 
 class _Authorizer:
-    """None, or one of the names of ours; a broker that does not serve what is asked for must not run open."""
+    """No authorizer, or a known name. Any other name prevents the start, because the broker would run without access control."""
 
     description = f"[{', '.join(('empty', *AUTHORIZERS))}]"
 
@@ -20,7 +20,7 @@ class _Authorizer:
 
 
 class _Principals:
-    """`User:name;User:name`."""
+    """A list of principals: `User:name;User:name`."""
 
     description = "User:name;User:name;..."
 
@@ -56,7 +56,7 @@ class AccessSettings:
 
 
 def parse_super_users(text: str) -> list[str]:
-    """The principals, in order. Raises `SettingError` with one sentence."""
+    """Returns the principals, in order. Raises `SettingError` with one sentence."""
     principals = [part.strip() for part in text.split(";") if part.strip()]
     for principal in principals:
         kind, _, name = principal.partition(":")
@@ -68,7 +68,9 @@ def parse_super_users(text: str) -> list[str]:
 
 
 def why_contradictory(*, authorizer: str, named: frozenset[str], allows_without_rules: bool) -> str:
-    """Why a start is refused: what restricts access is set, and nothing would heed it. `named`: the settings that are given."""
+    """Returns the reason to refuse the start: a setting restricts access, but there is no authorizer to apply it. Empty if there is none.
+    `named`: the settings that are given.
+    """
     if authorizer:
         return ""
     if "super.users" in named:

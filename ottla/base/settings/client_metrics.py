@@ -1,7 +1,7 @@
 """Settings of a subscription to the metrics of clients (KIP-714): the metrics, the interval, and the clients.
 
-Subscriptions are stored, described and listed as any other settings. As in an Apache Kafka without a telemetry plugin nothing reads them.
-Clients cannot ask for subscriptions, because those APIs are not served, so no client sends metrics.
+Subscriptions are stored, described and listed as any other settings. They have no effect, as in an Apache Kafka without a telemetry plugin:
+the APIs for telemetry are not served, so no client sends metrics.
 """
 
 from __future__ import annotations

@@ -9,7 +9,9 @@ from ottla.base.settings.setting import Between, OneOf, SomeOf, UpdateMode, at_l
 
 WIDE = UpdateMode.CLUSTER_WIDE
 GROUP_MEMBERS_MAX = 5000
-"""Kafka's default is no limit. The last member's arrival at a group of so many takes some 50 ms, and each join costs in proportion."""
+"""Members of a group, at most. The join of the 5,000th member takes about 50 ms; the time of a join is proportional to the size of the
+group. Kafka's default is no limit.
+"""
 MIGRATIONS = ("disabled", "downgrade", "upgrade", "bidirectional")
 
 

@@ -1,4 +1,4 @@
-"""Settings of delegation tokens (KIP-48): there are none without a secret key, the same on all brokers of a cluster."""
+"""Settings of delegation tokens (KIP-48). They are disabled without a secret key, which must be the same on all brokers of a cluster."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ class DelegationSettings:
 
     @property
     def delegation_token_key(self) -> str | None:
-        """The secret key; None where there are no delegation tokens."""
+        """The secret key; None if delegation tokens are disabled."""
         return self.delegation_token_secret_key or self.delegation_token_master_key or None

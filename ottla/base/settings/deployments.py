@@ -1,4 +1,4 @@
-"""Defaults that depend on the deployment: a broker by itself, or one of a cluster. They replace those in the tables of settings."""
+"""Defaults for a single broker, which replace the defaults in the tables of settings."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ SINGLE_BROKER_DEFAULTS: dict[str, Any] = {
     "transaction.state.log.min.isr": 1,
     "transaction.state.log.replication.factor": 1,
 }
-"""When no `zookeeper.connect` is set: one broker can hold one replica, and no other will join."""
+"""Defaults without `zookeeper.connect`: a single broker can have one replica, and no other broker will join it."""
 
 CLUSTER_DEFAULTS: dict[str, Any] = {"listeners": ("PLAINTEXT://:9092",)}

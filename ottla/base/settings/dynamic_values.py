@@ -17,7 +17,7 @@ from ottla.base.settings.setting import Setting, SettingError, UpdateMode
 
 Table = Mapping[str, Setting[Any]]
 SECRET_WORDS = ("password", "secret", "jaas", ".key")
-"""Words in the names of settings that are not served here and whose values are secrets."""
+"""Words that mark an unserved setting as secret, if its name contains one."""
 
 
 def usable_values(table: Table, values: Mapping[str, str], notices: list[Notice]) -> dict[str, str]:
@@ -52,7 +52,7 @@ def check_values(table: Table, values: Mapping[str, str | None], *, is_cluster_d
 
 
 def _setting(table: Table, name: str) -> tuple[Setting[Any] | None, bool]:
-    """The setting by its name, None if it is not served; and whether each broker has its own."""
+    """Returns the setting of this name, None if it is not served, and whether only one broker may have it, not the cluster's default."""
     of_listener = split_listener_name(name)
     if of_listener is not None:
         return SETTINGS_OF_LISTENERS[of_listener.setting], of_listener.setting not in LISTENER_LIMITS
@@ -65,7 +65,7 @@ def has_secret_word(name: str) -> bool:
 
 
 def is_password(table: Table, name: str) -> bool:
-    """Whether the setting is a password that a broker may store: encrypted, and for one broker alone."""
+    """Whether the setting is a password that may be stored: encrypted, and only for one broker."""
     setting, _ = _setting(table, name)
     return holds_secret(table, name) and (setting is None or setting.update is not UpdateMode.READ_ONLY)
 
@@ -77,7 +77,7 @@ def holds_secret(table: Table, name: str) -> bool:
 
 
 def parse_for_client(setting: Setting[Any], text: str, code: ErrorCode = ErrorCode.INVALID_CONFIG) -> Any:
-    """The value; raises `ApiError` with the code: Kafka has another one for brokers."""
+    """Returns the value. Raises `ApiError` with `code`, because Kafka uses another code for brokers."""
     try:
         return setting.parse(text)
     except SettingError as error:

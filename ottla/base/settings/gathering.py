@@ -20,7 +20,7 @@ ReadFile = Callable[[str], str]
 
 
 class ConfigError(Exception):
-    """Why the broker does not start with this configuration, in one line."""
+    """The broker cannot start with this configuration. The message is one line."""
 
 
 class Given(NamedTuple):
@@ -86,7 +86,7 @@ def _listen_as_advertised(given: dict[str, Given], notices: list[Notice]) -> Non
 
 
 def _take_login_config(given: dict[str, Given], file: Given, read_file: ReadFile) -> None:
-    """Adds the logins of the JAAS file that no setting has. Raises `ConfigError`."""
+    """Adds the logins in the JAAS file that are not set otherwise. Raises `ConfigError`."""
     path = file.text.strip()
     try:
         sections = parse_jaas_file(read_file(path))

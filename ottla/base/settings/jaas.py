@@ -1,4 +1,4 @@
-"""Lines of `sasl.jaas.config`, as Kafka's brokers and clients take them: a login module, `required`, options, a semicolon.
+"""Parses lines of `sasl.jaas.config` in the form of Kafka's brokers and clients: a login module, `required`, options, a semicolon.
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="admin" password="..." user_alice="...";
 
@@ -33,12 +33,12 @@ class JaasLine(NamedTuple):
 
     @property
     def users(self) -> dict[str, str]:
-        """The passwords of `user_NAME` options by name."""
+        """Returns the passwords in `user_NAME` options by name."""
         return {name.removeprefix(USER_PREFIX): value for name, value in self.options.items() if name.startswith(USER_PREFIX)}
 
     @property
     def text(self) -> str:
-        """The line as `sasl.jaas.config` has it."""
+        """Returns the line in the form of `sasl.jaas.config`."""
         return f"{self.module} required{''.join(f' {_quoted(name)}={_quoted(value)}' for name, value in self.options.items())};"
 
 

@@ -1,4 +1,5 @@
-"""A JAAS file as Kafka's brokers and ZooKeeper's clients take it (`java.security.auth.login.config`): named sections of login modules.
+"""Parses a JAAS file in the form of Kafka's brokers and ZooKeeper's clients (`java.security.auth.login.config`): named sections of login
+modules.
 
     KafkaServer {
         org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="...";
@@ -7,9 +8,9 @@
         org.apache.zookeeper.server.auth.DigestLoginModule required username="brokers" password="...";
     };
 
-`KafkaServer`, or `LISTENER.KafkaServer` for one listener, has what `sasl.jaas.config` would have for each mechanism; `Client` has the login
-at ZooKeeper. Other sections are for other programs and are ignored. An unreadable file, or a login module that is not served, raises
-`SettingError`, which never shows a value. Left out: Kerberos, and Java's `${property}` in values.
+`KafkaServer`, or `LISTENER.KafkaServer` for one listener, has the lines that `sasl.jaas.config` may have for each mechanism; `Client` has
+the login at ZooKeeper. Other sections are ignored. An unreadable file, or a login module that is not served, raises `SettingError`, which
+never shows a value. Left out: Kerberos, and Java's `${property}` in values.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Sections = Mapping[str, Sequence[JaasLine]]
 
 
 def parse_jaas_file(text: str) -> dict[str, list[JaasLine]]:
-    """The login modules of each section, in their order. Raises `SettingError`."""
+    """Returns the login modules of each section, in order. Raises `SettingError`."""
     words = list(_tokens(text))
     sections: dict[str, list[JaasLine]] = {}
     at = 0
@@ -72,7 +73,7 @@ def _tokens(text: str) -> Iterator[str]:
 
 
 def _entry(words: Sequence[str], at: int, section: str) -> tuple[JaasLine, int]:
-    """One login module with its options, and where the next one begins."""
+    """Returns one login module with its options, and the index of the next word."""
     if len(words) < at + 3 or words[at + 1].lower() not in FLAGS:
         raise SettingError(f"section {section}: a login module is its class, required, options as name=\"value\", and a semicolon")
     module, options = words[at], dict[str, str]()
@@ -86,13 +87,13 @@ def _entry(words: Sequence[str], at: int, section: str) -> tuple[JaasLine, int]:
 
 
 def login_config_in(options: str) -> str | None:
-    """The file that options for a JVM (`KAFKA_OPTS`) name, None if they name none."""
+    """Returns the path of the JAAS file in options for a JVM (`KAFKA_OPTS`), None if there is none."""
     found = _OPTION_OF_JVM.findall(options)
     return str(found[-1]).strip("\"'") if found else None
 
 
 def zookeeper_login(sections: Sections) -> str | None:
-    """`user:password` for the login at ZooKeeper, None without a section `Client`. Raises `SettingError`."""
+    """Returns `user:password` for the login at ZooKeeper, None without a section `Client`. Raises `SettingError`."""
     lines = sections.get(CLIENT)
     if lines is None:
         return None

@@ -1,7 +1,7 @@
 """Names of broker settings that Kafka 3.x or 4.x knows and this broker does not serve.
 
-A configuration written for Kafka may be full of them: each gets a line in the log and none stops the start. This module is loaded only
-when a name is not in the table of settings.
+A configuration for Kafka may have many of them. Each causes a line in the log; they do not prevent the start, except settings with
+`REFUSED_ENDINGS`. This module is loaded only when a name is not in the table of settings.
 """
 
 from __future__ import annotations
@@ -99,13 +99,12 @@ KNOWN_TO_KAFKA = frozenset(_NAMES.split())
 PREFIXES = ("rlmm.config.", "rsm.config.", "config.providers.", "metrics.jmx.", "listener.name.", "confluent.")
 
 REFUSED_ENDINGS = (".sasl.jaas.config", "sasl.server.callback.handler.class")
-"""Endings of settings that check who clients are: one that is not served stops the start."""
+"""Endings of settings that authenticate clients. Such a setting prevents the start if it is not served."""
 
 GUARDS_OF_IMAGES = frozenset(
     {"client.users", "client.passwords", "inter.broker.user", "inter.broker.password", "kraft.bootstrap.scram.users"}
 )
-"""Settings of container images that restrict access there. The broker does not know them and stays open without them, so their notice is a
-warning."""
+"""Settings of container images that restrict access. The broker ignores them, so their notice is a warning."""
 
 
 def is_known_to_kafka(name: str) -> bool:
@@ -113,4 +112,4 @@ def is_known_to_kafka(name: str) -> bool:
 
 
 MISSING_PARTS = {"ottla.console.listen": "console"}
-"""Settings of ours whose part this version does not have: each is a warning that names the part."""
+"""Our settings for parts that this version does not have. Each causes a warning with the part's name."""

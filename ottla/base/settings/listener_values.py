@@ -1,6 +1,5 @@
-"""The settings of each listener: its own (`listener.name.NAME.SETTING`) win over the broker's. Checks that a listener is complete.
-
-Checked before the start, so that no listener opens half secured; every refusal is one line and shows no secret.
+"""The settings of each listener. Its own (`listener.name.NAME.SETTING`) take precedence over the broker's. The settings are checked before
+the start, so that no listener opens with incomplete security. Every error is one line and shows no secret.
 """
 
 from __future__ import annotations
@@ -36,13 +35,15 @@ class ListenerValues:
     """The settings of listeners; the broker's settings are their defaults."""
 
     def __init__(self, given: Mapping[str, Given], dynamic: Callable[[], Sequence[Mapping[str, str]]], value: Callable[[str], Any]) -> None:
-        """`dynamic`: the values that were set while the broker runs, the strongest first; `value`: the broker's own in force."""
+        """`dynamic` returns the values that were set while the broker runs, those with precedence first; `value` returns the broker's
+        current value.
+        """
         self._given = given
         self._dynamic = dynamic
         self._value = value
 
     def value(self, listener: str, name: str, mechanism: str = "") -> Any:
-        """The value in force of a setting for one listener, or for one mechanism of it."""
+        """Returns the current value of a setting for one listener, or for one mechanism of it."""
         setting = SETTINGS_OF_LISTENERS[name]
         for written in listener_names(listener, name, mechanism)[:-1]:
             for values in self._dynamic():
@@ -53,7 +54,7 @@ class ListenerValues:
         return self._value(name)
 
     def limit(self, listener: str, name: str) -> int | None:
-        """One of `LISTENER_LIMITS` as a listener has it beside the broker's; None if it has none of its own."""
+        """Returns the listener's own value of one of `LISTENER_LIMITS`, which applies in addition to the broker's; None if it has none."""
         written, setting = listener_names(listener, name)[0], SETTINGS_OF_LISTENERS[name]
         for values in self._dynamic():
             if written in values:
@@ -61,20 +62,20 @@ class ListenerValues:
         return int(setting.parse(self._given[written].text)) if written in self._given else None
 
     def connection_rates(self, endpoints: Sequence[Endpoint]) -> dict[str, int]:
-        """The rates of new connections that listeners have beside the broker's."""
+        """Returns the listeners' own rates of new connections, which apply in addition to the broker's."""
         found = {endpoint.name: self.limit(endpoint.name, "max.connection.creation.rate") for endpoint in endpoints}
         return {name: rate for name, rate in found.items() if rate is not None}
 
     def has_connection_rates(self, endpoints: Sequence[Endpoint]) -> bool:
-        """Whether new connections have a rate, the broker's or a listener's."""
+        """Whether the broker or a listener limits the rate of new connections."""
         return self._value("max.connection.creation.rate") != INT_MAX or bool(self.connection_rates(endpoints))
 
     def mechanisms(self, endpoint: Endpoint) -> tuple[str, ...]:
-        """The SASL mechanisms of a listener; empty where clients do not authenticate by SASL."""
+        """Returns the SASL mechanisms of a listener; none if its clients do not authenticate by SASL."""
         return tuple(self.value(endpoint.name, "sasl.enabled.mechanisms")) if endpoint.is_authenticated_by_sasl else ()
 
     def plain_users(self, listener: str) -> dict[str, str]:
-        """The users of PLAIN on a listener with their passwords. Raises `SettingError`."""
+        """Returns the PLAIN users of a listener with their passwords. Raises `SettingError`."""
         users = plain_users(self.value(listener, "sasl.jaas.config", "PLAIN"), self.value(listener, "ottla.sasl.plain.users"))
         for name, entry in self._given.items():
             if name.startswith(PLAIN_USER_PREFIX):
@@ -82,7 +83,7 @@ class ListenerValues:
         return users
 
     def tls(self, listener: str) -> TlsOptions:
-        """The present TLS settings of a listener."""
+        """Returns the current TLS settings of a listener."""
 
         def value(name: str) -> Any:
             return self.value(listener, name)
@@ -104,8 +105,9 @@ class ListenerValues:
         )
 
     def broker_login(self, endpoint: Endpoint) -> BrokerLogin | TokenLogin | None:
-        """As whom this broker logs in on the listener for brokers; None where the proof over the cluster's secret is all. Raises
-        `SettingError`."""
+        """Returns this broker's login on the listener for brokers; None if it uses only the proof with the cluster's secret. Raises
+        `SettingError`.
+        """
         mechanism = self._value("sasl.mechanism.inter.broker.protocol")
         if not endpoint.is_authenticated_by_sasl or mechanism == CLUSTER_PROOF:
             return None

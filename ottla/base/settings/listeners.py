@@ -1,7 +1,6 @@
-"""Listener addresses: `NAME://host:port`, what is opened and what is advertised to clients.
-
-A name that is no security protocol is looked up in `listener.security.protocol.map`. Listeners named in `controller.listener.names`
-belong to a KRaft controller and are left out: configurations for Apache's image are full of them.
+"""Addresses of listeners (`NAME://host:port`): those to open, and those to advertise to clients. A name that is not a security protocol is
+looked up in `listener.security.protocol.map`. Listeners in `controller.listener.names` belong to a KRaft controller and are ignored;
+configurations for Apache's image often have them.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ SERVED_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT", "SSL", "SASL_SSL")
 
 
 class Endpoint(NamedTuple):
-    """One listener. An empty host means every address; port 0 any free port."""
+    """One listener. An empty host means all addresses, port 0 a free port."""
 
     name: str
     host: str
@@ -35,7 +34,7 @@ class Endpoint(NamedTuple):
 
 
 def host_and_port(host: str, port: int) -> str:
-    """An address as clients take it: `localhost:9092`, `[::1]:9092`."""
+    """Formats an address for clients: `localhost:9092`, `[::1]:9092`."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -50,7 +49,7 @@ def protocol_map(entries: Sequence[str]) -> dict[str, str]:
 
 
 def parse_endpoints(setting: str, entries: Sequence[str], protocols: dict[str, str], left_out: Sequence[str]) -> list[Endpoint]:
-    """The endpoints of `listeners` or `advertised.listeners`; raises `SettingError` with one sentence."""
+    """Parses `listeners` or `advertised.listeners`. Raises `SettingError` with one sentence."""
     endpoints: list[Endpoint] = []
     skipped = {name.upper() for name in left_out}
     for entry in entries:

@@ -1,6 +1,5 @@
-"""Settings of topics and their logs as the broker has them: placement, size, retention, compaction, flushing, replication.
-
-Each of the topic settings in `topics.py` falls back on one of these.
+"""The broker's settings of topics and logs: placement, size, retention, compaction, flushing, replication. Topic settings (`topics.py`)
+fall back on them.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
 class LogSettings:
-    """Where logs live, when they roll, what is kept, when bytes reach the disk."""
+    """Log directories, segments, retention, compaction and syncs."""
 
     log_dir = words("log.dir", ("ottla-data",), "Directory of the data when log.dirs is not set.")
     log_dirs = words("log.dirs", (), "Directories of the data, separated by commas; new partitions go to the one with the fewest.")

@@ -1,7 +1,4 @@
-"""Settings of the network side: identity, listeners, connections, requests.
-
-Every limit of the network side is here, each with its unit in the name or the sentence.
-"""
+"""Settings of identity, listeners, connections and requests. Each limit has its unit in the name or the description."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Settings of OAUTHBEARER on listeners: whose tokens are taken, and what has to be in them (KIP-768).
+"""Settings of OAUTHBEARER on listeners: the accepted issuers of tokens, and the required claims (KIP-768).
 
-Each may be set for one listener: `listener.name.NAME.oauthbearer.SETTING`. Tokens without a signature are taken only where
-`ottla.sasl.oauthbearer.unsecured.allowed` says so, and then no others.
+Each may be set for one listener: `listener.name.NAME.oauthbearer.SETTING`. Tokens without a signature are accepted only with
+`ottla.sasl.oauthbearer.unsecured.allowed`, and then no other tokens are.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class TokenOptions(NamedTuple):
     is_unsecured_allowed: bool
 
     def why_unusable(self) -> str:
-        """Why no token could be checked by these, in one sentence; empty if one can."""
+        """Returns, in one sentence, why no token can be checked with these settings; empty if tokens can."""
         if self.jwks_url is None:
             return "" if self.is_unsecured_allowed else "the mechanism OAUTHBEARER needs sasl.oauthbearer.jwks.endpoint.url"
         if self.is_unsecured_allowed:

@@ -1,11 +1,10 @@
-"""Passwords that are altered while brokers run: encrypted where they are stored, in the format of Apache Kafka with ZooKeeper.
+"""Passwords that are changed while brokers run. They are stored encrypted, in the format of Apache Kafka with ZooKeeper: a list of
+`name:value` pairs with the encrypted text and all parameters of the decryption except the secret. Each broker encrypts and decrypts its own
+passwords, so brokers may have different secrets. A stored value in clear is still read; `exposed` names such values, and values that only
+the old secret decrypts (`cluster/password_upkeep.py` encrypts them again).
 
-A stored password is a list of `name:value` pairs: the encrypted text, and everything but the secret that decrypts it. Each broker encrypts
-and decrypts its own passwords, so brokers may have different secrets. A stored value in clear is still read; `exposed` names such values,
-and values that only the old secret decrypts (`cluster/password_upkeep.py` encrypts them again).
-
-PBKDF2 derives the key from the secret and from a salt. A broker uses one salt for all passwords that it encrypts in its life, so it derives
-one key. Each password has its own initialization vector.
+PBKDF2 derives the key from the secret and from a salt. A process uses one salt for all passwords that it encrypts, so it derives one key.
+Each password has its own initialization vector.
 """
 
 from __future__ import annotations
@@ -161,7 +160,7 @@ def _split(stored: str) -> dict[str, str] | None:
 
 
 def _decrypted(fields: Mapping[str, str], secret: str) -> str | None:
-    """Returns the password; None if the secret is another one. Raises `SettingError` for what can never be decrypted."""
+    """Returns the password; None for the wrong secret. Raises `SettingError` if it cannot be decrypted with any secret."""
     from base64 import b64decode
 
     try:
@@ -193,7 +192,7 @@ def _encrypt(key: bytes, vector: bytes, data: bytes) -> bytes:
 
 
 def _decrypt(key: bytes, vector: bytes, data: bytes) -> bytes:
-    """Raises `ValueError` if the padding shows another key."""
+    """Returns the decrypted data. Raises `ValueError` if the padding shows that the key is wrong."""
     decryptor = _cipher(key, vector).decryptor()
     padded = bytes(decryptor.update(data) + decryptor.finalize())
     padding = padded[-1] if padded else 0

@@ -1,4 +1,4 @@
-"""Settings of authentication: SASL mechanisms, TLS, the login between brokers, and what each listener may set for itself.
+"""Settings of authentication: SASL mechanisms, TLS, the login between brokers, and the settings that each listener may have.
 
 `listener.name.NAME.SETTING` is a setting for one listener, and `listener.name.NAME.MECHANISM.SETTING` for one mechanism of one listener
 (NAME and MECHANISM in small letters); both win over the plain setting. `LISTENER_SETTINGS` lists these
@@ -139,7 +139,7 @@ class SecuritySettings:
 
 
 class BrokerLogin(NamedTuple):
-    """How brokers log in to each other by a name and a password."""
+    """A login of brokers to each other with name and password."""
 
     mechanism: str
     user: str
@@ -162,7 +162,7 @@ class TlsOptions(NamedTuple):
     protocols: tuple[str, ...]
     ciphers: tuple[str, ...]
     checks_host: bool
-    """Whether the certificate of a broker that is connected to must name its host."""
+    """Whether the host name in another broker's certificate is checked when connecting to it."""
 
 
 LISTENER_SETTINGS: frozenset[str] = frozenset(
@@ -177,7 +177,7 @@ LISTENER_LIMITS = frozenset({"max.connections", "max.connection.creation.rate"})
 
 
 class ListenerName(NamedTuple):
-    """The parts of `listener.name.NAME[.MECHANISM].SETTING`, as they are written."""
+    """The parts of `listener.name.NAME[.MECHANISM].SETTING`, unchanged."""
 
     listener: str
     mechanism: str
@@ -185,7 +185,7 @@ class ListenerName(NamedTuple):
 
 
 def split_listener_name(name: str) -> ListenerName | None:
-    """None if the name is no served setting of a listener."""
+    """Splits the name of a listener's setting; returns None if it is not a served one."""
     if not name.startswith(LISTENER_PREFIX):
         return None
     listener, _, rest = name.removeprefix(LISTENER_PREFIX).partition(".")
@@ -204,7 +204,7 @@ def is_family_name(name: str) -> bool:
 
 
 def listener_names(listener: str, setting: str, mechanism: str = "") -> tuple[str, ...]:
-    """The names that a setting of a listener may have, the strongest first."""
+    """Returns the names of a listener's setting in order of precedence."""
     names = [f"{LISTENER_PREFIX}{listener.lower()}.{setting}", setting]
     if mechanism:
         names.insert(0, f"{LISTENER_PREFIX}{listener.lower()}.{mechanism.lower()}.{setting}")
@@ -212,7 +212,7 @@ def listener_names(listener: str, setting: str, mechanism: str = "") -> tuple[st
 
 
 def plain_users(jaas: str | None, pairs: str | None) -> dict[str, str]:
-    """The users of PLAIN with their passwords. Raises `SettingError`, which shows none of them."""
+    """Returns the PLAIN users with their passwords. Raises `SettingError`, which shows none of them."""
     users: dict[str, str] = {}
     if jaas:
         line = parse_jaas(jaas)

@@ -1,10 +1,9 @@
-"""One setting: how its text is read, checked, shown, and found as a typed attribute.
+"""One setting: parses, checks and formats its value. A `Setting[T]` is a class attribute and a descriptor, so `config.num_partitions` has
+the type `int` for the type checker. It defines only `__get__`: a configuration object stores the values in its own `__dict__`, so reading
+one is an ordinary attribute access.
 
-A `Setting[T]` is a class attribute and a descriptor, so `config.num_partitions` has the type `int` for the type checker. It defines
-only `__get__`: a configuration object puts the values into its own `__dict__`, and an attribute then costs what any attribute costs.
-
-Text follows Kafka's rules: blanks around a value do not count, booleans are true or false in any case, lists are separated by commas. A
-value that cannot be read raises `SettingError` with one sentence that names the setting.
+Text follows Kafka's rules: blanks around a value are ignored, booleans are true or false in any case, lists are separated by commas. An
+invalid value raises `SettingError` with one sentence that names the setting.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from typing import Any, Generic, TypeVar, overload
 
 T = TypeVar("T")
 Valid = Callable[[Any], str]
-"""Answers why a value is not valid, or an empty string."""
+"""Returns why a value is not valid, or an empty string."""
 
 INT_MAX = (1 << 31) - 1
 LONG_MAX = (1 << 63) - 1
 
 
 class SettingError(ValueError):
-    """A value that a setting cannot take, in one sentence."""
+    """A value of a setting is invalid. The message is one sentence."""
 
 
 class Type(IntEnum):
@@ -61,8 +60,8 @@ INTEGER_BITS = {Type.INT: 32, Type.SHORT: 16, Type.LONG: 64}
 
 
 class Setting(Generic[T]):
-    """One line of the table. `broker_names` of a topic setting: the broker's settings it falls back on, first set one wins, with their
-    unit.
+    """One line of the table. `broker_names` of a topic setting: the broker settings that it falls back on, with their units; the first one
+    that is set is used.
     """
 
     __slots__ = ("attribute", "broker_names", "default", "doc", "is_internal", "is_sensitive", "name", "scope", "type", "update", "valid")
@@ -106,7 +105,7 @@ class Setting(Generic[T]):
 
     @property
     def is_dynamic(self) -> bool:
-        """Topics' and groups' settings always are."""
+        """Whether the setting may change while the broker runs. Settings of topics and groups always may."""
         return self.scope is not Scope.BROKER or self.update is not UpdateMode.READ_ONLY
 
     @property
@@ -127,7 +126,7 @@ class Setting(Generic[T]):
         return value
 
     def text(self, value: Any) -> str:
-        """The value as a configuration file would write it."""
+        """Returns the value as text, as in a configuration file."""
         if self.type is Type.BOOLEAN:
             return "true" if value else "false"
         if self.type is Type.LIST:
@@ -185,7 +184,7 @@ def double_text(value: float) -> str:
 
 
 class Between:
-    """Numbers from `low` to `high`, both included; either may be open. `also` are allowed as well."""
+    """Numbers from `low` to `high` (inclusive; None: no bound), and the numbers in `also`."""
 
     __slots__ = ("also", "high", "low")
 
@@ -210,7 +209,7 @@ class Between:
 
 
 class OneOf:
-    """One of these words, exactly as written here (or in any case)."""
+    """One of these words, in this spelling, or with `any_case` in any case."""
 
     __slots__ = ("any_case", "words")
 
@@ -292,7 +291,7 @@ def maybe_string(name: str, doc: str, **options: Any) -> Setting[str | None]:
 
 
 def maybe_password(name: str, doc: str, **options: Any) -> Setting[str | None]:
-    """A password that may be absent. Never shown, neither in answers nor in the log."""
+    """Declares an optional password, which is never shown in answers or in the log."""
     return Setting(name, Type.PASSWORD, None, doc, **options)
 
 
@@ -301,7 +300,7 @@ def words(name: str, default: tuple[str, ...], doc: str, **options: Any) -> Sett
 
 
 def settings_of(owner: type) -> tuple[Setting[Any], ...]:
-    """The settings of a class and its bases, by name."""
+    """Returns the settings of a class and its bases, sorted by name."""
     found: dict[str, Setting[Any]] = {}
     for base in owner.__mro__:
         for value in vars(base).values():

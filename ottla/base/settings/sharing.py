@@ -1,6 +1,5 @@
-"""Settings of share groups (KIP-932) that bear on records in flight: how often, for how long, and how many at a time.
-
-The broker's values are what a group has that sets none of its own; what a group may set lies within the broker's bounds.
+"""Settings of share groups (KIP-932) for records in flight: number of deliveries, duration of locks, and number of records. The broker's
+values are the defaults of groups; a group's own values must be within the broker's bounds.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ BY_DURATION = "by_duration:"
 
 
 class ShareSettings:
-    """Records that share groups hold."""
+    """Records in flight of share groups."""
 
     group_share_delivery_count_limit = integer(
         "group.share.delivery.count.limit", 5, "How often a record is delivered to a share group at most.", valid=Between(2, 10)
@@ -55,7 +54,7 @@ class ShareSettings:
 
 
 def duration_ms(text: str) -> int | None:
-    """The milliseconds of an ISO 8601 duration of days and smaller units; None if it is none."""
+    """Returns the milliseconds of an ISO 8601 duration in days and smaller units; None for other texts."""
     found = _DURATION.fullmatch(text)
     if found is None or not any(found.groups()):
         return None
@@ -65,7 +64,7 @@ def duration_ms(text: str) -> int | None:
 
 
 class OffsetReset:
-    """`latest`, `earliest`, or `by_duration:` and how far back."""
+    """`latest`, `earliest`, or `by_duration:` with a duration."""
 
     description = "[latest, earliest, by_duration:PnDTnHnMn.nS]"
 

@@ -1,10 +1,9 @@
-"""Reads the sources of values: `.properties` text, TOML text, the environment, `key=value` arguments. All become a plain mapping of
-names to text.
+"""Parses the sources of values (`.properties` text, TOML text, the environment, `key=value` arguments) into mappings of names to texts.
 
-Properties follow Java's rules: `=`, `:` or a blank ends the key, a backslash escapes (also a `u` and four hex digits) and continues a
-line, `#` and `!` begin a comment. TOML may be flat or nested: `[log.retention] ms = 1` is `log.retention.ms`. The environment follows
-Apache's image: `KAFKA_` and the key in capitals, `_` for a dot, `__` for an underscore, `___` for a dash. Compose files for Bitnami's image
-have `KAFKA_CFG_` instead, which no key of Kafka begins with, so that is taken too. Of `KAFKA_OPTS` the JAAS file is taken.
+Properties follow Java's rules: `=`, `:` or a blank ends the key, a backslash escapes (also a `u` and four hex digits) and continues a line,
+`#` and `!` begin a comment. TOML may be flat or nested: `[log.retention] ms = 1` is `log.retention.ms`. The environment follows Apache's
+image: `KAFKA_` and the key in capitals, `_` for a dot, `__` for an underscore, `___` for a dash. Compose files for Bitnami's image have the
+prefix `KAFKA_CFG_`, which is accepted too. The JAAS file is read from `KAFKA_OPTS`.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ ENVIRONMENT_CLUSTER_ID = ("CLUSTER_ID", "KAFKA_KRAFT_CLUSTER_ID")
 ENVIRONMENT_SILENT = ("KAFKA_BOOTSTRAP_SERVERS",)
 ENVIRONMENT_SKIPPED = ("KAFKA_HEAP_OPTS", "KAFKA_OPTS", "KAFKA_VERSION", "KAFKA_JVM_PERFORMANCE_OPTS", "KAFKA_GC_LOG_OPTS", "KAFKA_HOME")
 ENVIRONMENT_SKIPPED_PREFIXES = ("KAFKA_JMX_", "KAFKA_LOG4J_", "KAFKA_TOOLS_LOG4J_", "KAFKA_SERVICE_", "KAFKA_PORT_")
-"""The last two are what an orchestrator says of a service that happens to be called kafka."""
+"""Prefixes of variables that are ignored. An orchestrator sets the last two for a service with the name kafka."""
 ENVIRONMENT_OF_SCRIPTS = (
     "KAFKA_CERTIFICATE_PASSWORD", "KAFKA_DEBUG", "KAFKA_ENABLE_KRAFT", "KAFKA_EXTRA_FLAGS", "KAFKA_INITIAL_CONTROLLERS", "KAFKA_TLS_TYPE",
     "KAFKA_VOLUME_DIR", "KAFKA_MOUNTED_CONF_DIR", "KAFKA_BASE_DIR", "KAFKA_ZOOKEEPER_PROTOCOL", "KAFKA_SKIP_KRAFT_STORAGE_INIT",
 )  # fmt: skip
-"""For the scripts of the images that compose files are written for."""
+"""Variables for the scripts of container images, which are ignored."""
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -59,7 +58,7 @@ def parse_file(text: str, name: str) -> dict[str, str]:
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
-    """`key=value` arguments of the command line."""
+    """Parses `key=value` arguments of the command line."""
     values = {}
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
@@ -70,7 +69,7 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
 
 
 def parse_environment(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The settings in the environment, and the names of variables that were skipped (they are for a JVM, or for an image's scripts)."""
+    """Returns the settings in the environment, and the names of skipped variables (for a JVM or an image's scripts)."""
     values, skipped = {}, []
     for variable in sorted(environment):
         if variable in ENVIRONMENT_CLUSTER_ID:
@@ -94,13 +93,15 @@ def _is_skipped(variable: str, text: str) -> bool:
 
 
 def environment_key(variable: str) -> str:
-    """`KAFKA_LOG_RETENTION_MS` -> `log.retention.ms`; one, two, three underscores are a dot, an underscore, a dash."""
+    """Returns the name of the setting in a variable: `log.retention.ms` for `KAFKA_LOG_RETENTION_MS`. One, two or three underscores mean a
+    dot, an underscore or a dash.
+    """
     name = variable.removeprefix(ENVIRONMENT_PREFIX_OF_BITNAMI).removeprefix(ENVIRONMENT_PREFIX).lower()
     return name.replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
 
 
 def nearest(name: str, names: Sequence[str]) -> str | None:
-    """The name that a mistyped one probably means."""
+    """Returns the known name that is most similar to a mistyped one, or None."""
     import difflib
 
     matches = difflib.get_close_matches(name, names, n=1, cutoff=0.75)
@@ -120,7 +121,7 @@ def _flatten(tree: Mapping[str, Any], prefix: str, values: dict[str, str]) -> No
 
 
 def _logical_lines(text: str) -> Iterable[str]:
-    """Lines without comments and blanks, continuations joined."""
+    """Yields lines without comments and blanks; continued lines are joined."""
     pending: str | None = None
     for physical in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
         line = physical.lstrip(" \t\f")

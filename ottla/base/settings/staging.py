@@ -1,4 +1,4 @@
-"""Settings of staged records: how much may wait on a broker to be attached, and for how long."""
+"""Settings of staged records: the quotas, and the retention time of records that are not attached."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ WIDE = UpdateMode.CLUSTER_WIDE
 
 
 class StagingSettings:
-    """StageRecords and AttachRecords, the extension for pipelines that send from many machines."""
+    """StageRecords and AttachRecords, our extension for pipelines that send from many machines."""
 
     ottla_stage_bytes_max = long(
         "ottla.stage.bytes.max",

@@ -1,7 +1,7 @@
 """Settings of topics and of groups.
 
-A topic setting without a value of its own takes the broker's: `broker_names` lists where to look, with the factor to milliseconds, and
-the first that is set wins (log.retention.ms before .minutes before .hours).
+A topic setting without its own value has the broker's: `broker_names` lists the broker settings with their factor to milliseconds, and the
+first one that is set is used (log.retention.ms before .minutes before .hours).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _topic(name: str, type_: Type, default: Any, doc: str, *broker_names: str | 
 
 
 class ThrottledReplicas:
-    """`partition:broker` pairs, or `*` alone for all of them."""
+    """`partition:broker` pairs, or `*` alone for all replicas."""
 
     description = "[partition]:[broker],[partition]:[broker],... or *"
 

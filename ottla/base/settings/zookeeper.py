@@ -24,13 +24,13 @@ PEM = OneOf("PEM", any_case=True)
 
 
 def name_and_password(text: str | None) -> str:
-    """Why a text is not `user:password`, empty if it is."""
+    """Returns why a text is not `user:password`, empty if it is."""
     user, _, password = (text or "").partition(":")
     return "" if text is None or (user and password) else "Expected user:password"
 
 
 class ZooKeeperSettings:
-    """Where ZooKeeper is, and how a broker proves itself to it."""
+    """ZooKeeper's address, and the broker's authentication at ZooKeeper."""
 
     zookeeper_connect = maybe_string(
         "zookeeper.connect", "ZooKeeper servers of a cluster, host:port,.../chroot; not set: one broker by itself."
@@ -71,12 +71,12 @@ class ZooKeeperSettings:
 
 
 class ZooKeeperAccess(NamedTuple):
-    """How a program that is no broker proves itself to ZooKeeper."""
+    """The authentication of a tool at ZooKeeper."""
 
     is_tls: bool = False
     certificate: str | None = None
     password: str | None = None
-    """Of the certificate's key."""
+    """The password of the certificate's key."""
     authorities: str | None = None
     is_host_checked: bool = True
     digest: str | None = None
@@ -85,7 +85,7 @@ class ZooKeeperAccess(NamedTuple):
 
     @property
     def has_identity(self) -> bool:
-        """Whether nodes can belong to it."""
+        """Whether the tool has an identity that nodes can belong to."""
         return self.digest is not None or self.login is not None
 
 
@@ -97,14 +97,15 @@ class ZooKeeperAddress(NamedTuple):
 
 
 def parse_login(text: str) -> tuple[str, str]:
-    """User and password of `user:password`; the password may have colons."""
+    """Splits `user:password`. The password may have colons."""
     user, _, password = text.partition(":")
     return user, password
 
 
 def parse_access(texts: Mapping[str, str]) -> ZooKeeperAccess:
-    """From the settings above, by name; others are passed over, as Kafka's tools do. TLS is used where any setting of it is given, unless
-    `zookeeper.ssl.client.enable` says otherwise. Raises `SettingError`."""
+    """Parses the settings of `ZooKeeperSettings` by name; other names are ignored, as in Kafka's tools. TLS is used if any of its settings
+    is given, unless `zookeeper.ssl.client.enable` is false. Raises `SettingError`.
+    """
     settings = {setting.name: setting for setting in settings_of(ZooKeeperSettings)}
     values = {name: setting.parse(texts[name]) for name, setting in settings.items() if name in texts}
     login = values.get("ottla.zookeeper.sasl")
@@ -120,7 +121,7 @@ def parse_access(texts: Mapping[str, str]) -> ZooKeeperAccess:
 
 
 def parse_connect(text: str) -> ZooKeeperAddress:
-    """Raises `SettingError` with one sentence."""
+    """Parses `zookeeper.connect`. Raises `SettingError` with one sentence."""
     hosts, slash, path = text.strip().partition("/")
     chroot = (slash + path).rstrip("/")
     if "//" in chroot or any(part in (".", "..") for part in chroot.split("/")):
