@@ -39,7 +39,7 @@ class Transactional:
 
 @immutable
 class Respond:
-    """Effect: send this response to the caller."""
+    """Effect: sends this response to the caller."""
 
     reply: Reply
     response: Any
@@ -47,7 +47,7 @@ class Respond:
 
 @immutable
 class Schedule:
-    """Effect: run `decide(now_ms)` after `delay_ms`; replaces an earlier one with this key. It is soft state."""
+    """Effect: runs `decide(now_ms)` after `delay_ms`. It replaces a scheduled decision with the same key. Soft state."""
 
     key: str
     delay_ms: int
@@ -56,15 +56,16 @@ class Schedule:
 
 @immutable
 class Cancel:
-    """Effect: cancel the scheduled decision of this key."""
+    """Effect: cancels the scheduled decision with this key."""
 
     key: str
 
 
 @immutable
 class Call:
-    """Effect: call a function outside the machine (send markers, send a request to another broker). It must not raise, and may be called
-    again after a restart."""
+    """Effect: calls a function outside the machine, for example to send markers or a request to another broker. The function must not
+    raise. After a change of leader the next coordinator may call it again.
+    """
 
     function: Callable[[], None]
 
@@ -73,7 +74,7 @@ Effect = Respond | Schedule | Cancel | Call
 
 
 def refuse_nothing(_code: ErrorCode) -> Sequence[Effect]:
-    """The refusal of a decision that no client waits for."""
+    """The refusal of a decision without a waiting client."""
     return ()
 
 

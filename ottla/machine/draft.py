@@ -16,7 +16,7 @@ from ottla.base.errors import ErrorCode
 from ottla.machine.contract import Call, Cancel, Decision, Effect, LogRecord, Reply, Respond, Schedule, Transactional
 
 MakeRefusal = Callable[[ErrorCode], Any]
-"""Makes the answer that carries this error."""
+"""Makes the answer with this error."""
 Undo = Callable[["Draft", ErrorCode], object]
 """Repairs soft state after the log has refused the records. The host releases the effects that this function adds to the given draft."""
 
@@ -101,5 +101,5 @@ def _undone(undo: Undo, code: ErrorCode) -> Sequence[Effect]:
 
 
 def same_code(code: ErrorCode) -> ErrorCode:
-    """The refusal of commands whose answer is an error code."""
+    """The refusal of a command that is answered with an error code: the code itself."""
     return code

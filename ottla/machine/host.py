@@ -154,12 +154,12 @@ class MachineHost:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is held: every answer decided so far is sent."""
+        """Whether no decision is held, so that all answers decided so far are sent."""
         return not self._held
 
     @property
     def is_full(self) -> bool:
-        """Whether so many decisions wait for replicas that clients should try again later."""
+        """Whether `HELD_MAX` decisions wait for replicas, so that clients have to try again later."""
         return len(self._held) >= HELD_MAX
 
     # Commands
@@ -331,7 +331,7 @@ class MachineHost:
         self.run(self.machine.resume)
 
     def close(self) -> None:
-        """Drops the machine when leadership is lost: all callers that wait are answered with NOT_COORDINATOR."""
+        """Drops the machine when leadership is lost. All waiting callers are answered with NOT_COORDINATOR."""
         if self.state is HostState.CLOSED:
             return
         self.state = HostState.CLOSED

@@ -47,7 +47,7 @@ class BatchPiece:
                 else:
                     self._apply_records(machine, batch, header)
             except WireError:
-                # Only a client that wrote here by hand makes such a batch; a coordinator that never starts would be worse.
+                # Only a client that writes into the internal topic can create such a batch. The coordinator must start nevertheless.
                 continue
 
     def _apply_records(self, machine: Machine, batch: Buffer, header: BatchHeader) -> None:

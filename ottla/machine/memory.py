@@ -26,7 +26,7 @@ COUNTED_AT_ONCE = 1000
 """Items that one request recounts in a shard. Counting 1,000 takes about a millisecond."""
 NO_OWNER = ""
 SHARED_PART = 4
-"""Divisor of the limit: in the last such part of the memory, an owner gets no more than remains for others."""
+"""Divisor of the limit: in the last quarter of the memory, an owner gets more only while it holds less than is free."""
 Sizes = Callable[[], Iterable[tuple[str, int]]]
 """Yields the owner and the bytes of each item."""
 
@@ -45,7 +45,7 @@ class Share:
         self._counted, self._admitted = Counter[str](), Counter[str]()
         self.bytes = 0
         self.held = Counter[str]()
-        """The bytes of each owner, which are a part of `bytes`."""
+        """The bytes of each owner, which are included in `bytes`."""
 
     def find_room(self, size: int, owner: str = NO_OWNER) -> None:
         """Checks that `owner` may have `size` bytes more. Raises ApiError COORDINATOR_NOT_AVAILABLE."""
@@ -56,7 +56,7 @@ class Share:
         self.bytes, self.held, self._round, self._sizes, self.things = 0, Counter(), None, tuple, ()
 
     def total_things(self) -> int:
-        """The number of items of all shards of this broker."""
+        """Returns the number of items in all shards of this broker."""
         return self._memory.total_things()
 
     def part_of(self, owner: str) -> float:

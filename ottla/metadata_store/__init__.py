@@ -1,1 +1,1 @@
-"""The layout of the metadata store: paths, and the JSON of each node. Controller and brokers read and write it."""
+"""The layout of the metadata store: the paths of its nodes, and their JSON."""

@@ -1,8 +1,7 @@
-"""The nodes of access rules in the metadata store, as Kafka lays them out in ZooKeeper.
-
-One node holds the rules of one pattern: `/kafka-acl/Topic/orders` for a literal name, `/kafka-acl-extended/prefixed/Topic/ord` for a
-prefix; a pattern without rules has none. Each change adds a sequential node that names the pattern. Other brokers watch these nodes.
-Letters of a name that no path may have are written as `%XX`; Kafka creates no rules for such names.
+"""The nodes of ACLs in the metadata store, in the form that Kafka uses in ZooKeeper. One node has the rules of one pattern:
+`/kafka-acl/Topic/orders` for a literal name, `/kafka-acl-extended/prefixed/Topic/ord` for a prefix; a pattern without rules has none. Each
+change adds a sequential node that names the pattern. Other brokers watch these nodes. Characters that a path must not have are written as
+`%XX`; Kafka creates no rules for names with such characters.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ BASE_PATHS = (
     *CHANGES.values(),
     *(f"{folder}/{java_name(kind)}" for folder in FOLDERS.values() for kind in ResourceType),
 )
-"""Nodes that must be there before a rule is written, parents first."""
+"""Nodes that must exist before a rule is written, parents first."""
 
 
 def rules_path(pattern: Pattern) -> str:
@@ -44,7 +43,7 @@ def rules_path(pattern: Pattern) -> str:
 
 
 def pattern_at(path: str) -> Pattern | None:
-    """The pattern whose rules are stored at this path; None for a folder. Raises `NodeError`."""
+    """Returns the pattern of the rules that are stored at this path; None for a folder. Raises `NodeError`."""
     for pattern_type, folder in FOLDERS.items():
         kind, slash, name = path.removeprefix(f"{folder}/").partition("/")
         if path.startswith(f"{folder}/") and slash:
@@ -78,7 +77,7 @@ def read_rules(data: bytes) -> list[Rule]:
 
 
 def change(pattern: Pattern) -> Create:
-    """Creates the node that informs other brokers that the rules of this pattern have changed."""
+    """Returns the operation that announces a change of this pattern's rules to other brokers."""
     path = f"{CHANGES[pattern.pattern_type]}/acl_changes_"
     if pattern.pattern_type is PatternType.LITERAL:
         return Create(path, f"{pattern.resource_type.name}:{pattern.name}".encode(), is_sequential=True)
@@ -88,7 +87,7 @@ def change(pattern: Pattern) -> Create:
 
 
 def read_change(path: str, data: bytes) -> Pattern:
-    """The pattern whose rules have changed. Raises `NodeError`."""
+    """Returns the pattern with changed rules. Raises `NodeError`."""
     if path.startswith(f"{CHANGES[PatternType.LITERAL]}/"):
         kind, colon, name = _text(data).partition(":")
         if not colon:
@@ -110,7 +109,7 @@ def _rule(entry: Any) -> Rule:
 
 
 def _named(kinds: type[E], text: object) -> E:
-    """`TransactionalId` and `TRANSACTIONAL_ID` alike."""
+    """Returns the member of an enumeration for its name, in either form: `TransactionalId` or `TRANSACTIONAL_ID`."""
     wanted = str(text).replace("_", "").upper()
     for kind in kinds:
         if kind.name.replace("_", "") == wanted:
@@ -132,6 +131,6 @@ def _in_path(name: str) -> str:
 
 
 def _may_stand(letter: str) -> bool:
-    """Whether ZooKeeper takes it and it cannot be taken for a quoted one."""
+    """Whether ZooKeeper accepts the character in a path, and it is not the escape character."""
     code = ord(letter)
     return letter not in "/%" and code >= 0x20 and not 0x7F <= code <= 0x9F and not 0xD800 <= code <= 0xF8FF and code < 0xFFF0

@@ -14,12 +14,12 @@ from ottla.base.uuids import uuid_from_text, uuid_to_text
 from ottla.metadata_store.node_json import BROKER_EPOCH_MAX, NodeError, integer_of, integers, list_of, read_json, write_json
 
 LOGS_FAILED = 1
-"""The kind of event, as Kafka numbers it."""
+"""Kafka's number of the kind of event."""
 
 
 @immutable(kw_only=True)
 class ShortLeader:
-    """A leader whose log parts from a follower's log below the follower's high watermark: acknowledged records are missing in it."""
+    """A leader with a log that diverges from a follower's log below the follower's high watermark, and so lacks acknowledged records."""
 
     topic_id: bytes
     partition: int
@@ -29,8 +29,9 @@ class ShortLeader:
 
 @immutable(kw_only=True)
 class LogDirEvent:
-    """The report of one broker. `replicas`: all of its replicas (topic id and partition) that do not work now. `reopened`: replicas that
-    were opened again since the last report, and may have lost records. `short`: the leaders that its replicas do not follow."""
+    """The report of one broker. `replicas`: all replicas (topic id and partition) of the broker that do not work now. `reopened`: replicas
+    that were opened again since the last report and may have lost records. `short`: leaders that its replicas refuse to follow.
+    """
 
     broker_id: int
     broker_epoch: int

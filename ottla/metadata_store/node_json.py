@@ -1,4 +1,4 @@
-"""The JSON in the nodes of the metadata store, and its fields: what is not as it must be is a `NodeError`."""
+"""Reads and writes the JSON in nodes of the metadata store. Raises `NodeError` for a missing or invalid field."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 NUMBER_MAX = 2**31 - 2
-"""Epochs and ids go into fields of 32 bits, the next epoch as well."""
+"""Largest epoch or id, so that the next one fits into 32 bits too."""
 
 BROKER_EPOCH_MAX = 2**63 - 1
 
 
 class NodeError(ValueError):
-    """Bytes in the store that are not what their path promises."""
+    """A node in the store has invalid content."""
 
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode

@@ -1,4 +1,4 @@
-"""The nodes of delegation tokens in the metadata store, as Kafka lays them out in ZooKeeper.
+"""The nodes of delegation tokens in the metadata store, in the form that Kafka uses in ZooKeeper.
 
 Each token has one node, `/delegation_token/tokens/ID`, without its secret. Each change adds a sequential node that names the token. Other
 brokers watch these nodes.
@@ -18,7 +18,7 @@ ROOT = "/delegation_token"
 TOKENS = f"{ROOT}/tokens"
 CHANGES = f"{ROOT}/token_changes"
 BASE_PATHS = (ROOT, TOKENS, CHANGES)
-"""Nodes that must be there before a token is written, parents first."""
+"""Nodes that must exist before a token is written, parents first."""
 
 VERSION = 3
 
@@ -28,12 +28,12 @@ def token_path(token_id: str) -> str:
 
 
 def token_at(path: str) -> str | None:
-    """The id of the token whose node this is; None for another node."""
+    """Returns the id of the token at this path; None for the path of another node."""
     return path.removeprefix(f"{TOKENS}/") if path.startswith(f"{TOKENS}/") else None
 
 
 def is_token_id(text: str) -> bool:
-    """Ids are uuids in Kafka's form, so that none is a path of its own."""
+    """Whether the text is a UUID in Kafka's form, so that it cannot change the path of a node."""
     try:
         uuid_from_text(text)
     except ValueError:
@@ -69,12 +69,12 @@ def read_token(data: bytes) -> DelegationToken:
 
 
 def change(token_id: str) -> Create:
-    """Creates the node that informs other brokers that this token has changed."""
+    """Returns the operation that announces a change of this token to other brokers."""
     return Create(f"{CHANGES}/token_change_", token_id.encode(), is_sequential=True)
 
 
 def read_change(data: bytes) -> str:
-    """The token that has changed. Raises `NodeError`."""
+    """Returns the id of the changed token. Raises `NodeError`."""
     text = data.decode("utf-8", "replace")
     if not is_token_id(text):
         raise NodeError("a change of delegation tokens names none")

@@ -1,9 +1,9 @@
-"""The nodes of the metadata store: their paths and their JSON, as Kafka lays them out in ZooKeeper.
+"""The nodes of the metadata store: their paths and their JSON, in the form that Kafka uses in ZooKeeper.
 
 Writers write Kafka's fields. They add the following fields of our own only when these have a value: `clean`, `incarnation` and `log_dirs`
-of a broker, `eligible`, `last_leader`, `last_known`, `emptied` and `loss_epoch` of a partition. Readers take any order and unknown fields,
-and raise `NodeError` for bytes that are not what the path promises; loading ignores such a node with a line in the log, so that garbage in
-the store never stops a broker.
+of a broker, `eligible`, `last_leader`, `last_known`, `emptied` and `loss_epoch` of a partition. Readers accept any order of fields and
+unknown fields, and raise `NodeError` for invalid content. Loading ignores such a node and logs a line, so that an invalid node does not
+stop a broker.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from ottla.metadata_store.node_json import NodeError as NodeError  # noqa: PLC04
 
 BROKER_IDS = "/brokers/ids"
 BROKER_EPOCHS = "/brokers/epochs"
-"""Of our own: the epochs that the partitions' states take into account (`membership.py`); absent while a broker is alone."""
+"""Ours: the broker epochs that the controller has processed (`controller/membership.py`). A single broker has no such node."""
 TOPICS = "/brokers/topics"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 CLUSTER_ID = "/cluster/id"
 CLUSTER_SECRET = "/cluster/secret"
-"""Of our own: by it brokers know each other (`security/cluster_identity.py`); absent while a broker is alone."""
+"""Ours: the secret by which brokers authenticate each other (`security/cluster_identity.py`). A single broker has no such node."""
 DELETE_TOPICS = "/admin/delete_topics"
 LOG_DIR_EVENTS = "/log_dir_event_notification"
 CONFIG_FOLDERS = {
@@ -53,7 +53,7 @@ CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = f"{CONFIG_CHANGES}/config_change_"
 DEFAULT_ENTITY = "<default>"
 SCRAM_PREFIX = "SCRAM-"
-"""In the node of a user, what begins so is a credential and no quota."""
+"""Prefix of the credentials in the node of a user; the other fields are quotas."""
 
 BASE_PATHS = (
     "/brokers",
@@ -72,10 +72,10 @@ BASE_PATHS = (
     "/isr_change_notification",
     LOG_DIR_EVENTS,
 )
-"""Nodes that must be there before anything else is written, parents first."""
+"""Nodes that must exist before any other node is written, parents first."""
 
 SENSITIVE_PATHS = ("/cluster/secret", USERS, CONFIG_FOLDERS[CONFIG_BROKER], "/delegation_token")
-"""Nodes with secrets, and all below them: where access lists are set, only brokers may read them."""
+"""Nodes with secrets. With ZooKeeper's ACLs only brokers may read them and all nodes below them."""
 
 PLAIN_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_")
 
@@ -111,7 +111,7 @@ def config_path(resource_type: int, name: str) -> str:
 
 
 def config_name(resource_type: int, node_name: str) -> str:
-    """The resource whose configuration a node holds."""
+    """Returns the name of the resource with its configuration in this node."""
     return ALL_BROKERS if resource_type == CONFIG_BROKER and node_name == DEFAULT_ENTITY else unquoted(node_name)
 
 
@@ -131,7 +131,7 @@ def quota_path(entity: QuotaEntity) -> str:
 
 
 def setting_at(path: str) -> ConfigPut | QuotaPut | None:
-    """The resource or the entity whose settings are stored at this path below `/config`, without the settings; None for another path."""
+    """Returns the resource or entity with settings at this path below `/config`, without the settings; None for another path."""
     kind, *names = path.removeprefix("/config/").split("/")
     for resource_type, folder in CONFIG_FOLDERS.items():
         if folder == f"/config/{kind}" and len(names) == 1:
@@ -147,12 +147,12 @@ def setting_at(path: str) -> ConfigPut | QuotaPut | None:
 
 
 def change_bytes(path: str) -> bytes:
-    """Announces to all brokers that the settings at this path have changed (Kafka's form)."""
+    """Encodes the announcement that the settings at this path have changed, in Kafka's form."""
     return write_json({"version": 2, "entity_path": path.removeprefix("/config/")})
 
 
 def read_change(data: bytes) -> str:
-    """The path whose settings have changed."""
+    """Returns the path of the changed settings."""
     path = field_of(read_json(data), "entity_path")
     if not isinstance(path, str) or not path:
         raise NodeError("a change of settings names no path")
@@ -164,7 +164,7 @@ def entity_name(node_name: str) -> str | None:
 
 
 def quoted(name: str) -> str:
-    """Encodes a name for a path: every character except letters, digits and `.-_` as `%XX`. `<default>` stays as it is."""
+    """Encodes a name for a path: every character except letters, digits and `.-_` as `%XX`. `<default>` is not changed."""
     if name == DEFAULT_ENTITY or PLAIN_LETTERS.issuperset(name):
         return name
     return "".join(letter if letter in PLAIN_LETTERS else "".join(f"%{byte:02X}" for byte in letter.encode()) for letter in name)
@@ -201,7 +201,7 @@ def controller_epoch_bytes(epoch: int) -> bytes:
 
 
 def read_controller_epoch(data: bytes) -> int:
-    """Raises `NodeError` also for an epoch out of range; the highest allowed one leaves room for a next one."""
+    """Decodes the controller epoch. Raises `NodeError` also for an epoch without a valid next epoch."""
     try:
         epoch = int(data)
     except ValueError:
@@ -220,8 +220,9 @@ def read_cluster_id(data: bytes) -> str:
 
 
 def broker_bytes(broker: BrokerMetadata, protocols: Mapping[str, str], now_ms: int, *, incarnation: str = "") -> bytes:
-    """Encodes a registration. `host` and `port` name a PLAINTEXT listener, for clients older than listeners. `incarnation` lists the ids
-    of the broker's log directories, with commas."""
+    """Encodes a registration. `host` and `port` are the address of a PLAINTEXT listener, for clients that do not know listeners.
+    `incarnation` lists the ids of the broker's log directories, with commas.
+    """
     plain = next((address for name, address in broker.endpoints.items() if protocols[name] == "PLAINTEXT"), (None, -1))
     value: dict[str, Any] = {
         "features": {},
@@ -299,7 +300,7 @@ def broker_epochs_bytes(
 
 
 def read_broker_epochs(data: bytes) -> tuple[dict[int, int], dict[int, int]]:
-    """The epochs that partitions' states take into account, and the epochs that are marked as dead."""
+    """Returns the broker epochs that the controller has processed, and the epochs that are marked as dead."""
     value = read_json(data)
     return _epochs(field_of(value, "epochs")), _epochs(value.get("dead", {}))
 
@@ -334,7 +335,7 @@ def topic_bytes(topic: TopicMetadata) -> bytes:
 
 
 def read_topic(name: str, data: bytes, version: int, states: Mapping[int, PartitionMetadata]) -> TopicMetadata:
-    """Joins the assignment with the partitions' states; a partition without a state yet has no leader."""
+    """Decodes a topic's assignment and combines it with the partitions' states. A partition without a state has no leader."""
     value = read_json(data)
     try:
         topic_id = uuid_from_text(str(field_of(value, "topic_id")))
@@ -427,17 +428,17 @@ def quota_bytes(quotas: Mapping[str, float]) -> bytes:
 
 
 def user_bytes(quotas: Mapping[str, float], credentials: Mapping[str, str]) -> bytes:
-    """The node of a user, which holds both, as Kafka's does."""
+    """Encodes the node of a user, which has quotas and credentials, as in Kafka."""
     return config_bytes({**credentials, **{name: str(value) for name, value in quotas.items()}})
 
 
 def read_scram(data: bytes) -> dict[str, str]:
-    """The SCRAM credentials in the node of a user, by mechanism."""
+    """Returns the SCRAM credentials in the node of a user, by mechanism."""
     return {name: text for name, text in read_config(data).items() if name.startswith(SCRAM_PREFIX)}
 
 
 def user_of(entity: QuotaEntity) -> str | None:
-    """The user of an entity that is a single user; None for another entity."""
+    """Returns the user's name if the entity is a single user; None for another entity."""
     return entity[0][1] if len(entity) == 1 and entity[0][0] == "user" else None
 
 
