@@ -142,7 +142,9 @@ class Broker(BrokerHandle):
     # The interface of a container
 
     def with_env(self, key: str, value: str) -> Broker:
-        """`KAFKA_NUM_PARTITIONS` is the setting `num.partitions`; listeners are ignored. Warns of a variable without effect."""
+        """Sets a setting by its environment variable (`KAFKA_NUM_PARTITIONS` for `num.partitions`). Listeners are ignored. Warns of a
+        variable without effect.
+        """
         self._set_variable(key, value)
         return self
 
@@ -185,11 +187,11 @@ class Broker(BrokerHandle):
         return self.address[0]
 
     def get_exposed_port(self, port: int | str) -> int:
-        """The broker's port, whichever container port is named."""
+        """Returns the broker's port, whatever `port` is."""
         return self.address[1]
 
     def get_logs(self) -> tuple[bytes, bytes]:
-        """(stdout, stderr): the broker logs to the second."""
+        """Returns (stdout, stderr); the broker's log is stderr."""
         return b"", self.log.encode()
 
     @property

@@ -58,7 +58,7 @@ class ClusterBroker:
 
     @property
     def address(self) -> str:
-        """host:port, also while the broker is down."""
+        """Returns host:port, also while the broker is down."""
         return f"127.0.0.1:{self.process.port}"
 
     @property
@@ -81,7 +81,7 @@ class ClusterBroker:
         self._is_suspended = False
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kills the broker's process (`kill -9`)."""
         self.process.kill()
         self._is_suspended = False
 
@@ -211,7 +211,7 @@ class Cluster(BrokerHandle):
         return ClusterBroker(broker_id, process, self._faults)
 
     def _port_of(self, number: int) -> int:
-        """The port that was asked for, 0 where any will do."""
+        """Returns the requested port of a broker, 0 for any free port."""
         return self._ports[number] if number < len(self._ports) else 0
 
     def stop(self) -> None:
@@ -252,24 +252,24 @@ class Cluster(BrokerHandle):
         for broker in self.brokers:
             broker.resume()
 
-    # Brokers by their parts
+    # Brokers by their roles
 
     def broker(self, broker_id: int) -> ClusterBroker:
-        """Raises `KeyError` if there is none of this id."""
+        """Returns the broker with this id. Raises `KeyError` if there is none."""
         for found in self.brokers:
             if found.broker_id == broker_id:
                 return found
         raise KeyError(f"the cluster has no broker {broker_id}")
 
     def leader_of(self, topic: str, partition: int = 0) -> ClusterBroker:
-        """The broker that leads the partition now. Raises `KeyError` while there is none."""
+        """Returns the current leader of the partition. Raises `KeyError` while there is none."""
         cluster = self._client()
         cluster.refresh([topic])
         leaders = {found.partition_index: found.leader_id for found in cluster.topic(topic).partitions}
         return self.broker(leaders[partition])
 
     def controller(self) -> ClusterBroker:
-        """The broker that is the controller now. Raises `KeyError` while there is none."""
+        """Returns the current controller. Raises `KeyError` while there is none."""
         cluster = self._client()
         cluster.refresh([])
         return self.broker(cluster.controller_id)

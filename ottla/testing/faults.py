@@ -1,13 +1,12 @@
 """Faults between clients and a broker: a TCP proxy in the test's own process that understands frames.
 
-Clients connect to the proxy; the broker is not involved. `fail_next` answers a request in the broker's stead, `lose_answer` lets the broker
-carry one out and closes the connection in place of its answer, `drop_connections` closes all clients' connections, `pause` delays
-everything. Addresses in the broker's answers are replaced by the proxy's own, so that clients keep using the proxy; each further broker
-gets a listening port when its address is first seen. So this works with any Kafka-compatible broker, and each test process has faults of
-its own.
+Clients connect to the proxy. `fail_next` answers a request instead of the broker. `lose_answer` lets the broker execute a request, and
+closes the connection instead of answering. `drop_connections` closes all clients' connections, `pause` delays all frames. The proxy
+replaces the addresses in the broker's answers by its own, so that clients continue to use the proxy. Each further broker gets a listening
+port when its address is first seen. This works with any Kafka-compatible broker, and the faults of a test process affect no other process.
 
-A connection has two threads, one for each direction. The answers due to a client are a queue of pending requests and made-up answers in the
-order of its requests, because Kafka answers in order. Left out: TLS, and SASL from before its requests had headers.
+A connection has two threads, one for each direction. A client's pending requests and made-up answers are in one queue in the order of its
+requests, because Kafka answers in order. Not supported: TLS, and the old SASL exchange without request headers.
 
 Threads do not survive a fork: the clients of a forked child use the proxy of its parent, and only the parent can inject faults.
 """
@@ -32,7 +31,7 @@ LOOPBACK = "127.0.0.1"
 PRODUCE = 0
 ALWAYS_WITH_ADDRESSES = frozenset(KEYS[name] for name in ("Metadata", "FindCoordinator", "DescribeCluster"))
 NAMING_LEADERS = {PRODUCE: 10, KEYS["Fetch"]: 16, KEYS["ShareFetch"]: 0, KEYS["ShareAcknowledge"]: 0}
-"""Since these versions answers have the addresses of new leaders (KIP-951), where the client has asked the wrong broker."""
+"""From these versions on, an answer of a broker that is not the leader has the new leader's address (KIP-951)."""
 CONNECT_SECONDS_MAX = 5.0
 
 Address = tuple[str, int]
@@ -43,8 +42,9 @@ _KEYS = {name.lower(): key for key, name in API_NAMES.items()}
 
 
 class Fault(NamedTuple):
-    """Makes the next request of this key fail: with this code, or by a closed connection (None), before it reaches the broker or after.
-    Only requests to `broker`, if it names one."""
+    """Makes the next request with this API key fail: with an error code, or by closing the connection (None), before or after the broker
+    has executed it. With `broker` only requests to this broker fail.
+    """
 
     key: int
     code: int | None
@@ -53,7 +53,7 @@ class Fault(NamedTuple):
 
 
 class PendingAnswer(NamedTuple):
-    """An answer that a client waits for: the broker's, perhaps altered, or one that was made up here."""
+    """An answer that a client waits for: the broker's, possibly altered, or a made-up one."""
 
     key: int = -1
     version: int = -1
@@ -63,7 +63,7 @@ class PendingAnswer(NamedTuple):
 
 
 class FaultProxy:
-    """A proxy for a broker and for all brokers that it names in its answers."""
+    """A proxy for a broker, and for all brokers with addresses in its answers."""
 
     def __init__(self, broker: Address) -> None:
         self._listeners: dict[Address, socket.socket] = {}
@@ -77,7 +77,7 @@ class FaultProxy:
         self.address = self.address_of(broker)
 
     def address_of(self, broker: Address) -> Address:
-        """The proxy's address for this broker."""
+        """Returns the proxy's address for this broker."""
         key = (_plain(broker[0]), broker[1])
         with self._lock:
             listener = self._listeners.get(key)
@@ -89,8 +89,9 @@ class FaultProxy:
     # Called by tests
 
     def fail_next(self, api: str, error: ErrorCode | str | int | None, times: int = 1, broker: Address | None = None) -> None:
-        """The next `times` requests of an API (`"Produce"`), to this broker or to any, fail with an error, by code or name; None: the
-        connection is closed."""
+        """Makes the next `times` requests of an API (`"Produce"`), to this broker or to any, fail with an error (code or name). None closes
+        the connection instead.
+        """
         self._check_process()
         key = key_of(api)
         if error is not None and not refusals.can_refuse(key):
@@ -106,7 +107,7 @@ class FaultProxy:
             self._faults += [Fault(key_of(api), None, is_carried_out=True, broker=broker)] * times
 
     def drop_connections(self, broker: Address | None = None) -> int:
-        """Closes every connection, or those to this broker, as a network failure does; returns their number."""
+        """Closes all connections, or all to this broker, like a network failure. Returns their number."""
         self._check_process()
         return self._drop(broker)
 
@@ -133,7 +134,7 @@ class FaultProxy:
                 self._faults.clear()
 
     def stop(self) -> None:
-        """Closes all sockets. Nothing in a forked child: a shutdown of its copies would close the sockets of the parent."""
+        """Closes all sockets. Does nothing in a forked child, because a shutdown of its copies would close the sockets of the parent."""
         if self._is_own:
             self._is_stopped = True
             self.resume()
@@ -187,7 +188,7 @@ class FaultProxy:
 
 
 class _Link:
-    """One client's connection and the connection to the broker that belongs to it."""
+    """One client's connection and its connection to the broker."""
 
     def __init__(self, proxy: FaultProxy, client: socket.socket, upstream: socket.socket, broker: Address) -> None:
         self.broker = broker
@@ -264,7 +265,7 @@ class _Link:
             self._client.sendall(answer)
 
     def _rewrite(self, frame: bytes, pending: PendingAnswer) -> bytes:
-        """The broker's answer with the proxy's addresses, and with an error if one was asked for."""
+        """Returns the broker's answer with the proxy's addresses, and with the requested error, if any."""
         response_class = load(pending.key)[1]
         correlation_id, start = read_response_header(pending.key, pending.version, frame, 4)
         answer = decoder(response_class, pending.version)(memoryview(frame), start)[0]
@@ -296,7 +297,7 @@ def code_of(error: ErrorCode | str | int) -> ErrorCode:
 
 
 def _nodes_of(answer: Any) -> list[Any]:
-    """All parts of the answer that have a host and a port."""
+    """Returns all structs in the answer with a host and a port."""
     nodes = [*getattr(answer, "brokers", ()), *getattr(answer, "coordinators", ()), *getattr(answer, "node_endpoints", ())]
     return [*nodes, answer] if hasattr(answer, "host") else nodes
 
@@ -312,7 +313,7 @@ def _wants_answer(frame: bytes, version: int, start: int) -> bool:
 
 
 def _read_frame(reader: BinaryIO) -> bytes | None:
-    """A whole frame with its leading size; None when the peer has closed."""
+    """Returns a whole frame with its leading size; None if the peer has closed the connection."""
     head = reader.read(4)
     if len(head) < 4:
         return None
@@ -325,7 +326,7 @@ def _plain(host: str) -> str:
 
 
 def _close(sock: socket.socket) -> None:
-    """Closes a socket, after a shutdown: a thread that reads would not notice a mere close."""
+    """Shuts a socket down and closes it. A reading thread would not notice a close without a shutdown."""
     try:
         sock.shutdown(socket.SHUT_RDWR)
     except OSError:

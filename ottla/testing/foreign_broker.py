@@ -51,7 +51,9 @@ class ForeignLogins:
         return self.protocol.endswith("SSL")
 
     def properties(self, user: str | None = None, mechanism: str | None = None) -> dict[str, str]:
-        """The options of librdkafka and of `ottla.client`. ValueError for a user without a password, and for logins without a name."""
+        """Returns options for librdkafka and `ottla.client`. Raises `ValueError` for a user without a password, and for a login without a
+        name.
+        """
         found = {"security.protocol": self.protocol, **self._tls}
         if user is None and not self.protocol.startswith("SASL"):
             return found
@@ -59,7 +61,7 @@ class ForeignLogins:
         return {**found, "sasl.mechanism": mechanism or self.mechanism, "sasl.username": name, "sasl.password": password}
 
     def java_properties(self, user: str | None = None, mechanism: str | None = None) -> dict[str, str]:
-        """The options as the file has them, or with the login of a user."""
+        """Returns the options in the file, or the same with the login of a user."""
         if user is None and mechanism is None:
             return dict(self._options)
         found = {name: value for name, value in self._options.items() if name not in _LOGIN}
@@ -72,7 +74,7 @@ class ForeignLogins:
         return Security(self._options)
 
     def store(self, _cluster: Cluster) -> None:
-        """The users of a foreign broker are not changed."""
+        """Does nothing: the users of a foreign broker are not changed."""
 
     def _credentials(self, user: str | None) -> tuple[str, str]:
         if user is None:
@@ -90,7 +92,7 @@ class ForeignLogins:
 
     @cached_property
     def _tls(self) -> dict[str, str]:
-        """The `ssl.*` options of librdkafka."""
+        """Returns the `ssl.*` options for librdkafka."""
         if not self.has_tls:
             return {}
         from ottla.client.tls import stores_of
@@ -110,7 +112,7 @@ class ForeignLogins:
 
 
 class ForeignBroker(BrokerHandle):
-    """A broker that somebody else runs. `reset` deletes the topics that this object has created, and nothing else."""
+    """A broker that the tests have not started. `reset` deletes only topics that this object has created."""
 
     what = "a broker that somebody else runs (OTTLA_BOOTSTRAP)"
 
@@ -136,7 +138,7 @@ class ForeignBroker(BrokerHandle):
             self._created.pop(name, None)
 
     def reset(self) -> None:
-        """Deletes the topics that this object has created and removes unused faults. Groups stay: Kafka removes them by itself."""
+        """Deletes the topics that this object has created, and removes unused faults. Groups are not deleted: Kafka expires them."""
         self.end_faults()
         self.delete_topics([name for name in self.topics() if name in self._created])
 
@@ -159,7 +161,7 @@ def foreign_broker(bootstrap: str, path: str, passwords: Mapping[str, str]) -> I
 
 
 def read_options(path: str) -> dict[str, str]:
-    """A file of client options. ValueError in one line."""
+    """Reads a file of client options. Raises `ValueError` with one line."""
     try:
         return parse_properties(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, SettingError) as error:

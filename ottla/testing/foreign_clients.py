@@ -85,7 +85,7 @@ _PYTHON_CLASSES: dict[tuple[str, str], Callable[[Any], Any]] = {
 
 
 def _of_python(library: str, settings: ClientSettings) -> dict[str, Any]:
-    """The settings under the names of the libraries in Python; aiokafka takes certificates as a context."""
+    """Returns the settings with the names of kafka-python and aiokafka. aiokafka gets certificates as an SSL context."""
     named = _underscored(settings)
     if library == AIOKAFKA and named.get("security_protocol", "").endswith("SSL") and "ssl_context" not in named:
         from ottla.client.tls import tls_context

@@ -31,20 +31,22 @@ WAIT_SECONDS = 10.0
 POLL_SECONDS = 0.1
 LOOK_AGAIN_SECONDS = 0.005
 SETTLE_SECONDS = 0.3
-"""How long `assert_produces(exact=True)` looks for records too many. Clients send a record 5 ms after it was produced, or sooner."""
+"""Seconds for which `assert_produces(exact=True)` looks for unexpected records. Clients send a record at most 5 ms after it was
+produced.
+"""
 OF_AN_OWN_BROKER = frozenset(
     (
         "data_dir", "from_snapshot", "get_container_host_ip", "get_exposed_port", "get_logs", "log", "port", "process", "snapshot", "start",
         "stop", "with_cluster_id", "with_env", "with_envs",
     )
 )  # fmt: skip
-"""Members that only a `Broker` has, because this process has started it."""
+"""Members that only a `Broker` has, which this process has started."""
 SHOWN_RECORDS_MAX = 5
 SHOWN_BYTES_MAX = 60
 
 
 class Login(Protocol):
-    """How clients connect as one of the broker's users: `Logins` of a broker that the tests have started, or `ForeignLogins`."""
+    """Client options for the broker's users: `Logins` for a broker that the tests have started, or `ForeignLogins`."""
 
     @property
     def protocol(self) -> str: ...
@@ -89,17 +91,17 @@ class BrokerHandle:
     """
 
     what: ClassVar[str] = "a broker that another process has started"
-    """For the message that refuses what only a `Broker` can do."""
+    """A description for the error about a missing member."""
     _all: ClassVar[weakref.WeakSet[BrokerHandle]] = weakref.WeakSet()
 
     def __init__(self, bootstrap: str = "", *, logins: Login | None = None) -> None:
         self._all.add(self)
         self.direct_server = bootstrap
         self.logins = logins
-        """The broker's users, where clients have to log in."""
+        """The broker's users, if clients have to log in."""
         self._proxy: FaultProxy | None = None
         self._clusters: dict[tuple[int, int], Cluster] = {}
-        """Connections, which are of one process and one thread: a client under test may well write from a thread of its own."""
+        """Connections by process and thread, because a test may use this object in several threads."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at {self.direct_server}>" if self.direct_server else f"<{type(self).__name__}, not running>"
@@ -107,7 +109,7 @@ class BrokerHandle:
     if not TYPE_CHECKING:  # with it, a type checker would accept any name
 
         def __getattr__(self, name: str) -> Any:
-            """Names what is missing: an attribute that only a broker of this process has, or one that no broker has."""
+            """Raises `AttributeError`, which says whether only a broker of this process has the member, or none has."""
             if name in OF_AN_OWN_BROKER:
                 needed = "a single broker that this process has started: kafka_cluster(1), or ottla.testing.Broker()"
                 raise AttributeError(f"{name!r} is not for {self.what}; it needs {needed}")
@@ -115,12 +117,12 @@ class BrokerHandle:
 
     @classmethod
     def all_handles(cls) -> list[BrokerHandle]:
-        """All handles of this process that are in use."""
+        """Returns all open handles of this process."""
         return list(cls._all)
 
     @property
     def log_files(self) -> dict[str, Path]:
-        """The logs of the brokers that are known to this process, by a name for each."""
+        """Returns the known log files of the brokers by name."""
         return {}
 
     # Addresses
@@ -135,7 +137,7 @@ class BrokerHandle:
 
     @property
     def address(self) -> tuple[str, int]:
-        """The proxy's address; with TLS, which a proxy cannot read, the broker's own."""
+        """Returns the proxy's address. With TLS, which a proxy cannot read, it is the broker's own address."""
         if not self._has_tls:
             return self._faults().address
         from ottla.client.addresses import parse_addresses
@@ -155,17 +157,17 @@ class BrokerHandle:
     # Clients. `user`: one of the broker's users; None is its administrator
 
     def config(self, *, user: str | None = None, **settings: Any) -> dict[str, Any]:
-        """Settings for clients that are configured by a mapping."""
+        """Returns settings for clients that are configured by a mapping."""
         named = {name.replace("_", "."): value for name, value in settings.items()}
         return {"bootstrap.servers": self.bootstrap_server, **self._login(user), **named}
 
     def java_config(self, *, user: str | None = None, mechanism: str | None = None) -> dict[str, str]:
-        """Settings for clients in Java, and for files of client properties (`--command-config`)."""
+        """Returns settings for clients in Java, and for files of client properties (`--command-config`)."""
         login = {} if self.logins is None and user is None else self._known_logins().java_properties(user, mechanism)
         return {"bootstrap.servers": self.bootstrap_server, **login}
 
     def write_java_config(self, path: str | Path, *, user: str | None = None, mechanism: str | None = None) -> Path:
-        """Writes them to a file, which only this user can read."""
+        """Writes the settings for Java to a file that only this user can read."""
         file = Path(path)
         file.touch(0o600)
         file.write_text(properties_text(self.java_config(user=user, mechanism=mechanism)), encoding="utf-8")
@@ -192,13 +194,13 @@ class BrokerHandle:
     # Topics and records
 
     def topics(self) -> list[str]:
-        """The names of all topics but internal ones."""
+        """Returns the names of all topics except internal ones."""
         cluster = self._client()
         cluster.refresh(None)
         return sorted(name for name, topic in cluster.topics.items() if not topic.is_internal)
 
     def create_topic(self, name: str, partitions: int = 1, **configs: str) -> str:
-        """Settings with underscores for dots: `retention_ms="1000"`."""
+        """Creates a topic and returns its name. Settings have underscores for dots: `retention_ms="1000"`."""
         from ottla.client.core import admin
 
         settings = {key.replace("_", "."): value for key, value in configs.items()}
@@ -214,7 +216,7 @@ class BrokerHandle:
         self, topic: str, value: Text = None, *, key: Text = None, headers: Mapping[str, Text] | None = None, partition: int = -1,
         timestamp: int | None = None,
     ) -> None:  # fmt: skip
-        """Writes one record and waits until the broker has it; a missing topic is created where the broker does that."""
+        """Writes one record and waits until the broker has it. A missing topic is created if the broker creates topics automatically."""
         from ottla.client.blocking.producer import Producer
 
         sent = tuple((name, _encoded(data)) for name, data in (headers or {}).items())
@@ -224,16 +226,16 @@ class BrokerHandle:
             producer.produce(topic, _encoded(value), _encoded(key), partition=partition, timestamp=timestamp, headers=sent)
 
     def records(self, topic: str, *, is_committed_only: bool = True) -> list[TopicRecord]:
-        """All committed records of a topic at this moment, by partition and offset."""
+        """Returns all committed records of a topic at this moment, ordered by partition and offset."""
         return self._read(topic, self._ends(topic, "EARLIEST", is_committed_only), is_committed_only)
 
     @contextmanager
     def assert_produces(
         self, topic: str, count: int = 1, *, timeout: float = WAIT_SECONDS, exact: bool = False, settle: float = SETTLE_SECONDS
     ) -> Iterator[list[TopicRecord]]:
-        """Fails unless the block adds at least `count` committed records to the topic, at the latest `timeout` seconds after its end.
-        With `exact` it also fails if more of them arrive within `settle` seconds after the end of the block and of the last one that was
-        expected. It fills the list that it yields with the records; the message of the failure shows them.
+        """Fails unless the block adds at least `count` committed records to the topic, at the latest `timeout` seconds after its end. With
+        `exact` it also fails if there are more, looking `settle` seconds longer after the block's end and the last expected record. The
+        yielded list contains the records afterwards; the failure's message shows them.
         """
         starts = self._ends(topic, "LATEST", True) if topic in self.topics() else None
         found: list[TopicRecord] = []
@@ -251,7 +253,7 @@ class BrokerHandle:
     def _check_exact(
         self, starts: Mapping[TopicPartition, int] | None, topic: str, found: list[TopicRecord], count: int, deadline: float
     ) -> None:
-        """Looks for records too many until the deadline, and at least once."""
+        """Looks for unexpected records until the deadline, at least once."""
         while True:
             is_last = time.monotonic() >= deadline
             self._read_since(starts, topic, found)
@@ -289,15 +291,15 @@ class BrokerHandle:
         self._faults().resume()
 
     def drop_connections(self) -> int:
-        """Closes all connections of clients of this process; they may connect again at once."""
+        """Closes all connections of clients of this process. They may reconnect immediately."""
         return self._faults().drop_connections()
 
     def fail_next(self, api: str, error: ErrorCode | str | int | None, times: int = 1) -> None:
-        """Makes the next request of an API such as `"Produce"` fail with an error, by name or code; with None its connection is closed."""
+        """Makes the next request of an API such as `"Produce"` fail with an error (name or code). None closes its connection instead."""
         self._faults().fail_next(api, error, times)
 
     def lose_answer(self, api: str, times: int = 1) -> None:
-        """Lets the broker carry out the next request of an API such as `"EndTxn"` and closes the connection in place of the answer."""
+        """Lets the broker execute the next request of an API such as `"EndTxn"`, and closes the connection instead of answering."""
         self._faults().lose_answer(api, times)
 
     def end_faults(self) -> None:
@@ -356,7 +358,7 @@ class BrokerHandle:
         return cluster
 
     def _ends(self, topic: str, which: str, is_committed_only: bool) -> dict[TopicPartition, int]:
-        """The first or last offset of each partition."""
+        """Returns the first or last offset of each partition."""
         from ottla.base.types import TopicPartition
         from ottla.client.core import admin
 
@@ -371,12 +373,12 @@ class BrokerHandle:
         return found
 
     def _read_since(self, starts: Mapping[TopicPartition, int] | None, topic: str, found: list[TopicRecord]) -> None:
-        """Replaces `found` by the committed records from these offsets on; None: all, of a topic that may not exist yet."""
+        """Replaces `found` by the committed records from these offsets on. None means all records of a topic that may not exist yet."""
         if topic in self.topics():
             found[:] = self._read(topic, starts or self._ends(topic, "EARLIEST", True), True)
 
     def _read(self, topic: str, starts: Mapping[TopicPartition, int], is_committed_only: bool) -> list[TopicRecord]:
-        """The records between these offsets and the current ends."""
+        """Returns the records between these offsets and the current ends."""
         from ottla.client.blocking.consumer import Consumer
 
         ends = self._ends(topic, "LATEST", is_committed_only)
@@ -403,7 +405,7 @@ def _topic_records(partition: TopicPartition, records: Iterable[Any]) -> Sequenc
 
 
 def _shown(records: Sequence[TopicRecord]) -> str:
-    """The first records, for the message of a failure."""
+    """Returns the first records as text, for the message of a failure."""
     lines = [
         f"partition {record.partition} offset {record.offset}: key {_short(record.key)}, value {_short(record.value)}"
         for record in records[:SHOWN_RECORDS_MAX]

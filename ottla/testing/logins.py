@@ -30,12 +30,12 @@ _OWN = ("listeners", "sasl.enabled.mechanisms", "sasl.jaas.config")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logins:
-    """Passwords by user, not shown; none where clients do not log in. `authority` is the file of the certificates' authority."""
+    """Passwords by user; none if clients do not log in. `authority` is the certificate file of the authority."""
 
     passwords: Mapping[str, str] = field(default_factory=dict, repr=False)
     authority: str = ""
     mechanism: str = SCRAM[0]
-    """The mechanism for clients that name none."""
+    """The default mechanism of clients."""
 
     @property
     def protocol(self) -> str:
@@ -47,7 +47,7 @@ class Logins:
         return bool(self.authority)
 
     def properties(self, user: str | None = None, mechanism: str | None = None) -> dict[str, str]:
-        """The options of librdkafka and of `ottla.client`. `ValueError` for a user or a mechanism that the broker does not have."""
+        """Returns options for librdkafka and `ottla.client`. Raises `ValueError` for an unknown user or mechanism."""
         found = {"security.protocol": self.protocol}
         if self.authority:
             found["ssl.ca.location"] = self.authority
@@ -64,7 +64,7 @@ class Logins:
         return {"sasl.mechanism": chosen, "sasl.username": name, "sasl.password": self.passwords[name]}
 
     def java_properties(self, user: str | None = None, mechanism: str | None = None) -> dict[str, str]:
-        """The same for clients in Java, and for files of client properties."""
+        """Returns options for clients in Java, and for files of client properties."""
         found = self.properties(user, mechanism)
         if self.authority:
             found.update({"ssl.truststore.type": "PEM", "ssl.truststore.location": found.pop("ssl.ca.location")})
@@ -80,7 +80,7 @@ class Logins:
         return Security(self.properties(mechanism="PLAIN") if self.passwords else self.properties())
 
     def settings(self, given: Mapping[str, str]) -> dict[str, str]:
-        """The broker's settings with these users. `ValueError` where one of them contradicts the users."""
+        """Returns the broker's settings with these users. Raises `ValueError` for a setting that contradicts the users."""
         for name in _OWN:
             if name in given:
                 raise ValueError(f"users= and tls= set {name} by themselves; leave out one of the two")
@@ -93,7 +93,7 @@ class Logins:
         return found
 
     def store(self, cluster: Cluster) -> None:
-        """Adds the SCRAM credentials, once the broker runs."""
+        """Creates the SCRAM credentials in the running broker."""
         from ottla.client.blocking import scram_admin
 
         for name, password in self.passwords.items():
@@ -101,7 +101,7 @@ class Logins:
 
 
 def logins_of(users: Mapping[str, str] | None, *, authority: str = "", administrator_password: str = "") -> Logins | None:
-    """None where there are neither users nor certificates. `ValueError` for a user who cannot be."""
+    """Returns the logins; None without users and certificates. Raises `ValueError` for an invalid user name."""
     if not users:
         return Logins(authority=authority) if authority else None
     for name, password in users.items():
@@ -115,7 +115,9 @@ class CertificatesMissing(RuntimeError):
 
 
 def make_certificates(directory: Path) -> tuple[str, str]:
-    """The files of an authority's certificate and of the broker's key and certificate, which are made there. `CertificatesMissing`."""
+    """Creates an authority and a broker's certificate. Returns the files of the authority's certificate, and of the broker's key and
+    certificate. Raises `CertificatesMissing`.
+    """
     command = [sys.executable, "-m", "ottla.cli.main", "security", "cert", "broker", "--dir", str(directory)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=directory.parent)
     if done.returncode:
@@ -124,12 +126,12 @@ def make_certificates(directory: Path) -> tuple[str, str]:
 
 
 def is_secret(setting: str) -> bool:
-    """Whether a setting must not be an argument of a process, which every user of the machine can read."""
+    """Whether a setting must not be an argument of a process, because every user of the machine can read arguments."""
     return setting.startswith("ottla.sasl.plain.users") or any(word in setting for word in ("password", "jaas", ".key", "secret"))
 
 
 def properties_text(settings: Mapping[str, Any]) -> str:
-    """The settings as a file of Java properties."""
+    """Returns the settings as the text of a Java properties file."""
     return "".join(f"{_escaped(name, is_key=True)}={_escaped(str(value))}\n" for name, value in settings.items())
 
 
@@ -142,7 +144,7 @@ def _escaped(text: str, *, is_key: bool = False) -> str:
 
 
 def jaas_line(mechanism: str, name: str, password: str) -> str:
-    """The line of `sasl.jaas.config` for PLAIN or SCRAM."""
+    """Returns the line of `sasl.jaas.config` for PLAIN or SCRAM."""
     module = _MODULES.get(mechanism, "scram.ScramLoginModule")
     return f"org.apache.kafka.common.security.{module} required username={_quoted(name)} password={_quoted(password)};"
 

@@ -1,7 +1,7 @@
 """Clients for tests from `ottla.client`, for an environment without another Kafka library.
 
-They are its `Producer`, `Consumer` and `Client`, and take its options. Each has connections of its own, which end with it, also if a test
-does not close it. The producer also takes text, as tests write it.
+They are its `Producer`, `Consumer` and `Client` with the same options. Each has its own connections, which are closed with it, even if a
+test does not close it. The producer also accepts text.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ OF_CONNECTIONS = ("security.", "sasl.", "ssl.")
 
 
 class Producer(producer.Producer):
-    """`ottla.client`'s producer. Keys, values and headers may be text, headers a mapping; a missing topic is created where the broker does
-    that.
+    """`ottla.client`'s producer. Keys, values and headers may be text, and headers a mapping. A missing topic is created if the broker
+    creates topics automatically.
     """
 
     def produce(self, topic: str, value: Any = None, key: Any = None, *, headers: Any = (), **options: Any) -> None:
@@ -70,7 +70,7 @@ def _connected(bootstrap: str, settings: Mapping[str, Any]) -> Cluster:
 
 
 def _options(settings: Mapping[str, Any], kind: type) -> dict[str, Any]:
-    """The settings that are not about connections. ValueError for one that the class does not have."""
+    """Returns the settings that do not concern connections. Raises `ValueError` for an unknown one."""
     known = [*inspect.signature(kind).parameters][1:]
     found = {name.replace(".", "_"): value for name, value in settings.items() if not name.replace("_", ".").startswith(OF_CONNECTIONS)}
     for name in found:

@@ -2,7 +2,7 @@
 
 pytest imports this module in every run where Ottla is installed, so it imports nothing but pytest, and a broker starts when the first test
 needs it. One broker serves the whole run, pytest-xdist's workers included; tests are isolated by unique names, not by brokers. Faults end
-with the test that has set them, and the report of a failed test has what its brokers logged meanwhile.
+with the test that has set them. The report of a failed test has the log lines of its brokers.
 
 `OTTLA_BOOTSTRAP` names another Kafka-compatible broker to use instead, `OTTLA_BOOTSTRAP_CONFIG` a file of Kafka's client options for it.
 """
@@ -41,7 +41,7 @@ def kafka_broker_settings() -> Mapping[str, object]:
 
 @pytest.fixture(scope="session")
 def kafka_broker_users() -> Mapping[str, str]:
-    """Passwords of `kafka_broker` by user: override this fixture in the topmost `conftest.py`, and clients have to log in."""
+    """Passwords of `kafka_broker` by user. Override this fixture in the topmost `conftest.py`; clients then have to log in."""
     return {}
 
 
@@ -78,7 +78,7 @@ def kafka_broker(
 
 @pytest.fixture
 def kafka_topic(kafka_broker: BrokerHandle, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The name of a new topic of this test's own."""
+    """The name of a new topic for this test."""
     name = kafka_broker.create_topic(_unique(request))
     owner_pid = os.getpid()
     yield name
@@ -88,13 +88,13 @@ def kafka_topic(kafka_broker: BrokerHandle, request: pytest.FixtureRequest) -> I
 
 @pytest.fixture
 def kafka_group_id(request: pytest.FixtureRequest) -> str:
-    """A group name of this test's own."""
+    """A unique group name for this test."""
     return _unique(request)
 
 
 @pytest.fixture
 def kafka_cluster() -> Iterator[Callable[..., Broker | Cluster]]:
-    """`kafka_cluster(n)` starts n brokers for this test; they stop at its end. More than one need a ZooKeeper on this machine."""
+    """`kafka_cluster(n)` starts n brokers for this test, which stop at its end. Several brokers need a ZooKeeper on this machine."""
     from contextlib import ExitStack
 
     with ExitStack() as running:
@@ -112,7 +112,7 @@ def kafka_cluster() -> Iterator[Callable[..., Broker | Cluster]]:
 
 
 def _is_foreign() -> bool:
-    """Whether the tests use a broker that somebody else runs."""
+    """Whether the tests use a broker that they have not started."""
     return bool(os.environ.get(BOOTSTRAP_VARIABLE) or os.environ.get(CONFIG_VARIABLE))
 
 
@@ -126,7 +126,7 @@ def _unique(request: pytest.FixtureRequest) -> str:
 
 
 def _between_tests() -> Any:
-    """The module of that name if this process has brokers, else None: a run without brokers must not pay for it."""
+    """Returns the module `between_tests` if this process has brokers, else None, so that a run without brokers does not import it."""
     if "ottla.testing.handle" not in sys.modules:
         return None
     from ottla.testing import between_tests

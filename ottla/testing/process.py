@@ -1,4 +1,4 @@
-"""A broker as a separate process: started and waited for, stopped in time, suspended and resumed by signals.
+"""Starts a broker as a separate process, waits until it is ready, stops it within a time limit, and suspends and resumes it by signals.
 
 The process listens on a free port of the loopback address and keeps its data in one directory. `START_SECONDS_MAX` is for a machine under
 load; an idle one needs a fraction of a second. The broker's log is a file beside its data, and part of the error if it does not start. The
@@ -111,7 +111,7 @@ class BrokerProcess:
         return found + (["--seed-topic", ",".join(self._topics)] if self._topics else [])
 
     def wait_until_ready(self, seconds_max: float = START_SECONDS_MAX) -> tuple[str, int]:
-        """The host and port of the process that was launched, once it is ready. Raises `BrokerDidNotStart`, which is `BrokerPortTaken` if
+        """Waits for the launched process, and returns its host and port. Raises `BrokerDidNotStart`, or its subclass `BrokerPortTaken` if
         another process has the port.
         """
         address = self._ready_address(time.monotonic() + seconds_max)
@@ -124,7 +124,7 @@ class BrokerProcess:
         return address
 
     def stop(self) -> None:
-        """Stops the broker cleanly, or by force when it does not stop in time."""
+        """Stops the broker cleanly. Kills it if it does not stop in time."""
         process = self._process
         if process is None or not self._is_own:
             return
@@ -138,12 +138,12 @@ class BrokerProcess:
         self._close_log()
 
     def begin_stop(self) -> None:
-        """Asks the broker to stop, and does not wait for it."""
+        """Sends the signal to stop, without waiting for the end."""
         if self._process is not None and self._is_own and self._process.poll() is None:
             self._process.terminate()
 
     def kill(self) -> None:
-        """`kill -9`, as a crash would."""
+        """Kills the process (`kill -9`)."""
         if self._process is not None and self._is_own:
             self._process.kill()
             self._close_log()

@@ -85,7 +85,7 @@ def reaper() -> Reaper:
 
 
 def temporary_directory(prefix: str) -> Path:
-    """A new directory that does not outlive this process."""
+    """Makes a directory that is removed when this process ends."""
     path = Path(tempfile.gettempdir(), prefix + uuid.uuid4().hex).resolve()
     reaper().add_directory(path)
     _directories.add(path)

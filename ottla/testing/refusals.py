@@ -43,7 +43,7 @@ def refuse(key: int, version: int, request: Any, code: int) -> Response:
 
 
 def _copied(source: Any, target: type[Any], names: Iterable[str], **values: Any) -> Any:
-    """A new `target` with the fields of the request's struct that both have."""
+    """Returns a new `target` with the values of the fields that it has in common with the request's struct."""
     return target(**{name: getattr(source, name) for name in names}, **values)
 
 
@@ -144,7 +144,7 @@ def _offset_fetch(request: Any, version: int, code: int) -> Response | None:
 
 
 def _offset_fetch_topics(request: Any, code: int) -> list[Any]:
-    """The topics of an OffsetFetch answer. Version 1 has error codes only for partitions."""
+    """Returns the topics of an OffsetFetch answer. Version 1 has error codes only for partitions."""
     from ottla.wire.messages import offset_fetch as wire
 
     return [

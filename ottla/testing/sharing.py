@@ -1,8 +1,8 @@
 """One broker for a whole pytest-xdist run: the worker that needs it first starts it, the others find it, the controller stops it.
 
 The controller gives every worker the name of one directory. The worker that holds the lock in it may start the broker and write its address
-there. Workers may end before others have finished, so none of them stops it; the controller does when all are done, also when one has
-crashed. If the controller itself has died, the workers' reapers do.
+there. Workers may end before others have finished, so none of them stops the broker. The controller stops it when all workers have ended,
+even if one has crashed. If the controller has died, the workers' reapers kill the broker.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ class SharedBroker(BrokerHandle):
         return {"the shared broker": self.data_dir.parent / LOG_FILE}
 
     def snapshot(self, path: str | Path | None = None) -> Path:
-        """Copies the broker's data as of this moment, as `Broker.snapshot`; the broker is suspended meanwhile, for all processes."""
+        """Copies the broker's current data, like `Broker.snapshot`. Meanwhile the broker is suspended for all processes."""
         return take_snapshot(self.pid, self.data_dir, new_snapshot(path))
 
     def reset(self) -> None:
-        """Removes this process's faults. Topics stay, since other workers are using theirs."""
+        """Removes this process's faults. Topics are not deleted, because other workers use theirs."""
         if self._proxy is not None:
             self._proxy.reset()
 
 
 def share_broker(directory: Path, settings: dict[str, str], *, controller_pid: int, users: Mapping[str, str] | None = None) -> SharedBroker:
-    """The broker of this run; starts it if no worker has yet. It ends at the latest with the process `controller_pid`."""
+    """Returns the broker of this run, and starts it if no other worker has. It ends with the process `controller_pid` at the latest."""
     owner = Reaper(directory.name, after_pid=controller_pid)
     owner.add_directory(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ def share_broker(directory: Path, settings: dict[str, str], *, controller_pid: i
 
 
 def _start_shared(directory: Path, settings: dict[str, str], owner: Reaper, logins: Logins | None) -> None:
-    """Starts the broker and writes its state down, the administrator's password included."""
+    """Starts the broker and writes its address and the administrator's password to a file for the other workers."""
     protocol = "PLAINTEXT"
     if logins is not None:
         settings, protocol = logins.settings(settings), logins.protocol
@@ -102,7 +102,7 @@ def stop_shared(directory: Path) -> None:
 
 
 def has_ended(pid: int, deadline: float) -> bool:
-    """Waits until the process has ended or the time is up."""
+    """Waits until the process has ended, or until the deadline. Returns whether it has ended."""
     while is_there := _signal(pid, 0):
         if time.monotonic() > deadline:
             break

@@ -48,7 +48,7 @@ JVM_OPTIONS = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 )
 CHANCE = random.SystemRandom()
-"""Not the seeded generator: processes that run the same tests beside each other must not draw the same ports."""
+"""Not the seeded generator, because processes that run the same tests concurrently must not choose the same ports."""
 
 ADDRESS_IN_USE = "Address already in use"
 
@@ -66,7 +66,7 @@ class PortTaken(ZooKeeperDidNotStart):
 
 
 def class_path(environment: Mapping[str, str] = os.environ, debian: Path = DEBIAN_JARS) -> str:
-    """Where the JVM finds ZooKeeper. Raises `ZooKeeperMissing`."""
+    """Returns the JVM's class path with ZooKeeper. Raises `ZooKeeperMissing`."""
     home = environment.get("ZOOKEEPER_HOME")
     if home:
         if not any(Path(home, "lib").glob("zookeeper*.jar")):
@@ -79,7 +79,7 @@ def class_path(environment: Mapping[str, str] = os.environ, debian: Path = DEBIA
 
 
 def java(environment: Mapping[str, str] = os.environ) -> str:
-    """The Java program. Raises `ZooKeeperMissing`."""
+    """Returns the path of the Java program. Raises `ZooKeeperMissing`."""
     home = environment.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin" if home else environment.get("PATH"))
     if found is None:
@@ -88,7 +88,7 @@ def java(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def free_port() -> int:
-    """A port of the loopback address on which nothing listens now."""
+    """Returns a port of the loopback address that is free now."""
     for _ in range(PORT_ATTEMPTS):
         port = CHANCE.choice(PORTS)
         with socket.socket() as probe:
@@ -139,8 +139,8 @@ class ZooKeeperProcess:
         self._members = dict(members)
 
     def start(self, seconds_max: float = START_SECONDS_MAX) -> ZooKeeperProcess:
-        """Starts the server and waits until it takes writes. A port that was taken in the meantime is replaced at the first start and
-        waited for at later ones. Raises `ZooKeeperDidNotStart`.
+        """Starts the server and waits until it takes writes. If another process has taken a port, the first start chooses another one, and
+        later starts wait for it. Raises `ZooKeeperDidNotStart`.
         """
         deadline = time.monotonic() + seconds_max
         for attempt in range(START_ATTEMPTS):
@@ -182,7 +182,7 @@ class ZooKeeperProcess:
         self._has_started = True
 
     def ask(self, word: str) -> str:
-        """The server's answer to one of its four-letter words; empty if there is none."""
+        """Returns the server's answer to a four-letter word; empty if there is none."""
         try:
             with socket.create_connection((HOST, self.port), ANSWER_SECONDS_MAX) as connection:
                 connection.sendall(word.encode())
@@ -195,7 +195,7 @@ class ZooKeeperProcess:
         return "Mode: leader" in self.ask("srvr")
 
     def stop(self) -> None:
-        """SIGTERM, and SIGKILL when that does not end it in time. Nothing in a forked child of the process that started it."""
+        """Sends SIGTERM, and SIGKILL if the process does not end in time. Does nothing in a forked child of the process that started it."""
         if self._process is None or self._starter_pid != os.getpid():
             return
         if self.is_running:
@@ -208,7 +208,7 @@ class ZooKeeperProcess:
         self._has_ended()
 
     def kill(self) -> None:
-        """`kill -9`. Nothing in a forked child of the process that started it."""
+        """Kills the process (`kill -9`). Does nothing in a forked child of the process that started it."""
         if self._process is not None and self._starter_pid == os.getpid():
             self._process.send_signal(signal.SIGKILL)
             self._has_ended()
@@ -220,12 +220,12 @@ class ZooKeeperProcess:
         self._process = None
 
     def restart(self) -> None:
-        """Stopped and started again on the same data and port."""
+        """Stops the server and starts it again with the same data and port."""
         self.stop()
         self.start()
 
     def suspend(self) -> None:
-        """SIGSTOP: connections stay open and nothing is answered."""
+        """Sends SIGSTOP: connections remain open, but no request is answered."""
         suspend(self.pid)
 
     def resume(self) -> None:
@@ -294,7 +294,7 @@ class ZooKeeperEnsemble:
         raise AssertionError("the last attempt returns or raises")
 
     def leader(self) -> ZooKeeperProcess | None:
-        """The server that leads now, None while there is an election."""
+        """Returns the current leader; None during an election."""
         return next((server for server in self.servers if server.is_running and server.is_leader), None)
 
     def stop(self) -> None:
