@@ -1,1 +1,1 @@
-"""Bytes to objects and back: primitives, framing, the schema compiler, record batches. Pure."""
+"""Encodes and decodes Kafka's protocol: primitive types, frames, messages, record batches. Pure: it does no I/O."""

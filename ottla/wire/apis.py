@@ -1,8 +1,8 @@
 """The APIs of the protocol: key, name, versions and the first flexible version of each. No other module repeats these facts.
 
-The declarations of messages find theirs by the name of the class (`FetchRequest`), framing by the key; so headers can be read and versions
-advertised before a single message is imported. `requests/apis.py` has the APIs that the broker serves, with the ACL operations they need.
-The keys below `EXTENSIONS_SINCE` are Kafka's, the others this project's own.
+A message class finds its API by its own name (`FetchRequest`), `framing.py` by the key. Headers can therefore be read, and versions be
+answered, before any message module is imported. `requests/apis.py` has the APIs that the broker serves, with the ACL operations they need.
+The keys below `EXTENSIONS_SINCE` are Kafka's, the others are Ottla's own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Api(NamedTuple):
-    """One key of the protocol: its name, the versions that exist, the first flexible one, and the first with a client id."""
+    """One API of the protocol: its name, its lowest and highest version, and its first flexible version (None: no version is flexible)."""
 
     name: str
     lowest: int
@@ -23,7 +23,7 @@ class Api(NamedTuple):
 
     @property
     def module(self) -> str:
-        """The name of the modules that belong to it: its messages in `wire/messages/`, its handler in `handlers/`."""
+        """The name of the module of its messages in `wire/messages/`, and of its handler in `handlers/` if the broker serves it."""
         return re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", self.name).lower()
 
 
@@ -128,7 +128,7 @@ APIS: dict[int, Api] = {
 }
 
 EXTENSIONS_SINCE = 20000
-"""Keys from here on are ours and not Kafka's: a broker offers and serves them only on connections that have asked for extensions."""
+"""The lowest key of Ottla's own APIs. A broker serves these only on connections that have asked for extensions."""
 
 KEYS: dict[str, int] = {api.name: key for key, api in APIS.items()}
 API_NAMES: dict[int, str] = {key: api.name for key, api in APIS.items()}

@@ -1,13 +1,13 @@
-"""The header of a record batch, its first 61 bytes: reads it, and stamps the fields that the broker may change.
+"""Reads the header of a record batch (its first 61 bytes), and writes the fields that the broker may change.
 
-A batch (magic 2) is the unit of the log: from socket to disk to socket it stays the client's own bytes. This module reads the fixed header
-with one `struct` call, checks the CRC-32C (bytes 21 to the end), and stamps fields in place. The CRC does not cover base offset and leader
-epoch, so stamping these is cheap; stamping timestamps or attributes computes the CRC again. `record_section` returns the bytes behind the
-header, decompressed under a cap.
+A batch (magic 2) is the unit of the log: the broker stores and sends the bytes that the client sent. This module reads the header with one
+`struct` call, checks the CRC-32C (of byte 21 to the end), and overwrites fields in place. The CRC does not cover base offset and leader
+epoch, so these are cheap to overwrite. A new timestamp, producer or attribute needs a new CRC. `record_section` returns the bytes after the
+header, decompressed up to a limit.
 
-Invariants: a buffer is never trusted to be as long as a header says; `iter_batches` always moves forward. `read_batch_header` does not
-check the magic byte, so that a caller can name the format that it refuses (`legacy_magic`). Every function that reads behind the header
-checks it. Left out: the records themselves (`records.py`), and whether a batch may be appended (`storage`).
+Invariants: no function assumes that a buffer is as long as a header says; `iter_batches` always moves forward. `read_batch_header` does not
+check the magic byte, so that a caller can name the format that it refuses (`legacy_magic`). `record_section`, which all readers of records
+call, checks it. Left out: the records themselves (`records.py`), and whether a batch may be appended (`storage`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BATCH_LENGTH_AT = 8
 LEADER_EPOCH_AT = 12
 MAGIC_AT = 16
 _LEGACY_MESSAGE_BYTES_MIN = 14
-"""CRC, magic byte, attributes, and the lengths of key and value of a message from before Kafka 0.11."""
+"""Size in bytes of the shortest message from before Kafka 0.11: CRC, magic byte, attributes, and the lengths of key and value."""
 CRC_AT = 17
 ATTRIBUTES_AT = 21
 LAST_OFFSET_DELTA_AT = 23
@@ -41,7 +41,7 @@ RECORD_COUNT_AT = 57
 RECORDS_AT = 61
 
 LOG_OVERHEAD = 12
-"""Base offset and length: the bytes that `batch_length` does not count."""
+"""Bytes of the base offset and the length, which `batch_length` does not count."""
 BATCH_OVERHEAD = 61
 BATCH_LENGTH_MIN = BATCH_OVERHEAD - LOG_OVERHEAD
 MAGIC = 2
@@ -56,10 +56,10 @@ CREATE_TIME = 0
 LOG_APPEND_TIME = 1
 
 SEQUENCE_MASK = 0x7FFFFFFF
-"""Sequence numbers run from 0 to 2^31 - 1 and start again at 0."""
+"""The largest sequence number. The next one is 0."""
 
 DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
-"""The most bytes that one batch may unpack to, unless the caller says otherwise."""
+"""Default limit of the decompressed bytes of one batch."""
 
 HEADER = Struct(">qiibIhiqqqhii")
 _PRODUCER = Struct(">qhi")
@@ -121,14 +121,16 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """The time at which compaction may drop this batch's tombstones and markers (KIP-534), in milliseconds. The base timestamp's field
-        holds it."""
+        """The time in milliseconds from which compaction may remove this batch's tombstones and markers (KIP-534), or None. The field of
+        the base timestamp contains it.
+        """
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
     def is_largest_time_credible(self) -> bool:
-        """Whether `max_timestamp` can be the largest of the records. Some producers leave it at -1 (Sarama 1.43) or name an older record;
-        below the first record's timestamp it is wrong. Batches of the broker's own making are right."""
+        """Whether `max_timestamp` can be the records' largest timestamp. Some producers leave it at -1 (Sarama 1.43) or take it from an
+        older record. It is wrong if it is below the first record's timestamp. The broker itself always writes the right one.
+        """
         made_here = TIMESTAMP_TYPE_BIT | DELETE_HORIZON_BIT | CONTROL_BIT
         return self.max_timestamp >= self.base_timestamp or self.attributes & made_here != 0 or self.record_count == 0
 
@@ -141,7 +143,9 @@ class BatchHeader(NamedTuple):
 
 
 def read_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`; the batch behind it may still be incomplete, and its magic is the caller's to judge."""
+    """Returns the header at `position`. The batch may be incomplete, and its magic is not checked. Raises `WireError` if the header is
+    incomplete or the batch's length is shorter than a header.
+    """
     try:
         header: BatchHeader = _new_tuple(BatchHeader, HEADER.unpack_from(buffer, position))
     except StructError:
@@ -152,7 +156,7 @@ def read_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Each whole batch as (position, header); an incomplete one at the end, as fetch answers have, is left out."""
+    """Yields (position, header) of each complete batch. An incomplete batch at the end, which a Fetch response may have, is skipped."""
     end = len(buffer)
     while position + BATCH_OVERHEAD <= end:
         header = read_batch_header(buffer, position)
@@ -166,7 +170,8 @@ def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, Batch
 def legacy_magic(buffer: Buffer, position: int = 0) -> int | None:
     """Returns 0 or 1 if the bytes are a message set from before Kafka 0.11, else None.
 
-    The magic byte and the size are where a batch has them. Zeros, which have no size, are no message set.
+    Its magic byte and its size are at the same place as in a batch. Bytes that are all zero are not a message set, because its size is not
+    0.
     """
     if len(buffer) - position <= MAGIC_AT:
         return None
@@ -176,7 +181,7 @@ def legacy_magic(buffer: Buffer, position: int = 0) -> int | None:
 
 
 def check_crc(buffer: Buffer, position: int, size: int) -> bool:
-    """Whether the batch of `size` bytes at `position` is all there and has the CRC that its header says."""
+    """Whether the batch of `size` bytes at `position` is complete and its CRC is right."""
     if size < BATCH_OVERHEAD or len(buffer) - position < size:
         return False
     expected: int = _UINT32.unpack_from(buffer, position + CRC_AT)[0]
@@ -184,7 +189,7 @@ def check_crc(buffer: Buffer, position: int, size: int) -> bool:
 
 
 def stamp_crc(buffer: bytearray | memoryview, position: int, size: int) -> None:
-    """Writes the CRC that the batch's bytes have now."""
+    """Computes the CRC of the batch's bytes and writes it into the header."""
     _UINT32.pack_into(buffer, position + CRC_AT, crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : position + size]))
 
 
@@ -198,7 +203,9 @@ def stamp_producer(
     base_sequence: int,
     is_transactional: bool = True,
 ) -> None:
-    """Marks a batch as a producer's, in its transaction: id, epoch and first sequence number; redoes the CRC, which covers them."""
+    """Writes the producer's id, epoch and first sequence number into a batch, marks it as transactional if `is_transactional`, and writes
+    the CRC.
+    """
     if is_transactional:
         buffer[position + ATTRIBUTES_AT + 1] |= TRANSACTIONAL_BIT
     _PRODUCER.pack_into(buffer, position + PRODUCER_ID_AT, producer_id, producer_epoch, base_sequence)
@@ -214,7 +221,9 @@ def set_leader_epoch(buffer: bytearray | memoryview, position: int, leader_epoch
 
 
 def set_max_timestamp(buffer: bytearray | memoryview, position: int, timestamp_type: int, max_timestamp: int) -> None:
-    """Stamps the timestamp type and the largest timestamp; under LOG_APPEND_TIME that is every record's timestamp. Redoes the CRC."""
+    """Writes the timestamp type, the largest timestamp and the CRC. With LOG_APPEND_TIME the largest timestamp is every record's
+    timestamp.
+    """
     header = read_batch_header(buffer, position)
     attributes = header.attributes & ~TIMESTAMP_TYPE_BIT
     if timestamp_type == LOG_APPEND_TIME:
@@ -224,14 +233,16 @@ def set_max_timestamp(buffer: bytearray | memoryview, position: int, timestamp_t
 
 
 def set_attributes(buffer: bytearray | memoryview, position: int, attributes: int) -> None:
-    """Replaces the attribute bits and redoes the CRC."""
+    """Writes the attributes and the CRC."""
     _INT16.pack_into(buffer, position + ATTRIBUTES_AT, attributes)
     batch_length: int = _INT32.unpack_from(buffer, position + BATCH_LENGTH_AT)[0]
     stamp_crc(buffer, position, LOG_OVERHEAD + batch_length)
 
 
 def record_section(batch: Buffer, header: BatchHeader, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
-    """The bytes of the records of the batch that starts at 0, unpacked; an uncompressed batch is sliced without a copy."""
+    """Returns the decompressed bytes of the records of the batch at the start of `batch`. They are not copied if they are not compressed.
+    Raises `WireError` for another magic, an incomplete batch, or bytes that cannot be decompressed.
+    """
     if header.magic != MAGIC:
         raise WireError(f"a record batch of magic {header.magic} cannot be read, only {MAGIC}")
     if header.size_bytes > len(batch):

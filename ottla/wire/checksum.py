@@ -1,8 +1,8 @@
 """CRC-32C, the checksum of record batches, from the package `crc32c`, without what that package imports for its own command line.
 
-The front of the package imports `importlib.metadata` and `argparse` (for its version and a program): 4 MiB of memory and a tenth of the
-broker's start. Only its compiled part is needed here, which is loaded from the package's directory. Should a later release keep it
-elsewhere, the package is imported as usual.
+The package's `__init__` imports `importlib.metadata` and `argparse` (for its version and a command): 4 MiB of memory and a tenth of the
+broker's start. This module loads only the compiled part, from the package's directory. If it is not there, the package is imported as
+usual.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def _load() -> Checksum:
 
 
 def load_package() -> Checksum:
-    """The same function by an ordinary import."""
+    """Returns `crc32c` from an ordinary import of the package."""
     from crc32c import crc32c
 
     return crc32c
 
 
 crc32c: Checksum = _load()
-"""`crc32c(data, value=0)`: the CRC-32C of a buffer, continued from `value`; an unsigned integer."""
+"""`crc32c(data, value=0)` returns the CRC-32C of `data` as an unsigned integer. `value` is the CRC of the bytes before it."""

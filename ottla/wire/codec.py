@@ -1,7 +1,8 @@
-"""The compiled codec of a message in one version: `decoder`, `encoder`, `encoder_parts` and `writer`; for large ones also in steps.
+"""Returns compiled functions that decode or encode a message of one version, also as generators, which handle large messages in steps.
 
-Each (message, version) is compiled when it is first used (`decoding.py`, `encoding.py`) and kept; the compilers are imported then, too,
-so that a start does not wait for them.
+A function is compiled when it is first asked for (`decoding.py`, `encoding.py`), and then kept. The compilers are imported at the same
+time, so that the start does not wait for them. Every function here raises ApiError(UNSUPPORTED_VERSION) for a version that the message does
+not have.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ _part_encoders: dict[tuple[type[Message], int], Any] = {}
 
 
 def decoder(cls: type[StructT], version: int) -> Callable[[Buffer, int], tuple[StructT, int]]:
-    """(buffer, offset) -> (message, offset after it). Nonsense raises WireError and nothing else. The buffer ends where its frame ends."""
+    """Returns a function (buffer, offset) -> (message, offset after it). It raises `WireError`, and nothing else, for bytes that are not
+    such a message. The buffer must end where its frame ends.
+    """
     decode = _decoders.get((cls, version))
     if decode is None:
         from ottla.wire.decoding import compile_decoder
@@ -37,7 +40,9 @@ def decoder(cls: type[StructT], version: int) -> Callable[[Buffer, int], tuple[S
 
 
 def bounded_decoder(cls: type[StructT], version: int, objects_max: int) -> Callable[[Buffer, int], tuple[StructT, int]]:
-    """The same; raises `decoding.ManyObjects` for a message of more than `objects_max` objects, the same for each use of a class."""
+    """As `decoder`, but the function raises `decoding.ManyObjects` for a message of more than `objects_max` objects. All calls for a class
+    must give the same `objects_max`, because the first function is kept.
+    """
     decode = _bounded_decoders.get((cls, version))
     if decode is None:
         from ottla.wire.decoding import compile_bounded_decoder
@@ -48,7 +53,9 @@ def bounded_decoder(cls: type[StructT], version: int, objects_max: int) -> Calla
 
 
 def step_decoder(cls: type[StructT], version: int) -> Callable[[Buffer, int], Generator[None, None, tuple[StructT, int]]]:
-    """The same as a generator that returns the message; a step is a bounded number of elements."""
+    """As `decoder`, but as a generator, which returns (message, offset after it). Each step decodes a limited number of elements. The limit
+    of objects is lower than in `decoder`: `decoding.REQUEST_OBJECTS_MAX`.
+    """
     decode = _step_decoders.get((cls, version))
     if decode is None:
         from ottla.wire.decoding import compile_step_decoder
@@ -59,7 +66,9 @@ def step_decoder(cls: type[StructT], version: int) -> Callable[[Buffer, int], Ge
 
 
 def encoder(cls: type[StructT], version: int) -> Callable[[StructT], bytes]:
-    """message -> bytes. A value that this version has no place for raises ApiError(UNSUPPORTED_VERSION) unless it is ignorable."""
+    """Returns a function message -> bytes. It raises ApiError(UNSUPPORTED_VERSION) if a field that this version does not have is set,
+    unless the field is ignorable.
+    """
     encode = _encoders.get((cls, version))
     if encode is None:
         write = writer(cls, version)
@@ -75,7 +84,9 @@ def encoder(cls: type[StructT], version: int) -> Callable[[StructT], bytes]:
 
 
 def encoder_parts(cls: type[StructT], version: int) -> Callable[[StructT], list[Any]]:
-    """message -> the same bytes in pieces. Large `records`, and `records` that are not bytes-like, are pieces of their own, not copied."""
+    """As `encoder`, but the function returns a list of pieces. Large `records`, and `records` that are not bytes-like, are pieces of their
+    own and are not copied.
+    """
     encode = _part_encoders.get((cls, version))
     if encode is None:
         from ottla.wire.encoding import compile_split_writer
@@ -97,7 +108,9 @@ def encoder_parts(cls: type[StructT], version: int) -> Callable[[StructT], list[
 
 
 def writer(cls: type[StructT], version: int) -> Callable[[StructT, list[Any]], None]:
-    """(message, parts) -> appends the pieces of the encoding to `parts`; for callers who put a header before it and join once."""
+    """Returns a function (message, parts) that appends the pieces of the encoding to `parts`, for callers that put a header before them and
+    join once.
+    """
     write = _writers.get((cls, version))
     if write is None:
         from ottla.wire.encoding import compile_writer
@@ -108,8 +121,10 @@ def writer(cls: type[StructT], version: int) -> Callable[[StructT, list[Any]], N
 
 
 def step_writer(cls: type[StructT], version: int) -> Callable[[StructT, list[Any], list[Any]], Iterator[None]]:
-    """(message, parts, out) -> the same as a generator; a step is a bounded number of elements. `records` are pieces of their own as in
-    `encoder_parts`: the bytes in `parts` are joined and moved to `out`, and the `records` are added behind them."""
+    """Returns a generator function (message, parts, out) that appends the pieces of the encoding to `parts`, a limited number of elements
+    per step. Before `records` that are a piece of their own (as in `encoder_parts`), it joins the bytes in `parts` and moves them to `out`,
+    and then appends the `records` to `out`.
+    """
     write = _step_writers.get((cls, version))
     if write is None:
         from ottla.wire.encoding import compile_step_writer
@@ -120,7 +135,9 @@ def step_writer(cls: type[StructT], version: int) -> Callable[[StructT, list[Any
 
 
 def element_writer(cls: type[Message], version: int, name: str) -> Callable[[list[Any], list[Any]], Iterator[None]]:
-    """(elements, parts) -> appends the encoding of elements of the array `name`, without a count, in steps."""
+    """Returns a generator function (elements, parts) that appends the encoding of elements of the array `name`, without their count, to
+    `parts`, in steps.
+    """
     write = _element_writers.get((cls, version, name))
     if write is None:
         from ottla.wire.encoding import compile_element_writer
@@ -131,7 +148,9 @@ def element_writer(cls: type[Message], version: int, name: str) -> Callable[[lis
 
 
 def spliced_writer(cls: type[StructT], version: int, name: str) -> Callable[[StructT, int, list[Any], list[Any]], None]:
-    """(message, count, written, parts) -> appends the encoding of a message whose array `name` is written already: so many elements."""
+    """Returns a function (message, count, written, parts) that appends the encoding of a message to `parts`, with `written` in place of the
+    array `name`: the encoding of its `count` elements (`element_writer`).
+    """
     write = _spliced_writers.get((cls, version, name))
     if write is None:
         from ottla.wire.encoding import compile_spliced_writer

@@ -1,14 +1,14 @@
-"""Compresses and decompresses record batches within a memory bound.
+"""Compresses record batches, and decompresses them up to a limit of bytes.
 
-With `lz4_frames.py` the only importer of compression libraries, and each is imported on first use: a broker that only passes batches on
-never loads one. Unpacking trusts nothing that the data says about its own size. gzip is inflated step by step; lz4 and zstd are unpacked
-into a buffer that starts at a small multiple of the input and grows fourfold while the data fills it, up to the cap; snappy states its
-size, which is held against the cap and against the most that its input could ever yield before anything is allocated.
+Only this module and `lz4_frames.py` import compression libraries, each on its first use: a broker that never decompresses a batch loads
+none. Decompression does not trust the size that the data says. gzip is decompressed in small steps. lz4 and zstd are decompressed into a
+buffer of a small multiple of the input's size; if it is too small, the data is decompressed again into one four times as large, up to the
+limit. The size in snappy data is compared with the limit, and with the most that its bytes can decompress to, before memory is allocated.
 
-Invariants: memory is bounded by the cap (twice the cap while a caller copies the result); every failure is a `WireError`.
-Written so that every client can read it: snappy in the blocks of Java's SnappyOutputStream, lz4 as one frame of independent blocks
-(Kafka's Java reader refuses linked ones). Read more widely: raw snappy, linked lz4 blocks, frames and members one after another.
-Left out: which codec a topic wants, and legacy message sets.
+Invariants: the output takes no more memory than the limit (twice that while a caller copies it); data that cannot be decompressed raises
+`WireError`. Every client can read what is written here: snappy in the blocks of Java's SnappyOutputStream, lz4 as one frame of independent
+blocks (Kafka's Java reader refuses linked ones). More is read: raw snappy, linked lz4 blocks, and several frames or gzip members one after
+another. Left out: which codec a topic wants, and legacy message sets.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _SNAPPY_EXPANSION_MAX = 22
-"""The densest element of snappy is a copy of 3 bytes that yields 64."""
+"""Maximum of decompressed bytes per byte of snappy data: its densest element takes 3 bytes and copies 64."""
 
 _FIRST_BUFFER_BYTES_MIN = 1 << 15
 _FIRST_BUFFER_RATIO = 8
 _BUFFER_GROWTH = 4
 _BUFFER_FULL = "whole buffer"
-"""The text of cramjam's error for a full output buffer; a test checks it."""
+"""A part of cramjam's error message for a full output buffer. A test checks it."""
 
 _LZ4_HEADER_BYTES_MIN = 7
 _LZ4_BLOCK_CHECKSUM = 0x10
@@ -57,7 +57,9 @@ _UINT32_LITTLE = Struct("<I")
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
-    """`data` packed by `codec`; without a level each codec has Kafka's default, lz4 its fastest."""
+    """Returns `data` compressed by `codec`. Without a level, gzip and zstd use Kafka's default level, and lz4 uses its fastest. Snappy has
+    no levels.
+    """
     if codec == CODEC_NONE:
         return bytes(data)
     if codec == CODEC_GZIP:
@@ -73,7 +75,9 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int) -> Buffer:
-    """`data` unpacked; more than `max_bytes`, an unknown codec or anything broken raises `WireError`."""
+    """Returns `data` decompressed. Raises `WireError` for more than `max_bytes` (`UnpackedTooLarge`), an unknown codec, and data that is
+    damaged or incomplete.
+    """
     if codec == CODEC_NONE:
         if len(data) > max_bytes:
             raise _too_large(max_bytes)
@@ -87,13 +91,13 @@ def decompress(codec: int, data: Buffer, max_bytes: int) -> Buffer:
     if codec == CODEC_ZSTD:
         from cramjam import zstd
 
-        # The library itself refuses windows of more than 128 MiB, and fills a window only as far as it has output for it.
-        return _decompress_growing(zstd.decompress_into, "zstd", data, max_bytes, _likely_room(data))
+        # The library itself refuses windows of more than 128 MiB, and its window takes no more memory than the output.
+        return _decompress_growing(zstd.decompress_into, "zstd", data, max_bytes, _likely_bytes(data))
     raise WireError(f"unknown compression codec {codec}")
 
 
 class UnpackedTooLarge(WireError):
-    """The data unpacks to more than it may."""
+    """The data decompresses to more bytes than the caller allows."""
 
 
 def _too_large(max_bytes: int) -> WireError:
@@ -118,13 +122,13 @@ def _lz4_compress(data: Buffer, level: int) -> bytes:
 
 
 def _lz4_decompress(data: Buffer, max_bytes: int) -> Buffer:
-    room = _lz4_room(data)
-    found = lz4_frames.decompress(data, min(room, max_bytes))
+    first_bytes = _lz4_first_bytes(data)
+    found = lz4_frames.decompress(data, min(first_bytes, max_bytes))
     if found is not None:
         return found
     from cramjam import lz4
 
-    return _decompress_growing(lz4.decompress_into, "lz4", data, max_bytes, room)
+    return _decompress_growing(lz4.decompress_into, "lz4", data, max_bytes, first_bytes)
 
 
 def _snappy_compress(data: Buffer) -> bytes:
@@ -139,7 +143,9 @@ def _snappy_compress(data: Buffer) -> bytes:
 
 
 def _gzip_decompress(data: Buffer, max_bytes: int) -> Buffer:
-    """Decompresses gzip members one after another, by small steps, because zlib copies input that it has not consumed yet."""
+    """Decompresses gzip members one after another. The input is given in small steps, because zlib copies input that it has not consumed
+    yet.
+    """
     import zlib
 
     output = bytearray()
@@ -169,18 +175,18 @@ def _gzip_decompress(data: Buffer, max_bytes: int) -> Buffer:
     return output
 
 
-def _likely_room(data: Buffer) -> int:
+def _likely_bytes(data: Buffer) -> int:
     return max(_FIRST_BUFFER_BYTES_MIN, _FIRST_BUFFER_RATIO * len(data))
 
 
-def _lz4_room(data: Buffer) -> int:
-    """Size in bytes of the first output buffer: an upper bound for the frame's blocks, if that is less than the usual size, because filling
-    memory with zeros costs time.
+def _lz4_first_bytes(data: Buffer) -> int:
+    """Returns the size in bytes of the first output buffer. It is the most that the frame's blocks can decompress to if that is less than
+    the usual size, because a larger buffer takes time to fill with zeros.
 
     Data that is not a single plain frame gets the usual size.
     """
     room, end = 1, len(data)
-    limit = _likely_room(data)
+    limit = _likely_bytes(data)
     if end < _LZ4_HEADER_BYTES_MIN:
         return limit
     flags, block_bytes = data[4], 1 << (8 + 2 * (data[5] >> 4 & 7))
@@ -197,7 +203,9 @@ def _lz4_room(data: Buffer) -> int:
 def _decompress_growing(
     decompress_into: Callable[[Buffer, bytearray], int], name: str, data: Buffer, max_bytes: int, first_bytes: int
 ) -> Buffer:
-    """Unpacks into a buffer of our size, never of the data's; a buffer that was too small is freed before the next one is made."""
+    """Decompresses into a buffer whose size does not depend on what the data says. A buffer that was too small is freed before the next one
+    is allocated.
+    """
     from cramjam import DecompressionError
 
     size = min(first_bytes, max_bytes)
@@ -216,7 +224,9 @@ def _decompress_growing(
 
 
 def _snappy_decompress(data: Buffer, max_bytes: int) -> Buffer:
-    """Java's framing, or without it one raw block (librdkafka and others). Sizes are added up before anything is allocated."""
+    """Decompresses the blocks of Java's SnappyOutputStream, or else one raw block (librdkafka and others). The sizes are added up before
+    memory is allocated.
+    """
     from cramjam import DecompressionError, snappy
 
     view = memoryview(data)
@@ -239,7 +249,7 @@ def _snappy_decompress(data: Buffer, max_bytes: int) -> Buffer:
 
 
 def _snappy_blocks(view: memoryview) -> Iterator[memoryview]:
-    """Yields the blocks one at a time: a list of millions of empty blocks would take forty times the room of the input."""
+    """Yields the blocks one at a time: a list of millions of tiny blocks would take forty times the memory of the input."""
     if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         yield view
         return
@@ -258,7 +268,7 @@ def _snappy_blocks(view: memoryview) -> Iterator[memoryview]:
 
 
 def _snappy_size(block: memoryview) -> int:
-    """The unpacked size that a raw block states, refused when its bytes could not yield that much."""
+    """Returns the decompressed size that a raw block says. Raises `WireError` if its bytes cannot decompress to so much."""
     size = shift = 0
     for byte in block[:5]:
         size |= (byte & 127) << shift

@@ -1,20 +1,22 @@
-"""Compiles a declaration into a decoder: one Python function a message and version, written as source and compiled.
+"""Compiles the declaration of a message into a decoder for one version: a Python function, whose source is generated and compiled.
 
-The source is straight-line code. Neighbouring fixed-width fields, and the length of whatever follows them, are read
-by one precompiled `struct.Struct`; nested structs and arrays are inlined, so there is no call a field. Two tricks keep the checks cheap:
+Neighbouring fixed-width fields, and the length of the field after them, are read by one precompiled `struct.Struct`. Nested structs and
+arrays are inlined, so the function makes no call per field. Two rules keep the checks cheap:
 
-- Offsets only grow, and a slice past the end is merely short, so one comparison of the final offset with the buffer's length finds every
-  string, blob or tag that claims more bytes than there are. Reads of single bytes and fixed widths raise IndexError or struct.error there.
-- An element of an array takes at least one byte, so a message cannot hold more objects than bytes. That bounds small messages; those
-  larger than `OBJECTS_MAX` bytes go through a second form of the same function that counts against `OBJECTS_MAX`: a struct, string or
-  uuid is one object, four numbers are one.
+- Offsets only grow, and a slice beyond the end is only short. Thus one comparison of the last offset with the buffer's length finds every
+  string, blob or tag that says more bytes than there are. Reads of single bytes and fixed widths beyond the end raise IndexError or
+  struct.error.
+- An element of an array takes at least one byte, so a message cannot have more objects than bytes. This is limit enough for small messages.
+  Messages of more than `OBJECTS_MAX` bytes are decoded by a second form of the function, which counts objects and refuses more than
+  `OBJECTS_MAX`. A struct, a string and a uuid count as one object each, four numbers as one.
 
-Two more forms serve large requests. One counts against a small bound and raises `ManyObjects` beyond it. The other is a generator, so that
-a loop that others wait for decodes a large request in turns: it yields after each `ELEMENTS_PER_STEP` elements of an array, and returns
-what the others return.
+Two more forms are for large requests. One raises `ManyObjects` for more objects than a small limit. The other is a generator, so that the
+event loop can decode a large request in steps: it yields after each `ELEMENTS_PER_STEP` elements of an array (`NUMBERS_PER_STEP` numbers),
+and returns what the other forms return.
 
-For any bytes the caller gets a message or a WireError. Messages without `records` are decoded from `bytes`, which are faster to index than
-a memoryview. Messages with `records` are decoded from a memoryview, and each `records` is a slice of it.
+For any bytes, a decoder returns a message or raises `WireError` (the form with a small limit: or `ManyObjects`). Messages without `records`
+are decoded from `bytes`, which are faster to index than a memoryview. Messages with `records` are decoded from a memoryview, and each
+`records` is a slice of it.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from ottla.wire.source import GeneratedSource
 
 OBJECTS_MAX = 1_000_000
 REQUEST_OBJECTS_MAX = 500_000
-"""Maximum number of objects in one request: 60 to 100 MiB of memory after decoding."""
+"""Maximum number of objects in one request that is decoded in steps: 60 to 100 MiB of memory after decoding."""
 ELEMENTS_PER_STEP = 512
 NUMBERS_PER_STEP = 1 << 14
 NUMBERS_PER_OBJECT_BITS = 2
@@ -46,21 +48,23 @@ CACHED_COUNTS_MAX = 64
 
 
 class ManyObjects(Exception):
-    """A message holds more objects than it may when decoded at once."""
+    """A message has more objects than may be decoded in one step."""
 
 
 def compile_decoder(cls: type[Message], version: int, *, objects_max: int | None = None) -> Callable[[Any, int], tuple[Any, int]]:
-    """The decoder of `cls` at `version`: (buffer, offset) -> (message, end). With `objects_max` it raises WireError beyond."""
+    """Returns the decoder of `cls` at `version`: (buffer, offset) -> (message, offset after it). It raises `WireError` for more than
+    `objects_max` objects; None means `OBJECTS_MAX`.
+    """
     return _DecoderSource(cls, version, objects_max=objects_max).compile()
 
 
 def compile_bounded_decoder(cls: type[Message], version: int, objects_max: int) -> Callable[[Any, int], tuple[Any, int]]:
-    """The same, which raises `ManyObjects` for a message of more objects."""
+    """As `compile_decoder`, but the decoder raises `ManyObjects` for more than `objects_max` objects."""
     return _DecoderSource(cls, version, objects_max=objects_max, refuse_more=give_up).compile()
 
 
 def compile_step_decoder(cls: type[Message], version: int) -> Callable[[Any, int], Generator[None, None, tuple[Any, int]]]:
-    """The same as a generator: a step is a bounded number of elements."""
+    """As `compile_decoder`, but the decoder is a generator, and its limit is `REQUEST_OBJECTS_MAX`."""
     source = _DecoderSource(cls, version, objects_max=REQUEST_OBJECTS_MAX, is_stepwise=True)
     return source.compile()  # type: ignore[return-value]
 
@@ -90,7 +94,7 @@ def refuse_end(name: str) -> NoReturn:
 
 
 def holds_records(cls: type[Struct], version: int) -> bool:
-    """Whether the struct, or a struct in it, has `records` at this version."""
+    """Whether the struct, or a struct in it, has a field of `records` at this version."""
     for field in cls.__fields__:
         if field.is_in(version):
             of = field.of
@@ -100,7 +104,9 @@ def holds_records(cls: type[Struct], version: int) -> bool:
 
 
 class ArrayReaders(dict[int, Callable[[Any, int], tuple[Any, ...]]]):
-    """Readers of so many values of one width, by how many. Kept only for short arrays: the sender of the bytes chooses the counts."""
+    """Functions that read an array of fixed-width values, by the number of values. Only those of short arrays are kept, because the sender
+    of the bytes chooses the number.
+    """
 
     def __init__(self, letter: str) -> None:
         super().__init__()
@@ -134,7 +140,7 @@ _NAMES: dict[str, Any] = {
 
 
 class _DecoderSource(GeneratedSource):
-    """Writes the source of one decoder. Variables of the source are numbered, so that inlined structs do not clash."""
+    """Generates the source of one decoder. Its variables are numbered, so that those of inlined structs do not clash."""
 
     def __init__(
         self,
@@ -151,7 +157,7 @@ class _DecoderSource(GeneratedSource):
         self.is_flexible = is_flexible(cls, version)
         self.objects_max = objects_max
         self.is_stepwise = is_stepwise
-        self.is_view = is_stepwise or holds_records(cls, version)  # a large request is not copied as a whole
+        self.is_view = is_stepwise or holds_records(cls, version)  # a large request is not copied into `bytes`
         self.pending: list[tuple[str, str]] = []  # (target, struct letter) of the fixed-width values to be read next
 
     def compile(self) -> Callable[[Any, int], tuple[Any, int]]:
@@ -181,7 +187,7 @@ class _DecoderSource(GeneratedSource):
         return self.compile_function("decode", f"<decoder of {name} {self.version}>", [])
 
     def flush(self) -> None:
-        """Reads the pending fixed-width values."""
+        """Emits the read of the pending fixed-width values."""
         if not self.pending:
             return
         targets = ", ".join(target for target, _ in self.pending)
@@ -199,7 +205,7 @@ class _DecoderSource(GeneratedSource):
     # Structs and their tags
 
     def struct(self, cls: type[Struct], target: str) -> None:
-        """Reads a struct into a new object that `target` names."""
+        """Emits the read of a struct into a new object, whose variable is `target`."""
         version = self.version
         self.emit(f"{target} = new({self.constant(cls.__name__, cls)})")
         tagged = []
@@ -223,7 +229,7 @@ class _DecoderSource(GeneratedSource):
         return repr(value) if value is None or type(value) in (int, bool, str) else self.constant("default", value)
 
     def tags(self, tagged: list[Field], target: str) -> None:
-        """Reads a tag section; the tagged fields of `target` already have their defaults."""
+        """Emits the read of a tag section. The tagged fields of `target` have their defaults before it."""
         if not tagged and not self.pending:
             self.emit("if buf[pos]: pos = skip_tags(buf, pos)")
             self.emit("else: pos += 1")
@@ -283,7 +289,7 @@ class _DecoderSource(GeneratedSource):
         presence = self.fresh("presence")
         self.pending.append((presence, "b"))
         self.flush()
-        # In line a null struct is -1, as a tagged field it is 0 (there Kafka writes the presence as an unsigned varint).
+        # A null struct is -1 in an ordinary field and 0 in a tagged field, where Kafka writes its presence as an unsigned varint.
         self.emit(f"if {presence} {'<=' if field.is_tagged(self.version) else '<'} 0: {place} = None")
         self.emit("else:")
         self.depth += 1
@@ -292,7 +298,9 @@ class _DecoderSource(GeneratedSource):
         self.depth -= 1
 
     def length(self, field: Field, is_compact: bool) -> str:
-        """Reads the length or count before a blob or array; answers the variable that holds it (compact: plus one)."""
+        """Emits the read of the length of a blob or the count of an array. Returns the variable's name; in compact form its value is plus
+        one.
+        """
         length = self.fresh("length")
         if is_compact:
             self.pending.append((length, "B"))
@@ -308,14 +316,14 @@ class _DecoderSource(GeneratedSource):
         return length
 
     def records_length(self, length: str) -> None:
-        """The usual length of records takes two bytes, so that case does without a call."""
+        """Emits the read of the length of records. It usually takes two bytes, so this case is inlined."""
         self.emit(f"if {length} > 127:")
         self.emit("    high = buf[pos]")
         self.emit(f"    if high < 128: {length} += (high << 7) - 128; pos += 1")
         self.emit(f"    else: {length}, pos = long(buf, pos - 1)")
 
     def null_branch(self, field: Field, place: str, length: str, is_compact: bool) -> None:
-        """Handles the null of a blob or array; what follows belongs below the `else`."""
+        """Emits the branch for a null blob or array. The caller then emits the `else` branch."""
         null = "not " + length if is_compact else length + " < 0"
         if field.is_nullable(self.version):
             self.emit(f"if {null}:")
@@ -375,7 +383,7 @@ class _DecoderSource(GeneratedSource):
         self.emit(f"    if {count}: yield")
 
     def charge(self, name: str, cost: str, count: str) -> None:
-        """Counts the elements of an array against the budget, if there is one."""
+        """Emits the check that the array's elements are within the limit of objects, if there is one."""
         if self.objects_max is not None:
             self.emit(f"budget -= {cost}")
             self.emit(f"if budget < 0: refuse_more('{name}', {count})")
@@ -403,7 +411,7 @@ class _DecoderSource(GeneratedSource):
 
 
 def _counted(cls: type[Message], version: int) -> Callable[[Any, int], tuple[Any, int]]:
-    """The counting form of a decoder, compiled for the first large message."""
+    """Returns the form of a decoder that counts objects. It is compiled for the first large message."""
     compiled: list[Callable[[Any, int], tuple[Any, int]]] = []
 
     def decode(buffer: Any, offset: int) -> tuple[Any, int]:

@@ -1,7 +1,7 @@
-"""Caches of encoded values and of packers for rows: dictionaries that fill themselves, all of them bounded.
+"""Caches of encoded values and of `pack` functions: dictionaries that compute a missing value, all of limited size.
 
-Nearly every message has topic, group and host names and small counts, so their bytes are cached. A row of fixed-width values with arrays
-among them is packed by one `struct.Struct`, which is cached by the arrays' lengths.
+Nearly every message has names of topics, groups or hosts, and small counts, so their bytes are cached. A row is a sequence of fixed-width
+values, with arrays of such values among them. One `struct.Struct` packs it, and is cached by the lengths of the arrays.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CACHED_SHAPES_MAX = 512
 
 
 class CompactStrings(dict[str | None, bytes]):
-    """Encoded strings by value: length plus one as a varint, then UTF-8."""
+    """Encoded strings by value: the length plus one as a varint, then UTF-8. Long strings are not kept."""
 
     def __missing__(self, text: str | None) -> bytes:
         assert text is not None, "a string that may not be null is null"
@@ -30,7 +30,7 @@ class CompactStrings(dict[str | None, bytes]):
 
 
 class ClassicStrings(dict[str | None, bytes]):
-    """Encoded strings by value: length as int16, then UTF-8."""
+    """Encoded strings by value: the length as int16, then UTF-8. Long strings are not kept."""
 
     def __missing__(self, text: str | None) -> bytes:
         assert text is not None, "a string that may not be null is null"
@@ -51,7 +51,7 @@ def _remember(strings: dict[str | None, bytes], text: str, encoded: bytes, lengt
 
 
 class CompactCounts(dict[int, bytes]):
-    """The varint of a length plus one, by length; a null counts as -1."""
+    """The varint of a length plus one, by length. The length of a null is -1. Large lengths are not kept."""
 
     def __missing__(self, count: int) -> bytes:
         encoded = uvarint(count + 1)
@@ -61,9 +61,10 @@ class CompactCounts(dict[int, bytes]):
 
 
 class Shapes(dict[Any, Callable[..., bytes]]):
-    """Packers of a row that holds arrays of fixed width, by the arrays' lengths (a number for one array, else a tuple).
+    """The `pack` functions of a row with arrays, by the arrays' lengths (a number for one array, else a tuple).
 
-    `row` has a letter for each fixed-width value and a one-tuple (letter,) for each array; an array takes its count, then its elements.
+    `row` has a `struct` letter for each fixed-width value, and a one-tuple (letter,) for each array. The arguments for an array are its
+    count and then its elements.
     """
 
     def __init__(self, row: list[str | tuple[str]], *, is_compact: bool) -> None:
@@ -74,7 +75,7 @@ class Shapes(dict[Any, Callable[..., bytes]]):
     def __missing__(self, shape: int | tuple[int, ...]) -> Callable[..., bytes]:
         lengths = iter((shape,) if isinstance(shape, int) else shape)
         letters: list[str] = []
-        wide: list[int] = []  # which arguments are counts that need more than one byte
+        wide: list[int] = []  # the indexes of arguments that are counts of more than one byte
         arguments = 0
         for item in self.row:
             if isinstance(item, str):

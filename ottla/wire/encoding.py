@@ -1,11 +1,11 @@
-"""Compiles a declaration into an encoder: one Python function a message and version, written as source and compiled.
+"""Compiles the declaration of a message into a writer for one version: a Python function, whose source is generated and compiled.
 
-The function appends pieces to a list that its caller joins once. Neighbouring fixed-width fields become one pack, and arrays of fixed
-width join it; the packers, and the bytes of short strings and small counts, are kept in dictionaries (`encoded_values.py`).
+The writer appends pieces to a list that its caller joins once. Neighbouring fixed-width fields, and arrays of fixed width among them, are
+packed by one call. The `pack` functions, and the bytes of short strings and small counts, are kept in dictionaries (`encoded_values.py`).
 
-A value that the version has no place for raises ApiError(UNSUPPORTED_VERSION) unless its field is ignorable; only fields that are not
-ignorable cost a comparison. A tagged field at its default is not written. A value of the wrong type or range is a bug of ours, and raises
-whatever Python raises.
+A field that the version does not have raises ApiError(UNSUPPORTED_VERSION) if its value is not the default, unless the field is ignorable.
+Only fields that are not ignorable need a comparison. A tagged field at its default is not written. A value of the wrong type or range is a
+bug of the caller, and raises whatever Python raises.
 """
 
 from __future__ import annotations
@@ -29,33 +29,36 @@ from ottla.wire.source import GeneratedSource
 
 ELEMENTS_PER_STEP = 256
 
-# Below this many bytes a copy into the joined piece is cheaper than a piece of its own.
+# Smaller records are copied into the joined piece, which is cheaper than a piece of their own.
 SEPARATE_RECORDS_BYTES = 32 * 1024
 
 
 def compile_writer(cls: type[Message], version: int) -> Callable[[Any, list[Any]], None]:
-    """The writer of `cls` at `version`: (message, parts) -> appends the encoding's pieces to parts."""
+    """Returns the writer of `cls` at `version`: a function (message, parts) that appends the pieces of the encoding to `parts`."""
     return _WriterSource(cls, version, is_split=False).compile()
 
 
 def compile_split_writer(cls: type[Message], version: int) -> Callable[[Any, list[Any], list[Any]], None]:
-    """(message, parts, out) -> as above. Before `records` that are a piece of their own, the bytes in `parts` are joined and moved to
-    `out`."""
+    """As `compile_writer`, but the writer takes (message, parts, out). Before `records` that are a piece of their own, it joins the bytes
+    in `parts` and moves them to `out`.
+    """
     return _WriterSource(cls, version, is_split=True).compile()
 
 
 def compile_step_writer(cls: type[Message], version: int) -> Callable[[Any, list[Any], list[Any]], Iterator[None]]:
-    """(message, parts, out) -> as that one, as a generator that yields after each `ELEMENTS_PER_STEP` elements of an array."""
+    """As `compile_split_writer`, but the writer is a generator, which yields after each `ELEMENTS_PER_STEP` elements of an array."""
     return _WriterSource(cls, version, is_split=True, is_stepwise=True).compile()  # type: ignore[return-value]
 
 
 def compile_element_writer(cls: type[Message], version: int, name: str) -> Callable[[Any, list[Any]], Iterator[None]]:
-    """(elements, parts) -> writes elements of the array `name` of a message, without their count, as such a generator."""
+    """Returns a generator function (elements, parts) that writes elements of the array `name` of a message, without their count."""
     return _WriterSource(cls, version, is_split=False, is_stepwise=True).compile_elements(name)
 
 
 def compile_spliced_writer(cls: type[Message], version: int, name: str) -> Callable[[Any, int, list[Any], list[Any]], None]:
-    """(message, count, written, parts) -> writes a message whose array `name` is written already, as so many elements."""
+    """Returns a function (message, count, written, parts) that writes a message, with `written` as the encoding of the `count` elements of
+    the array `name`.
+    """
     return _WriterSource(cls, version, is_split=False, spliced=name).compile()
 
 
@@ -77,9 +80,9 @@ _NAMES: dict[str, Any] = {
 
 
 class _WriterSource(GeneratedSource):
-    """Writes the source of one writer.
+    """Generates the source of one writer.
 
-    `row` gathers the expressions of pieces to be appended by the next statement, `pending` the fixed-width values of the next such piece.
+    `row` has the expressions of the pieces that the next statement appends, `pending` the fixed-width values of the next of these pieces.
     """
 
     def __init__(self, cls: type[Message], version: int, *, is_split: bool, is_stepwise: bool = False, spliced: str = "") -> None:
@@ -88,12 +91,12 @@ class _WriterSource(GeneratedSource):
         self.is_split = is_split
         self.spliced = spliced
         self.is_stepwise = is_stepwise
-        self.is_outside_of_tags = True  # a tag section is written by a function of its own
+        self.is_outside_of_tags = True  # False while the function of a tag section is generated
         self.version = version
         self.is_flexible = is_flexible(cls, version)
         self.row: list[str] = []
         self.pending: list[tuple[str | tuple[str], str]] = []  # (letter, value); (letter,) means an array
-        self.functions: list[str] = []  # the sources of the functions that write tag sections
+        self.functions: list[str] = []  # the source of the functions that encode tag sections
 
     def compile(self) -> Callable[..., None]:
         more = "message, parts, out" if self.is_split else "message, count, written, parts" if self.spliced else "message, parts"
@@ -121,7 +124,7 @@ class _WriterSource(GeneratedSource):
         return self.compile_function("write", f"<encoder of {self.cls.__name__} {self.version}>", self.functions)
 
     def end_pack(self) -> None:
-        """Turns the pending fixed-width values into one expression of the row."""
+        """Adds the expression that packs the pending fixed-width values to the row."""
         if not self.pending:
             return
         pending, self.pending = self.pending, []
@@ -146,7 +149,7 @@ class _WriterSource(GeneratedSource):
         self.row.append(f"{pack}({', '.join(values)})")
 
     def flush(self) -> None:
-        """Appends what is in the row."""
+        """Emits the statement that appends the pieces of the row."""
         self.end_pack()
         if len(self.row) == 1:
             self.emit(f"parts.append({self.row[0]})")
@@ -181,12 +184,12 @@ class _WriterSource(GeneratedSource):
             self.pending.append(("x", ""))
 
     def differs(self, field: Field, value: str) -> str:
-        """An expression that is true when the value differs from the default."""
+        """Returns an expression that is true if the value differs from the default."""
         default = f" and {value} != {self.constant('default', shared_default(field))}" if isinstance(field.default, StructType) else ""
         return self.is_set(field, value) + default
 
     def is_set(self, field: Field, value: str) -> str:
-        """A cheap expression that is true when the value may differ from the default: of structs it only knows the shared default."""
+        """Returns a cheaper expression than `differs`. For a struct it is true unless the value is the shared default itself."""
         if isinstance(field.default, StructType):
             return f"{value} is not {self.constant('default', shared_default(field))}"
         if field.default == [] and field.nullable_since is None:
@@ -196,7 +199,7 @@ class _WriterSource(GeneratedSource):
         return f"{value} != {field.default!r}"
 
     def tags_function(self, cls: type[Struct], tagged: list[Field]) -> str:
-        """A function of its own for the rare tag section that is not empty: struct -> its bytes."""
+        """Generates a function struct -> bytes of its tag section, for the rare section that is not empty. Returns the function's name."""
         name = self.fresh("write_tags")
         outer = self.lines, self.depth, self.row, self.pending
         self.is_outside_of_tags = False
@@ -261,7 +264,7 @@ class _WriterSource(GeneratedSource):
             self.piece(blob)
 
     def split(self, blob: str, length: str) -> None:
-        """Makes large records, and records that are not bytes, a piece of their own."""
+        """Emits code that makes large records, and records that are not bytes-like, a piece of their own."""
         self.flush()
         self.emit(f"if {length} < {SEPARATE_RECORDS_BYTES} and type({blob}) in BYTES_LIKE: parts.append({blob})")
         self.emit("else:")
@@ -269,7 +272,9 @@ class _WriterSource(GeneratedSource):
         self.emit("    parts.clear()")
 
     def refuse_null(self, field: Field, value: str) -> None:
-        """A null that another version of the field allows is refused as that version's; elsewhere it is a bug and fails by itself."""
+        """Emits a check that raises ApiError(UNSUPPORTED_VERSION) for a null that only another version of the field allows. If no version
+        allows null, a null is a bug of the caller and is not checked.
+        """
         if field.nullable_since is not None:
             self.emit(f"if {value} is None: refuse_value('{self.cls.__name__}', 'null {field.name}', {self.version})")
 
@@ -280,7 +285,7 @@ class _WriterSource(GeneratedSource):
             self.struct(field.struct, source)
             return
         self.flush()
-        null = b"\0" if field.is_tagged(self.version) else b"\xff"  # a tagged presence is an unsigned varint, one in line an int8
+        null = b"\0" if field.is_tagged(self.version) else b"\xff"  # the presence: a tagged field has a varint, others an int8
         self.emit(f"if {source} is None: parts.append({null!r})")
         self.emit("else:")
         self.depth += 1

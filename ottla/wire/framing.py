@@ -1,11 +1,10 @@
-"""Frames and headers: the length and the header before each request and response.
+"""Reads and writes the size and the header before each request and response.
 
 A request: int32 size, int16 key, int16 version, int32 correlation id, then (header version 1) the client id with an int16 length, and
 (version 2, when the body is flexible) a tag section. A response: int32 size, int32 correlation id, and a tag section when the body is
-flexible. Two exceptions: ControlledShutdown 0 has no client id, and the header of the answer to ApiVersions is never flexible, because
-a client that asks for a version we lack must still be able to read it.
-
-`apis.py` has the flexible versions; `load` imports the message module of one key.
+flexible. There are two exceptions. ControlledShutdown 0 has no client id. The header of the ApiVersions response is never flexible, because
+a client that asked for a version that the broker does not have must be able to read it. `apis.py` has the flexible versions. `load` imports
+the message module of one key.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ FRAME_SIZE_BYTES = 4
 API_VERSIONS = KEYS["ApiVersions"]
 
 _CLIENT_ID_SINCE = {key: api.client_id_since for key, api in APIS.items()}
-# The same for the hot path: never flexible is a version that does not exist.
+# The first flexible version by key. An API without flexible versions has one more than the highest possible version.
 _FIRST_FLEXIBLE = {key: VERSION_MAX + 1 if api.flexible_since is None else api.flexible_since for key, api in APIS.items()}
 
 _read_request_start = struct.Struct(">hhih").unpack_from
@@ -39,23 +38,23 @@ _read_int32 = struct.Struct(">i").unpack_from
 
 
 def is_flexible(key: int, version: int) -> bool:
-    """Whether a version of an API has compact lengths and tags; False for keys that do not exist."""
+    """Whether a version of an API has compact lengths and tags. False for keys that do not exist."""
     return version >= _FIRST_FLEXIBLE.get(key, VERSION_MAX + 1)
 
 
 def has_client_id(key: int, version: int) -> bool:
-    """Whether the header of a request has a client id; True for keys that do not exist."""
+    """Whether the header of a request has a client id. True for keys that do not exist."""
     return version >= _CLIENT_ID_SINCE.get(key, 0)
 
 
 def module_name(key: int) -> str:
-    """The module that declares the messages of a key."""
+    """Returns the full name of the module that declares the messages of a key."""
     return "ottla.wire.messages." + APIS[key].module
 
 
 @cache
 def load(key: int) -> tuple[type[Request], type[Response]]:
-    """The classes of an API's request and response; the module is imported now if it was not."""
+    """Returns the classes of an API's request and response. Imports their module."""
     module = importlib.import_module(module_name(key))
     name = APIS[key].name
     return cast("type[Request]", getattr(module, name + "Request")), cast("type[Response]", getattr(module, name + "Response"))
@@ -65,9 +64,10 @@ def load(key: int) -> tuple[type[Request], type[Response]]:
 
 
 def read_request_header(buffer: Buffer, offset: int = 0) -> tuple[int, int, int, str | None, int]:
-    """(key, version, correlation id, client id, offset of the body) of a request whose frame begins at `offset`, after its size.
+    """Returns (key, version, correlation id, client id, offset of the body) of the request whose header begins at `offset`, after the size.
+    Raises `WireError` if the bytes are not a header.
 
-    An unknown key is read as if not flexible: the caller refuses it anyway.
+    The header of an unknown key is read as not flexible; the caller refuses the request anyway.
     """
     try:
         key, version, correlation_id, length = _read_request_start(buffer, offset)
@@ -93,14 +93,15 @@ def read_request_header(buffer: Buffer, offset: int = 0) -> tuple[int, int, int,
 
 @lru_cache(maxsize=256)
 def header_reader(client_id_bytes: int) -> Callable[[Buffer], tuple[Any, ...]]:
-    """Makes a reader of headers whose client id takes `client_id_bytes`, its length included. It returns kind (key and version as one
-    number), correlation id, and the client id's bytes, and raises `struct.error` for a shorter frame. A connection needs only one reader,
-    because its requests have the same client id."""
+    """Returns a function that reads headers whose client id takes `client_id_bytes`, including its length. It returns (kind, correlation
+    id, bytes of the client id), where kind is key and version as one number, and raises `struct.error` for a shorter frame. A connection
+    needs only one such function, because its requests have the same client id.
+    """
     return struct.Struct(f">ii{client_id_bytes}s").unpack_from
 
 
 def skip_tags(buffer: Buffer, offset: int) -> int:
-    """The offset after the tag section at `offset`; no tag of a header means anything yet."""
+    """Returns the offset after the tag section at `offset`. Its tags are ignored: the protocol defines none for headers."""
     if offset < len(buffer) and buffer[offset] == 0:
         return offset + 1
     end = read_skipped_tags(buffer, offset)
@@ -121,7 +122,9 @@ def has_flexible_response_header(key: int, version: int) -> bool:
 
 
 def write_response(cls: type[ResponseT], version: int) -> Callable[[ResponseT, int], bytearray]:
-    """(response, correlation id) -> the whole frame, size first, joined once. Keep the function: finding it costs a look-up."""
+    """Returns a function (response, correlation id) -> the frame, which begins with its size. Callers on the hot path keep the function,
+    because each call here costs a look-up.
+    """
     write_frame = _response_writers.get((cls.API_KEY, version))
     if write_frame is None:
         write = writer(cls, version)
@@ -139,28 +142,28 @@ def write_response(cls: type[ResponseT], version: int) -> Callable[[ResponseT, i
 
 
 def response_head(key: int, version: int, correlation_id: int, body_bytes: int) -> bytes:
-    """Size and header of a response whose body, of so many bytes, is sent in parts (`codec.encoder_parts`)."""
+    """Returns the size and the header of a response whose body of `body_bytes` is sent in parts (`codec.encoder_parts`)."""
     if has_flexible_response_header(key, version):
         return b"%b\0" % struct.pack(">ii", body_bytes + 5, correlation_id)
     return struct.pack(">ii", body_bytes + 4, correlation_id)
 
 
-# The other side: requests as a client writes them, responses as it reads them
+# Requests as a client writes them, responses as it reads them
 
 
 def write_request(key: int, version: int, correlation_id: int, client_id: str | None, body: Buffer) -> bytes:
-    """A whole request frame, size first."""
+    """Returns the frame of a request, which begins with its size."""
     return b"".join(request_pieces(key, version, correlation_id, client_id, [body]))
 
 
 def request_pieces(key: int, version: int, correlation_id: int, client_id: str | None, body: Iterable[Buffer]) -> list[Buffer]:
-    """A whole request frame, size first, in pieces. The pieces of the body are not copied."""
+    """As `write_request`, but in pieces. The pieces of the body are not copied."""
     pieces = [request_header(key, version, correlation_id, client_id), *body]
     return [_stamped_size(sum(map(len, pieces))), *pieces]
 
 
 def request_header(key: int, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """The header alone, without the frame's size."""
+    """Returns the header of a request, without the frame's size."""
     start = _write_header_start(key, version, correlation_id)
     if not has_client_id(key, version):
         return start
@@ -173,7 +176,9 @@ def request_header(key: int, version: int, correlation_id: int, client_id: str |
 
 
 def read_response_header(key: int, version: int, buffer: Buffer, offset: int = 0) -> tuple[int, int]:
-    """(correlation id, offset of the body) of the answer to a request of this key and version."""
+    """Returns (correlation id, offset of the body) of the response to a request of this key and version. Raises `WireError` if the bytes
+    are not a header.
+    """
     try:
         (correlation_id,) = _read_int32(buffer, offset)
     except struct.error as error:

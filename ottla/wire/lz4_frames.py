@@ -1,12 +1,13 @@
-"""Writes and reads lz4 frames of independent blocks, by the library's functions for single blocks.
+"""Writes and reads lz4 frames of independent blocks, with the library's functions for single blocks.
 
-Its functions for whole frames take blocks of 64 KiB, checksum each and go through buffers of their own. One block function a quarter of a
-MiB is up to three times as fast to write, most of all for data that hardly shrinks, and two to four times as fast to read.
+The library's functions for whole frames use blocks of 64 KiB, compute a checksum of each, and copy through buffers of their own. With one
+call per block of 256 KiB, this module writes up to three times as fast, most of all data that hardly shrinks, and reads two to four times
+as fast.
 
-Written: magic, flags (version 1, independent blocks, no checksums), block size, the header's checksum, then blocks, each behind its size,
-then a size of 0. A block that does not shrink is stored as it is. Small data is one block of at most 64 KiB, so that readers which
-allocate a whole block at once (Java's) do not take more.
-Read here: one frame of that kind, by any writer. Everything else, also what is damaged, is for `compression.decompress`.
+A written frame has: magic number, flags (version 1, independent blocks, no checksums), block size, checksum of the header, the blocks, each
+after its size, and a size of 0. A block that does not shrink is stored uncompressed. Data of up to 64 KiB is written with that block size,
+because some readers (Java's) allocate a whole block at once. `decompress` reads one frame of this kind from any writer.
+`compression.decompress` reads all others, and reports damage.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ HEADERS = {
     1 << 20: MAGIC + b"\x60\x60\x51",
     4 << 20: MAGIC + b"\x60\x70\x73",
 }
-"""The whole header by the most bytes of a block. The first byte behind the magic number, 0x60, says: version 1, independent blocks, no
-checksums, no size of the content, no dictionary; the last is a checksum of the two before it (xxHash-32)."""
+"""The complete header by the largest size of a block. The byte after the magic number, 0x60, means: version 1, independent blocks, no
+checksums, no size of the content, no dictionary. The next byte is the block size, the last one a checksum of these two (xxHash-32).
+"""
 
 SMALL_BLOCK_BYTES = 64 << 10
 BLOCK_BYTES = 256 << 10
@@ -33,16 +35,18 @@ _BLOCK_BYTES_OF = {header: size for size, header in HEADERS.items()}
 _HEADER_BYTES = 7
 _STORED = 0x8000_0000
 _PACKED_BYTES_MIN = 4
-"""The library's block function takes no fewer, and no encoder packs so few."""
+"""The library's block function refuses fewer bytes, and no encoder writes fewer."""
 _BLOCKS_MIN = 16
 _BYTES_A_BLOCK_MIN = 1024
-"""A frame of more blocks than these, and smaller ones than this on average, is not worth a loop over them."""
+"""A frame may have `_BLOCKS_MIN` blocks, and one more for each `_BYTES_A_BLOCK_MIN` bytes. A loop over more and smaller blocks would be
+slow.
+"""
 
 _SIZE = Struct("<I")
 
 
 def compress(data: Buffer) -> bytes:
-    """`data` as one frame."""
+    """Returns `data` as one frame."""
     from cramjam import lz4
 
     view = memoryview(data)
@@ -59,16 +63,16 @@ def compress(data: Buffer) -> bytes:
     return b"".join(pieces)
 
 
-def decompress(data: Buffer, room_bytes_max: int) -> bytearray | None:
-    """Returns the decompressed bytes of a frame. None if it is of another kind, is damaged outside its blocks, or may exceed
-    `room_bytes_max`.
+def decompress(data: Buffer, bytes_max: int) -> bytearray | None:
+    """Returns the decompressed bytes of a frame. Returns None if the frame is of another kind, is damaged outside its blocks, or could
+    decompress to more than `bytes_max`.
 
-    `WireError` when a block is damaged.
+    Raises `WireError` if a block is damaged.
     """
     view = memoryview(data)
     block_bytes = _BLOCK_BYTES_OF.get(bytes(view[:_HEADER_BYTES]), 0)
     blocks = _blocks(view, block_bytes) if block_bytes else None
-    if blocks is None or len(blocks) * block_bytes > room_bytes_max:
+    if blocks is None or len(blocks) * block_bytes > bytes_max:
         return None
     from cramjam import DecompressionError, lz4
 
@@ -89,7 +93,9 @@ def decompress(data: Buffer, room_bytes_max: int) -> bytearray | None:
 
 
 def _blocks(view: memoryview, block_bytes: int) -> list[tuple[int, int, bool]] | None:
-    """Start, end and kind of each block of a frame that ends where the data does."""
+    """Returns (start, end, is stored uncompressed) of each block. Returns None if the frame does not end where the data ends, a block's
+    size is impossible, or there are too many small blocks.
+    """
     blocks: list[tuple[int, int, bool]] = []
     position, end = _HEADER_BYTES, len(view)
     while position + _SIZE.size <= end:

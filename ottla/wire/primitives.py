@@ -1,7 +1,8 @@
-"""Variable-length integers and lengths, read and written by hand-made code.
+"""Reads and writes integers of variable length, and lengths.
 
-An unsigned varint carries seven bits a byte, lowest first, the top bit set on all but the last; a signed one is zigzagged first (0, -1, 1,
--2 ...). Readers take (buffer, offset) and answer (value, offset after it). They raise WireError for a varint that is too long or cut short.
+An unsigned varint has seven bits per byte, the lowest first; the top bit is set in all bytes but the last. A signed number is first
+zigzag-encoded (0, -1, 1, -2 ... become 0, 1, 2, 3 ...). Readers take (buffer, offset) and return (value, offset after it). They raise
+`WireError` for a varint that is too long or incomplete.
 
 The compiled codec (`decoding.py`, `encoding.py`) inlines the one-byte case and calls `read_long_*` for the rest.
 """
@@ -12,13 +13,13 @@ from ottla.base.errors import ApiError, ErrorCode, WireError
 
 Buffer = bytes | bytearray | memoryview
 
-STRING_BYTES_MAX = 0x7FFF  # Kafka refuses longer strings in classic and compact form alike
+STRING_BYTES_MAX = 0x7FFF  # Kafka refuses longer strings, in classic and in compact form
 
 _SINGLE_BYTES = [bytes([value]) for value in range(128)]
 
 
 def read_uvarint(buffer: Buffer, offset: int) -> tuple[int, int]:
-    """An unsigned varint of at most 32 bits."""
+    """Reads an unsigned varint of at most 32 bits."""
     try:
         value = buffer[offset]
         if value < 128:
@@ -29,7 +30,7 @@ def read_uvarint(buffer: Buffer, offset: int) -> tuple[int, int]:
 
 
 def read_long_uvarint(buffer: Buffer, offset: int) -> tuple[int, int]:
-    """An unsigned varint known to have two bytes or more; IndexError when it is cut short (the caller turns it into WireError)."""
+    """Reads an unsigned varint of two bytes or more. Raises IndexError if it is incomplete (the caller turns it into `WireError`)."""
     second = buffer[offset + 1]
     if second < 128:
         return buffer[offset] & 127 | second << 7, offset + 2
@@ -56,7 +57,7 @@ def read_long_string_length(buffer: Buffer, offset: int) -> tuple[int, int]:
 
 
 def read_uvarlong(buffer: Buffer, offset: int) -> tuple[int, int]:
-    """An unsigned varint of at most 64 bits."""
+    """Reads an unsigned varint of at most 64 bits."""
     value = 0
     shift = 0
     try:
@@ -77,19 +78,19 @@ def read_uvarlong(buffer: Buffer, offset: int) -> tuple[int, int]:
 
 
 def read_varint(buffer: Buffer, offset: int) -> tuple[int, int]:
-    """A zigzagged varint of at most 32 bits."""
+    """Reads a signed varint of at most 32 bits."""
     value, offset = read_uvarint(buffer, offset)
     return value >> 1 ^ -(value & 1), offset
 
 
 def read_varlong(buffer: Buffer, offset: int) -> tuple[int, int]:
-    """A zigzagged varint of at most 64 bits."""
+    """Reads a signed varint of at most 64 bits."""
     value, offset = read_uvarlong(buffer, offset)
     return value >> 1 ^ -(value & 1), offset
 
 
 def uvarint(value: int) -> bytes:
-    """The bytes of a non-negative number as an unsigned varint (or varlong)."""
+    """Returns the bytes of a non-negative number as an unsigned varint (or varlong)."""
     if value < 128:
         return _SINGLE_BYTES[value]
     out = bytearray()
@@ -101,21 +102,21 @@ def uvarint(value: int) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """The bytes of a number of at most 32 bits as a zigzagged varint."""
+    """Returns the bytes of a number of at most 32 bits as a signed varint."""
     return uvarint(value << 1 ^ value >> 31)
 
 
 def varlong(value: int) -> bytes:
-    """The bytes of a number of at most 64 bits as a zigzagged varint."""
+    """Returns the bytes of a number of at most 64 bits as a signed varint."""
     return uvarint(value << 1 ^ value >> 63)
 
 
 TAGS_MAX = 1000
-"""Of one section; no version of any message has ten."""
+"""Maximum number of tags in one section. No version of any message has ten."""
 
 
 def read_skipped_tags(buffer: Buffer, offset: int) -> int:
-    """Skips a tag section without known tags, which begins at `offset`. Returns the offset behind it."""
+    """Skips the tag section at `offset`, in which no tag is known. Returns the offset after it."""
     end = len(buffer)
     count, offset = read_uvarint(buffer, offset)
     if count > TAGS_MAX:
@@ -132,7 +133,7 @@ def read_skipped_tags(buffer: Buffer, offset: int) -> int:
 
 
 def read_long_tag_count(buffer: Buffer, offset: int) -> tuple[int, int]:
-    """A count of tags that takes more than one byte; refused if no honest peer sends so many."""
+    """Reads a count of tags that takes more than one byte. Raises `WireError` for more than `TAGS_MAX`."""
     count, offset = read_long_uvarint(buffer, offset)
     if count > TAGS_MAX:
         raise WireError(f"a section of {count} tags")
@@ -140,7 +141,7 @@ def read_long_tag_count(buffer: Buffer, offset: int) -> tuple[int, int]:
 
 
 def check_tag(tag: int, last: int, size: int, remaining: int) -> None:
-    """Tags rise strictly, and none is longer than what is left of the frame."""
+    """Raises `WireError` if a tag is not larger than the one before it, or is longer than the rest of the frame."""
     if tag <= last:
         raise WireError(f"tag {tag} stands after tag {last}")
     if size > remaining:
@@ -148,7 +149,7 @@ def check_tag(tag: int, last: int, size: int, remaining: int) -> None:
 
 
 def encode_string(text: str) -> bytes:
-    """UTF-8, refused when it is longer than the protocol's limit."""
+    """Returns `text` as UTF-8. Raises ApiError(INVALID_REQUEST) for more than `STRING_BYTES_MAX` bytes."""
     assert isinstance(text, str), f"a string may not be {text!r}"
     data = text.encode()
     if len(data) > STRING_BYTES_MAX:

@@ -1,10 +1,9 @@
 """Skips over records of mixed lengths with a regular expression, twice as fast as a loop.
 
-A match proves two things about the next `CHUNK_RECORDS` records: their lengths add up, and each timestamp delta lies between 0 and a bound.
-Each length is an alternative of the pattern: the bytes of the length, then that many bytes of any value. The bound is part of the pattern,
-so there is one pattern for each bound, compiled at its first use (about 7 ms).
-
-The pattern knows records of 6 to 255 bytes and deltas of one byte. Other records do not match; the caller walks them in a loop.
+A match proves two things about the next `CHUNK_RECORDS` records: each begins where the one before it ends, and each timestamp delta lies
+between 0 and a limit. Each length is an alternative of the pattern: the bytes of the length, then that many bytes of any value. There is
+one pattern for each limit, compiled at its first use (about 7 ms). The pattern matches records of 6 to 255 bytes with deltas of one byte.
+The caller reads other records in a loop.
 """
 
 from __future__ import annotations
@@ -14,28 +13,32 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 CHUNK_RECORDS = 24
-"""Records of one match. 24: a match costs 0.3 µs beside 0.06 µs a record, and a loop walks the rest of a batch."""
+"""Number of records of one match. With more, a match costs less per record (0.3 µs plus 0.06 µs a record), but more records are left for
+the loop at the end of a batch.
+"""
 DELTA_MAX = 63
-"""The largest delta that takes one byte. Producers under load send a batch after a few milliseconds."""
+"""The largest timestamp delta of one byte, in milliseconds. Producers under load send a batch after a few milliseconds."""
 _GROUPS = (range(128, 192, 2), range(192, 256, 2), range(126, 64, -2), range(64, 10, -2))
-"""The first bytes of lengths. The engine tries one alternative after another, and skips a group whose look ahead fails."""
+"""The first bytes of lengths, in groups. The regular expression engine tries one alternative after another, and skips a group if its
+lookahead fails.
+"""
 _SECOND_BYTES = (1, 2, 3)
 
 
 @lru_cache(maxsize=DELTA_MAX + 1)
 def chunk_matcher(delta_max: int) -> Callable[[bytes, int], re.Match[bytes] | None]:
-    """Returns a function of (records, position). It returns the match of the next records, None if one of them is of another form."""
+    """Returns a function (records, position) -> the match of the next records, or None if one of them has another form."""
     assert 0 <= delta_max <= DELTA_MAX
     deltas = _any_of(range(0, 2 * delta_max + 1, 2))
     groups = []
     for firsts in _GROUPS:
-        rest = b".." if firsts[0] > 127 else b"."  # the second byte of the length; the attributes
+        rest = b".." if firsts[0] > 127 else b"."  # the second byte of the length, then the attributes
         groups.append(b"(?=%b%b%b)(?:%b)" % (_any_of(firsts), rest, deltas, b"|".join(map(_record, firsts))))
     return re.compile(b"(?:%b){%d}+" % (b"|".join(groups), CHUNK_RECORDS), re.DOTALL).match
 
 
 def _record(first: int) -> bytes:
-    """The pattern of records whose length begins with this byte."""
+    """Returns the pattern of records whose length begins with the byte `first`."""
     if first < 128:
         return b"%b.{%d}" % (_byte(first), first >> 1)
     lengths = [b"%b.{%d}" % (_byte(second), (first - 128 + (second << 7)) >> 1) for second in _SECOND_BYTES]

@@ -1,13 +1,14 @@
-"""The timestamps and offsets of a batch's records. Keys, values and headers are skipped by their length.
+"""Reads the timestamps and offsets of a batch's records. Keys, values and headers are skipped by their length.
 
-A record with a million headers therefore costs as much as a record without headers. `record_times` yields every record; `time_range` finds
-only the smallest and the largest timestamp, and is fast, because every uncompressed batch that a client sends passes it:
+A record with a million headers therefore costs as much as a record without headers. `record_times` yields those of every record.
+`time_range` finds only the smallest and the largest timestamp. It is fast, because the broker calls it for every uncompressed batch that a
+client sends:
 
 - Records of the same length follow each other at equal distances, so their timestamps are a slice with a step: 2 to 10 ns a record.
-- Small records of mixed lengths are skipped in chunks where the header's claim is true: about 80 ns (`record_chunks.py`).
-- All other records are walked one by one: 100 to 200 ns.
+- Small records of mixed lengths are skipped in chunks if the header's largest timestamp is true: about 80 ns a record (`record_chunks.py`).
+- All other records are read one by one: 100 to 200 ns a record.
 
-Left out: whether the rest of a record is sound (`record_validation.py`).
+This module does not check the rest of a record (`record_validation.py`).
 """
 
 from __future__ import annotations
@@ -28,23 +29,23 @@ from ottla.wire.record_validation import read_zigzag
 INT64_MIN = -(1 << 63)
 INT64_MAX = (1 << 63) - 1
 _FEW_RECORDS = 64
-"""Records of a batch that are only walked one by one: about 0.1 µs each, as long as the search for runs and chunks takes."""
+"""Batches of up to so many records are read one by one, because the search for runs and chunks takes as long."""
 _RUN_MIN = 8
-"""Records of equal length that are worth a slice."""
+"""Minimum number of records of equal length that are read by a slice."""
 _WALKED_MIN = CHUNK_RECORDS
-"""Records that are walked one by one after a search for a run has failed; twice as many after each further failure."""
+"""Number of records that are read one by one after a failed search for a run. It doubles after each further failure."""
 
 _BODY_MIN = 6
-"""Bytes of a record behind its length: attributes, timestamp, offset, key, value, headers."""
+"""Minimum bytes of a record after its length: one each for attributes, timestamp, offset, key, value and headers."""
 _EVEN_BYTES = bytes(range(0, 256, 2))
 _NOWHERE = 1 << 62
-"""The distance to the next record where a length is negative: behind the end of any batch."""
+"""The distance to the next record if a length is negative: it ends beyond any batch, so the caller finds the error."""
 _STRIDES = tuple([_NOWHERE if number & 1 else 1 + (number >> 1) for number in range(128)])
-"""The distance to the next record by a length of one byte."""
+"""The distance to the next record by the byte of a length that takes one byte."""
 _LONG_STRIDES = tuple([_NOWHERE if number & 1 else 2 + ((number & 127) >> 1) for number in range(256)])
-"""The same by the first of two bytes. The second byte adds 64 times its value."""
+"""The distance to the next record by the first byte of a length that takes two. The second byte adds 64 times its value."""
 _read_start = Struct(">I").unpack_from
-"""The length of a record in one byte or two, its attributes, its timestamp delta."""
+"""Reads the first four bytes of a record: length (one byte or two), attributes, timestamp delta."""
 _new_tuple = tuple.__new__
 
 
@@ -56,7 +57,9 @@ class TimeRange(NamedTuple):
 
 
 def record_times(batch: Buffer, *, decompressed_bytes_max: int) -> Iterator[tuple[int, int]]:
-    """(timestamp, offset) of each record. Under log append time all records have the batch's timestamp. Raises `WireError`."""
+    """Yields (timestamp, offset) of each record. With log append time, all records have the batch's timestamp. Raises `WireError` if the
+    records cannot be read.
+    """
     header = read_batch_header(batch)
     data = bytes(record_section(batch, header, decompressed_bytes_max))
     data_end, position, base_offset, base_timestamp = len(data), 0, header.base_offset, header.base_timestamp
@@ -93,11 +96,11 @@ def record_times(batch: Buffer, *, decompressed_bytes_max: int) -> Iterator[tupl
 
 
 def time_range(section: Buffer, base_timestamp: int, record_count: int, *, claimed_max: int = -1) -> TimeRange:
-    """The range of the timestamps of the unpacked records of a batch. Raises `WireError` if their lengths do not add up.
-
-    `claimed_max` is the largest timestamp by the header. It changes no result, but a look at records of mixed lengths is faster if it is
-    true."""
-    data = bytes(section)  # a slice with a step of bytes is several times as fast as one of a memoryview
+    """Returns the range of the timestamps of the decompressed records of a batch. Raises `WireError` if the records' lengths do not add up
+    to the section's. `claimed_max` is the largest timestamp in the header. It does not change the result, but records of mixed lengths are
+    read faster if it is true.
+    """
+    data = bytes(section)  # a slice with a step is several times as fast on bytes as on a memoryview
     try:
         position, lowest, highest = _take_all(data, record_count, -1 - base_timestamp, claimed_max - base_timestamp)
     except IndexError:
@@ -111,8 +114,9 @@ def time_range(section: Buffer, base_timestamp: int, record_count: int, *, claim
 
 
 def _take_all(data: bytes, count: int, absent: int, claimed: int) -> tuple[int, int, int]:
-    """Where the last record ends, and the range of the timestamp deltas. `absent` is the delta of a record without a timestamp, which does
-    not count for the smallest. `claimed` is the largest delta by the header."""
+    """Returns (end of the last record, smallest timestamp delta, largest). `absent` is the delta of a record without a timestamp, which
+    does not count for the smallest. `claimed` is the largest delta by the header.
+    """
     if count < _FEW_RECORDS:
         return _take_each(data, 0, count, absent)
     chunks: list[int] = []
@@ -141,8 +145,9 @@ def _take_all(data: bytes, count: int, absent: int, claimed: int) -> tuple[int, 
 
 
 def _skip_chunks(data: bytes, position: int, count: int, delta_max: int, chunks: list[int]) -> tuple[int, int]:
-    """Skips chunks of at most `count` records, and adds their positions to `chunks`. Returns the position behind them, and the number of
-    records in them."""
+    """Skips chunks of at most `count` records in total, and adds their positions to `chunks`. Returns the position after them, and their
+    number of records.
+    """
     match, skipped = chunk_matcher(delta_max), 0
     while count - skipped >= CHUNK_RECORDS and (found := match(data, position)) is not None:
         chunks.append(position)
@@ -152,15 +157,18 @@ def _skip_chunks(data: bytes, position: int, count: int, delta_max: int, chunks:
 
 
 def is_single_as_claimed(batch: memoryview, header: BatchHeader) -> bool:
-    """Whether an uncompressed batch is one record up to its end, and all three timestamps are the same: base, largest, record's. False
-    also for unusual records: of 8 KB and more, or with attributes."""
+    """Whether an uncompressed batch is one record that ends with the batch and has the base timestamp, and the largest timestamp is the
+    same. False also for records of 8 KiB and more, and for records with attributes.
+    """
     is_plain = header[7] == header[8] and not header[5] & CODEC_MASK
     return is_plain and _read_start(batch, RECORDS_AT)[0] == _single_start(len(batch))
 
 
 @lru_cache(maxsize=512)
 def _single_start(size: int) -> int:
-    """The first four bytes of the record that fills a batch of this size and has its base timestamp; -1 if four do not contain the time."""
+    """Returns the first four bytes, as a number, of the record that fills a batch of this size and has its base timestamp. Returns -1 if
+    the length takes three bytes, so that four do not include the timestamp.
+    """
     length = size - RECORDS_AT - 1
     if length < 64:
         return length << 25
@@ -169,8 +177,9 @@ def _single_start(size: int) -> int:
 
 
 def largest_time(header: BatchHeader, batch: Buffer, decompressed_bytes_max: int) -> int:
-    """The largest timestamp in a stored batch: as its header says, or by its records where the header cannot be true. An unreadable batch
-    counts by its first record."""
+    """Returns the largest timestamp of a stored batch: the header's, or, if that cannot be true, that of its records. Returns the first
+    record's timestamp if the records cannot be read.
+    """
     if header.is_largest_time_credible:
         return header.max_timestamp
     try:
@@ -180,7 +189,7 @@ def largest_time(header: BatchHeader, batch: Buffer, decompressed_bytes_max: int
 
 
 def _stride(data: bytes, position: int) -> tuple[int, int]:
-    """The bytes of the length here, and the distance to the next record; zeros where the length takes three bytes or more."""
+    """Returns (bytes of the length at `position`, distance to the next record), or zeros if the length takes three bytes or more."""
     number = data[position]
     if number < 128:
         return 1, 1 + (number >> 1)
@@ -189,7 +198,9 @@ def _stride(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _run_length(data: bytes, position: int, count_max: int) -> int:
-    """How many records from here on certainly begin with the same length, and so lie at equal distances; 0 where few seem to."""
+    """Returns how many records from `position` on certainly have the same length, and thus lie at equal distances. Returns 0 if the record
+    `_RUN_MIN` - 1 distances ahead has another length.
+    """
     prefix, stride = _stride(data, position)
     if not prefix or data[position] & 1 or stride < prefix + _BODY_MIN:
         return 0
@@ -204,8 +215,9 @@ def _run_length(data: bytes, position: int, count_max: int) -> int:
 
 
 def _take_run(data: bytes, position: int, run: int, absent: int) -> tuple[int, int, int] | None:
-    """Where so many records at equal distances end, and the range of their timestamp deltas. None where not all of these take one byte, or
-    not all take two. `absent` is the delta of a record without a timestamp, which does not count for the smallest."""
+    """Returns (end, smallest timestamp delta, largest) of `run` records at equal distances. Returns None unless all deltas take one byte,
+    or all take two. `absent` is the delta of a record without a timestamp, which does not count for the smallest.
+    """
     prefix, stride = _stride(data, position)
     end = position + run * stride
     first = data[position + prefix + 1 : end : stride]
@@ -226,7 +238,7 @@ def _take_run(data: bytes, position: int, run: int, absent: int) -> tuple[int, i
 
 
 def _extreme(choose: Callable[[Iterable[int]], int], first: bytes, second: bytes) -> int:
-    """The smallest or the largest of positive deltas of two bytes. The second byte is the higher one."""
+    """Returns the smallest or the largest of positive deltas of two bytes. The second byte is the higher one."""
     high = choose(second)
     only = bytearray(256)
     only[high] = 1
@@ -235,7 +247,9 @@ def _extreme(choose: Callable[[Iterable[int]], int], first: bytes, second: bytes
 
 
 def _take_each(data: bytes, position: int, count: int, absent: int) -> tuple[int, int, int]:
-    """The same, for records that are walked one by one. Lengths are added up; the caller checks that the last record ends where it must."""
+    """Returns (end, smallest timestamp delta, largest) of `count` records, which are read one by one. The caller checks that the last
+    record ends where the section ends.
+    """
     lowest, highest, before, strides, long_strides = 1 << 64, -(1 << 64), -1, _STRIDES, _LONG_STRIDES
     for _ in repeat(None, count):
         number = data[position]

@@ -1,12 +1,12 @@
-"""Strict checks of every record of a batch that a client sent, so that later readers can rely on it.
+"""Checks every record of a batch that a client sent, so that later readers can rely on them.
 
-`validate_records` walks every record of one batch without building any, and holds what Kafka's readers rely on: CRC, count, consecutive
-offset deltas, lengths that add up, header keys that are there and are UTF-8, timestamps inside 64 bits. Answers what a caller must judge
-by its own configuration (smallest and largest timestamp, unpacked size). `CORRUPT_MESSAGE` means bytes damaged on the way, which a client
-sends again; `INVALID_RECORD` means bytes that were made wrong, which it must not. Records without a key are named one by one, so that a
-producer can distinguish its bad records from the good ones of the same batch.
+`validate_records` reads every record of one batch without building objects. It checks what Kafka's readers rely on: CRC, number of records,
+consecutive offset deltas, lengths that add up, header keys that are not null and are UTF-8, timestamps of at most 64 bits. It returns what
+its caller compares with the topic's configuration (smallest and largest timestamp, decompressed size). `CORRUPT_MESSAGE` means that bytes
+were damaged on the way: clients send the batch again. `INVALID_RECORD` means that the client wrote it wrong: clients do not send it again.
+Records without a key are named one by one, so that a producer can distinguish its bad records from the good ones of the same batch.
 
-Left out: producer sequences, transactions, who may send a control batch (`storage`).
+`storage` checks producer sequences, transactions, and who may send a control batch.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _INT64_MAX = (1 << 63) - 1
 _NULL_ZIGZAG = 1
 UNBOUNDED = 1 << 62
 FAULTS_NAMED_MAX = 1_000
-"""Number of bad records of a batch that are named one by one."""
+"""Maximum number of bad records of a batch that are named one by one."""
 
 
 class TooManySteps(WireError):
-    """The records have more header fields than the caller walks."""
+    """The records have more headers than the caller allows."""
 
 
 class RecordsSummary(NamedTuple):
-    """The findings of a walk over the records of a batch."""
+    """What `validate_records` found in a batch."""
 
     min_timestamp: int
     max_timestamp: int
@@ -40,7 +40,7 @@ class RecordsSummary(NamedTuple):
 def validate_records(
     batch: Buffer, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX, is_key_required: bool = False
 ) -> RecordsSummary:
-    """Refuses with `ApiError` unless `batch` is exactly one sound batch; `is_key_required` is for compacted topics."""
+    """Raises `ApiError` unless `batch` is exactly one batch without a fault. Compacted topics set `is_key_required`."""
     header = _validate_header(batch)
     try:
         section = _indexable(record_section(batch, header, decompressed_bytes_max))
@@ -52,8 +52,9 @@ def validate_records(
 
 
 def validate_section(section: Buffer, header: BatchHeader, *, is_key_required: bool, steps_max: int) -> Buffer:
-    """As `validate_records`, for the unpacked records of a batch whose header is known to be right; returns them. Raises `WireError` for
-    bad ones (`TooManySteps` where they have more than `steps_max` header fields), `ApiError` for records without a key."""
+    """As `validate_records`, for the decompressed records of a batch whose header is known to be right. Returns them. Raises `WireError`
+    for faulty records, `TooManySteps` if they have more than `steps_max` headers, and `ApiError` for records without a key.
+    """
     section = _indexable(section)
     try:
         _walk_records(section, header, is_key_required, steps_max)
@@ -63,7 +64,7 @@ def validate_section(section: Buffer, header: BatchHeader, *, is_key_required: b
 
 
 def _indexable(section: Buffer) -> Buffer:
-    """Indexing a memoryview costs twice what indexing bytes does; a copy costs next to nothing."""
+    """Copies a memoryview into bytes: an index into a memoryview takes twice as long, and the copy takes little."""
     return bytes(section) if isinstance(section, memoryview) else section
 
 
@@ -86,7 +87,7 @@ def _validate_header(batch: Buffer) -> BatchHeader:
 
 
 def read_zigzag(data: Buffer, position: int, bits: int = 32) -> tuple[int, int]:
-    """A varint, still in zigzag form, and where it ends; more than `bits` bits are refused."""
+    """Returns (varint, still zigzag-encoded, position after it). Raises `WireError` for more than `bits` bits."""
     number = 0
     for shift in range(0, bits, 7):
         byte = data[position]
@@ -100,7 +101,9 @@ def read_zigzag(data: Buffer, position: int, bits: int = 32) -> tuple[int, int]:
 
 
 def _walk_records(data: Buffer, header: BatchHeader, is_key_required: bool, fields_left: int) -> RecordsSummary:
-    """Checks the form of every record. Reading behind the end raises IndexError; a length beyond it moves `position`, which is checked."""
+    """Checks the form of every record. A read beyond the end raises IndexError. A length that is too large moves `position` beyond the
+    record's end, which is checked.
+    """
     min_delta = max_delta = 0
     data_end, position, zigzag_before = len(data), 0, -1
     keyless, keyless_count = list[int](), 0
@@ -173,7 +176,7 @@ def _keyless(named: list[int], keyless_count: int, record_count: int) -> Records
 
 
 def _skip_blob(data: Buffer, position: int, index: int) -> int:
-    """Where a key or value that may be null ends."""
+    """Returns the position after a key or value, which may be null."""
     number, position = read_zigzag(data, position)
     if not number & 1:
         return position + (number >> 1)

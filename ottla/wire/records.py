@@ -1,13 +1,11 @@
 """Reads and writes the records of a batch.
 
-Records are decoded only where someone looks inside: compaction, coordinator logs, clients, the console. Both loops are written out flat,
-with the varints of one and two bytes inline, because they run once a record; `_VARINTS` remembers the small varints that every record
-needs.
+Records are decoded only by compaction, coordinators, clients and the console. The decoding loop reads varints of one and two bytes inline,
+and the encoding loop takes small ones from `_VARINTS`, because they run once per record.
 
-Invariants: nothing is allocated by a declared length or count, only by bytes that are there; broken bytes raise `WireError` and nothing
-else. Header keys that are not UTF-8 survive a read and rewrite unchanged (surrogateescape), so compaction never alters what a client
-stored.
-Left out: header fields and stamps (`batch_header.py`), strict checks of clients' batches (`record_validation.py`).
+Invariants: memory is allocated for bytes that are there, never for a length or count that the data says; damaged bytes raise `WireError`
+and nothing else. Header keys that are not UTF-8 are the same bytes after a read and a rewrite (surrogateescape), so compaction never
+changes what a client stored. `batch_header.py` has the fields of the header, `record_validation.py` the checks of clients' batches.
 """
 
 from __future__ import annotations
@@ -146,14 +144,14 @@ Headers = tuple[tuple[str, bytes | None], ...]
 _NO_TIMESTAMP = -1
 _CONTROL_KEY = Struct(">hh")
 _CONTROL_VALUE = Struct(">hi")
-_HEADER_ROOM = bytes(BATCH_OVERHEAD)
+_HEADER_PLACE = bytes(BATCH_OVERHEAD)
 _VARINTS_KEPT = 1 << 16
 _PIECE_RECORDS = 1000
 _new_tuple = tuple.__new__
 
 
 class Record(NamedTuple):
-    """One record with its absolute offset; `encode_batch` gives its own offsets and does not look at this one."""
+    """One record with its offset in the log. `encode_batch` ignores the offset and gives new ones."""
 
     offset: int
     timestamp: int
@@ -163,7 +161,7 @@ class Record(NamedTuple):
 
 
 class Retained(NamedTuple):
-    """How many records of a batch stay, the timestamp of the first of them, and the largest."""
+    """Of the records of a batch that compaction keeps: their number, the timestamp of the first, and the largest timestamp."""
 
     records: int
     first_timestamp: int
@@ -171,14 +169,14 @@ class Retained(NamedTuple):
 
 
 class ControlRecord(NamedTuple):
-    """A transaction marker: `CONTROL_ABORT` or `CONTROL_COMMIT` (or a kind we do not know, with epoch -1)."""
+    """A transaction marker: `CONTROL_ABORT` or `CONTROL_COMMIT` (or an unknown kind, with epoch -1)."""
 
     kind: int
     coordinator_epoch: int
 
 
 def encode_varint(value: int) -> bytes:
-    """A signed number as zigzag varint."""
+    """Returns a signed number as a zigzag-encoded varint."""
     rest = value << 1 if value >= 0 else (-value << 1) - 1
     encoded = bytearray()
     while rest > 127:
@@ -189,7 +187,8 @@ def encode_varint(value: int) -> bytes:
 
 
 class _VarintTable(dict[int, bytes]):
-    """Zigzag varints, made on first use; only small numbers are kept, so hostile sizes cannot make it grow."""
+    """Zigzag-encoded varints by number, computed on first use. Only small numbers are kept, so that large sizes from clients cannot make it
+    grow."""
 
     def __missing__(self, value: int) -> bytes:
         encoded = encode_varint(value)
@@ -202,17 +201,18 @@ _VARINTS = _VarintTable()
 
 
 def read_records(batch: Buffer, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
-    """The records of the batch that starts at 0. Offsets may have gaps after compaction."""
+    """Returns the records of the batch at the start of `batch`. Offsets have gaps after compaction. Raises `WireError` if they cannot be
+    read."""
     return list(iter_records(batch, decompressed_bytes_max=decompressed_bytes_max))
 
 
 def iter_records(batch: Buffer, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
-    """Reads records one at a time: many tiny records as objects would take thirty times the room of their bytes."""
+    """As `read_records`, one at a time: the objects of many tiny records would take thirty times the memory of their bytes."""
     header = read_batch_header(batch)
     data = bytes(record_section(batch, header, decompressed_bytes_max))
     records = _decode_records(data, header)
     if header.attributes & TIMESTAMP_TYPE_BIT:
-        # Under log append time a record's own timestamp is the client's; the header has the broker's.
+        # With log append time, a record's own timestamp is the client's, and the header has the broker's.
         timestamp = header.max_timestamp
         return (Record(offset, timestamp, key, value, headers) for offset, _, key, value, headers in records)
     return records
@@ -231,7 +231,7 @@ def encode_batch(
     is_transactional: bool = False,
     is_control: bool = False,
 ) -> bytearray:
-    """A batch of at least one record, with offsets `base_offset`, `base_offset` + 1 and so on, ready to be appended or sent."""
+    """Returns a batch of `records` (at least one), with the offsets `base_offset`, `base_offset` + 1 and so on."""
     assert records, "a batch without records is only made by compaction"
     attributes = codec
     if is_transactional:
@@ -273,7 +273,7 @@ def encode_control_batch(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytearray:
-    """The marker that ends a transaction in one partition; it takes exactly one offset."""
+    """Returns the batch of the marker that ends a transaction in one partition. It takes one offset."""
     marker = Record(base_offset, timestamp, _CONTROL_KEY.pack(0, kind), _CONTROL_VALUE.pack(0, coordinator_epoch))
     return encode_batch(
         (marker,),
@@ -287,7 +287,8 @@ def encode_control_batch(
 
 
 def read_control_record(batch: Buffer) -> ControlRecord | None:
-    """The marker in a control batch, or None when compaction has removed it, because the log has no record of its transaction any more."""
+    """Returns the marker in a control batch, or None if compaction has removed it. Raises `WireError` if the batch or the marker cannot be
+    read."""
     records = read_records(batch)
     if not records:
         return None
@@ -305,14 +306,16 @@ def read_control_record(batch: Buffer) -> ControlRecord | None:
 def rewrite_batch(
     header: BatchHeader, retained: Sequence[Record], *, delete_horizon_ms: int | None = None, level: int | None = None
 ) -> bytearray:
-    """Returns the compacted form of a batch: `retained` keep their offsets, the header keeps offsets, producer, epoch and kind.
+    """Returns the compacted form of a batch. The records in `retained` keep their offsets, the header its offsets, its producer, its epoch
+    and its kind.
 
-    Without records only the header remains, which keeps the producer's last sequence in the log. A delete horizon (given now, or set
-    by an earlier round) replaces the base timestamp (KIP-534), and the records' timestamps are relative to it.
+    A batch without records is only its header, which keeps the producer's last sequence number in the log. A delete horizon
+    (`delete_horizon_ms`, or else the one that the header has) replaces the base timestamp (KIP-534), and the records' timestamps are
+    relative to it.
     """
     if not retained:
         attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT)
-        return _finish_batch(header._replace(attributes=attributes, base_timestamp=_NO_TIMESTAMP, record_count=0), [_HEADER_ROOM], None)
+        return _finish_batch(header._replace(attributes=attributes, base_timestamp=_NO_TIMESTAMP, record_count=0), [_HEADER_PLACE], None)
     max_timestamp = max([record.timestamp for record in retained])
     summary = Retained(len(retained), retained[0].timestamp, max_timestamp)
     return rewrite_records(header, retained, summary, delete_horizon_ms=delete_horizon_ms, level=level)
@@ -321,8 +324,8 @@ def rewrite_batch(
 def rewrite_records(
     header: BatchHeader, records: Iterable[Record], retained: Retained, *, delete_horizon_ms: int | None = None, level: int | None = None
 ) -> bytearray:
-    """Rewrites a batch from an iterator of `records`, so that only their encoded bytes are in memory. `retained` has the facts about them
-    that the header needs first."""
+    """As `rewrite_batch`, from an iterator: at most `_PIECE_RECORDS` records are in memory at a time, besides the encoded bytes. `retained`
+    must describe `records`."""
     attributes = header.attributes
     horizon = header.delete_horizon_ms if delete_horizon_ms is None else delete_horizon_ms
     base_timestamp = retained.first_timestamp
@@ -336,11 +339,12 @@ def rewrite_records(
     kept = header._replace(
         attributes=attributes, base_timestamp=base_timestamp, max_timestamp=max_timestamp, record_count=retained.records
     )
-    return _finish_batch(kept, [_HEADER_ROOM, section], level)
+    return _finish_batch(kept, [_HEADER_PLACE, section], level)
 
 
 def recompress(batch: Buffer, codec: int, level: int | None = None, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
-    """The same batch under another codec, for topics that set `compression.type`; one that has it already is given back as it is."""
+    """Returns the batch compressed with `codec`, for topics that set `compression.type`. Returns `batch` itself if it has this codec or no
+    records."""
     header = read_batch_header(batch)
     if header.codec == codec or header.record_count == 0:
         return batch
@@ -348,16 +352,16 @@ def recompress(batch: Buffer, codec: int, level: int | None = None, *, decompres
 
 
 def recompress_section(header: BatchHeader, section: Buffer, codec: int, level: int | None = None) -> bytearray:
-    """The batch with these unpacked records under a codec."""
+    """Returns the batch of `header` with the decompressed records `section`, compressed with `codec`."""
     attributes = header.attributes & ~CODEC_MASK | codec
-    return _finish_batch(header._replace(attributes=attributes), [_HEADER_ROOM, section], level)
+    return _finish_batch(header._replace(attributes=attributes), [_HEADER_PLACE, section], level)
 
 
 def _finish_batch(header: BatchHeader, parts: list[Buffer], level: int | None) -> bytearray:
-    """Joins the parts (the first is room for the header), compresses, and writes header and CRC; length and CRC are worked out here."""
+    """Joins the parts (the first is a placeholder for the header), compresses them, and writes the header with the new length and CRC."""
     codec = header.attributes & CODEC_MASK
     if codec and len(parts) > 1:
-        parts = [_HEADER_ROOM, compress(codec, parts[1] if len(parts) == 2 else b"".join(parts[1:]), level)]
+        parts = [_HEADER_PLACE, compress(codec, parts[1] if len(parts) == 2 else b"".join(parts[1:]), level)]
     batch = bytearray().join(parts)
     size = len(batch)
     HEADER.pack_into(batch, 0, header[0], size - LOG_OVERHEAD, *header[2:])
@@ -366,9 +370,9 @@ def _finish_batch(header: BatchHeader, parts: list[Buffer], level: int | None) -
 
 
 def _encode_records(records: Iterable[Record], offset_deltas: Iterable[int], base_timestamp: int) -> list[Buffer]:
-    """The encoded records in pieces, behind room for the header, for one join at the end."""
+    """Returns the encoded records in pieces, after a placeholder for the header, for one join at the end."""
     varints = _VARINTS
-    parts: list[Buffer] = [_HEADER_ROOM]
+    parts: list[Buffer] = [_HEADER_PLACE]
     append = parts.append
     for offset_delta, (_, timestamp, key, value, headers) in zip(offset_deltas, records, strict=True):
         if key is None and value is not None and not headers:
@@ -399,7 +403,7 @@ def _encode_headers(headers: Headers) -> bytes:
     return b"".join(parts)
 
 
-# Reading behind the end raises IndexError; a slice behind the end is short, and the check of each record's end finds it.
+# A read beyond the end raises IndexError. A slice beyond the end is short, and the check of each record's end finds it.
 def _decode_records(data: bytes, header: BatchHeader) -> Iterator[Record]:
     value: bytes | None
     new, data_end, position, base_offset, base_timestamp = _new_tuple, len(data), 0, header.base_offset, header.base_timestamp
@@ -463,7 +467,8 @@ def _decode_records(data: bytes, header: BatchHeader) -> Iterator[Record]:
 
 
 def _read_blob(data: bytes, position: int) -> tuple[bytes | None, int]:
-    """A key or value; a length beyond the end gives a short slice and a position that the caller's check refuses."""
+    """Returns a key or value and the position after it. If its length is too large, the slice is short, and the caller refuses the
+    position."""
     number = data[position]
     if number < 128:
         position += 1

@@ -1,20 +1,20 @@
 """The declaration of the protocol's messages.
 
-A message is one class with the fields of all its versions. Each field names its versions:
+A message is one class with the fields of all its versions. Each field says which versions have it:
 
     class TopicProduceData(Struct):
         name: str = string(until=12, ignorable=True)
         topic_id: Uuid = uuid(since=13, ignorable=True)
         partition_data: list[PartitionProduceData] = array(PartitionProduceData)
 
-`codec.py` turns a declaration into plain Python functions for one version, written as source and compiled on first use
-(`decoding.py`, `encoding.py`); declaring and importing messages compiles nothing, not even an `__init__`.
+`codec.py` turns a declaration into plain Python functions for one version, whose source is generated and compiled on first use
+(`decoding.py`, `encoding.py`). The import of a message compiles nothing, not even an `__init__`.
 
-Instances have slots, are built by keyword, compare by value, and are mutable: a frozen object costs three times as much to build, and
-messages are built on the hottest path there is. The maker or decoder of a message owns it. The one exception: a nested struct left at its
-default is a single shared instance that refuses assignment; replace it, do not fill it in.
+Instances have slots, are built with keywords, compare by value, and are mutable, because a frozen object takes three times as long to
+build, and every request builds messages. Who builds or decodes a message may change it. The exception is a nested struct at its default: it
+is one shared instance, which refuses assignment and must be replaced.
 
-Left out: request and response headers (`framing.py`) and the meaning of any field.
+`framing.py` has the headers of requests and responses.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from ottla.wire.apis import APIS, KEYS
 Buffer = primitives.Buffer
 Uuid = uuids.Uuid
 ZERO_UUID = uuids.ZERO_UUID
-Records = Any  # bytes-like when decoded or small; in an answer also an object with a length, such as a slice of a file
+Records = Any  # bytes-like when decoded; in a response also an object with a length, such as a slice of a file
 
 VERSION_MAX = 0x7FFF
 
-# Each fixed-width type and its letter in the format strings of the struct module.
+# The letter of each fixed-width type in the format strings of the `struct` module.
 FIXED = {"i8": "b", "i16": "h", "i32": "i", "i64": "q", "u16": "H", "u32": "I", "f64": "d", "boolean": "?", "uuid": "16s"}
 
 
 class Field:
-    """One field: its type, the versions that have it, and how its absence is written. Made by the functions below."""
+    """One field: its type, the versions that have it, its default, and whether it may be null. The functions below build it."""
 
     __slots__ = ("classic", "default", "ignorable", "kind", "name", "nullable_since", "of", "since", "tag", "until")
 
@@ -78,21 +78,21 @@ class Field:
 
     @property
     def struct(self) -> type[Struct]:
-        """The class of a nested struct, or of an array's elements."""
+        """Returns the class of a nested struct, or of an array's elements."""
         assert isinstance(self.of, type)
         return self.of
 
     @property
     def element(self) -> Field:
-        """An array's element as a field of its own."""
+        """Returns a field that describes one element of an array."""
         if isinstance(self.of, Field):
             return self.of
         return Field("nested", None, of=self.of)
 
 
-# The functions that declare a field. They answer Any, so that the annotation beside them says the type and a type checker takes the
-# declaration for the field's default. Options, the same for all: since and until (versions that have the field), default,
-# nullable or nullable_since (null allowed), tag (a tagged field), ignorable (dropped in silence by versions without it).
+# The functions that declare a field. They return Any, so that a type checker uses the annotation beside them and takes the declaration for
+# the field's default. All have the options since and until (first and last version that has the field), default, nullable or nullable_since
+# (null is allowed), tag (number of a tagged field), ignorable (versions without the field ignore its value).
 
 
 def i8(*, default: int = 0, **options: Any) -> Any:
@@ -137,29 +137,29 @@ def string(*, default: str | None = "", **options: Any) -> Any:
 
 
 def octets(*, default: bytes | None = b"", **options: Any) -> Any:
-    """Bytes with a length, copied out of the frame when decoded."""
+    """Bytes with a length. A decoder copies them out of the frame."""
     return Field("octets", default, **options)
 
 
 def records(*, default: bytes | None = None, **options: Any) -> Any:
-    """Record batches with a length: a memoryview into the frame when decoded, never copied."""
+    """Record batches with a length. A decoder does not copy them: the value is a memoryview of the frame."""
     return Field("records", default, **options)
 
 
 def array(of: type[Struct] | Callable[..., Any], *, default: list[Any] | None = [], **options: Any) -> Any:  # noqa: B006
-    """A list of structs (`array(FetchTopic)`) or of primitives (`array(i32)`); an absent one is a fresh empty list each time."""
+    """A list of structs (`array(FetchTopic)`) or of primitives (`array(i32)`). Its default is a new empty list for each message."""
     element: Any = of if isinstance(of, StructType) else of()
     return Field("array", default, of=element, **options)
 
 
 def nested(of: type[Struct], **options: Any) -> Any:
-    """A struct in a struct. Its default is a shared frozen instance, or None where the declaration says `default=None`."""
+    """A struct in a struct. Its default is a shared frozen instance, or None if the declaration says `default=None`."""
     default = options.pop("default", of)
     return Field("nested", default, of=of, **options)
 
 
 class StructType(type):
-    """Turns a class body of field declarations into slots; a metaclass because slots must be there when the class is made."""
+    """Turns the field declarations of a class into slots. It is a metaclass because slots must be set before the class is created."""
 
     __fields__: tuple[Field, ...]
     API_KEY: int
@@ -201,13 +201,13 @@ class StructType(type):
 
 @dataclass_transform(kw_only_default=True)
 class Struct(metaclass=StructType):
-    """The root of every declared struct and message."""
+    """The base class of every struct and message."""
 
     __fields__: ClassVar[tuple[Field, ...]] = ()
     __hash__ = None  # type: ignore[assignment]  # mutable, so not hashable
 
     def __init__(self, **values: Any) -> None:
-        """Runs once for each class: the first instance pays for compiling the class's own constructor."""
+        """Compiles the class's constructor and replaces itself by it: it runs once for each class, for the first instance."""
         cls = type(self)
         initializer = compile_initializer(cls)
         cls.__init__ = initializer  # type: ignore[method-assign]
@@ -240,22 +240,22 @@ class Response(Message):
 
 
 class Data(Message):
-    """A message that travels inside another: a header, a member's subscription, a control record's value."""
+    """A message inside another one: a header, a member's subscription, the value of a control record."""
 
 
 class RecordKey(Message):
-    """The key of a record in a coordinator's topic, after the int16 that says which; that number is `API_KEY`."""
+    """The key of a record in a coordinator's topic, after the int16 that says its kind, `API_KEY`."""
 
 
 class RecordValue(Message):
-    """The value that belongs to the key of the same `API_KEY`, after the int16 that says its version."""
+    """The value of a record whose key has the same `API_KEY`, after the int16 that says its version."""
 
 
 _MISSING = object()
 
 
 def compile_initializer(cls: type[Struct]) -> Callable[..., None]:
-    """A keyword-only constructor for the class, as a person would write it."""
+    """Returns a constructor for the class that takes only keywords."""
     parameters, body, names = _constructor_source(cls)
     source = f"def __init__(self, {parameters}):\n{body}"
     exec(compile(source, f"<{cls.__name__}.__init__>", "exec"), names)
@@ -267,8 +267,9 @@ Built = TypeVar("Built")
 
 
 def maker(cls: Callable[Parameters, Built]) -> Callable[Parameters, Built]:
-    """Makes a plain function that builds an instance as `cls(...)` does, in little more than half the time: calling a class with keywords
-    makes a tuple and a dictionary, calling a function does not. The hottest handlers make theirs once, at import."""
+    """Returns a function that builds an instance as `cls(...)` does, in little more than half the time: a call of a class with keywords
+    builds a tuple and a dictionary, a call of a function does not. Modules on the hot path call `maker` once, at import.
+    """
     assert isinstance(cls, StructType)
     parameters, body, names = _constructor_source(cls)
     names["new"] = object.__new__
@@ -279,7 +280,7 @@ def maker(cls: Callable[Parameters, Built]) -> Callable[Parameters, Built]:
 
 
 def _constructor_source(cls: StructType) -> tuple[str, str, dict[str, Any]]:
-    """The parameters of a constructor, the assignments to `self`, and the values they name."""
+    """Returns the source of the constructor's parameters, the source of the assignments to `self`, and the values that they name."""
     names: dict[str, Any] = {"missing": _MISSING}
     parameters: list[str] = ["*"] if cls.__fields__ else []
     body: list[str] = []
@@ -295,7 +296,7 @@ def _constructor_source(cls: StructType) -> tuple[str, str, dict[str, Any]]:
 
 
 def shared_default(field: Field) -> Any:
-    """The value of an absent field. Never call it for a list: those must be fresh."""
+    """Returns the value of a field that is absent. Must not be called for an array, whose default is a new list each time."""
     return frozen_default(field.struct) if isinstance(field.default, StructType) else field.default
 
 
@@ -303,11 +304,11 @@ _frozen_defaults: dict[type[Struct], Struct] = {}
 
 
 def frozen_default(cls: type[Struct]) -> Struct:
-    """The one shared instance of `cls` with every field at its default, which refuses assignment."""
+    """Returns the shared instance of `cls` with every field at its default. It refuses assignment."""
     default = _frozen_defaults.get(cls)
     if default is None:
         default = _frozen_defaults[cls] = cls()
-        # A subclass without slots of its own has the same layout, so the class of a finished instance may be exchanged.
+        # A subclass without slots of its own has the same layout, so the class of a finished instance may be replaced.
         refusals = {"__setattr__": _refuse_assignment, "__reduce__": lambda _: (frozen_default, (cls,))}
         default.__class__ = StructType(cls.__name__, (cls,), refusals)  # type: ignore[assignment]
     return default

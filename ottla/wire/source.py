@@ -1,6 +1,6 @@
-"""The source of one function in the making: lines at their depth, names that do not clash, values that it refers to.
+"""Collects the source of one generated function: indented lines, names that do not clash, and the values of the names.
 
-`decoding.py` and `encoding.py` write a function for each message and version so, and compile it once.
+`decoding.py` and `encoding.py` generate a function for each message and version with it, and compile it once.
 """
 
 from __future__ import annotations
@@ -22,17 +22,19 @@ class GeneratedSource:
         self.lines.append("    " * self.depth + line)
 
     def fresh(self, stem: str) -> str:
-        """A name that no other line has: structs are inlined, so the same field may be read many times."""
+        """Returns a new name. Structs are inlined, so the same field may be read many times."""
         self._numbers += 1
         return f"{stem}{self._numbers}"
 
     def constant(self, stem: str, value: object) -> str:
-        """A name for the value."""
+        """Returns a new name whose value is `value`."""
         name = self.fresh(stem)
         self.names[name] = value
         return name
 
     def compile_function(self, name: str, where: str, functions: list[str]) -> Callable[..., Any]:
-        """The function of this name; `where` is the file that a traceback shows, `functions` are others that it calls."""
+        """Compiles the source and returns the function `name`. `where` is the file name that a traceback shows; `functions` has the source
+        of other functions that it calls.
+        """
         exec(compile("\n".join([*functions, *self.lines]), where, "exec"), self.names)
         return self.names[name]  # type: ignore[no-any-return]
