@@ -37,7 +37,7 @@ class Consumer(consumer.Consumer):
     """`ottla.client`'s consumer."""
 
     def __del__(self) -> None:
-        if hasattr(self, "_connections"):
+        if hasattr(self, "_routes"):
             self._drop_connections()
             self.cluster.close()
 

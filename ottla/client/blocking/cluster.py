@@ -53,6 +53,8 @@ class Cluster:
         self.timeout_s = timeout_s
         self.security = security
         self.with_extensions = with_extensions
+        self._times_closed = self._times_closed_before = 0
+        """How often the cluster was closed, until now and until the beginning of the call that runs."""
 
     def __enter__(self) -> Cluster:
         return self
@@ -61,7 +63,9 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Closes the shared connections. Callers of `new_connection` close theirs."""
+        """Closes the shared connections, also under a call of another thread, which opens no others then. Callers of `new_connection` close
+        theirs."""
+        self._times_closed += 1
         self.core.close()
 
     # Procedures
@@ -69,6 +73,7 @@ class Cluster:
     def run(self, procedure: Procedure[T]) -> T:
         """Runs a procedure of the core to its end."""
         with self.owner:
+            self._times_closed_before = self._times_closed
             self.core.close_unread()
             return perform_all(procedure, self._perform)
 
@@ -82,7 +87,7 @@ class Cluster:
         if isinstance(effect, AskRolling):
             return self._ask_rolling(effect)
         if isinstance(effect, Open):
-            return self._open(effect.address, effect.timeout_s)
+            return self._open_shared(effect)
         time.sleep(effect.seconds)
         return None
 
@@ -119,6 +124,13 @@ class Cluster:
         except ClientError as error:
             return error
 
+    def _open_shared(self, effect: Open) -> Connection:
+        opened = self._open(effect.address, effect.timeout_s)
+        if self._times_closed != self._times_closed_before:
+            opened.close()
+            raise ClientError(f"the client was closed before it reached {effect.address}")
+        return opened
+
     def _open(self, address: Address, timeout_s: float | None = None) -> Connection:
         return Connection(
             address,
@@ -152,9 +164,9 @@ class Cluster:
         assert isinstance(found, Connection), "this shell has made every connection"
         return found
 
-    def coordinator_connection(self, kind: int, key: str) -> Connection:
-        """The shared connection to the coordinator of `key`."""
-        found = self.run(self.core.coordinator_link(kind, key))
+    def own_coordinator_connection(self, kind: int, key: str) -> Connection:
+        """A connection of the caller's own to the coordinator of `key`."""
+        found = self.run(self.core.coordinator_link(kind, key, is_own=True))
         assert isinstance(found, Connection), "this shell has made every connection"
         return found
 

@@ -5,7 +5,12 @@ consumer until `poll` returns them, and only then do the positions advance (`_ha
 writes positions for the group, so with automatic commits a call of `poll` commits what earlier calls have returned.
 
 A partition without a position gets one before it is read: from the group's commit, or as `auto_offset_reset` says. A partition whose
-leader is away pauses, and delays no other. There is no thread: a member of a group must call `poll` more often than its session times out.
+leader is away pauses, and delays no other.
+
+`poll` waits for records only. Whatever else takes answers of brokers (joins, heartbeats, automatic commits, places to begin at, leaders,
+connections) runs as an errand in a thread of its own (`blocking/routes.py`), and `poll` takes in its result. While the consumer joins, or
+asks whether its session has expired, it returns no records: another member may have them. No thread calls `poll`: a member of a group must
+call it more often than its session times out.
 """
 
 from __future__ import annotations
@@ -14,24 +19,26 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import READ_UNCOMMITTED, TopicPartition
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.blocking.connection import Connection, first_ready
 from ottla.client.blocking.group_membership import DEFAULT_ASSIGNORS, METADATA_AGE_S, SESSION_TIMEOUT_MS, GroupMembership
 from ottla.client.blocking.owner import Owner, owned
+from ottla.client.blocking.routes import PAUSE_S, FetchRoutes, is_away
 from ottla.client.core.admin import EARLIEST, LATEST, OffsetAt, grouped, list_offsets
 from ottla.client.core.fetching import FETCH_BYTES_MAX, MAX_WAIT_MS, PARTITION_BYTES_MAX, Fetched, FetchLimits, fetch_request, read_answer
 from ottla.client.core.group_admin import Committed, commit_offsets, committed_offsets
-from ottla.client.errors import RETRIABLE, KafkaError, MalformedResponseError, TransportError, UsageError, refused
+from ottla.client.errors import RETRIABLE, KafkaError, TransportError, UsageError, refused
 
 __all__ = ["PARTITION_BYTES_MAX", "Consumer", "topic_names"]
 
 AUTO_COMMIT_INTERVAL_S = 5.0
 
-_BACKOFF_S = 0.05
+_MEMBERSHIP, _COMMIT, _PLACES = ("membership",), ("commit",), ("places",)
+"""The keys of errands: heartbeats and joins, automatic commits, and positions of partitions."""
 _RESETS = ("earliest", "latest", "none")
 _OLD_MEMBER = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
 
@@ -47,8 +54,8 @@ def topic_names(topics: Iterable[str]) -> list[str]:
 class Consumer:
     """Reads partitions given by `assign`, or by a group after `subscribe`. One thread at a time may use it; a forked child may not.
 
-    There is no thread: a member of a group calls `poll` more often than its session times out. At the end of `with` the consumer ends its
-    membership, also after an exception. After an exception nothing is committed.
+    A member of a group calls `poll` more often than its session times out. `poll(0)` does not wait for any broker. At the end of `with` the
+    consumer ends its membership, also after an exception. After an exception nothing is committed.
     """
 
     def __init__(
@@ -85,14 +92,17 @@ class Consumer:
             "instance_id": instance_id,
             "metadata_age_s": metadata_age_s,
         }
-        self._connections: dict[int, Connection] = {}
+        self._routes = FetchRoutes(cluster)
         self._asked: dict[int, dict[TopicPartition, int]] = {}
+        self._may_be_revoked = False
+        """Whether an errand joins, or asks whether the session has expired: records may belong to another member by then."""
+        self._has_committed = False
+        """Whether the automatic commit before the next join was made."""
         self._arrived: deque[Fetched] = deque()
         self._failure: KafkaError | TransportError | None = None
         """An error of a partition, to be raised when all that has arrived is returned."""
         self._unplaced: dict[TopicPartition, bool] = {}
         """Partitions that are assigned and have no position yet, and whether the group's commit gives it."""
-        self._pauses: dict[TopicPartition, float] = {}
         self._order: deque[TopicPartition] = deque()
         self._committed: dict[TopicPartition, int] = {}
         self._commit_at = 0.0
@@ -114,6 +124,7 @@ class Consumer:
             if isinstance(offset, KafkaError):
                 raise offset
             found[partition] = offset
+        self._routes.errands.abandon(_PLACES)
         self.positions, self._unplaced = found, {}
         self._order = deque(sorted(found))
         self._commit_at = time.monotonic() + AUTO_COMMIT_INTERVAL_S
@@ -124,8 +135,7 @@ class Consumer:
         names = topic_names(topics)
         if self.group_id is None:
             raise UsageError("a subscription needs a group: name it when the consumer is made")
-        if self.membership is not None:
-            self.membership.leave()
+        self._end_membership()
         self.membership = GroupMembership(self.cluster, self.group_id, names, **self._member_options)
 
     @owned
@@ -153,18 +163,17 @@ class Consumer:
         """
         deadline = time.monotonic() + timeout_s
         while True:
-            if self.membership is not None:
-                self._keep_membership(self.membership)
-            if self.is_auto_commit and time.monotonic() >= self._commit_at:
-                self.commit()
-            if found := self._hand_out():
-                return found
-            self._raise_failure()
-            self._place()
-            self._send_fetches()
+            self._routes.errands.take_in()
+            self._keep_group()
+            if not self._may_be_revoked:
+                if found := self._hand_out():
+                    return found
+                self._raise_failure()
+                self._place()
+                self._send_fetches()
             left = deadline - time.monotonic()
             self._take_answers(max(0.0, min(left, self._patience())))
-            if left <= 0 and not self._arrived and self._failure is None:
+            if left <= 0 and (self._may_be_revoked or not (self._arrived or self._failure)):
                 return []
 
     def _hand_out(self) -> list[Fetched]:
@@ -185,11 +194,11 @@ class Consumer:
 
     def _patience(self) -> float:
         """How long to wait for data before something else is due, in seconds."""
-        if self._unplaced or self._pauses:
-            return _BACKOFF_S
+        if self._unplaced or self._routes.pauses:
+            return PAUSE_S
         if self.membership is not None:
             return min(self.membership.heartbeat_interval_s, 1.0)
-        return _BACKOFF_S if not self._asked else 1.0
+        return PAUSE_S if self._routes.is_idle else 1.0
 
     def _next_fetch(self, partition: TopicPartition) -> int:
         """Where the next Fetch of a partition begins: behind all that has arrived."""
@@ -202,54 +211,49 @@ class Consumer:
     def _send_fetches(self) -> None:
         """One Fetch for each leader that has none under way, with all of its assigned partitions."""
         busy = {partition for asked in self._asked.values() for partition in asked}
-        now = time.monotonic()
-        self._pauses = {partition: until for partition, until in self._pauses.items() if until > now}
-        idle = [p for p in self._order if p in self.positions and p not in busy and p not in self._pauses]
+        self._routes.end_pauses()
+        idle = [p for p in self._order if p in self.positions and p not in busy and p not in self._routes.pauses]
         if not idle:
             return
         self._order.rotate(-1)
-        leaders, missing = self.cluster.leaders(idle)
-        for partition, error in missing.items():
-            self._fail(partition, error)
-            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                self._failure = self._failure or error
-        for broker_id, partitions in leaders.items():
+        for broker_id, partitions in self._routes.by_leader(idle, self._without_leader).items():
             if broker_id not in self._asked:
                 self._fetch_from(broker_id, partitions)
 
+    def _without_leader(self, reasons: Mapping[TopicPartition, KafkaError]) -> None:
+        for partition, error in reasons.items():
+            if partition in self.positions:
+                self._fail(partition, error)
+                if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    self._failure = self._failure or error
+
     def _fetch_from(self, broker_id: int, partitions: Sequence[TopicPartition]) -> None:
-        asked = {partition: self._next_fetch(partition) for partition in partitions}
-        request = fetch_request(asked, self.isolation_level, self.limits)
-        try:
-            connection = self._connections.get(broker_id)
-            if connection is None or not connection.is_open or connection.in_flight:
-                connection = self._connections[broker_id] = self.cluster.new_connection(broker_id)
-            connection.send(request)
-        except MalformedResponseError:
-            raise
-        except TransportError:
-            self._pause(partitions)
+        failed = partial(self._not_reached, partitions)
+        if self._routes.connection(broker_id, failed) is None:
             return
-        except KafkaError as error:
-            if error.code is not ErrorCode.BROKER_NOT_AVAILABLE:
-                raise
-            self._pause(partitions)
+        asked = {partition: self._next_fetch(partition) for partition in partitions}
+        try:
+            self._routes.post(broker_id, fetch_request(asked, self.isolation_level, self.limits))
+        except TransportError as error:
+            failed(error)
             return
         self._asked[broker_id] = asked
 
+    def _not_reached(self, partitions: Iterable[TopicPartition], error: KafkaError | TransportError) -> None:
+        """Pauses the partitions whose leader is away. Any other error is raised."""
+        if not is_away(error):
+            raise error
+        self._routes.pause(partitions)
+
     def _take_answers(self, timeout_s: float) -> None:
         """Takes the answers that are there; waits for the first one at most `timeout_s`."""
-        for broker_id in first_ready({broker_id: self._connections[broker_id] for broker_id in self._asked}, timeout_s):
-            asked, connection = self._asked.pop(broker_id), self._connections[broker_id]
-            try:
-                answer = connection.receive()
-            except MalformedResponseError:
-                raise
-            except TransportError:
-                self._pause(asked)
-                continue
-            self._read_answer(asked, answer, str(connection.address))
-        if self._arrived:
+        for broker_id, answer in self._routes.answers(timeout_s):
+            asked = self._asked.pop(broker_id)
+            if isinstance(answer, TransportError):
+                self._not_reached(asked, answer)
+            else:
+                self._read_answer(asked, answer, str(self._routes.connections[broker_id].address))
+        if self._arrived and not self._may_be_revoked:
             self._send_fetches()
 
     def _read_answer(self, asked: Mapping[TopicPartition, int], answer: Any, address: str) -> None:
@@ -265,7 +269,7 @@ class Consumer:
 
     def _fail(self, partition: TopicPartition, error: KafkaError) -> None:
         """A partition pauses, is placed again if its position is out of range, or has its error raised by `poll`."""
-        self._pause([partition])
+        self._routes.pause([partition])
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and self.auto_offset_reset != "none":
             del self.positions[partition]
             self._unplaced[partition] = False
@@ -275,75 +279,104 @@ class Consumer:
         elif error.code not in RETRIABLE:
             self._failure = self._failure or error
 
-    def _pause(self, partitions: Sequence[TopicPartition] | Mapping[TopicPartition, int]) -> None:
-        self._wait_with(partitions)
-        self.cluster.forget(partitions)
-
-    def _wait_with(self, partitions: Iterable[TopicPartition]) -> None:
-        until = time.monotonic() + _BACKOFF_S
-        self._pauses.update((partition, until) for partition in partitions)
-
     # Where to begin
 
     def _place(self) -> None:
-        """Gives partitions without a position one. Those without one for now are tried again; the others are read meanwhile."""
+        """Looks for positions of partitions without one. The others are read meanwhile."""
         now = time.monotonic()
-        waiting = [partition for partition in self._unplaced if self._pauses.get(partition, 0.0) <= now]
-        if not waiting:
-            return
-        self._wait_with(waiting)
-        try:
-            named = self._place_at_commits(waiting)
-            for partition, offset in self._look_up(named).items():
-                if not isinstance(offset, KafkaError):
-                    self._placed(partition, offset)
-                elif offset.code not in RETRIABLE:
-                    raise offset
-        except (KafkaError, TransportError) as error:
-            self._failure = self._failure or error
+        pauses = self._routes.pauses
+        waiting = {partition: by_commit for partition, by_commit in self._unplaced.items() if pauses.get(partition, 0.0) <= now}
+        if waiting:
+            self._routes.errands.begin(_PLACES, partial(self._find_places, waiting), self._take_places, partial(self._not_placed, waiting))
 
-    def _place_at_commits(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Sets the positions of partitions that have a committed offset. Returns where the others begin, for ListOffsets."""
+    def _find_places(self, partitions: Mapping[TopicPartition, bool]) -> dict[TopicPartition, int | KafkaError]:
+        """Where partitions begin: at the commit of the group where that is wanted and there is one, else as `auto_offset_reset` says."""
         committed: Mapping[TopicPartition, Committed] = {}
-        if any(self._unplaced[partition] for partition in partitions):
+        if any(partitions.values()):
             assert self.group_id is not None, "a commit is of a group"
             committed = committed_offsets(self.cluster, self.group_id, require_stable=True)
+        found: dict[TopicPartition, int | KafkaError] = {}
         named: dict[TopicPartition, int] = {}
-        for partition in partitions:
-            if self._unplaced[partition] and partition in committed:
-                self._placed(partition, committed[partition].offset)
+        for partition, by_commit in partitions.items():
+            if by_commit and partition in committed:
+                found[partition] = committed[partition].offset
             elif self.auto_offset_reset == "none":
-                raise refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"group {self.group_id!r} has no offset for {partition}")
+                message = f"group {self.group_id!r} has no offset for {partition}"
+                found[partition] = refused(ErrorCode.OFFSET_OUT_OF_RANGE, message)
             else:
                 named[partition] = EARLIEST if self.auto_offset_reset == "earliest" else LATEST
-        return named
+        return {**found, **self._look_up(named)}
+
+    def _take_places(self, found: Mapping[TopicPartition, int | KafkaError]) -> None:
+        for partition, offset in found.items():
+            if not isinstance(offset, KafkaError):
+                self._placed(partition, offset)
+            else:
+                self._not_placed([partition], offset)
+
+    def _not_placed(self, partitions: Iterable[TopicPartition], error: KafkaError | TransportError) -> None:
+        """Partitions without a position for now are tried again."""
+        self._routes.wait_with(partitions)
+        if not (isinstance(error, KafkaError) and error.is_retriable):
+            self._failure = self._failure or error
 
     def _placed(self, partition: TopicPartition, offset: int) -> None:
-        self.positions[partition] = offset
-        del self._unplaced[partition]
-        self._pauses.pop(partition, None)
+        if partition in self._unplaced:  # else it was revoked or sought meanwhile
+            self.positions[partition] = offset
+            del self._unplaced[partition]
+            self._routes.pauses.pop(partition, None)
 
     # The group
 
-    def _keep_membership(self, membership: GroupMembership) -> None:
-        """Does what the membership needs, and takes over a new assignment. Of a membership that was lost no position is of use."""
-        self._forget_lost(membership)
-        if membership.must_join() and self.is_auto_commit and self.positions:
-            self.commit()
-        try:
-            assignment = membership.keep_alive()
-        finally:
+    def _keep_group(self) -> None:
+        """Begins what is due: a heartbeat or a join, and automatic commits. Of a membership that was lost no position is of use."""
+        membership = self.membership
+        if self._may_be_revoked:
+            return
+        if membership is not None:
             self._forget_lost(membership)
+        joins = membership is not None and membership.must_join()
+        is_committing = _COMMIT in self._routes.errands
+        if self.is_auto_commit and not is_committing and (time.monotonic() >= self._commit_at or (joins and not self._has_committed)):
+            self._has_committed = joins
+            if changed := self._uncommitted(self.positions):
+                self._routes.errands.begin(_COMMIT, partial(self._send_commit, changed), partial(self._take_commit, changed))
+        if membership is None or not membership.is_due() or _MEMBERSHIP in self._routes.errands:
+            return
+        if joins and _COMMIT in self._routes.errands:
+            return
+        self._may_be_revoked = joins or membership.may_have_expired()
+        self._has_committed = False
+        self._routes.errands.begin(_MEMBERSHIP, membership.keep_alive, self._take_assignment, self._not_a_member)
+
+    def _take_assignment(self, assignment: tuple[TopicPartition, ...] | None) -> None:
+        self._may_be_revoked = False
+        if self.membership is not None:
+            self._forget_lost(self.membership)
         if assignment is not None:
             self._take_over(assignment)
+
+    def _not_a_member(self, error: KafkaError | TransportError) -> None:
+        self._may_be_revoked = False
+        raise error
+
+    def _end_membership(self) -> None:
+        """Leaves the group. A heartbeat or join that is under way ends with an error, which is dropped."""
+        is_under_way = _MEMBERSHIP in self._routes.errands
+        self._routes.errands.abandon(_MEMBERSHIP)
+        self._may_be_revoked = False
+        if self.membership is not None:
+            self.membership.leave(interrupts=is_under_way)
 
     def _forget_lost(self, membership: GroupMembership) -> None:
         if membership.is_new:
             membership.is_new = False
+            self._routes.errands.abandon(_PLACES)
             self.positions, self._unplaced, self._committed = {}, {}, {}
 
     def _take_over(self, assignment: Sequence[TopicPartition]) -> None:
         """Sets the assignment: kept partitions go on, new ones are placed at the committed offsets."""
+        self._routes.errands.abandon(_PLACES)
         self._unplaced = {partition: self._unplaced.get(partition, True) for partition in assignment if partition not in self.positions}
         self.positions = {partition: self.positions[partition] for partition in assignment if partition in self.positions}
         self._committed = {partition: offset for partition, offset in self._committed.items() if partition in self.positions}
@@ -353,26 +386,31 @@ class Consumer:
     @owned
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None, *, except_for: Sequence[Fetched] = ()) -> None:
         """Commits positions for the group; `except_for` are batches that `poll` has returned and the caller has not processed yet."""
-        self._commit_at = time.monotonic() + AUTO_COMMIT_INTERVAL_S
         wanted = dict(self.positions if offsets is None else offsets)
         for fetched in except_for:
             wanted[fetched.partition] = min(fetched.start, wanted.get(fetched.partition, fetched.start))
-        changed = {partition: offset for partition, offset in wanted.items() if self._committed.get(partition) != offset}
-        if not changed or self.group_id is None:
-            return
+        self._routes.errands.finish(_COMMIT)  # of earlier positions
+        if changed := self._uncommitted(wanted):
+            self._take_commit(changed, self._send_commit(changed))
+
+    def _uncommitted(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        self._commit_at = time.monotonic() + AUTO_COMMIT_INTERVAL_S
+        return {partition: offset for partition, offset in wanted.items() if self._committed.get(partition) != offset}
+
+    def _send_commit(self, changed: Mapping[TopicPartition, int]) -> dict[TopicPartition, KafkaError | None]:
+        if self.group_id is None:
+            return {}
         generation, member_id = (-1, "") if self.membership is None else (self.membership.generation, self.membership.member_id)
-        results = commit_offsets(self.cluster, self.group_id, changed, generation=generation, member_id=member_id)
-        refusals: list[KafkaError] = []
-        for partition, failed in results.items():
-            if failed is None:
-                self._committed[partition] = changed[partition]
-            else:
-                refusals.append(failed)
-        for failed in refusals:
+        return commit_offsets(self.cluster, self.group_id, changed, generation=generation, member_id=member_id)
+
+    def _take_commit(self, changed: Mapping[TopicPartition, int], results: Mapping[TopicPartition, KafkaError | None]) -> None:
+        self._committed.update((partition, changed[partition]) for partition, failed in results.items() if failed is None)
+        for failed in filter(None, results.values()):
             if failed.code not in _OLD_MEMBER or self.membership is None:
                 raise failed
-            # Others go on from the last commit: the records since then are read twice, none is lost.
-            self.membership.join_again(failed.code)
+            if not self._may_be_revoked:
+                # Others go on from the last commit: the records since then are read twice, none is lost.
+                self.membership.join_again(failed.code)
 
     def close(self, *, may_commit: bool = True) -> None:
         """Commits if commits are automatic and `may_commit`, and ends the membership. In a forked child it only closes its copies."""
@@ -385,16 +423,14 @@ class Consumer:
     def _leave(self, may_commit: bool) -> None:
         with ExitStack() as steps:
             steps.callback(self._drop_connections)
-            if self.membership is not None:
-                steps.callback(self.membership.leave)
+            steps.callback(self._end_membership)
             if self.is_auto_commit and self.positions and may_commit:
                 self.commit()
 
     def _drop_connections(self) -> None:
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
-        self._asked.clear()
+        self._routes.close()
+        if self.membership is not None:
+            self.membership.coordinator.close()
 
     # Where things are
 

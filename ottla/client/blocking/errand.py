@@ -1,21 +1,36 @@
-"""A call that runs in a thread of its own, so that its caller does not wait for a silent broker, name server or TLS peer."""
+"""Calls that run in threads of their own, so that their caller does not wait for a silent broker, name server or TLS peer.
+
+Threads are the one way not to wait: sockets can be read without waiting, but names are resolved, and bearer tokens fetched, by calls that
+wait.
+"""
 
 from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Generic, TypeVar
 
 from ottla.base.errors import OttlaError
+from ottla.client.blocking.connection import Source, first_ready
+from ottla.client.errors import KafkaError, TransportError
 
 T = TypeVar("T")
+
+
+def ignore(_: object) -> None:
+    """Does nothing with a result."""
+
+
+def fail(error: Exception) -> None:
+    """Raises the error of an errand to the caller of `take_in`."""
+    raise error
 
 
 class Errand(Generic[T]):
     """Starts the call at once. `fileno` becomes readable when the call has ended. `dispose` gets a result that is no longer wanted."""
 
-    def __init__(self, call: Callable[[], T], dispose: Callable[[T], object] = lambda _: None) -> None:
+    def __init__(self, call: Callable[[], T], dispose: Callable[[T], object] = ignore) -> None:
         self._call = call
         self._dispose = dispose
         self._results: list[T] = []
@@ -27,7 +42,8 @@ class Errand(Generic[T]):
 
     def _run(self) -> None:
         try:
-            self._results.append(self._call())
+            if not self._is_abandoned:
+                self._results.append(self._call())
         except OttlaError as error:
             self._error = error
         except BaseException as error:
@@ -67,3 +83,56 @@ class Errand(Generic[T]):
         self._waiting.close()
         for result in self._results:
             self._dispose(result)
+
+
+class Errands:
+    """The errands of one object, one at a time for each key. Their results are taken in by the thread that uses the object."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[Hashable, tuple[Errand[Any], Callable[[Any], object], Callable[[Any], object]]] = {}
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._under_way
+
+    def begin(
+        self,
+        key: Hashable,
+        call: Callable[[], T],
+        take: Callable[[T], object] = ignore,
+        failed: Callable[[KafkaError | TransportError], object] = fail,
+        *,
+        dispose: Callable[[T], object] = ignore,
+    ) -> None:
+        """Begins an errand unless one of this key is under way. `take_in` gives its result to `take`, or its error to `failed`."""
+        if key not in self._under_way:
+            self._under_way[key] = Errand(call, dispose), take, failed
+
+    def sources(self) -> Mapping[Hashable, Source]:
+        """The errands under way, for `first_ready`."""
+        return {key: errand for key, (errand, _, _) in self._under_way.items()}
+
+    def take_in(self) -> None:
+        """Takes in the errands that have ended."""
+        for key in [key for key, (errand, _, _) in self._under_way.items() if errand.has_input()]:
+            errand, take, failed = self._under_way.pop(key)
+            try:
+                result = errand.result()
+            except (KafkaError, TransportError) as error:
+                failed(error)
+            else:
+                take(result)
+
+    def finish(self, key: Hashable) -> None:
+        """Waits for the end of an errand and takes it in."""
+        while key in self._under_way:
+            first_ready({key: self._under_way[key][0]}, 1.0)
+            self.take_in()
+
+    def abandon(self, key: Hashable) -> None:
+        """Drops an errand. Its result is disposed of as soon as it is there."""
+        if key in self._under_way:
+            self._under_way.pop(key)[0].abandon()
+
+    def abandon_all(self) -> None:
+        for key in list(self._under_way):
+            self.abandon(key)

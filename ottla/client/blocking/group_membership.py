@@ -17,7 +17,9 @@ from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode, WireError, error_code
 from ottla.base.types import TopicPartition
-from ottla.client.blocking.cluster import GROUP, Cluster
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.blocking.membership import GroupCoordinator, Membership
+from ottla.client.core.admin import grouped
 from ottla.client.core.assignors import COOPERATIVE_STICKY, RANGE, ROUND_ROBIN, Subscription, assign
 from ottla.client.core.group_admin import read_assignment
 from ottla.client.errors import COORDINATOR_MOVED, ConnectError, KafkaError, TransportError, refused
@@ -34,8 +36,6 @@ DEFAULT_ASSIGNORS = (RANGE, ROUND_ROBIN, COOPERATIVE_STICKY)
 METADATA_AGE_S = 10.0
 """Kafka's clients look every 5 minutes; records in a new topic waited so long."""
 JOIN_TRIES_MAX = 20
-LEAVE_TIMEOUT_S = 5.0
-"""A consumer that closes waits no longer for its coordinator: its session ends by itself."""
 
 _SUBSCRIPTION_VERSION = 2
 _ASSIGNMENT_VERSION = 0
@@ -43,7 +43,7 @@ _PROTOCOL_TYPE = "consumer"
 _START_AGAIN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
 
 
-class GroupMembership:
+class GroupMembership(Membership):
     """See the module."""
 
     def __init__(
@@ -58,9 +58,7 @@ class GroupMembership:
         instance_id: str | None = None,
         metadata_age_s: float = METADATA_AGE_S,
     ) -> None:
-        self.cluster = cluster
-        self.group_id = group_id
-        self.topics = tuple(topics)
+        super().__init__(cluster, group_id, topics)
         self.metadata_age_s = metadata_age_s
         self.session_timeout_ms = session_timeout_ms
         self.rebalance_timeout_ms = rebalance_timeout_ms
@@ -81,6 +79,14 @@ class GroupMembership:
     def must_join(self) -> bool:
         """Whether the next `keep_alive` will rebalance: the moment to commit what was read."""
         return self._must_join
+
+    def is_due(self) -> bool:
+        """Whether `keep_alive` has anything to do."""
+        return self._must_join or time.monotonic() >= min(self._heartbeat_at, self._look_at)
+
+    def may_have_expired(self) -> bool:
+        """Whether the last heartbeat is so old that the group may have removed this member."""
+        return time.monotonic() >= self._heartbeat_at - self.heartbeat_interval_s + self.session_timeout_ms / 1000
 
     def join_again(self, code: ErrorCode) -> None:
         """Joins again with the next `keep_alive`, after a refusal: as a new member if the group does not know this one any more."""
@@ -119,7 +125,7 @@ class GroupMembership:
             group_id=self.group_id, generation_id=self.generation, member_id=self.member_id, group_instance_id=self.instance_id
         )
         try:
-            answer = self._ask(request)
+            answer = self.coordinator.ask(request)
         except TransportError:
             return
         code = error_code(answer.error_code)
@@ -128,7 +134,7 @@ class GroupMembership:
         elif code in _START_AGAIN:
             self._membership_lost(code)
         elif code in COORDINATOR_MOVED:
-            self.cluster.forget_coordinator(GROUP, self.group_id)
+            self.coordinator.forget()
         elif code:
             raise refused(code, f"member of group {self.group_id!r}")
 
@@ -141,24 +147,15 @@ class GroupMembership:
         self.is_new = True
         self._must_join = True
 
-    def leave(self) -> None:
-        """Ends the membership, so that the group need not wait for the session's end. Static members stay."""
-        if not self.member_id or self.instance_id is not None:
-            return
-        request = LeaveGroupRequest(
-            group_id=self.group_id,
-            member_id=self.member_id,
-            members=[MemberIdentity(member_id=self.member_id, reason="the consumer is closed")],
-        )
-        try:
-            if self.cluster.coordinator_connection(GROUP, self.group_id).version_of(LeaveGroupRequest.API_KEY) >= 3:
-                request.member_id = ""
-            else:
-                request.members = []
-            self._ask(request, timeout_s=min(LEAVE_TIMEOUT_S, self.cluster.timeout_s))
-        except (KafkaError, TransportError):
-            pass  # the session ends by itself
-        self.member_id = ""
+    def leaving(self, coordinator: GroupCoordinator) -> LeaveGroupRequest | None:
+        """Static members stay, and so does one that never joined."""
+        member_id, self.member_id = self.member_id, ""
+        if not member_id or self.instance_id is not None:
+            return None
+        if coordinator.connection().version_of(LeaveGroupRequest.API_KEY) < 3:
+            return LeaveGroupRequest(group_id=self.group_id, member_id=member_id)
+        member = MemberIdentity(member_id=member_id, reason="the consumer is closed")
+        return LeaveGroupRequest(group_id=self.group_id, members=[member])
 
     # Joining
 
@@ -178,9 +175,9 @@ class GroupMembership:
     def _adapt_to(self, error: KafkaError | ConnectError, is_last: bool) -> None:
         """Adapts the next try to a refusal to join; a final refusal is raised again, and the loss of a coordinator in the last try."""
         if isinstance(error, ConnectError) or error.code in COORDINATOR_MOVED:
-            if is_last:
+            if is_last or self.coordinator.is_closed:
                 raise error
-            self.cluster.forget_coordinator(GROUP, self.group_id)
+            self.coordinator.forget()
             time.sleep(0.1)
         elif error.code in _START_AGAIN:
             self._membership_lost(error.code)
@@ -192,7 +189,7 @@ class GroupMembership:
         is_cooperative = self.assignor == COOPERATIVE_STICKY
         if not is_cooperative:
             self.owned = ()
-        joined = self._ask(self._join_request(), timeout_s=self.rebalance_timeout_ms / 1000 + self.cluster.timeout_s)
+        joined = self.coordinator.ask(self._join_request(), timeout_s=self.rebalance_timeout_ms / 1000 + self.cluster.timeout_s)
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = joined.member_id
             return None
@@ -203,7 +200,7 @@ class GroupMembership:
         is_leader = joined.leader == joined.member_id and not joined.skip_assignment
         assignments = self._assign_all(joined) if is_leader else []
         self._look_at = time.monotonic() + self.metadata_age_s if is_leader else inf
-        synced = self._ask(
+        synced = self.coordinator.ask(
             sync_group.SyncGroupRequest(
                 group_id=self.group_id,
                 generation_id=self.generation,
@@ -231,7 +228,7 @@ class GroupMembership:
         subscription = protocol.ConsumerProtocolSubscription(
             topics=list(self.topics),
             user_data=None,
-            owned_partitions=[protocol.TopicPartition(topic=topic, partitions=numbers) for topic, numbers in _grouped(self.owned)],
+            owned_partitions=[protocol.TopicPartition(topic=topic, partitions=numbers) for topic, numbers in grouped(self.owned).items()],
             generation_id=self.generation if self.owned else -1,
         )
         metadata = _SUBSCRIPTION_VERSION.to_bytes(2, "big") + encoder(protocol.ConsumerProtocolSubscription, _SUBSCRIPTION_VERSION)(
@@ -263,7 +260,7 @@ class GroupMembership:
                     protocol.ConsumerProtocolAssignment(
                         assigned_partitions=[
                             protocol.ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=numbers)
-                            for topic, numbers in _grouped(partitions)
+                            for topic, numbers in grouped(partitions).items()
                         ],
                         user_data=None,
                     )
@@ -271,16 +268,6 @@ class GroupMembership:
             )
             for member, partitions in assign(self.assignor, members, counts).items()
         ]
-
-    def _ask(self, request: Any, *, timeout_s: float | None = None) -> Any:
-        return self.cluster.ask_once(GROUP, self.group_id, request, timeout_s=timeout_s)
-
-
-def _grouped(partitions: Sequence[TopicPartition]) -> list[tuple[str, list[int]]]:
-    found: dict[str, list[int]] = {}
-    for topic, number in sorted(partitions):
-        found.setdefault(topic, []).append(number)
-    return list(found.items())
 
 
 def _read_subscription(member: Any) -> Subscription:

@@ -12,21 +12,23 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.connection import Connection, first_ready
 from ottla.client.blocking.deliveries import Deliveries, Delivery
+from ottla.client.blocking.errand import ignore
 from ottla.client.blocking.owner import Owner, owned
 from ottla.client.blocking.producer_identity import TRANSACTION_TIMEOUT_MS, ProducerIdentity
 from ottla.client.blocking.routes import Routes
 from ottla.client.core.encoding import Encoding, check_record
 from ottla.client.core.partitioner import StickyPartitioner, partition_for_key
 from ottla.client.core.send_queue import Batch, SendQueue
-from ottla.client.errors import ClientError, RequestTimeoutError, TransportError, refused
+from ottla.client.errors import ClientError, KafkaError, RequestTimeoutError, TransportError, refused
 from ottla.wire.batch_header import stamp_producer
 from ottla.wire.messages.metadata import MetadataResponseTopic
 from ottla.wire.records import CODEC_NAMES, Headers, Record
@@ -46,6 +48,8 @@ GROWTH_S = 1.0
 ACKS_ALL = -1
 
 _RECORD_OVERHEAD_BYTES = 12
+_TRANSACTION = ("transaction",)
+"""The key of the errand that adds partitions to the transaction. No other request about the transaction may be sent before its end."""
 _STEP_S = 1.0
 """How long one step of a call that waits may take, so that requests that time out are noticed."""
 
@@ -101,7 +105,7 @@ class Producer:
             cluster.metadata, acks=acks, is_idempotent=has_identity, may_renumber=has_identity and not self._is_transactional
         )
         self._deliveries = Deliveries(self._queue.ended, on_delivery)
-        self._routes = Routes(cluster, self._queue, self.identity if self._is_transactional else None)
+        self._routes = Routes(cluster)
 
     @property
     def delivered(self) -> int:
@@ -253,7 +257,7 @@ class Producer:
         """Drops what was not sent yet and aborts."""
         identity = self._transactional()
         self._end_all(refused(ErrorCode.TRANSACTION_ABORTABLE, "the transaction is aborted"), only_unsent=True)
-        while self._routes.adds_to_transaction or not self._queue.is_empty:
+        while _TRANSACTION in self._routes.errands or not self._queue.is_empty:
             self._step(_STEP_S)
         identity.core.has_gap = identity.core.has_gap or bool(self._queue.gaps)
         identity.end(is_commit=False)
@@ -302,7 +306,7 @@ class Producer:
             self._take_over(topic, known)
         elif now >= self._learned_at.get(topic, now) + self.metadata_age_s:
             self._learned_at[topic] = now
-            self._routes.look_for_growth(topic)
+            self._routes.errands.begin(("growth", topic), partial(self.cluster.refresh, [topic]), failed=ignore)
 
     def _batch_for(self, topic: str, key: bytes | None, partition: int, size: int) -> Batch:
         """Returns the open batch of a record's partition, or a new one if the record does not fit."""
@@ -388,18 +392,48 @@ class Producer:
     def _send_ready(self) -> None:
         queue, routes = self._queue, self._routes
         self._renumber()
-        routes.take_in(time.monotonic())
+        routes.errands.take_in()
         while partitions := queue.sendable(time.monotonic()):
             has_sent = False
-            for broker_id, some in routes.by_leader(partitions).items():
+            leaders = routes.by_leader(partitions, self._without_leader, partial(self._not_sent, -1))
+            for broker_id, some in (self._in_transaction(leaders) if self._is_transactional else leaders).items():
                 if len(queue.in_flight.get(broker_id, ())) >= self.in_flight_max:
                     continue
-                connection = routes.connection(broker_id)
+                connection = routes.connection(broker_id, partial(self._not_sent, broker_id))
                 if connection is not None and (batches := queue.gather(broker_id, some)):
                     self._send(broker_id, connection, batches)
                     has_sent = True
             if not has_sent:
                 return
+
+    def _in_transaction(self, leaders: Mapping[int, Sequence[TopicPartition]]) -> dict[int, list[TopicPartition]]:
+        """Returns the partitions that belong to the open transaction. An errand adds the others."""
+        others = self._transactional().not_added(partition for some in leaders.values() for partition in some)
+        if others:
+            self._routes.errands.begin(_TRANSACTION, partial(self._add, others), failed=self._not_added)
+        found = {broker_id: [partition for partition in some if partition not in others] for broker_id, some in leaders.items()}
+        return {broker_id: some for broker_id, some in found.items() if some}
+
+    def _add(self, partitions: Sequence[TopicPartition]) -> None:
+        identity = self._transactional()
+        with self.cluster.owner:
+            if identity.is_open:  # else the transaction was abandoned before this thread began
+                identity.add(partitions)
+
+    def _not_added(self, error: KafkaError | TransportError) -> None:
+        now = time.monotonic()
+        self._queue.not_sent(self._transactional().not_added(self._queue.sendable(now)), error, now)
+
+    def _not_sent(self, broker_id: int, error: KafkaError | TransportError) -> None:
+        """The partitions that a broker leads, or those without a known leader (-1), cannot be sent to for now. They pause."""
+        now, leader_of = time.monotonic(), self.cluster.metadata.leader_of
+        self._queue.not_sent([one for one in self._queue.sendable(now) if max(-1, leader_of(one)) == broker_id], error, now)
+
+    def _without_leader(self, reasons: Mapping[TopicPartition, KafkaError]) -> None:
+        now = time.monotonic()
+        for partition in self._queue.sendable(now):
+            if partition in reasons and self.cluster.metadata.leader_of(partition) < 0:
+                self._queue.not_sent([partition], reasons[partition], now)
 
     def _renumber(self) -> None:
         """Gives the batches behind one that has failed for good the sequence numbers of another epoch."""
@@ -439,7 +473,7 @@ class Producer:
         """
         connections = self._routes.connections
         waiting = {broker_id: connections[broker_id] for broker_id, sent in self._queue.in_flight.items() if sent}
-        errands = self._routes.sources()
+        errands = self._routes.errands.sources()
         ready = first_ready({**errands, **waiting} if errands else waiting, timeout_s)
         for broker_id in waiting.keys() & ready:
             self._take_from(broker_id, waiting[broker_id])

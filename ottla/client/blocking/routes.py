@@ -1,128 +1,163 @@
-"""The way from a producer's partitions to its connections, without waiting for a silent broker.
+"""The way from the partitions of a producer or consumer to its own connections, without waiting for a silent broker.
 
-Finding leaders, opening connections, logging in again and adding partitions to a transaction take answers of brokers. Each of these runs as
-an errand, in a thread of its own (`blocking/errand.py`). The partitions concerned wait for its end, and no other partition does.
+Finding leaders, opening connections and logging in again take answers of brokers. Each of these runs as an errand, in a thread of its own
+(`blocking/errand.py`). The partitions concerned wait for its end, and no other partition does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
+from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.blocking.connection import Connection, Source
-from ottla.client.blocking.errand import Errand
-from ottla.client.blocking.producer_identity import ProducerIdentity
-from ottla.client.core.send_queue import SendQueue
-from ottla.client.errors import KafkaError, TransportError
+from ottla.client.blocking.connection import Connection, first_ready
+from ottla.client.blocking.errand import Errands, fail
+from ottla.client.errors import ConnectError, KafkaError, MalformedResponseError, RequestTimeoutError, TransportError
+from ottla.wire.schema import Request
 
-_LEADERS = ("leaders",)
-_TRANSACTION = ("transaction",)
+LEADERS = ("leaders",)
+"""The key of the errand that looks for leaders. Errands that open a connection have the broker's id."""
+
+PAUSE_S = 0.05
+"""How long a consumer waits with a partition after a failure."""
+
+
+def is_away(error: KafkaError | TransportError) -> bool:
+    """Whether an error means that a broker cannot be reached now, rather than that it answers and refuses."""
+    if isinstance(error, KafkaError):
+        return error.code is ErrorCode.BROKER_NOT_AVAILABLE
+    return not isinstance(error, MalformedResponseError)
 
 
 class Routes:
-    """See the module. `identity`: of a transactional producer. Partitions that cannot be sent to are reported to the queue, and pause."""
+    """See the module."""
 
-    def __init__(self, cluster: Cluster, queue: SendQueue, identity: ProducerIdentity | None) -> None:
+    def __init__(self, cluster: Cluster) -> None:
+        self.errands = Errands()
         self.connections: dict[int, Connection] = {}
         self._cluster = cluster
-        self._queue = queue
-        self._identity = identity
-        self._errands: dict[Hashable, Errand[Any]] = {}
-        """The errands that have not been taken in, by broker id for connections, by name for topics."""
-
-    def sources(self) -> dict[Hashable, Source]:
-        """The errands, whose ends change what can be sent."""
-        return dict(self._errands)
 
     def close(self) -> None:
         """Closes the connections. A connection that is being opened is closed as soon as it is open."""
         for connection in self.connections.values():
             connection.close()
         self.connections.clear()
-        for errand in self._errands.values():
-            errand.abandon()
-        self._errands.clear()
+        self.errands.abandon_all()
 
-    def by_leader(self, partitions: Sequence[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """Returns the partitions that can be sent to now, by their leaders. Errands begin for the others."""
+    def by_leader(
+        self,
+        partitions: Iterable[TopicPartition],
+        without_leader: Callable[[dict[TopicPartition, KafkaError]], object],
+        failed: Callable[[KafkaError | TransportError], object] = fail,
+    ) -> dict[int, list[TopicPartition]]:
+        """Returns the partitions with known leaders, by leader. An errand looks for the leaders of the others.
+
+        `without_leader` gets the partitions for which there is none, and why. `failed` gets the error if no broker can be asked.
+        """
         leader_of = self._cluster.metadata.leader_of
-        known = [partition for partition in partitions if leader_of(partition) >= 0]
-        if len(known) < len(partitions):
-            unknown = [partition for partition in partitions if leader_of(partition) < 0]
-            self._begin(_LEADERS, partial(self._cluster.leaders, unknown))
-        if self._identity is not None:
-            known = self._in_transaction(self._identity, known)
         found: dict[int, list[TopicPartition]] = {}
-        for partition in known:
-            found.setdefault(leader_of(partition), []).append(partition)
+        for partition in partitions:
+            found.setdefault(max(-1, leader_of(partition)), []).append(partition)
+        if unknown := found.pop(-1, None):
+            self.errands.begin(LEADERS, lambda: self._cluster.leaders(unknown)[1], without_leader, failed)
         return found
 
-    def connection(self, broker_id: int) -> Connection | None:
-        """Returns a connection of the producer's own that takes a request now. Produce requests must not hold up other requests.
+    def connection(self, broker_id: int, failed: Callable[[KafkaError | TransportError], object]) -> Connection | None:
+        """Returns an own connection that takes a request now. Other requests must not wait behind Produce and Fetch.
 
-        None while it is being opened, logs in again, or has not sent the last request yet.
+        None while it is being opened, logs in again, or has not sent the last request yet. `failed` gets the error if it cannot be opened.
         """
         known = self.connections.get(broker_id)
         if known is None or not known.is_open:
-            self._begin(broker_id, partial(self._cluster.new_connection, broker_id), Connection.close)
+            self._begin(broker_id, partial(self._cluster.new_connection, broker_id), failed)
         elif not known.is_login_due:
             return None if known.has_unsent else known
         elif not (known.in_flight or known.has_unsent):
             del self.connections[broker_id]
-            self._begin(broker_id, known.login_again, Connection.close)
+            self._begin(broker_id, known.login_again, failed)
         return None
 
-    def look_for_growth(self, topic: str) -> None:
-        """Asks how many partitions a topic has. The answer is in the cluster's metadata as soon as it arrives."""
-        self._begin(topic, partial(self._cluster.refresh, [topic]))
+    def _begin(self, broker_id: int, call: Callable[[], Connection], failed: Callable[[KafkaError | TransportError], object]) -> None:
+        self.errands.begin(broker_id, call, partial(self.connections.__setitem__, broker_id), failed, dispose=Connection.close)
+
+
+class FetchRoutes(Routes):
+    """Routes of a consumer, which has one request at a time under way to each leader, and waits a moment with partitions that failed."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.pauses: dict[TopicPartition, float] = {}
+        """When the pauses of partitions end."""
+        self._asked_at: dict[int, float] = {}
+
+    def close(self) -> None:
+        super().close()
+        self._asked_at.clear()
 
     @property
-    def adds_to_transaction(self) -> bool:
-        """Whether an errand adds partitions to the transaction. No other request about the transaction may be sent before its end."""
-        return _TRANSACTION in self._errands
+    def is_idle(self) -> bool:
+        """Whether nothing is under way."""
+        return not (self._asked_at or self.errands.sources())
 
-    def _in_transaction(self, identity: ProducerIdentity, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Returns the partitions that belong to the open transaction. An errand adds the others."""
-        others = identity.not_added(partitions)
-        if others:
-            self._begin(_TRANSACTION, partial(self._add, identity, others))
-        return [partition for partition in partitions if partition not in others]
+    def awaits(self, broker_id: int) -> bool:
+        """Whether a request to the broker is under way."""
+        return broker_id in self._asked_at
 
-    def _add(self, identity: ProducerIdentity, partitions: Sequence[TopicPartition]) -> None:
-        with self._cluster.owner:
-            if identity.is_open:  # else the transaction was abandoned before this thread began
-                identity.add(partitions)
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Waits with partitions, and asks for their leaders again."""
+        some = list(partitions)
+        self.wait_with(some)
+        self._cluster.forget(some)
 
-    def _begin(self, key: Hashable, call: Callable[[], Any], dispose: Callable[[Any], object] = lambda _: None) -> None:
-        if key not in self._errands:
-            self._errands[key] = Errand(call, dispose)
+    def wait_with(self, partitions: Iterable[TopicPartition]) -> None:
+        until = time.monotonic() + PAUSE_S
+        self.pauses.update((partition, until) for partition in partitions)
 
-    # The ends of errands
+    def end_pauses(self) -> None:
+        """Forgets the pauses that are over."""
+        now = time.monotonic()
+        self.pauses = {partition: until for partition, until in self.pauses.items() if until > now}
 
-    def take_in(self, now: float) -> None:
-        """Takes the results of the errands that have ended."""
-        for key in [key for key, errand in self._errands.items() if errand.has_input()]:
-            errand = self._errands.pop(key)
-            try:
-                result = errand.result()
-            except (KafkaError, TransportError) as error:
-                self._queue.not_sent([partition for partition in self._queue.sendable(now) if self._waits_for(key, partition)], error, now)
-                continue
-            if key == _LEADERS:
-                self._without_leader(result[1], now)
-            elif isinstance(key, int):
-                self.connections[key] = result
+    def post(self, broker_id: int, request: Request) -> None:
+        """Begins to send a request on the broker's connection, which `connection` has returned."""
+        self.connections[broker_id].post(request)
+        self._asked_at[broker_id] = time.monotonic()
 
-    def _waits_for(self, key: Hashable, partition: TopicPartition) -> bool:
-        if key == _TRANSACTION:
-            return self._identity is not None and bool(self._identity.not_added([partition]))
-        leader = self._cluster.metadata.leader_of(partition)
-        return leader < 0 if key == _LEADERS else leader == key
+    def answers(self, timeout_s: float) -> Iterator[tuple[int, Any]]:
+        """The answers that have arrived, by broker, or errors in their place.
 
-    def _without_leader(self, reasons: dict[TopicPartition, KafkaError], now: float) -> None:
-        for partition in self._queue.sendable(now):
-            if partition in reasons and self._waits_for(_LEADERS, partition):
-                self._queue.not_sent([partition], reasons[partition], now)
+        Waits at most `timeout_s` until there is one, or an errand has ended.
+        """
+        deadline = time.monotonic() + timeout_s
+        has_found = False
+        while not has_found:
+            waiting = {broker_id: self.connections[broker_id] for broker_id in self._asked_at}
+            ready = first_ready({**self.errands.sources(), **waiting}, max(0.0, deadline - time.monotonic()))
+            now = time.monotonic()
+            has_found = now >= deadline or not ready <= waiting.keys()
+            for broker_id, connection in waiting.items():
+                answer = self._take(connection) if broker_id in ready else None
+                if answer is None and now >= self._asked_at[broker_id] + self._cluster.timeout_s:
+                    answer = RequestTimeoutError(f"{connection.address} did not answer within {self._cluster.timeout_s:g} s")
+                    connection.close()
+                if answer is not None:
+                    has_found = True
+                    del self._asked_at[broker_id]
+                    yield broker_id, answer
+
+    def _take(self, connection: Connection) -> Any:
+        try:
+            if connection.has_unsent:
+                connection.push()
+            return connection.take() if connection.in_flight else ConnectError(f"the connection to {connection.address} is closed")
+        except TransportError as error:
+            return error
+
+    def receive(self, broker_id: int) -> Any:
+        """Waits for the answer to the request under way."""
+        del self._asked_at[broker_id]
+        return self.connections[broker_id].receive()

@@ -3,32 +3,40 @@
 `poll` returns the records that brokers have let this consumer acquire. Without `is_explicit` the next `poll` accepts them all; with it,
 each record is acknowledged by hand before the next `poll` (a renewed one stays acquired, and is acknowledged again later).
 Acknowledgements travel with the next ShareFetch, or at once by `commit`. Records that are not acknowledged at `close`, or for longer than
-`lock_timeout_ms`, go to other members; `on_acknowledged` reports an acknowledgement that came too late. There is no thread: a member calls
-`poll` more often than the group's session times out.
+`lock_timeout_ms`, go to other members; `on_acknowledged` reports an acknowledgement that came too late.
+
+`poll` waits for records only: heartbeats, leaders and connections are errands in threads of their own (`blocking/routes.py`). No thread
+calls `poll`: a member calls it more often than the group's session times out.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
 
 from ottla.base.errors import ErrorCode, WireError, error_code
 from ottla.base.types import TopicPartition
 from ottla.base.uuids import Uuid
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.blocking.connection import Connection, first_ready
+from ottla.client.blocking.connection import Connection
 from ottla.client.blocking.consumer import topic_names
 from ottla.client.blocking.owner import Owner, owned
+from ottla.client.blocking.routes import PAUSE_S, FetchRoutes, is_away
 from ottla.client.blocking.share_membership import ShareMembership
 from ottla.client.core.admin import refusal
 from ottla.client.core.share_session import ACCEPT, BATCH_OPTIMIZED, FIRST_EPOCH, Delivery, Run, ShareFetchLimits, ShareSession
-from ottla.client.errors import RETRIABLE, ConnectError, KafkaError, MalformedResponseError, TransportError, UsageError, refused
+from ottla.client.errors import ConnectError, KafkaError, MalformedResponseError, TransportError, UsageError, refused
+from ottla.wire.messages.share_fetch import ShareFetchResponse
+from ottla.wire.schema import Request
 
 MAX_POLL_RECORDS = 500
 FETCH_BYTES_MAX = 50 * 1024 * 1024
 MAX_WAIT_MS = 500
 
-_BACKOFF_S = 0.05
+_MEMBERSHIP = ("membership",)
+"""The key of the errand that sends heartbeats."""
 _BEGIN_ANEW = (ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH, ErrorCode.SHARE_SESSION_LIMIT_REACHED)
 
 Acknowledged = Callable[[TopicPartition, list[Run], KafkaError | None], object]
@@ -38,8 +46,8 @@ Acknowledged = Callable[[TopicPartition, list[Run], KafkaError | None], object]
 class ShareConsumer:
     """A member of a share group: acquires records one by one and acknowledges them.
 
-    One thread at a time may use it; a forked child may not. The end of `with` ends the membership; after an exception it acknowledges
-    nothing.
+    One thread at a time may use it; a forked child may not. `poll(0)` does not wait for any broker. The end of `with` ends the membership;
+    after an exception it acknowledges nothing.
     """
 
     def __init__(
@@ -67,9 +75,9 @@ class ShareConsumer:
         self.membership: ShareMembership | None = None
         self._on_acknowledged = on_acknowledged
         self._sessions: dict[int, ShareSession] = {}
-        self._connections: dict[int, Connection] = {}
-        self._asked: set[int] = set()
-        self._pauses: dict[TopicPartition, float] = {}
+        self._begun_on: dict[int, Connection] = {}
+        """The connection on which each session began."""
+        self._routes = FetchRoutes(cluster)
         self._arrived: list[Delivery] = []
         self._holders: dict[TopicPartition, ShareSession] = {}
 
@@ -106,14 +114,21 @@ class ShareConsumer:
             self._accept_all()
         deadline = time.monotonic() + timeout_s
         while True:
-            if membership.keep_alive():
-                self._pauses.clear()
+            self._routes.errands.take_in()
+            if not membership.due_s():
+                self._routes.errands.begin(_MEMBERSHIP, membership.keep_alive, self._take_assignment)
             self._send_fetches(membership.assignment)
             left = deadline - time.monotonic()
-            self._take_answers(max(0.0, min(left, membership.due_s(), 1.0 if self._asked else _BACKOFF_S)))
+            due_s = left if _MEMBERSHIP in self._routes.errands else membership.due_s()
+            for broker_id, answer in self._routes.answers(max(0.0, min(left, due_s, PAUSE_S if self._routes.is_idle else 1.0))):
+                self._take(broker_id, answer)
             if self._arrived or left <= 0:
                 found, self._arrived = self._arrived, []
                 return found
+
+    def _take_assignment(self, is_another: bool) -> None:
+        if is_another:
+            self._routes.pauses.clear()
 
     @owned
     def acknowledge(self, delivery: Delivery, kind: int = ACCEPT) -> None:
@@ -142,18 +157,23 @@ class ShareConsumer:
     def _end(self) -> None:
         try:
             for broker_id, session in list(self._sessions.items()):
-                self._end_session(broker_id, session)
-            if self.membership is not None:
-                self.membership.leave()
+                if session.epoch != FIRST_EPOCH and self._is_open(broker_id):  # the broker notices a lost connection by itself
+                    self._acknowledge_now(broker_id, session, is_final=True)
+            self._leave()
         finally:
             self._drop_connections()
 
     @owned
     def abandon(self) -> None:
         """Ends the membership without sending acknowledgements: all acquired records are released, acknowledged ones too."""
-        self._drop_connections()
+        try:
+            self._leave()
+        finally:
+            self._drop_connections()
+
+    def _leave(self) -> None:
         if self.membership is not None:
-            self.membership.leave()
+            self.membership.leave(interrupts=_MEMBERSHIP in self._routes.errands)
 
     def _accept_all(self) -> None:
         """Accepts what `poll` has returned; records that arrived since then stay open."""
@@ -162,57 +182,81 @@ class ShareConsumer:
         for delivery in self._arrived:
             self._holders[delivery.partition].open[delivery.partition][delivery.record.offset] = None
 
-    # ShareFetch
+    # Requests
 
     def _send_fetches(self, assignment: Mapping[TopicPartition, Uuid]) -> None:
-        """One ShareFetch for each leader that has none under way."""
-        now = time.monotonic()
-        ready = [partition for partition in assignment if self._pauses.get(partition, 0.0) <= now]
-        try:
-            leaders = self.cluster.by_leader(ready)
-        except KafkaError as error:
-            if error.code not in RETRIABLE:
-                raise
-            self._pause(ready)
-            return
+        """One request to each leader that has none under way."""
+        self._routes.end_pauses()
+        ready = [partition for partition in assignment if partition not in self._routes.pauses]
+        leaders = self._routes.by_leader(ready, self._without_leader)
         for broker_id in {**leaders, **self._sessions}:
-            if broker_id not in self._asked:
-                self._fetch_from(broker_id, {partition: assignment[partition] for partition in leaders.get(broker_id, ())})
+            if not self._routes.awaits(broker_id):
+                self._ask(broker_id, {partition: assignment[partition] for partition in leaders.get(broker_id, ())})
 
-    def _fetch_from(self, broker_id: int, wanted: Mapping[TopicPartition, Uuid]) -> None:
+    def _without_leader(self, reasons: Mapping[TopicPartition, KafkaError]) -> None:
+        for partition, error in reasons.items():
+            self._recover(partition, error)
+
+    def _ask(self, broker_id: int, wanted: Mapping[TopicPartition, Uuid]) -> None:
+        """Sends a ShareFetch with the acknowledgements of its partitions, or first a ShareAcknowledge for others and for renewals."""
         session = self._session(broker_id)
         acknowledged = session.acknowledged()
         if not wanted and not session.partitions and not acknowledged:
             return
-        try:
-            if session.has_renewals() or any(partition not in wanted for partition in acknowledged):
-                self._acknowledge_now(broker_id, session)
-            if wanted or session.partitions:
-                self._connection(broker_id, session).send(session.fetch_request(wanted, self.limits))
-                self._asked.add(broker_id)
-        except MalformedResponseError:
-            raise
-        except TransportError as error:
-            self._lose(session, error, wanted)
-
-    def _take_answers(self, timeout_s: float) -> None:
-        for broker_id in first_ready({broker_id: self._connections[broker_id] for broker_id in self._asked}, timeout_s):
-            self._receive(broker_id)
-
-    def _receive(self, broker_id: int) -> None:
-        """Takes the answer to the ShareFetch under way; the acquired records wait for the next `poll`."""
-        self._asked.discard(broker_id)
-        session, connection = self._sessions[broker_id], self._connections[broker_id]
-        try:
-            answer = connection.receive()
-        except MalformedResponseError:
-            raise
-        except TransportError as error:
-            self._lose(session, error, session.partitions)
+        lost = partial(self._lose, session, partitions=wanted)
+        connection = self._routes.connection(broker_id, lost)
+        if connection is None:
             return
-        code = error_code(answer.error_code)
-        if code:
-            self._refuse(session, code, answer.error_message, f"fetching from {connection.address}")
+        if connection is not self._begun_on.get(broker_id):
+            self._begin(broker_id, session, connection)
+            acknowledged = []
+        if session.has_renewals() or any(partition not in wanted for partition in acknowledged):
+            request: Request = session.acknowledge_request()
+        else:
+            request = session.fetch_request(wanted, self.limits)
+        try:
+            self._routes.post(broker_id, request)
+        except TransportError as error:
+            lost(error)
+
+    def _begin(self, broker_id: int, session: ShareSession, connection: Connection) -> None:
+        """Begins the session on a new connection. A session of a former connection is lost, with its records."""
+        if broker_id in self._begun_on:
+            self._lose(session, ConnectError(f"the connection to broker {broker_id} was lost"))
+        self._begun_on[broker_id] = connection
+
+    def _is_open(self, broker_id: int) -> bool:
+        """Whether the connection of the session with a broker is open."""
+        self._routes.errands.finish(broker_id)
+        connection = self._routes.connections.get(broker_id)
+        return connection is not None and connection is self._begun_on.get(broker_id) and connection.is_open
+
+    def _acknowledge_now(self, broker_id: int, session: ShareSession, *, is_final: bool = False) -> None:
+        """Sends the acknowledgements after the answer to the request under way. Reports each once, also if the connection breaks."""
+        if not self._is_open(broker_id):
+            self._lose(session, ConnectError(f"the connection to broker {broker_id} was lost"))
+            return
+        try:
+            if self._routes.awaits(broker_id):
+                self._take(broker_id, self._routes.receive(broker_id))
+            if session.epoch != FIRST_EPOCH:  # else the session was lost on the way, and its records with it
+                answer = self._routes.connections[broker_id].request(session.acknowledge_request(is_final=is_final))
+                self._take(broker_id, answer)
+        except TransportError as error:
+            self._take(broker_id, error)
+
+    # Answers
+
+    def _take(self, broker_id: int, answer: Any) -> None:
+        """Takes the answer to a ShareFetch or ShareAcknowledge; acquired records wait for the next `poll`."""
+        session, address = self._sessions[broker_id], self._routes.connections[broker_id].address
+        if isinstance(answer, TransportError):
+            self._lose(session, answer)
+            return
+        is_fetch = isinstance(answer, ShareFetchResponse)
+        if answer.error_code:
+            about = f"{'fetching from' if is_fetch else 'acknowledging to'} {address}"
+            self._refuse(session, refused(error_code(answer.error_code), answer.error_message or about))
             return
         self.lock_timeout_ms = answer.acquisition_lock_timeout_ms or self.lock_timeout_ms
         for topic in answer.responses:
@@ -220,68 +264,30 @@ class ShareConsumer:
                 partition = session.named(topic.topic_id, result.partition_index)
                 if partition is None:
                     continue
+                code, message = result.error_code, result.error_message
+                if is_fetch:
+                    self._acquire(session, partition, result, str(address))
+                    code, message = result.acknowledge_error_code, result.acknowledge_error_message
                 if partition in session.sent:
-                    failed = refusal(result.acknowledge_error_code, result.acknowledge_error_message, str(partition))
-                    self._report(session, partition, failed)
-                if result.error_code:
-                    self._recover(partition, error_code(result.error_code), result.error_message)
-                    continue
-                try:
-                    found = session.take(partition, result)
-                except WireError as error:
-                    raise MalformedResponseError(f"{connection.address}: {error}") from None
-                if found:
-                    self._holders[partition] = session
-                    self._arrived += found
-        for partition in list(session.sent):
-            self._report(session, partition, None)  # a partition that is left out of the answer has no error
+                    self._report(session, partition, refusal(code, message, str(partition)))
+        self._report_sent(session, None)  # a partition that is left out of the answer has no error
 
-    def _recover(self, partition: TopicPartition, code: ErrorCode, message: str | None) -> None:
-        if code not in RETRIABLE:
-            raise refused(code, message or f"fetching {partition}")
-        self._pause([partition])
-
-    def _pause(self, partitions: Iterable[TopicPartition]) -> None:
-        until = time.monotonic() + _BACKOFF_S
-        for partition in partitions:
-            self._pauses[partition] = until
-            self.cluster.forget([partition])
-
-    # ShareAcknowledge
-
-    def _acknowledge_now(self, broker_id: int, session: ShareSession, *, is_final: bool = False) -> None:
-        """Sends the acknowledgements and reports each once, also if the connection breaks."""
+    def _acquire(self, session: ShareSession, partition: TopicPartition, result: Any, address: str) -> None:
+        if result.error_code:
+            self._recover(partition, refused(error_code(result.error_code), result.error_message or f"fetching {partition}"))
+            return
         try:
-            connection = self._connection(broker_id, session)
-            if broker_id in self._asked:
-                self._receive(broker_id)
-            if session.epoch == FIRST_EPOCH:
-                return  # the session was lost on the way, and its records with it
-            answer = connection.request(session.acknowledge_request(is_final=is_final))
-        except MalformedResponseError:
-            raise
-        except TransportError as error:
-            self._lose(session, error, session.partitions)
-            return
-        code = error_code(answer.error_code)
-        if code:
-            self._refuse(session, code, answer.error_message, f"acknowledging to {connection.address}")
-            return
-        self.lock_timeout_ms = answer.acquisition_lock_timeout_ms or self.lock_timeout_ms
-        for topic in answer.responses:
-            for result in topic.partitions:
-                partition = session.named(topic.topic_id, result.partition_index)
-                if partition in session.sent:
-                    self._report(session, partition, refusal(result.error_code, result.error_message, str(partition)))
-        for partition in list(session.sent):
-            self._report(session, partition, None)
+            found = session.take(partition, result)
+        except WireError as error:
+            raise MalformedResponseError(f"{address}: {error}") from None
+        if found:
+            self._holders[partition] = session
+            self._arrived += found
 
-    def _end_session(self, broker_id: int, session: ShareSession) -> None:
-        """Ends the session on an open connection; the broker notices a lost one by itself."""
-        connection = self._connections.get(broker_id)
-        if connection is None or not connection.is_open or session.epoch == FIRST_EPOCH:
-            return
-        self._acknowledge_now(broker_id, session, is_final=True)
+    def _recover(self, partition: TopicPartition, error: KafkaError) -> None:
+        if not error.is_retriable:
+            raise error
+        self._routes.pause([partition])
 
     # Sessions and their loss
 
@@ -289,32 +295,30 @@ class ShareConsumer:
         assert self.membership is not None
         return self._sessions.setdefault(broker_id, ShareSession(self.group_id, self.membership.member_id))
 
-    def _connection(self, broker_id: int, session: ShareSession) -> Connection:
-        """The connection of a session; a new connection begins a new session."""
-        connection = self._connections.get(broker_id)
-        if connection is None or not connection.is_open:
-            if session.acknowledged():  # they were noted, and the connection was lost before they were sent
-                session.acknowledge_request()
-            self._lose(session, ConnectError(f"the connection to broker {broker_id} was lost"), session.partitions)
-            connection = self._connections[broker_id] = self.cluster.new_connection(broker_id)
-        return connection
+    def _refuse(self, session: ShareSession, error: KafkaError) -> None:
+        if error.code not in _BEGIN_ANEW and not error.is_retriable:
+            raise error
+        self._forfeit(session, error, session.partitions)
 
-    def _refuse(self, session: ShareSession, code: ErrorCode, message: str | None, about: str) -> None:
-        failed = refused(code, message or about)
-        if code not in _BEGIN_ANEW and code not in RETRIABLE:
-            raise failed
-        self._forfeit(session, failed, session.partitions)
-
-    def _lose(self, session: ShareSession, error: TransportError, partitions: Iterable[TopicPartition]) -> None:
-        self._forfeit(session, refused(ErrorCode.NETWORK_EXCEPTION, str(error)), partitions)
+    def _lose(self, session: ShareSession, error: TransportError | KafkaError, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Ends a session whose connection is lost. `partitions`: others that pause besides."""
+        if not is_away(error):
+            raise error
+        failed = refused(ErrorCode.NETWORK_EXCEPTION, str(error))
+        self._forfeit(session, failed, [*partitions, *session.partitions])
 
     def _forfeit(self, session: ShareSession, error: KafkaError, partitions: Iterable[TopicPartition]) -> None:
         """Ends a lost session: whether its last acknowledgements were applied is unknown, the other records go to other members."""
-        self._pause(list(partitions))
-        for partition in list(session.sent):
-            self._report(session, partition, error)
+        self._routes.pause(partitions)
+        self._report_sent(session, error)
+        session.acknowledge_request()  # takes the acknowledgements that were noted and not sent
+        self._report_sent(session, error)
         self._arrived = [delivery for delivery in self._arrived if self._holders[delivery.partition] is not session]
         session.reset()
+
+    def _report_sent(self, session: ShareSession, error: KafkaError | None) -> None:
+        for partition in list(session.sent):
+            self._report(session, partition, error)
 
     def _report(self, session: ShareSession, partition: TopicPartition, error: KafkaError | None) -> None:
         runs = session.sent.pop(partition)
@@ -322,8 +326,8 @@ class ShareConsumer:
             self._on_acknowledged(partition, runs, error)
 
     def _drop_connections(self) -> None:
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
+        self._routes.close()
+        if self.membership is not None:
+            self.membership.coordinator.close()
         self._sessions.clear()
-        self._asked.clear()
+        self._begun_on.clear()

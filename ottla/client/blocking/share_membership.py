@@ -16,9 +16,10 @@ from typing import Any
 from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import TopicPartition
 from ottla.base.uuids import Uuid, fresh_uuid, uuid_to_text
-from ottla.client.blocking.cluster import GROUP, Cluster
-from ottla.client.core.admin import refusal
-from ottla.client.errors import KafkaError, TransportError
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.blocking.membership import GroupCoordinator, Membership
+from ottla.client.core.admin import check
+from ottla.client.errors import COORDINATOR_MOVED, KafkaError, TransportError
 from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 JOINING_EPOCH = 0
@@ -28,16 +29,13 @@ _BACKOFF_S = 0.1
 _IMPATIENT_S = 0.25
 _IMPATIENT_TIMES = 8
 _JOIN_ANEW = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
-_COORDINATOR_MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
-class ShareMembership:
+class ShareMembership(Membership):
     """See the module."""
 
     def __init__(self, cluster: Cluster, group_id: str, topics: Sequence[str], *, rack: str | None = None) -> None:
-        self.cluster = cluster
-        self.group_id = group_id
-        self.topics = tuple(topics)
+        super().__init__(cluster, group_id, topics)
         self.rack = rack
         self.member_id = uuid_to_text(fresh_uuid(os.urandom(16)))
         self.epoch = JOINING_EPOCH
@@ -58,24 +56,27 @@ class ShareMembership:
         before = self.assignment
         is_joining = self.epoch == JOINING_EPOCH
         try:
-            answer = self._ask(self.epoch, list(self.topics) if is_joining else None)
+            answer = self.coordinator.ask(self._heartbeat(self.epoch))
         except TransportError:
             if is_joining and not before:
+                raise
+            self._forget_coordinator()
+            return False
+        except KafkaError as error:
+            if error.code not in COORDINATOR_MOVED:
                 raise
             self._forget_coordinator()
             return False
         code = error_code(answer.error_code)
         if not code:
             self._take(answer)
-        elif code in _COORDINATOR_MOVED:
+        elif code in COORDINATOR_MOVED:
             self._forget_coordinator()
         elif code in _JOIN_ANEW:
             self.epoch = JOINING_EPOCH
             self.assignment = {}
         else:
-            failed = refusal(code, answer.error_message, f"member of share group {self.group_id!r}")
-            assert failed is not None
-            raise failed
+            check(code, answer.error_message, f"member of share group {self.group_id!r}")
         return self.assignment != before
 
     def _take(self, answer: Any) -> None:
@@ -101,26 +102,20 @@ class ShareMembership:
             TopicPartition(names[topic_id], number): topic_id for topic_id, numbers in partitions if topic_id in names for number in numbers
         }
 
-    def leave(self) -> None:
-        """Ends the membership, so that the group need not wait for the session's end."""
-        if self.epoch == JOINING_EPOCH:
-            return
-        try:
-            self._ask(LEAVING_EPOCH, None)
-        except (KafkaError, TransportError):
-            self.cluster.forget_coordinator(GROUP, self.group_id)
-        self.epoch = JOINING_EPOCH
+    def leaving(self, coordinator: GroupCoordinator) -> ShareGroupHeartbeatRequest | None:
+        epoch, self.epoch = self.epoch, JOINING_EPOCH
+        return None if epoch == JOINING_EPOCH else self._heartbeat(LEAVING_EPOCH)
 
-    def _ask(self, epoch: int, topics: list[str] | None) -> Any:
-        request = ShareGroupHeartbeatRequest(
+    def _heartbeat(self, epoch: int) -> ShareGroupHeartbeatRequest:
+        is_joining = epoch == JOINING_EPOCH
+        return ShareGroupHeartbeatRequest(
             group_id=self.group_id,
             member_id=self.member_id,
             member_epoch=epoch,
-            rack_id=self.rack if epoch == JOINING_EPOCH else None,
-            subscribed_topic_names=topics,
+            rack_id=self.rack if is_joining else None,
+            subscribed_topic_names=list(self.topics) if is_joining else None,
         )
-        return self.cluster.ask_broker(self.cluster.coordinator(GROUP, self.group_id), request)
 
     def _forget_coordinator(self) -> None:
-        self.cluster.forget_coordinator(GROUP, self.group_id)
+        self.coordinator.forget()
         self._heartbeat_at = time.monotonic() + _BACKOFF_S

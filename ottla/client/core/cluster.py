@@ -254,10 +254,10 @@ class ClusterCore:
     def forget_coordinator(self, kind: int, key: str) -> None:
         self.metadata.coordinators.pop((kind, key), None)
 
-    def coordinator_link(self, kind: int, key: str) -> Procedure[Link]:
-        """A connection to the coordinator of `key`. A coordinator that cannot be reached is forgotten."""
+    def coordinator_link(self, kind: int, key: str, *, is_own: bool = False) -> Procedure[Link]:
+        """A connection to the coordinator of `key`, shared or the caller's own. A coordinator that cannot be reached is forgotten."""
         try:
-            return (yield from self.link((yield from self.coordinator(kind, key))))
+            return (yield from (self.take_link if is_own else self.link)((yield from self.coordinator(kind, key))))
         except TransportError:
             self.forget_coordinator(kind, key)
             raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,31 +18,18 @@ from ottla.client.security import Security
 from ottla.wire.framing import write_response
 from ottla.wire.messages.metadata import MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic
 from ottla.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from tests.client.blocking import waits
 from tests.client.blocking.test_producer import Log, _broker
 from tests.client.blocking.test_producer_transactions import Coordinating
+from tests.client.blocking.waits import MOMENT_S, SECURITY, deaf_listener, silent, slow_names
 from tests.client.fake_broker import FakeBroker
 
 PRODUCE, METADATA, API_VERSIONS, ADD_PARTITIONS = 0, 3, 18, 24
-MOMENT_S = 0.5
-"""Far more than a few milliseconds and far less than any time-out, in seconds. The machine may be busy."""
-
-LOGIN = {"sasl.username": "u", "sasl.password": "p"}
-
-
-def silent(_body: Any, _version: int) -> None:
-    return None
 
 
 def longest_poll_s(producer: Producer, until: Callable[[], bool]) -> float:
     """Polls until something is true. Returns the time of the longest `poll(0)`."""
-    longest, deadline = 0.0, time.monotonic() + 30
-    while not until():
-        assert time.monotonic() < deadline
-        began = time.monotonic()
-        producer.poll(0)
-        longest = max(longest, time.monotonic() - began)
-        time.sleep(0.002)
-    return longest
+    return waits.longest_poll_s(lambda: producer.poll(0), until)
 
 
 def delivers(producer: Producer, count: int) -> Callable[[], bool]:
@@ -67,9 +53,8 @@ def led_by_two(broker: FakeBroker, host: str, port: int) -> Callable[[Any, int],
 
 @pytest.fixture
 def deaf() -> Iterator[int]:
-    """The port of a listener that accepts connections and never says anything."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        yield listener.getsockname()[1]
+    with deaf_listener() as port:
+        yield port
 
 
 def check_that_only_partition_1_waits(cluster: Cluster, log: Log) -> None:
@@ -93,21 +78,18 @@ def test_a_broker_that_accepts_and_is_silent_blocks_no_poll_and_no_other_partiti
 
 
 def test_a_silent_name_server_blocks_no_poll_and_no_other_partition(monkeypatch: pytest.MonkeyPatch, deaf: int) -> None:
-    log, resolve, is_over = Log(), socket.getaddrinfo, threading.Event()
-
-    def slow(host: Any, *args: Any, **kwargs: Any) -> Any:
-        if host == "slow.invalid":
-            is_over.wait(3)
-        return resolve("127.0.0.1" if host == "slow.invalid" else host, *args, **kwargs)
-
-    monkeypatch.setattr(socket, "getaddrinfo", slow)
-    with _broker(log, partitions=2) as broker, Cluster(broker.address, timeout_s=3.0) as cluster:
-        broker.script[METADATA] = led_by_two(broker, "slow.invalid", deaf)
+    log, is_over = Log(), threading.Event()
+    with (
+        slow_names(monkeypatch, lambda: is_over.wait(3)) as host,
+        _broker(log, partitions=2) as broker,
+        Cluster(broker.address, timeout_s=3.0) as cluster,
+    ):
+        broker.script[METADATA] = led_by_two(broker, host, deaf)
         check_that_only_partition_1_waits(cluster, log)
         is_over.set()
 
 
-@pytest.mark.parametrize("properties", [{"security.protocol": "SSL"}, {"security.protocol": "SASL_PLAINTEXT"} | LOGIN])
+@pytest.mark.parametrize("properties", SECURITY)
 def test_a_handshake_without_an_answer_blocks_no_poll(properties: dict[str, str], deaf: int) -> None:
     log = Log()
     with _broker(log) as broker, Cluster(broker.address, timeout_s=3.0) as cluster:

@@ -26,7 +26,9 @@ def broker() -> Iterator[FakeShareGroup]:
 @pytest.fixture
 def membership(broker: FakeShareGroup) -> Iterator[ShareMembership]:
     with Cluster(broker.address, timeout_s=5) as cluster:
-        yield ShareMembership(cluster, "g", ["t"], rack="r1")
+        membership = ShareMembership(cluster, "g", ["t"], rack="r1")
+        yield membership
+        membership.coordinator.close()
 
 
 def beats(broker: FakeShareGroup) -> list[Any]:
