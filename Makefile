@@ -5,8 +5,9 @@
 #   make demo-cluster            three brokers and a ZooKeeper, brokers killed with -9 while records are published and read, a picture
 #   make test                    all tests: of parts, of real clients against a real broker, of real Spark jobs
 #   make test T=tests/storage    a part of them: a folder, a file, or what pytest's options select
-#   make unit                    the tests that need no other program than Python;  make slow-folders names those of the others
-#   make check                   ruff, mypy --strict, import layers, unit and tidy tests, generated docs, a quick simulation
+#   make unit                    the quick tests that need no other program than Python
+#   make lint                    ruff, mypy --strict, import layers, generated docs, a quick simulation
+#   make check                   lint and unit, beside each other
 #   make bench                   what one broker costs, next to a bare loop;  make bench-peer: next to Apache Kafka
 #   make bench-cluster           three brokers on a ZooKeeper, next to three of Apache Kafka 3.9
 #   make bench-churn             15 minutes of what clients create and drop, and what it leaves in memory
@@ -22,7 +23,9 @@
 #   make clean                   removes what the targets above have made
 
 PYTHON ?= python3
-WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+# Many tests wait for other processes, so there is one worker more than cores. Unit tests do not wait.
+WORKERS ?= $(shell echo $$(($(CORES) + 1)))
 T ?=
 SEED ?= 1
 SEEDS ?= 20
@@ -37,7 +40,7 @@ SLOW := $(addprefix tests/,clients clusters docs hostile release sim spark_jobs 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-pipeline demo-cluster test unit slow-folders check bench bench-peer bench-cluster bench-spark bench-churn damage sim night golden rewrite site site-check dist hashes clean
+.PHONY: help demo demo-pipeline demo-cluster test unit lint check bench bench-peer bench-cluster bench-spark bench-churn damage sim night golden rewrite site site-check dist hashes clean
 
 help:
 	@sed -n '2,/^$$/s/^#  \{0,1\}//p' Makefile
@@ -70,19 +73,18 @@ test: $(SPARK)
 	@$(PYTEST) -n $(WORKERS) $(T)
 
 unit: $(STAMP)
-	@$(PYTEST) -n $(WORKERS) $(addprefix --ignore=,$(SLOW))
+	@$(PYTEST) -n $(CORES) -m "not foreign" $(addprefix --ignore=,$(SLOW))
 
-slow-folders:
-	@echo $(SLOW)
-
-check: $(STAMP)
+lint: $(STAMP)
 	@$(BIN)/ruff check --quiet --output-format concise .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
-	@$(MAKE) --no-print-directory unit
 	@$(BIN)/python -m tools.docs --check
 	@$(BIN)/python -m tests.sim SEED=$(SEED) SEEDS=$(SEEDS)
 	@$(BIN)/python -m tests.sim --share SEED=$(SEED) SEEDS=$(SEEDS)
+
+check: $(STAMP)
+	@$(MAKE) --no-print-directory --jobs=2 lint unit
 
 bench: $(STAMP)
 	@$(BIN)/python -m tools.bench.main

@@ -41,18 +41,28 @@ TOGETHER = "spark_jobs"
 ONE_BY_ONE = ("sim/", "hostile/test_attacks_memory.py")
 """Tests that are handed out singly: they share nothing, and all tests of a file would keep one worker busy for long."""
 
+FOREIGN = {"need_program", "need_zookeeper"}
+"""The fixtures that look for a foreign program."""
+
 LAST = "sim"
 """The folder whose tests begin last: each takes a few seconds, so that all workers end at the same time."""
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collects the tests without looking for garbage: modules and tests by the thousand stay, and would be walked over each time."""
+    """Collects the tests without looking for garbage: modules and tests by the thousand stay, and are not walked over later either."""
     gc.disable()
     try:
         return (yield)
     finally:
+        gc.freeze()
         gc.enable()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Marks the tests that need foreign programs."""
+    if isinstance(item, pytest.Function) and not FOREIGN.isdisjoint(item.fixturenames):
+        item.add_marker("foreign")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

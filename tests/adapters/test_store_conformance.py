@@ -174,7 +174,7 @@ class Session:
         return None if label is None else lambda event: self.log.append((label, event))
 
 
-@pytest.fixture(params=[*BACKINGS, REAL])
+@pytest.fixture(params=[*BACKINGS, pytest.param(REAL, marks=pytest.mark.foreign)])
 def backing(request: pytest.FixtureRequest) -> Iterator[Backing]:
     if request.param != REAL:
         yield BACKINGS[request.param]()

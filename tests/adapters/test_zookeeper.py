@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
 import threading
@@ -289,13 +288,13 @@ def test_a_chroot_is_made_where_it_is_missing(server: ZooKeeperProcess, opened: 
     assert opened(server.connect).is_there(f"{folder}/deep/below/a")
 
 
-def test_tls_proves_the_server_and_encrypts(need_zookeeper: None, tmp_path: Path, opened: Callable[..., Session]) -> None:
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
+def test_tls_proves_the_server_and_encrypts(
+    need_zookeeper: None, need_program: Callable[[str], str], tmp_path: Path, opened: Callable[..., Session]
+) -> None:
     key, certificate, both = tmp_path / "key.pem", tmp_path / "certificate.pem", tmp_path / "both.pem"
     subprocess.run(
         [
-            "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+            need_program("openssl"), "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
             "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-keyout", str(key), "-out", str(certificate),
         ],
         check=True, capture_output=True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -58,10 +57,9 @@ def make_server(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> Iterator[Mak
 
 
 @pytest.fixture(scope="module")
-def pem(tmp_path_factory: pytest.TempPathFactory) -> Pem:
+def pem(tmp_path_factory: pytest.TempPathFactory, need_program: Callable[[str], str]) -> Pem:
     """`pem(name)` is a file with a key and a certificate of its own for localhost."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
+    openssl = need_program("openssl")
     directory = tmp_path_factory.mktemp("pem")
 
     def make(name: str) -> Path:
@@ -69,7 +67,7 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> Pem:
         if not path.exists():
             key = directory / f"{name}.key"
             subprocess.run(
-                ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+                [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
                  "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", key, "-out", path],
                 check=True, capture_output=True, timeout=60,
             )  # fmt: skip
