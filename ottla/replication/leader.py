@@ -157,10 +157,12 @@ class Leader:
             batch = memoryview(batch)
         header = check_batch(batch, config, is_intact=is_intact)
         found = None
-        if self._is_inspecting and not (header[12] == 1 and self._is_only_timed and is_single_as_claimed(batch, header)):
-            found = inspector.inspect(batch, header, config)
-        if not config.is_log_append_time:
-            header = settle_times(batch, header, found and found.times, config, now_ms=now_ms)
+        is_plain = self._is_only_timed and header[12] == 1 and is_single_as_claimed(batch, header)
+        if not (is_plain and -config.timestamp_after_max_ms <= now_ms - header[8] <= config.timestamp_before_max_ms):
+            if self._is_inspecting:
+                found = inspector.inspect(batch, header, config)
+            if not config.is_log_append_time:
+                header = settle_times(batch, header, found and found.times, config, now_ms=now_ms)
         is_new = False
         if header[9] >= 0:
             entry = log.producers.get(header[9])

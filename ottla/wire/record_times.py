@@ -160,8 +160,7 @@ def is_single_as_claimed(batch: memoryview, header: BatchHeader) -> bool:
     """Whether an uncompressed batch is one record that ends with the batch and has the base timestamp, and the largest timestamp is the
     same. False also for records of 8 KiB and more, and for records with attributes.
     """
-    is_plain = header[7] == header[8] and not header[5] & CODEC_MASK
-    return is_plain and _read_start(batch, RECORDS_AT)[0] == _single_start(len(batch))
+    return header[7] == header[8] and not header[5] & CODEC_MASK and _read_start(batch, RECORDS_AT)[0] == _single_start(len(batch))
 
 
 @lru_cache(maxsize=512)
