@@ -37,6 +37,21 @@ def collected() -> Iterator[None]:
     gc.collect()
 
 
+def interrupt_at(monkeypatch: pytest.MonkeyPatch, answer: int) -> None:
+    """Ctrl-C as the client begins to wait for its nth answer. It interrupts the main thread, whichever thread waits."""
+    read_frame, seen = Connection._read_frame, []
+
+    def interrupted(self: Connection, timeout_s: float) -> memoryview:
+        seen.append(1)
+        if len(seen) == answer:
+            if threading.current_thread() is threading.main_thread():
+                raise KeyboardInterrupt
+            _thread.interrupt_main()
+        return read_frame(self, timeout_s)
+
+    monkeypatch.setattr(Connection, "_read_frame", interrupted)
+
+
 interrupts = pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
 
 
@@ -46,17 +61,7 @@ interrupts = pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:py
 def test_ctrl_c_in_the_middle_of_an_answer_leaves_no_transaction_open(
     ottla: Ottla, topic: str, monkeypatch: pytest.MonkeyPatch, answer: int
 ) -> None:
-    read_frame, seen = Connection._read_frame, []
-
-    def interrupted(self: Connection, timeout_s: float) -> memoryview:
-        seen.append(1)
-        if len(seen) == answer:
-            if threading.current_thread() is threading.main_thread():
-                raise KeyboardInterrupt
-            _thread.interrupt_main()  # Ctrl-C interrupts the main thread, whichever thread reads
-        return read_frame(self, timeout_s)
-
-    monkeypatch.setattr(Connection, "_read_frame", interrupted)
+    interrupt_at(monkeypatch, answer)
     stopped = ottla("produce", topic, "--generate", "100000", "--transactional-id", f"id-{topic}", "--batch-size", "2000")
     monkeypatch.undo()
     assert (stopped.code, stopped.err) == (130, "")
@@ -69,15 +74,7 @@ def test_ctrl_c_in_the_middle_of_an_answer_leaves_no_transaction_open(
 @pytest.mark.usefixtures("collected")
 @pytest.mark.parametrize("answer", [6, 8, 9])
 def test_ctrl_c_in_a_group_leaves_the_group(ottla: Ottla, topic: str, monkeypatch: pytest.MonkeyPatch, answer: int) -> None:
-    read_frame, seen = Connection._read_frame, []
-
-    def interrupted(self: Connection, timeout_s: float) -> memoryview:
-        seen.append(1)
-        if len(seen) == answer:
-            raise KeyboardInterrupt
-        return read_frame(self, timeout_s)
-
-    monkeypatch.setattr(Connection, "_read_frame", interrupted)
+    interrupt_at(monkeypatch, answer)
     stopped = ottla("consume", topic, "-g", f"group-{topic}", "-q")
     monkeypatch.undo()
     assert stopped.code == 130
