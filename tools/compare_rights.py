@@ -3,9 +3,9 @@ API.
 
 `python -m tools.compare_rights` starts one of each. Rights are given by host: the administrator uses 127.0.0.1 and the tested client
 127.0.0.2, so that neither side needs a login. For every API that both support and that needs a right, it sends the requests of
-`tests/security/test_rights.py` without rights, with each single right of the table in `requests/apis.py`, and with all of them. The answers
-must have the same error codes and show the same things. Ids, times, addresses and messages are not compared. `KNOWN` has the reasons of
-known differences.
+`tests/security/test_rights.py` without rights, with each single right of the table in `handlers/served_apis.py`, and with all of them. The
+answers must have the same error codes and show the same things. Ids, times, addresses and messages are not compared. `KNOWN` has the
+reasons of known differences.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ottla.base.acls import ANY, CLUSTER_NAME, Permission, ResourceType
 from ottla.base.errors import ErrorCode, WireError
-from ottla.requests.apis import TABLE, Right, ServedApi
+from ottla.handlers.served_apis import TABLE, Right, ServedApi
 from ottla.wire.framing import load
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest

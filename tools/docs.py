@@ -54,26 +54,24 @@ def handler_sections(docstring: str) -> dict[str, str]:
     return {name: " ".join(" ".join(lines).split()) for name, lines in sections.items()}
 
 
-def _handler(module: str) -> dict[str, str]:
-    path = ROOT / "ottla" / "handlers" / f"{module}.py"
-    if not path.exists():
-        return {}
-    return handler_sections(ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "")
+def _handler(path: str) -> dict[str, str]:
+    return handler_sections(ast.get_docstring(ast.parse((ROOT / "ottla" / path).read_text(encoding="utf-8"))) or "")
 
 
 def apis_page() -> str | None:
     if not (_there("ottla.handlers") and _there("ottla.wire.framing")):
         return None
-    from ottla.requests.apis import TABLE
+    from ottla.handlers.served_apis import TABLE
     from ottla.wire.apis import API_NAMES
 
     rows = []
     notes: list[str] = []
     for key, api in sorted(TABLE.items()):
-        name, said = api.name, _handler(api.module)
+        path = f"handlers/{api.handler.replace('.', '/')}.py"
+        name, said = api.name, _handler(path)
         what = re.sub(rf"^{name}: ", "", said.get("", ""))
         who = "clients that ask for extensions" if api.is_extension else "everybody" if api.is_advertised else "brokers"
-        rows.append((key, name, f"{api.min_version}-{api.max_version}", what, who, _rights(api.rights), f"`handlers/{api.module}.py`"))
+        rows.append((key, name, f"{api.min_version}-{api.max_version}", what, who, _rights(api.rights), f"`{path}`"))
         if gaps := said.get("Not done"):
             notes.append(f"- **{name}**: {gaps}")
     asked = "Extensions (keys from 20000 on) are ours: clients that ask for them by a tagged field of ApiVersions see and may send them."
@@ -83,7 +81,7 @@ def apis_page() -> str | None:
     lines += ["", "## Not done", "", *(notes or ["Nothing."])]
     absent = [f"{API_NAMES[key]} ({key})" for key in sorted(API_NAMES) if key not in TABLE]
     lines += ["", "## Known to the codec, not served", "", ", ".join(absent) + "." if absent else "None."]
-    return _page("APIs", "`ottla/requests/apis.py` and `ottla/handlers/`", lines)
+    return _page("APIs", "`ottla/handlers/served_apis.py` and `ottla/handlers/`", lines)
 
 
 def _rights(rights: Iterable[Any]) -> str:

@@ -1,5 +1,5 @@
 """A delegation token (KIP-48): clients log in with it as its owner, until it expires. Its secret is not stored: it is computed from the id
-(`security/token_logins.py`)."""
+(`security/delegation_token_logins.py`)."""
 
 from __future__ import annotations
 

@@ -5,14 +5,14 @@ rule is lost when two brokers change the same pattern. A written rule is in forc
 node of the change that the same write adds, and read the pattern again (`change_watch.py`). A damaged node is read as a rule that denies
 everything until an operator repairs it: without it, its resources would count as having no rules.
 
-Left out: the right to change rules, and the checks of rules (`requests/acls.py`).
+Left out: the right to change rules, and the checks of rules (`handlers/access/acl_requests.py`).
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -33,7 +33,7 @@ from ottla.base.ports import (
     Timers,
     operation_bytes,
 )
-from ottla.cluster.change_watch import ChangeWatch, Watched
+from ottla.cluster.change_watch import ChangeWatch, WatchedNodes
 from ottla.controller.loading import read_paths
 from ottla.metadata_store import acl_nodes
 from ottla.metadata_store.znodes import NodeError
@@ -90,7 +90,7 @@ class AclRules:
         self._is_alone = is_alone
         self._on_loaded: Callable[[], object] | None = None
         self._waiting: deque[_Writing] = deque()
-        watched = Watched(
+        watched = WatchedNodes(
             name="access rules", base_paths=acl_nodes.BASE_PATHS, roots=list(acl_nodes.FOLDERS.values()),
             changes=() if is_alone else list(acl_nodes.CHANGES.values()), subject_of=_subject_of, take_all=self._take_all, take=self._take,
         )  # fmt: skip
@@ -144,8 +144,9 @@ class AclRules:
         if on_loaded is not None:
             on_loaded()
 
-    def _take(self, pattern: Pattern, path: str, node: StoreNode | None) -> None:
-        self._table.put(pattern, [] if node is None else _understood(path, node.data))
+    def _take(self, changed: Sequence[tuple[Pattern, str, StoreNode | None]]) -> None:
+        for pattern, path, node in changed:
+            self._table.put(pattern, [] if node is None else _understood(path, node.data))
 
 
 class _Writing:

@@ -1,21 +1,25 @@
 """Keeps the content below some nodes of the metadata store up to date: reads everything once, and then the nodes that changes name.
 
 A writer adds a sequential node to a folder of changes in the same write, which names the written path. This broker watches these folders
-and reads the path of each new node. Once a watch is lost (the connection broke, the session ended) everything is read again; meanwhile the
-last known state stays in force. A change is removed after a quarter of an hour, when every broker with a connection has read it; all
-brokers try. Settings have a watch of their own (`config_watch.py`), because only the controller's broker removes their changes.
+and reads the path of each new node. Once a watch is lost (the connection broke, the session ended) or a read fails, everything is read
+again; meanwhile the last known state stays in force. A change is removed after a quarter of an hour, when every broker with a connection
+has read it.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
 from ottla.base.immutable import immutable
+from ottla.base.loop.procedure import Mailbox, Procedure, Runner
+from ottla.base.loop.store_reads import StoreFailure, list_children, write
 from ottla.base.loop.store_retries import StoreRetries
-from ottla.base.ports import Create, Delete, MetadataStore, Outcome, StoreNode, StoreResult, Timers, WatchEvent
-from ottla.controller.loading import read_nodes, read_paths
+from ottla.base.ports import Create, Delete, MetadataStore, Operation, StoreNode, StoreResult, Timers, WatchEvent
+from ottla.controller.damage_notes import damaged_line
+from ottla.controller.loading import NodesRead, read_nodes, read_paths
 from ottla.metadata_store.znodes import NodeError
 
 log = logging.getLogger("ottla.cluster")
@@ -24,10 +28,12 @@ PURGE_MS = 15 * 60 * 1000
 
 Subject = TypeVar("Subject")
 Nodes = Mapping[str, StoreNode]
+Events = Mailbox[tuple[str, WatchEvent]]
+"""The folders whose watches were called."""
 
 
 @immutable(kw_only=True)
-class Watched(Generic[Subject]):
+class WatchedNodes(Generic[Subject]):
     """The nodes to watch, and the functions that take their content."""
 
     name: str
@@ -38,120 +44,102 @@ class Watched(Generic[Subject]):
     """Paths that are read with everything below them."""
     changes: Sequence[str]
     """Folders of changes; none where no other broker writes."""
-    subject_of: Callable[[str, bytes], tuple[str, Subject]]
-    """Returns the path of the written node and its subject, from the path and content of a change. Raises `NodeError`."""
+    subject_of: Callable[[str, bytes], tuple[str, Subject] | None]
+    """Returns the path of the written node and its subject, from the path and content of a change; None if it is not watched. Raises
+    `NodeError`."""
     take_all: Callable[[Nodes], object]
     """Is given everything."""
-    take: Callable[[Subject, str, StoreNode | None], object]
-    """Takes the subject of a change, its path, and the present node; None if the node was removed."""
+    take: Callable[[Sequence[tuple[Subject, str, StoreNode | None]]], object]
+    """Takes the subjects of some changes, their paths, and the present nodes; None for a node that was removed."""
+    removal_of: Callable[[str], Sequence[Operation]] = lambda path: (Delete(path),)
+    """The write that removes a change; empty if another broker does it."""
 
 
 class ChangeWatch(Generic[Subject]):
-    """See the module."""
+    """Follows the nodes of one `WatchedNodes`."""
 
-    def __init__(self, store: MetadataStore, retries: StoreRetries, timers: Timers, watched: Watched[Subject]) -> None:
+    def __init__(self, store: MetadataStore, retries: StoreRetries, timers: Timers, watched: WatchedNodes[Subject]) -> None:
         self._store = store
         self._retries = retries
         self._timers = timers
         self._watched = watched
-        self._generation = 0
-        self._seen: dict[str, frozenset[str]] = {}
+        self._following = Runner()
 
     def start(self) -> None:
         """Reads everything and watches from then on; again in a new session of the store, which knows nothing of earlier watches."""
-        self._generation += 1
-        self._seen = {}
-        read_paths(self._store, self._watched.base_paths, self._guarded(self._make_folders))
+        self._following.start(self._follow())
 
-    def _make_folders(self, result: StoreResult, found: Nodes) -> None:
+    def stop(self) -> None:
+        self._following.cancel()
+
+    def _follow(self) -> Procedure[None]:
+        while True:
+            try:
+                yield from self._make_folders()
+                yield from self._read_and_watch()
+                return
+            except StoreFailure as failure:
+                log.warning("%s: %s; reading all of them again", self._watched.name, failure.result.name)
+            yield self._retries.again
+
+    def _make_folders(self) -> Procedure[None]:
         """Makes the folders that are missing, before the first write; another broker may be doing the same."""
-        missing = [path for path in self._watched.base_paths if path not in found]
-        if result is not StoreResult.OK:
-            self._begin_again(result)
-        elif missing:
-            self._store.multi([Create(path) for path in missing], self._guarded(self._made_folders))
-        else:
-            self._read_all()
+        found = yield from self._read(read_paths, self._watched.base_paths)
+        missing = [Create(path) for path in self._watched.base_paths if path not in found]
+        if missing:
+            outcome = yield from write(self._store, missing)
+            if outcome.result is not StoreResult.OK:
+                raise StoreFailure(outcome.result)
 
-    def _made_folders(self, outcome: Outcome) -> None:
-        if outcome.result is StoreResult.OK:
-            self._read_all()
-        else:
-            self._begin_again(outcome.result)
-
-    def _read_all(self) -> None:
+    def _read_and_watch(self) -> Procedure[None]:
+        """Returns only where there are no changes to watch."""
+        seen: dict[str, frozenset[str]] = {}
+        events: Events = Mailbox()
         for folder in self._watched.changes:
-            self._look(folder)
-        read_nodes(self._store, self._watched.roots, self._guarded(self._on_everything))
-
-    def _on_everything(self, result: StoreResult, nodes: Nodes) -> None:
-        if result is StoreResult.OK:
-            self._watched.take_all(nodes)
-        else:
-            self._begin_again(result)
-
-    def _begin_again(self, result: StoreResult) -> None:
-        """Reads everything again, in this session or the next one."""
-        self._generation += 1
-        generation = self._generation
-        log.warning("%s: %s; reading all of them again", self._watched.name, result.name)
-        self._retries.again(lambda: self.start() if generation == self._generation else None)
-
-    def _look(self, folder: str) -> None:
-        def changed(event: WatchEvent) -> None:
+            yield from self._new_changes(folder, seen, events)  # they are read with everything
+        self._watched.take_all((yield from self._read(read_nodes, self._watched.roots)))
+        while seen:
+            folder, event = yield from events.take()
             if event is WatchEvent.LOST:
-                self._begin_again(StoreResult.CONNECTION_LOST)
-            else:
-                self._look(folder)
+                raise StoreFailure(StoreResult.CONNECTION_LOST)
+            yield from self._read_changes((yield from self._new_changes(folder, seen, events)))
 
-        def listed(result: StoreResult, names: list[str]) -> None:
-            if result is StoreResult.OK:
-                self._on_names(folder, names)
-            else:
-                self._begin_again(result)
-
-        self._store.children(folder, self._guarded(listed), watch=self._guarded(changed))
-
-    def _on_names(self, folder: str, names: Sequence[str]) -> None:
-        known, self._seen[folder] = self._seen.get(folder), frozenset(names)
-        new = [f"{folder}/{name}" for name in names if known is None or name not in known]
+    def _new_changes(self, folder: str, seen: dict[str, frozenset[str]], events: Events) -> Procedure[list[str]]:
+        """Watches a folder; returns the paths of the changes in it that were not `seen`, and has them removed after a while."""
+        names = yield from list_children(self._store, folder, lambda event: events.put((folder, event)))
+        if names is None:
+            raise StoreFailure(StoreResult.NO_NODE)
+        known, seen[folder] = seen.get(folder, frozenset()), frozenset(names)
+        new = [f"{folder}/{name}" for name in names if name not in known]
         if new:
             self._timers.call_later(PURGE_MS, lambda: self._purge(new))
-        if known is not None and new:  # what was there before the first look is read with everything
-            read_paths(self._store, new, self._guarded(self._on_changes))
+        return new
 
-    def _on_changes(self, result: StoreResult, nodes: Nodes) -> None:
-        if result is not StoreResult.OK:
-            self._begin_again(result)
-            return
+    def _read_changes(self, paths: Sequence[str]) -> Procedure[None]:
+        """Reads the nodes that these changes name."""
         subjects: dict[str, Subject] = {}
-        for path, node in sorted(nodes.items()):
+        changes = yield from self._read(read_paths, paths)
+        for path, node in sorted(changes.items()):
             try:
-                written, subject = self._watched.subject_of(path, node.data)
+                found = self._watched.subject_of(path, node.data)
             except NodeError as error:
-                log.warning("%s in the metadata store is passed over: %s", path, error)
+                log.warning(damaged_line(path, error))
                 continue
-            subjects[written] = subject
+            if found is not None:
+                subjects[found[0]] = found[1]
+        if subjects:
+            nodes = yield from self._read(read_paths, list(subjects))
+            self._watched.take([(subject, path, nodes.get(path)) for path, subject in subjects.items()])
 
-        def read(result: StoreResult, found: Nodes) -> None:
-            if result is not StoreResult.OK:
-                self._begin_again(result)
-                return
-            for path, subject in subjects.items():
-                self._watched.take(subject, path, found.get(path))
-
-        read_paths(self._store, list(subjects), self._guarded(read))
+    def _read(self, read: Callable[[MetadataStore, Sequence[str], NodesRead], None], paths: Sequence[str]) -> Procedure[Nodes]:
+        result, nodes = yield partial(read, self._store, paths)
+        if result is not StoreResult.OK:
+            raise StoreFailure(result)
+        found: Nodes = nodes
+        return found
 
     def _purge(self, paths: Sequence[str]) -> None:
         for path in paths:
-            self._store.multi([Delete(path)], lambda _outcome: None)
-
-    def _guarded(self, take: Callable[..., object]) -> Callable[..., None]:
-        """Ignores the results of an earlier reading of everything."""
-        generation = self._generation
-
-        def taken(*arguments: object) -> None:
-            if generation == self._generation:
-                take(*arguments)
-
-        return taken
+            operations = self._watched.removal_of(path)
+            if operations:
+                self._store.multi(operations, lambda _outcome: None)

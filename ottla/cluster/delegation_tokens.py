@@ -3,22 +3,22 @@
 A change is decided on the node that it replaces, conditional on its version. If another writer was first, the change is decided again. A
 written token is in force on this broker before the answer. Other brokers see the node of the change that the same write adds
 (`change_watch.py`). The first broker that looks removes an expired token; until then it is refused at logins all the same. Left out: the
-right to change tokens (`requests/delegation_tokens.py`), their secrets (`security/token_logins.py`).
+right to change tokens (`handlers/access/delegation_token_requests.py`), their secrets (`security/delegation_token_logins.py`).
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ottla.base.delegation_token import DelegationToken
 from ottla.base.errors import ErrorCode
 from ottla.base.loop.store_retries import TRANSIENT, StoreRetries
 from ottla.base.ports import Clock, Create, Delete, MetadataStore, Operation, Outcome, Set, StoreNode, StoreResult, Timers
-from ottla.cluster.change_watch import ChangeWatch, Watched
+from ottla.cluster.change_watch import ChangeWatch, WatchedNodes
 from ottla.controller.plans import NODE_BYTES_MAX
-from ottla.metadata_store import token_nodes
+from ottla.metadata_store import delegation_token_nodes
 from ottla.metadata_store.znodes import NodeError
 
 log = logging.getLogger("ottla.cluster")
@@ -58,9 +58,9 @@ class DelegationTokens:
         self._text_of_owner: Counter[str] = Counter()
         self.on_change: Callable[[], object] = lambda: None
         """Called when a token was changed or removed."""
-        watched = Watched(
-            name="delegation tokens", base_paths=token_nodes.BASE_PATHS, roots=[token_nodes.TOKENS],
-            changes=() if is_alone else [token_nodes.CHANGES], subject_of=_subject_of, take_all=self._take_all, take=self._take,
+        watched = WatchedNodes(
+            name="delegation tokens", base_paths=delegation_token_nodes.BASE_PATHS, roots=[delegation_token_nodes.TOKENS],
+            changes=() if is_alone else [delegation_token_nodes.CHANGES], subject_of=_subject_of, take_all=self._take_all, take=self._take,
         )  # fmt: skip
         self._watch = ChangeWatch(store, retries, timers, watched)
 
@@ -76,7 +76,7 @@ class DelegationTokens:
     # Changing
 
     def create(self, token: DelegationToken, done: Done) -> None:
-        if not self._has_space(token) or len(token_nodes.token_bytes(token)) > NODE_BYTES_MAX:
+        if not self._has_space(token) or len(delegation_token_nodes.token_bytes(token)) > NODE_BYTES_MAX:
             done(ErrorCode.POLICY_VIOLATION, None)
             return
         self._create(token, done, ATTEMPTS_MAX)
@@ -98,7 +98,7 @@ class DelegationTokens:
             else:
                 self._retry(outcome.result, attempts, lambda: self._create(token, done, attempts - 1), done)
 
-        create = Create(token_nodes.token_path(token.token_id), token_nodes.token_bytes(token))
+        create = Create(delegation_token_nodes.token_path(token.token_id), delegation_token_nodes.token_bytes(token))
         self._store.multi(self._announced(create, token.token_id), written)
 
     def _update(self, token_id: str, decide: Decide, done: Done, attempts: int) -> None:
@@ -115,7 +115,7 @@ class DelegationTokens:
             else:
                 self._write(token, node.version, decide(token), done, lambda result: self._retry(result, attempts, again, done))
 
-        self._store.get(token_nodes.token_path(token_id), read)
+        self._store.get(delegation_token_nodes.token_path(token_id), read)
 
     def _write(
         self, token: DelegationToken, version: int, decided: DelegationToken | ErrorCode | None, done: Done,
@@ -132,12 +132,12 @@ class DelegationTokens:
             else:
                 failed(outcome.result)
 
-        path = token_nodes.token_path(token.token_id)
-        write = Delete(path, version) if decided is None else Set(path, token_nodes.token_bytes(decided), version)
+        path = delegation_token_nodes.token_path(token.token_id)
+        write = Delete(path, version) if decided is None else Set(path, delegation_token_nodes.token_bytes(decided), version)
         self._store.multi(self._announced(write, token.token_id), written)
 
     def _announced(self, write: Operation, token_id: str) -> list[Operation]:
-        return [write] if self._is_alone else [write, token_nodes.change(token_id)]
+        return [write] if self._is_alone else [write, delegation_token_nodes.change(token_id)]
 
     def _retry(self, result: StoreResult, attempts: int, again: Callable[[], object], done: Done) -> None:
         if attempts > 1 and result in CHANGED:
@@ -195,7 +195,7 @@ class DelegationTokens:
         self._of_owner.clear()
         self._text_of_owner.clear()
         for path, node in sorted(nodes.items()):
-            token_id = token_nodes.token_at(path)
+            token_id = delegation_token_nodes.token_at(path)
             token = None if token_id is None else _understood(token_id, node.data)
             if token is not None:
                 self._tokens[token.token_id] = token
@@ -205,8 +205,9 @@ class DelegationTokens:
         if on_loaded is not None:
             on_loaded()
 
-    def _take(self, token_id: str, _path: str, node: StoreNode | None) -> None:
-        self._put(token_id, None if node is None else _understood(token_id, node.data))
+    def _take(self, changed: Sequence[tuple[str, str, StoreNode | None]]) -> None:
+        for token_id, _path, node in changed:
+            self._put(token_id, None if node is None else _understood(token_id, node.data))
 
 
 def _text_bytes(token: DelegationToken) -> int:
@@ -216,15 +217,15 @@ def _text_bytes(token: DelegationToken) -> int:
 
 def _subject_of(_path: str, data: bytes) -> tuple[str, str]:
     """The node and the id of the token that a change is about. Raises `NodeError`."""
-    token_id = token_nodes.read_change(data)
-    return token_nodes.token_path(token_id), token_id
+    token_id = delegation_token_nodes.read_change(data)
+    return delegation_token_nodes.token_path(token_id), token_id
 
 
 def _understood(token_id: str, data: bytes) -> DelegationToken | None:
     """The token of a node; None, so that it is refused at logins, where it cannot be read or is another one's."""
     try:
-        token = token_nodes.read_token(data)
+        token = delegation_token_nodes.read_token(data)
     except NodeError as error:
-        log.error("%s in the metadata store is damaged, so no login by it succeeds: %s", token_nodes.token_path(token_id), error)
+        log.error("%s in the metadata store is damaged, so no login by it succeeds: %s", delegation_token_nodes.token_path(token_id), error)
         return None
     return token if token.token_id == token_id else None

@@ -19,10 +19,10 @@ from ottla.base.loop.lease import Lease
 from ottla.base.loop.store_retries import StoreRetries
 from ottla.base.ports import Check, Clock, Delete, MetadataStore, Operation, Random, Timers
 from ottla.base.types import TopicPartition
-from ottla.cluster.control import ControlReceiver
+from ottla.cluster.control.receiver import ControlReceiver
 from ottla.cluster.metadata_cache import MetadataCache
 from ottla.cluster.registration import Registrar, Registration
-from ottla.cluster.session import NO_EPOCH, BrokerSession
+from ottla.cluster.store_session import NO_EPOCH, BrokerSession
 from ottla.controller.damage_notes import DamageNotes
 from ottla.controller.local_controller import LocalController
 from ottla.metadata_store import znodes

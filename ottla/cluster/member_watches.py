@@ -9,7 +9,7 @@ from ottla.base.control_messages import UpdateConfigs
 from ottla.base.loop.store_retries import StoreRetries
 from ottla.base.ports import MetadataStore, Operation, Timers
 from ottla.base.types import TopicPartition
-from ottla.cluster.config_watch import ConfigWatch
+from ottla.cluster.config_watch import config_watch
 from ottla.cluster.death_mark import DeathMark
 from ottla.cluster.failed_replicas import FailedReplicas
 from ottla.cluster.metadata_cache import MetadataCache
@@ -35,7 +35,7 @@ class MemberWatches:
         damage: DamageNotes,
     ) -> None:
         """`removal_of(path)`: the controller's write that removes a node; empty on other brokers."""
-        self._configs = ConfigWatch(store, retries, timers, on_settings, removal_of, damage)
+        self._configs = config_watch(store, retries, timers, on_settings, removal_of, damage)
         self._death_mark = DeathMark(store, retries, config.this_broker_id, on_marked_dead)
         self._failed_replicas = FailedReplicas(store, retries, metadata, config.this_broker_id, broker_epoch)
 

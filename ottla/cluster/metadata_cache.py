@@ -1,7 +1,7 @@
 """The cluster's metadata as this broker serves it: the content of the controllers' messages, nothing else.
 
 Topics, partitions and brokers are the immutable values that arrived, not copies. A partition never returns to an older leader epoch or
-partition epoch of the same topic. `control.py` refuses whole messages of an older controller.
+partition epoch of the same topic. `control/receiver.py` refuses whole messages of an older controller.
 
 A broker knows one thing before any controller: which of its own replicas cannot be served because a disk failed (`mark_offline`). Readers
 see such a replica as offline and, if it leads, the partition without a leader, until it works again; the controllers' metadata is kept.

@@ -14,21 +14,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import field
+from functools import partial
+from typing import TypeVar
 
 from ottla.base.cluster_metadata import BrokerMetadata, LogDirectoryHistory
 from ottla.base.immutable import immutable
+from ottla.base.loop.procedure import FOREVER, Procedure
+from ottla.base.loop.store_reads import StoreFailure, read_in_order, read_node, write
 from ottla.base.loop.store_retries import TRANSIENT, StoreRetries
-from ottla.base.ports import Check, Clock, Create, Delete, MetadataStore, Operation, Outcome, StoreNode, StoreResult
+from ottla.base.ports import Check, Clock, Create, Delete, MetadataStore, Operation, StoreNode, StoreResult
 from ottla.controller.loading import cluster_id, read_paths
 from ottla.metadata_store import znodes
 
 log = logging.getLogger("ottla.cluster")
 
+T = TypeVar("T")
+
 ATTEMPTS_MAX = 16
 """Attempts to create the nodes: brokers that start together create the same ones, and each time one of them succeeds."""
 
-Registered = Callable[[int, str], object]
-"""The broker's epoch and the cluster's id."""
+
+class RegistrationRefused(Exception):
+    """The broker cannot register; the text is the reason in one line."""
 
 
 def _is_unproved() -> bool:
@@ -61,55 +68,72 @@ class Registrar:
         self._clock = clock
         self._registration = registration
         self._path = znodes.broker_path(registration.broker_id)
-        self._attempts = 0
 
-    def register(self, done: Registered, refused: Callable[[str], object]) -> None:
-        """`refused` gets the reason in one line."""
-        self._attempts = 0
-        self._prepare(done, refused)
+    def register(self) -> Procedure[tuple[int, str]]:
+        """Returns the broker's epoch and the cluster's id. Raises `RegistrationRefused`."""
+        yield from self._retried(self._make_base_nodes)
+        yield from self._retried(self._create)
+        while True:
+            node = yield from self._retried(partial(read_node, self._store, self._path))
+            if node is None:
+                yield from self._retried(self._create)
+            elif node.ephemeral_owner == self._store.session_id():
+                return node.czxid, self._registration.cluster_id
+            elif self._is_own(node):
+                yield from self._retried(partial(self._replace, node))
+            else:
+                in_use = f"broker.id {self._registration.broker_id} is in use: another broker is registered at {self._path}"
+                raise RegistrationRefused(f"{in_use}, or was until a moment ago and its session has not ended yet")
 
-    def withdraw(self, done: Callable[[Outcome], object]) -> None:
+    def withdraw(self) -> Procedure[None]:
         """Deletes the broker's node."""
-        self._store.multi([Delete(self._path)], done)
+        outcome = yield from write(self._store, [Delete(self._path)])
+        while outcome.result not in (StoreResult.OK, StoreResult.NO_NODE):
+            yield self._retries.again
+            outcome = yield from write(self._store, [Delete(self._path)])
 
-    def _prepare(self, done: Registered, refused: Callable[[str], object]) -> None:
-        """Creates what every cluster has, then the broker's own node."""
-        self._attempts += 1
+    def _retried(self, step: Callable[[], Procedure[T]]) -> Procedure[T]:
+        """Repeats a step that the store did not answer. When the session has expired it waits, because the next session begins again."""
+        while True:
+            try:
+                return (yield from step())
+            except StoreFailure as failure:
+                if failure.result is StoreResult.SESSION_EXPIRED:
+                    yield FOREVER
+                if failure.result not in TRANSIENT or failure.result is StoreResult.DISK_FAILED:
+                    name = failure.result.name
+                    raise RegistrationRefused(
+                        f"broker {self._registration.broker_id} cannot register: {name} in the metadata store"
+                    ) from None
+                yield self._retries.again
 
-        def read(result: StoreResult, nodes: dict[str, StoreNode]) -> None:
+    def _make_base_nodes(self) -> Procedure[None]:
+        """Creates the nodes that every cluster has. Raises `RegistrationRefused` in the store of another cluster."""
+        own_id, result = self._registration.cluster_id, StoreResult.OK
+        for _ in range(ATTEMPTS_MAX):
+            result, nodes = yield partial(read_paths, self._store, [*znodes.BASE_PATHS, znodes.CLUSTER_ID])
             if result is not StoreResult.OK:
-                self._again(result, lambda: self._prepare(done, refused), refused)
-                return
+                raise StoreFailure(result)
             found = cluster_id(nodes, [])
-            if found and found != self._registration.cluster_id:
-                refused(f"the metadata store belongs to cluster {found}, this broker to {self._registration.cluster_id}")
-                return
+            if found and found != own_id:
+                raise RegistrationRefused(f"the metadata store belongs to cluster {found}, this broker to {own_id}")
             missing: list[Operation] = [Create(path) for path in znodes.BASE_PATHS if path not in nodes]
             if znodes.CLUSTER_ID not in nodes:
-                missing.append(Create(znodes.CLUSTER_ID, znodes.cluster_id_bytes(self._registration.cluster_id)))
-            if missing:
-                self._store.multi(missing, lambda outcome: self._on_prepared(outcome, done, refused))
-            else:
-                self._create(done, refused)
+                missing.append(Create(znodes.CLUSTER_ID, znodes.cluster_id_bytes(own_id)))
+            if not missing:
+                return
+            result = (yield from write(self._store, missing)).result
+            if result is StoreResult.OK:
+                return
+            if result not in (StoreResult.NODE_EXISTS, StoreResult.NO_NODE):
+                break
+        raise StoreFailure(result)
 
-        read_paths(self._store, [*znodes.BASE_PATHS, znodes.CLUSTER_ID], read)
-
-    def _on_prepared(self, outcome: Outcome, done: Registered, refused: Callable[[str], object]) -> None:
-        if outcome.result is StoreResult.OK:
-            self._create(done, refused)
-        elif outcome.result in (StoreResult.NODE_EXISTS, StoreResult.NO_NODE) and self._attempts < ATTEMPTS_MAX:
-            self._prepare(done, refused)
-        else:
-            self._again(outcome.result, lambda: self._prepare(done, refused), refused)
-
-    def _create(self, done: Registered, refused: Callable[[str], object]) -> None:
-        def created(outcome: Outcome) -> None:
-            if outcome.result in (StoreResult.OK, StoreResult.NODE_EXISTS):
-                self._look(done, refused)
-            else:
-                self._again(outcome.result, lambda: self._create(done, refused), refused)
-
-        self._store.multi([self._node()], created)
+    def _create(self) -> Procedure[None]:
+        """Creates the broker's node, unless there is one."""
+        outcome = yield from write(self._store, [self._node()])
+        if outcome.result not in (StoreResult.OK, StoreResult.NODE_EXISTS):
+            raise StoreFailure(outcome.result)
 
     def _node(self) -> Create:
         registration = self._registration
@@ -120,24 +144,6 @@ class Registrar:
         data = znodes.broker_bytes(broker, registration.protocols, self._clock.wall_ms(), incarnation=registration.incarnation)
         return Create(self._path, data, ephemeral=True)
 
-    def _look(self, done: Registered, refused: Callable[[str], object]) -> None:
-        """Looks which session owns the node."""
-
-        def read(result: StoreResult, node: StoreNode | None) -> None:
-            if result is StoreResult.NO_NODE:
-                self._create(done, refused)
-            elif node is None:
-                self._again(result, lambda: self._look(done, refused), refused)
-            elif node.ephemeral_owner == self._store.session_id():
-                done(node.czxid, self._registration.cluster_id)
-            elif self._is_own(node):
-                self._replace(node, done, refused)
-            else:
-                in_use = f"broker.id {self._registration.broker_id} is in use: another broker is registered at {self._path}"
-                refused(f"{in_use}, or was until a moment ago and its session has not ended yet")
-
-        self._store.get(self._path, read)
-
     def _is_own(self, node: StoreNode) -> bool:
         """Whether the node belongs to an earlier life: it names a directory that this process has locked."""
         try:
@@ -146,34 +152,15 @@ class Registrar:
             return False
         return bool({*filter(None, theirs)} & {*filter(None, self._registration.incarnation.split(","))})
 
-    def _replace(self, left_over: StoreNode, done: Registered, refused: Callable[[str], object]) -> None:
+    def _replace(self, left_over: StoreNode) -> Procedure[None]:
         """Registers in the place of the earlier life, and ends its controllership. The epoch is read before `/controller`: a successor that
         is elected in between has raised it, and is left alone."""
-        epochs: list[StoreNode | None] = []
-
-        def read_epoch(result: StoreResult, node: StoreNode | None) -> None:
-            epochs.append(node)
-            self._store.get(znodes.CONTROLLER, read_controller)
-
-        def read_controller(result: StoreResult, node: StoreNode | None) -> None:
-            operations: list[Operation] = [Delete(self._path, left_over.version), self._node()]
-            epoch = epochs[0]
-            if epoch is not None and node is not None and node.ephemeral_owner == left_over.ephemeral_owner:
-                operations += [Check(znodes.CONTROLLER_EPOCH, epoch.version), Delete(znodes.CONTROLLER, node.version)]
-            self._store.multi(operations, replaced)
-
-        def replaced(outcome: Outcome) -> None:
-            if outcome.result is StoreResult.OK:
-                log.info("broker %d has replaced the registration that an earlier life of it left behind", self._registration.broker_id)
-            if outcome.result in (StoreResult.OK, StoreResult.NO_NODE, StoreResult.BAD_VERSION, StoreResult.NODE_EXISTS):
-                self._look(done, refused)
-            else:
-                self._again(outcome.result, lambda: self._look(done, refused), refused)
-
-        self._store.get(znodes.CONTROLLER_EPOCH, read_epoch)
-
-    def _again(self, result: StoreResult, function: Callable[[], object], refused: Callable[[str], object]) -> None:
-        if result in TRANSIENT and result is not StoreResult.DISK_FAILED:
-            self._retries.again(function)
-        elif result is not StoreResult.SESSION_EXPIRED:
-            refused(f"broker {self._registration.broker_id} cannot register: {result.name} in the metadata store")
+        epoch, controller = yield from read_in_order(self._store, [znodes.CONTROLLER_EPOCH, znodes.CONTROLLER])
+        operations: list[Operation] = [Delete(self._path, left_over.version), self._node()]
+        if epoch is not None and controller is not None and controller.ephemeral_owner == left_over.ephemeral_owner:
+            operations += [Check(znodes.CONTROLLER_EPOCH, epoch.version), Delete(znodes.CONTROLLER, controller.version)]
+        outcome = yield from write(self._store, operations)
+        if outcome.result is StoreResult.OK:
+            log.info("broker %d has replaced the registration that an earlier life of it left behind", self._registration.broker_id)
+        elif outcome.result not in (StoreResult.NO_NODE, StoreResult.BAD_VERSION, StoreResult.NODE_EXISTS):
+            raise StoreFailure(outcome.result)

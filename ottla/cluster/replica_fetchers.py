@@ -18,10 +18,10 @@ from ottla.base.java_hash import java_abs, java_hash
 from ottla.base.ports import FETCH_LANE, Clock, Peers, TimerHandle, Timers
 from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
-from ottla.replication.throttle import Throttle
+from ottla.replication.throttle import ReplicationThrottle
 
 if TYPE_CHECKING:
-    from ottla.replication.fetcher import Fetcher, FetchLimits, Sent
+    from ottla.replication.fetcher import Fetcher, FollowerFetchLimits, SentFetch
     from ottla.replication.followed import Key
 
 
@@ -38,7 +38,7 @@ class ReplicaFetchers:
         self._timers = timers
         self._config = config
         self._broker_epoch = broker_epoch
-        self._throttle = Throttle(lambda: config.follower_replication_throttled_rate)
+        self._throttle = ReplicationThrottle(lambda: config.follower_replication_throttled_rate)
         self._driven: dict[Place, _Driven] = {}
         self._followed: dict[TopicPartition, tuple[_Driven, Key, Partition]] = {}
         self._is_closed = False
@@ -110,11 +110,11 @@ class ReplicaFetchers:
             )
         return driven
 
-    def _limits(self) -> FetchLimits:
-        from ottla.replication.fetcher import FetchLimits
+    def _limits(self) -> FollowerFetchLimits:
+        from ottla.replication.fetcher import FollowerFetchLimits
 
         config = self._config
-        return FetchLimits(
+        return FollowerFetchLimits(
             bytes_max=config.replica_fetch_max_bytes,
             response_bytes_max=config.replica_fetch_response_max_bytes,
             bytes_min=config.replica_fetch_min_bytes,
@@ -173,7 +173,7 @@ class _Driven:
         if wake_at_ms is not None:
             self._timer = self._timers.call_later(max(wake_at_ms - now_ms, 1), self._run)
 
-    def _answered(self, sent: Sent, response: Any, code: int) -> None:
+    def _answered(self, sent: SentFetch, response: Any, code: int) -> None:
         if self._is_closed:
             return
         now_ms = self._clock.monotonic_ms()

@@ -51,7 +51,7 @@ SILENT_MS = 5_000
 """A broker that has not answered for so long holds up nothing."""
 
 
-class Waiting:
+class WaitingAnnouncement:
     """Something to be done once, when the messages up to number `sent` are answered."""
 
     __slots__ = ("_function", "is_done", "sent")
@@ -78,15 +78,15 @@ class Announcements:
         self._own_id = own_id
         self._sent = 0
         self._unanswered: dict[int, tuple[int, int]] = {}  # by number: the broker, and when it was sent
-        self._waiting: deque[Waiting] = deque()
-        self._overdue: list[Waiting] = []
+        self._waiting: deque[WaitingAnnouncement] = deque()
+        self._overdue: list[WaitingAnnouncement] = []
 
     def call_when_settled(self, function: Callable[[], object], timeout_ms: int | None = None) -> None:
         """Calls `function` when all that was sent before has been answered, or by all brokers that answer; at once if it has.
 
         After `timeout_ms` (at once if it is not above 0) it waits for the answers of the controller's own broker alone.
         """
-        waiting = Waiting(self._sent, function)
+        waiting = WaitingAnnouncement(self._sent, function)
         self._waiting.append(waiting)
         self._run_settled()
         if waiting.is_done:
@@ -201,7 +201,7 @@ class Announcements:
             for waiting in overdue:
                 self._time_out(waiting)
 
-    def _time_out(self, waiting: Waiting) -> None:
+    def _time_out(self, waiting: WaitingAnnouncement) -> None:
         if waiting.is_done:
             return
         if any(broker_id == self._own_id and number <= waiting.sent for number, (broker_id, _) in self._unanswered.items()):

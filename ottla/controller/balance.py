@@ -8,7 +8,7 @@ whose replicas are moving keep their leader.
 
 from __future__ import annotations
 
-from ottla.controller.election import elect_preferred
+from ottla.controller.leader_election import elect_preferred
 from ottla.controller.partition_states import NamedPartition, led, partitions_plan
 from ottla.controller.plans import Plan
 from ottla.controller.reassignment import is_moving

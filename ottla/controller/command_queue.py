@@ -28,7 +28,7 @@ from ottla.base.loop.store_reads import write
 from ottla.base.loop.store_retries import StoreRetries
 from ottla.base.ports import Check, Create, Delete, MetadataStore, Outcome, Set, StoreNode, StoreResult
 from ottla.controller.loading import read_paths
-from ottla.controller.plans import Decide, Part, Plan
+from ottla.controller.plans import Decide, Plan, PlanPart
 from ottla.controller.state import ClusterState
 from ottla.metadata_store import znodes
 
@@ -43,7 +43,7 @@ OPERATIONS_AT_ONCE_MAX = 2_000
 
 
 @immutable
-class Command:
+class QueuedCommand:
     """One entry of the queue. `failed` makes the answer for a write that could not be done."""
 
     decide: Decide
@@ -76,8 +76,8 @@ class CommandQueue:
         self._read_state = read_state
         self._resign = resign
         self._may_act = may_act
-        self._queue: deque[Command] = deque()
-        self._current: Command | None = None
+        self._queue: deque[QueuedCommand] = deque()
+        self._current: QueuedCommand | None = None
         self._work = Runner()
 
     def open(self, state: ClusterState) -> None:
@@ -94,7 +94,7 @@ class CommandQueue:
         for command in waiting:
             command.failed(ErrorCode.NOT_CONTROLLER)
 
-    def submit(self, command: Command, *, is_urgent: bool = False) -> None:
+    def submit(self, command: QueuedCommand, *, is_urgent: bool = False) -> None:
         """Executes the command behind the waiting ones, or before them if it is urgent."""
         if not self.is_open or not self._may_act():
             command.failed(ErrorCode.NOT_CONTROLLER)
@@ -125,7 +125,7 @@ class CommandQueue:
                 command.done(plan.answer)
             yield CHECKPOINT
 
-    def _execute(self, command: Command) -> Procedure[tuple[Plan | None, ErrorCode]]:
+    def _execute(self, command: QueuedCommand) -> Procedure[tuple[Plan | None, ErrorCode]]:
         """Decides the command and writes its plan, again if the state that the decision rests on has changed. Returns the executed plan, or
         the reason for giving up."""
         attempts = 0
@@ -159,7 +159,7 @@ class CommandQueue:
             yield CHECKPOINT
         return StoreResult.OK
 
-    def _write_part(self, part: Part) -> Procedure[StoreResult]:
+    def _write_part(self, part: PlanPart) -> Procedure[StoreResult]:
         """Writes one part. UNKNOWN: its answer was lost, and it certainly was not executed."""
         outcome = yield from write(self._store, part.operations)
         if not self._may_act():
@@ -173,7 +173,7 @@ class CommandQueue:
         was_executed = yield from self._was_executed(part)
         return StoreResult.OK if was_executed else StoreResult.UNKNOWN
 
-    def _was_executed(self, part: Part) -> Procedure[bool]:
+    def _was_executed(self, part: PlanPart) -> Procedure[bool]:
         """Whether a write was executed whose answer was lost."""
         paths = list(dict.fromkeys(operation.path for operation in part.operations))
         while True:
@@ -219,7 +219,7 @@ def topic_of(change: Change) -> str | None:
     return change.topic if isinstance(change, PartitionPut) else None
 
 
-def is_in_force(part: Part, nodes: Mapping[str, StoreNode]) -> bool:
+def is_in_force(part: PlanPart, nodes: Mapping[str, StoreNode]) -> bool:
     """Whether the nodes have the content that the multi writes. A multi has all of its effects or none, and only this controller writes
     these nodes."""
     expected: dict[str, tuple[int | None, bytes] | None] = {}

@@ -1,7 +1,7 @@
 """Changes the SCRAM credentials of users in their nodes.
 
-A user's node holds quotas as well (`configs.py`), so both are written together. `handlers/alter_user_scram_credentials.py` checks the form
-of a credential; here only its existence is checked, before it is removed.
+A user's node holds quotas as well (`configs.py`), so both are written together. `handlers/access/alter_user_scram_credentials.py` checks
+the form of a credential; here only its existence is checked, before it is removed.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ from ottla.controller.api import (
 )
 from ottla.controller.balance import decide_balance
 from ottla.controller.broker_watch import BrokerWatch
-from ottla.controller.command_queue import Command, CommandQueue
+from ottla.controller.command_queue import CommandQueue, QueuedCommand
 from ottla.controller.controller_election import ControllerElection, Mandate
 from ottla.controller.damage_notes import DamageNotes
 from ottla.controller.loading import ROOTS, build_state, read_nodes
@@ -461,7 +461,7 @@ class LocalController:
         *,
         is_urgent: bool = False,
     ) -> None:
-        self._queue.submit(Command(decide, done, failed), is_urgent=is_urgent)
+        self._queue.submit(QueuedCommand(decide, done, failed), is_urgent=is_urgent)
 
     def _decided(self, decide: Decide) -> Procedure[tuple[Any, ErrorCode]]:
         """Submits a command. Returns its answer and NONE, or None and the error code."""

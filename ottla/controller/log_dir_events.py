@@ -24,7 +24,7 @@ from ottla.base.loop.store_retries import StoreRetries
 from ottla.base.loop.store_watch import StoreWatch
 from ottla.base.ports import Delete, MetadataStore, StoreNode, Watch
 from ottla.controller.damage_notes import damaged_line
-from ottla.controller.election import Standing
+from ottla.controller.leader_election import Standing
 from ottla.controller.membership import after_membership
 from ottla.controller.partition_states import Elections, NamedPartition, partitions_plan
 from ottla.controller.plans import Plan, Unit

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from ottla.base.cluster_metadata import NO_LEADER, PartitionMetadata, ReplicasFailed, TopicMetadata
 from ottla.base.errors import ApiError, ErrorCode, shortened
-from ottla.controller import election
+from ottla.controller import leader_election
 from ottla.controller.api import ElectionType, IsrChangeRequest, PartitionResult, Reassignment
 from ottla.controller.partition_states import Elections, NamedPartition, led, partitions_plan, with_isr
 from ottla.controller.plans import Plan, Unit
@@ -68,20 +68,20 @@ ELECTION_MESSAGES = {
 
 
 def _elect_on_request(
-    kind: ElectionType, partition: PartitionMetadata, standing: election.Standing, brokers: election.Standing
-) -> tuple[election.Elected | None, ErrorCode]:
+    kind: ElectionType, partition: PartitionMetadata, standing: leader_election.Standing, brokers: leader_election.Standing
+) -> tuple[leader_election.Elected | None, ErrorCode]:
     """`brokers`: the standing without regard to logs that have failed."""
     if kind is ElectionType.PREFERRED:
         if partition.leader == partition.replicas[0]:
             return None, ErrorCode.ELECTION_NOT_NEEDED
-        elected, refusal = election.elect_preferred(partition, standing), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        elected, refusal = leader_election.elect_preferred(partition, standing), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     else:
         is_damaged = partition.leader in brokers.live and partition.leader not in standing.live  # a broker that is alone leads nevertheless
         if partition.leader != NO_LEADER and not is_damaged:
             return None, ErrorCode.ELECTION_NOT_NEEDED
-        elected = election.elect_after_failure(partition, standing, is_unclean_allowed=True)
+        elected = leader_election.elect_after_failure(partition, standing, is_unclean_allowed=True)
         if elected is None and partition.partition_epoch >= 0:
-            elected = election.elect_damaged(partition, brokers)
+            elected = leader_election.elect_damaged(partition, brokers)
         refusal = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     return elected, ErrorCode.NONE if elected is not None else refusal
 

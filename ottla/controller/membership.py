@@ -2,7 +2,8 @@
 
 A broker that registers again has a new epoch. The controller's write that notes this epoch also removes the broker from its leaderships and
 from every in-sync set in which it is not the last member. If the broker has not proved that its logs are whole, the write removes it from
-the eligible replicas as well (KIP-903, KIP-966; `election.py` has the rules). So knowledge about an epoch never counts for the next epoch.
+the eligible replicas as well (KIP-903, KIP-966; `leader_election.py` has the rules). So knowledge about an epoch never counts for the next
+epoch.
 
 The node `znodes.BROKER_EPOCHS` holds the epochs that all partitions' states take into account. It is written after the last state. Without
 the node, a new controller would not notice that a broker restarted during the change of controllers. A controller that finds a registered
@@ -42,8 +43,8 @@ from ottla.base.cluster_metadata import (
 )
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Create, Operation, Set
-from ottla.controller import election
-from ottla.controller.election import Standing
+from ottla.controller import leader_election
+from ottla.controller.leader_election import Standing
 from ottla.controller.partition_states import Elections, NamedPartition, leaderless, led, partitions_plan, with_isr
 from ottla.controller.plans import Plan, Unit
 from ottla.controller.state import ClusterState
@@ -145,9 +146,9 @@ def after_membership(
     """The partition's next state after brokers, or its replicas on them, have started or ended; None if it does not change."""
     in_sync_min = rules.in_sync_min(topic) if len(partition.replicas) > 1 else 1
     if standing.has_run_on(partition.leader):
-        in_sync_min = election.in_sync_min_while_eligible(partition, in_sync_min)
-        return with_isr(state, partition, election.in_sync_after(partition.isr, standing), in_sync_min, standing)
-    elected = election.elect_after_failure(partition, standing, is_unclean_allowed=rules.is_unclean_allowed(topic))
+        in_sync_min = leader_election.in_sync_min_while_eligible(partition, in_sync_min)
+        return with_isr(state, partition, leader_election.in_sync_after(partition.isr, standing), in_sync_min, standing)
+    elected = leader_election.elect_after_failure(partition, standing, is_unclean_allowed=rules.is_unclean_allowed(topic))
     if elected is None:
         changed = leaderless(state, partition, standing, in_sync_min)
         elections.note_waiting(topic.name, partition, changed)
@@ -179,14 +180,14 @@ def decide_controlled_shutdown(state: ClusterState, leaving: int, broker_epoch: 
     remaining = []
     for topic, partition in state.partitions():
         if partition.leader == leaving:
-            elected = election.elect_for_shutdown(partition, state.standing_for(standing, topic, partition))
+            elected = leader_election.elect_for_shutdown(partition, state.standing_for(standing, topic, partition))
             if elected is not None:
                 new.append((topic.name, led(state, partition, elected, rules.in_sync_min(topic))))
             elif any(standing.may_lead(replica) for replica in partition.replicas):
                 remaining.append((topic.name, partition.index))  # A replica may become in sync.
         elif leaving in partition.isr and len(partition.isr) > 1:
             isr = [member for member in partition.isr if member != leaving]
-            changed = with_isr(state, partition, isr, election.in_sync_min_while_eligible(partition, rules.in_sync_min(topic)))
+            changed = with_isr(state, partition, isr, leader_election.in_sync_min_while_eligible(partition, rules.in_sync_min(topic)))
             assert changed is not None, f"{topic.name}-{partition.index}: {leaving} was in sync"
             new.append((topic.name, changed))
     mark = BrokerLeaving(leaving, registered.epoch)

@@ -13,7 +13,7 @@ from typing import Any
 
 from ottla.base.cluster_metadata import NO_LEADER, Change, PartitionMetadata, PartitionPut, TopicPut
 from ottla.base.ports import Operation, Set
-from ottla.controller.election import (
+from ottla.controller.leader_election import (
     ANY_SIZE,
     UNCHANGED,
     Choice,

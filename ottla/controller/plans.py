@@ -28,7 +28,7 @@ class Unit:
 
 
 @immutable
-class Part:
+class PlanPart:
     """One multi, and what holds when the store has taken it."""
 
     operations: tuple[Operation, ...]
@@ -40,7 +40,7 @@ class Plan:
     """The changes that need no write, the parts in order, the answer to the request, and lines for the log once all is written."""
 
     at_once: tuple[Change, ...] = ()
-    parts: tuple[Part, ...] = ()
+    parts: tuple[PlanPart, ...] = ()
     answer: Any = None
     notes: tuple[str, ...] = ()
 
@@ -61,7 +61,7 @@ def planned(
 ) -> Plan:
     """The units in parts, each behind the check that this is still the controller."""
     guard = Check(znodes.CONTROLLER_EPOCH, state.controller_epoch_version)
-    parts: list[Part] = []
+    parts: list[PlanPart] = []
     operations: list[Operation] = []
     meant: list[Change] = []
     size = guard_bytes = operation_bytes(guard)
@@ -69,13 +69,13 @@ def planned(
         unit_bytes = sum(map(operation_bytes, unit.operations))
         assert guard_bytes + unit_bytes <= MULTI_BYTES_MAX, f"{unit.operations[0].path}: a unit of {unit_bytes} bytes fits into no write"
         if operations and size + unit_bytes > MULTI_BYTES_MAX:
-            parts.append(Part((guard, *operations), tuple(meant)))
+            parts.append(PlanPart((guard, *operations), tuple(meant)))
             operations, meant, size = [], [], guard_bytes
         operations += unit.operations
         meant += unit.changes
         size += unit_bytes
     if operations:
-        parts.append(Part((guard, *operations), tuple(meant)))
+        parts.append(PlanPart((guard, *operations), tuple(meant)))
     elif meant:
         at_once = (*at_once, *meant)
     return Plan(at_once=tuple(at_once), parts=tuple(parts), answer=answer, notes=tuple(notes))

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from ottla.base.cluster_metadata import NO_LEADER, PartitionMetadata
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.controller.election import (
+from ottla.controller.leader_election import (
     UNCHANGED,
     Standing,
     elect_reassigned,

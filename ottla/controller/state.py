@@ -33,7 +33,7 @@ from ottla.base.cluster_metadata import (
     TopicRemoved,
 )
 from ottla.base.types import INTERNAL_TOPICS
-from ottla.controller.election import Standing
+from ottla.controller.leader_election import Standing
 from ottla.controller.topic_names import metric_name
 
 

@@ -1,1 +1,1 @@
-"""One module for each API that is served, with a `handle(broker, request, body)`; their table is `ottla/requests/apis.py`."""
+"""Executes requests: one module for each API, in the room of its subject, and what the handlers of several APIs share."""

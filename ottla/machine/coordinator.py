@@ -1,7 +1,8 @@
 """One kind of coordinator on this broker: a machine and its host for each led partition of the coordinator's internal topic.
 
-Group, transaction and share coordinators are subclasses (`groups/coordinator.py`, `transactions/routing.py`, `sharing/routing.py`) with the
-commands of their kind. Kafka's formula assigns each key (a group id, a transactional id, a share partition) to a partition of the topic.
+Group, transaction and share coordinators are subclasses (`groups/coordinator.py`, `transactions/coordinators.py`,
+`sharing/state_coordinators.py`) with the commands of their kind. Kafka's formula assigns each key (a group id, a transactional id, a share
+partition) to a partition of the topic.
 
 When the broker begins to lead a partition, `lead` makes a machine and loads it from the partition's log. Meanwhile requests get
 COORDINATOR_LOAD_IN_PROGRESS. When the broker stops leading, `resign` closes the host and drops the machine.

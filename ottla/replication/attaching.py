@@ -19,7 +19,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.immutable import immutable
 from ottla.base.log_config import LogConfig
 from ottla.replication.leader import ALL_IN_SYNC, Leader
-from ottla.replication.stages import Found, Listed, Token
+from ottla.replication.stages import ChunkToken, Found, Listed
 from ottla.replication.verification import VerificationGuard
 from ottla.storage.staged_chunk import CHUNK_RECORDS_MAX, batches_of
 from ottla.wire.batch_header import SEQUENCE_MASK, BatchHeader, read_batch_header, stamp_producer
@@ -32,7 +32,7 @@ UNKNOWN_OFFSET = -1
 class Manifest:
     """The chunks that become the next records of one producer in a partition, starting at `base_sequence`."""
 
-    token: Token
+    token: ChunkToken
     producer_id: int
     producer_epoch: int
     base_sequence: int

@@ -34,14 +34,14 @@ Key = tuple[str | bytes, int]
 """Topic name (below version 13) or topic id, and partition."""
 
 
-class Client(Origin, Protocol):
+class SessionOwner(Origin, Protocol):
     """The connection of a fetch."""
 
     @property
     def principal(self) -> str: ...
 
 
-class Wanted:
+class WantedPartition:
     """One partition of a fetch, and the bounds in its last answer."""
 
     __slots__ = ("high_watermark", "index", "log_start_offset", "partition", "topic", "topic_id")
@@ -68,7 +68,7 @@ class FetchSession:
         self.has_topic_ids = has_topic_ids
         self.principal = principal
         self.epoch = INITIAL_EPOCH
-        self.wanted: dict[Key, Wanted] = {}
+        self.wanted: dict[Key, WantedPartition] = {}
 
     def update(self, body: FetchRequest) -> bool:
         """Applies the added, changed and removed partitions of an incremental request; removal wins. Returns whether an added topic has a
@@ -99,7 +99,8 @@ class FetchPlan:
     __slots__ = ("error", "is_incremental", "session", "wanted")
 
     def __init__(
-        self, wanted: list[Wanted], session: FetchSession | None = None, is_incremental: bool = False, error: ErrorCode = ErrorCode.NONE
+        self, wanted: list[WantedPartition], session: FetchSession | None = None, is_incremental: bool = False,
+        error: ErrorCode = ErrorCode.NONE,
     ) -> None:
         self.wanted = wanted
         self.session = session
@@ -128,7 +129,7 @@ class FetchSessions:
     def find(self, session_id: int) -> FetchSession | None:
         return self._sessions.get(session_id)
 
-    def plan(self, body: FetchRequest, has_topic_ids: bool, client: Client, given: list[Wanted] | None = None) -> FetchPlan:
+    def plan(self, body: FetchRequest, has_topic_ids: bool, client: SessionOwner, given: list[WantedPartition] | None = None) -> FetchPlan:
         """Finds or creates the session of a request. A request is a full fetch without a session, opens a session, or continues one.
         `given` has the wanted partitions, each once, if the caller has collected them already."""
         session = self._sessions.get(body.session_id)
@@ -145,7 +146,7 @@ class FetchSessions:
             return FetchPlan(wanted, self._create(wanted, has_topic_ids, client))
         return self._step(session, body, has_topic_ids)
 
-    def _may_keep(self, wanted: list[Wanted]) -> bool:
+    def _may_keep(self, wanted: list[WantedPartition]) -> bool:
         """Whether these partitions may be kept in a session."""
         if self._sessions_max < 1 or len(wanted) > self._partitions_of_one_max:
             return False
@@ -172,7 +173,7 @@ class FetchSessions:
         session.epoch = next_epoch(session.epoch)
         return FetchPlan(list(session.wanted.values()), session, is_incremental=True)
 
-    def _create(self, wanted: list[Wanted], has_topic_ids: bool, client: Client) -> FetchSession:
+    def _create(self, wanted: list[WantedPartition], has_topic_ids: bool, client: SessionOwner) -> FetchSession:
         while len(self._sessions) >= self._sessions_max:
             self._remove(self._slots.place_for(client.host))
         session_id = self._random.randrange(EPOCH_MAX - 1) + 1
@@ -207,7 +208,7 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == EPOCH_MAX else epoch + 1
 
 
-def wanted_of(body: FetchRequest) -> Iterator[Wanted]:
+def wanted_of(body: FetchRequest) -> Iterator[WantedPartition]:
     for topic in body.topics:
         for partition in topic.partitions:
-            yield Wanted(topic.topic, topic.topic_id, partition)
+            yield WantedPartition(topic.topic, topic.topic_id, partition)

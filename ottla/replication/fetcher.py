@@ -28,10 +28,10 @@ from itertools import islice
 from ottla.base.errors import ApiError, ErrorCode, error_code
 from ottla.base.immutable import immutable
 from ottla.replication.followed import Followed, Key, position
-from ottla.replication.follower import AskBounds, FollowerState, Step, Todo
+from ottla.replication.follower import AskBounds, FollowerState, FollowerStep, Todo
 from ottla.replication.partition import Partition
 from ottla.replication.reads import EARLIEST_LOCAL, LATEST
-from ottla.replication.throttle import UNLIMITED, Throttle
+from ottla.replication.throttle import UNLIMITED, ReplicationThrottle
 from ottla.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -78,7 +78,7 @@ ABOUT_THE_OFFSET = frozenset({ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE})
 SESSION_IS_GONE = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH})
 
 @immutable(kw_only=True)
-class FetchLimits:
+class FollowerFetchLimits:
     """The settings `replica.fetch.*`."""
 
     bytes_max: int
@@ -88,7 +88,7 @@ class FetchLimits:
     backoff_ms: int
 
 
-class Sent:
+class SentFetch:
     """A request to send or in flight. `session` counts the sessions with this leader."""
 
     __slots__ = ("body", "number", "session")
@@ -108,16 +108,16 @@ class Fetcher:
         *,
         broker_id: int,
         broker_epoch: Callable[[], int],
-        limits: Callable[[], FetchLimits],
+        limits: Callable[[], FollowerFetchLimits],
         wake: Callable[[], None] = lambda: None,
-        throttle: Throttle | None = None,
+        throttle: ReplicationThrottle | None = None,
     ) -> None:
         """`wake` is called when a request is due for another reason than a call from outside."""
         self.leader_id = leader_id
         self.bytes_in = 0
         """Bytes of records received from the leader."""
         self._wake = wake
-        self._throttle = throttle if throttle is not None else Throttle(lambda: UNLIMITED)
+        self._throttle = throttle if throttle is not None else ReplicationThrottle(lambda: UNLIMITED)
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._limits = limits
@@ -126,7 +126,7 @@ class Fetcher:
         self._reports: dict[Followed, None] = {}
         self._asking: dict[Followed, None] = {}
         self._resting: list[tuple[int, int, Followed]] = []
-        self._under_way: deque[Sent] = deque()
+        self._under_way: deque[SentFetch] = deque()
         self._count = 0
         self._rest_count = 0
         self._failures = 0
@@ -193,7 +193,7 @@ class Fetcher:
 
     # Requests
 
-    def next_request(self, now_ms: int) -> Sent | None:
+    def next_request(self, now_ms: int) -> SentFetch | None:
         """Returns the request to send now; None means to wait for an answer, a change or `wake_at_ms`."""
         if now_ms < self._rest_until_ms or len(self._under_way) >= UNDER_WAY_MAX:
             return None
@@ -233,9 +233,9 @@ class Fetcher:
         for followed in ended:
             self._drop(followed)
 
-    def _send(self, body: FetchRequest | ListOffsetsRequest) -> Sent:
+    def _send(self, body: FetchRequest | ListOffsetsRequest) -> SentFetch:
         self._count += 1
-        sent = Sent(self._count, self._session, body)
+        sent = SentFetch(self._count, self._session, body)
         self._under_way.append(sent)
         return sent
 
@@ -316,7 +316,7 @@ class Fetcher:
 
     # Answers
 
-    def on_answer(self, sent: Sent, response: FetchResponse | ListOffsetsResponse, now_ms: int) -> None:
+    def on_answer(self, sent: SentFetch, response: FetchResponse | ListOffsetsResponse, now_ms: int) -> None:
         """Processes an answer. Answers arrive in the order of requests; one of an earlier session is ignored."""
         self._end(sent)
         if sent.session != self._session:
@@ -342,13 +342,13 @@ class Fetcher:
         if self._session_id == NO_SESSION:
             self._fail(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, now_ms)
 
-    def on_failure(self, sent: Sent, code: ErrorCode, now_ms: int) -> None:
+    def on_failure(self, sent: SentFetch, code: ErrorCode, now_ms: int) -> None:
         """Handles a request without an answer; the leader may have executed it. The session ends with its connection."""
         self._end(sent)
         if sent.session == self._session:
             self._fail(code, now_ms)
 
-    def _end(self, sent: Sent) -> None:
+    def _end(self, sent: SentFetch) -> None:
         if sent in self._under_way:  # compared by identity
             self._under_way.remove(sent)
 
@@ -389,7 +389,7 @@ class Fetcher:
         todo = followed.follower.on_fetched(
             code, (diverging.epoch, diverging.end_offset) if is_diverging else None, epochs=own.epochs, log_end_offset=end
         )
-        if todo.step is Step.WAIT:
+        if todo.step is FollowerStep.WAIT:
             self._rest(followed, code, now_ms)
         elif self._carry_out(followed, todo, data, now_ms):
             self._plan(followed)
@@ -399,11 +399,11 @@ class Fetcher:
         follower_log, own = followed.follower_log, followed.partition.log
         end, start = own.log_end_offset, own.log_start_offset
         try:
-            if todo.step is Step.TRUNCATE:
+            if todo.step is FollowerStep.TRUNCATE:
                 follower_log.truncate(todo.offset)
-            elif todo.step is Step.RESTART:
+            elif todo.step is FollowerStep.RESTART:
                 follower_log.restart(todo.offset)
-            elif todo.step is Step.APPEND and data is not None:
+            elif todo.step is FollowerStep.APPEND and data is not None:
                 records = memoryview(data.records or b"")
                 followed.leader_watermark = data.high_watermark
                 self.bytes_in += len(records)
@@ -418,7 +418,7 @@ class Fetcher:
             self._rest(followed, error.code, now_ms)
             return False
         followed.failures = 0
-        return todo.step is not Step.APPEND or own.log_end_offset != end or own.log_start_offset != start
+        return todo.step is not FollowerStep.APPEND or own.log_end_offset != end or own.log_start_offset != start
 
     def _on_bounds(self, response: ListOffsetsResponse, now_ms: int) -> None:
         by_name = {followed.partition.topic_partition: followed for followed in self._asking}
@@ -438,7 +438,7 @@ class Fetcher:
         start, followed.bounds_start = followed.bounds_start, -1
         end = followed.partition.log.log_end_offset
         todo = followed.follower.on_leader_bounds(code, start=start, end=answer.offset, log_end_offset=end)
-        if todo.step is Step.WAIT:
+        if todo.step is FollowerStep.WAIT:
             self._rest(followed, code, now_ms)
         elif self._carry_out(followed, todo, None, now_ms):
             self._plan(followed)

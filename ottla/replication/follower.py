@@ -61,7 +61,7 @@ class Wait:
     """Send no request: the machine is stopped until the next leader epoch."""
 
 
-class Step(Enum):
+class FollowerStep(Enum):
     """The change of the log that an answer leads to."""
 
     APPEND = "append the records of the answer"
@@ -73,7 +73,7 @@ class Step(Enum):
 
 @immutable
 class Todo:
-    step: Step
+    step: FollowerStep
     offset: int = -1
 
 
@@ -99,39 +99,39 @@ class Follower:
     def on_fetched(self, error: ErrorCode, diverging_epoch: tuple[int, int] | None, *, epochs: LeaderEpochs, log_end_offset: int) -> Todo:
         """Processes the answer to `FetchAt`; `diverging_epoch` is the leader's (epoch, end offset)."""
         if self.state is not FollowerState.FETCHING:
-            return Todo(Step.WAIT)
+            return Todo(FollowerStep.WAIT)
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._move(FollowerState.ASKING_BOUNDS)
-            return Todo(Step.NOTHING)
+            return Todo(FollowerStep.NOTHING)
         if error is not ErrorCode.NONE:
             return self._on_error(error)
         if diverging_epoch is not None and min(diverging_epoch) < 0:
-            return Todo(Step.WAIT)
+            return Todo(FollowerStep.WAIT)
         if diverging_epoch is not None:
-            return Todo(Step.TRUNCATE, divergence_point(epochs, log_end_offset, *diverging_epoch))
-        return Todo(Step.APPEND)
+            return Todo(FollowerStep.TRUNCATE, divergence_point(epochs, log_end_offset, *diverging_epoch))
+        return Todo(FollowerStep.APPEND)
 
     def on_leader_bounds(self, error: ErrorCode, *, start: int, end: int, log_end_offset: int) -> Todo:
         """Processes the answer to `AskBounds`."""
         if self.state is not FollowerState.ASKING_BOUNDS:
-            return Todo(Step.WAIT)
+            return Todo(FollowerStep.WAIT)
         if error is not ErrorCode.NONE:
             return self._on_error(error)
         if not 0 <= start <= end:
-            return Todo(Step.WAIT)
+            return Todo(FollowerStep.WAIT)
         self._move(FollowerState.FETCHING)
         if end < log_end_offset:
-            return Todo(Step.TRUNCATE, end)
+            return Todo(FollowerStep.TRUNCATE, end)
         if start > log_end_offset:
-            return Todo(Step.RESTART, start)
+            return Todo(FollowerStep.RESTART, start)
         # The logs overlap now: the leader has appended records, or its start is still in this log.
-        return Todo(Step.NOTHING)
+        return Todo(FollowerStep.NOTHING)
 
     def _on_error(self, error: ErrorCode) -> Todo:
         if error is ErrorCode.FENCED_LEADER_EPOCH:
             self._move(FollowerState.STOPPED)
-            return Todo(Step.WAIT)
-        return Todo(Step.WAIT)
+            return Todo(FollowerStep.WAIT)
+        return Todo(FollowerStep.WAIT)
 
     def _move(self, state: FollowerState) -> None:
         assert state in ALLOWED[self.state], f"a follower from {self.state} to {state}"

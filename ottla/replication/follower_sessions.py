@@ -12,7 +12,7 @@ its log has changed or it has to retry. A request sent behind a waiting one ther
 A follower at the end of a log need not name the partition. When records are then appended, the follower is noted as caught up at the time
 of the session's last request. A follower outside of the ISR is checked at each request, named or not.
 
-Reading, answers and waiting are in `requests/follower_fetches.py`, the rules of progress in `progress.py` and `leader.py`.
+Reading, answers and waiting are in `handlers/records/follower_fetch.py`, the rules of progress in `progress.py` and `leader.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from contextlib import suppress
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.replication.partition import Partition
 from ottla.replication.progress import FollowerFetch
-from ottla.replication.throttle import UNLIMITED, Throttle
+from ottla.replication.throttle import UNLIMITED, ReplicationThrottle
 from ottla.wire.messages.fetch import FetchPartition
 
 NO_SESSION = 0
@@ -184,7 +184,7 @@ class FollowerSessions:
     """The sessions of all followers, by connection."""
 
     def __init__(self, throttled_rate: Callable[[], int] = lambda: UNLIMITED) -> None:
-        self.throttle = Throttle(throttled_rate)
+        self.throttle = ReplicationThrottle(throttled_rate)
         self._sessions: dict[object, FollowerSession] = {}
         self._count = 0
         self.bytes_out = 0

@@ -22,7 +22,7 @@ from ottla.storage.staged_chunk import CHUNK_BATCHES_MAX, check_chunk
 from ottla.wire.checksum import crc32c
 
 
-class Token(NamedTuple):
+class ChunkToken(NamedTuple):
     """The key of staged chunks."""
 
     principal: str
@@ -70,7 +70,7 @@ class Stage:
 
     __slots__ = ("_stages", "attempt_id", "charged_bytes", "chunks", "file", "token", "touched_ms")
 
-    def __init__(self, stages: PartitionStages, token: Token, attempt_id: int, file: StageFile) -> None:
+    def __init__(self, stages: PartitionStages, token: ChunkToken, attempt_id: int, file: StageFile) -> None:
         self._stages = stages
         self.token = token
         self.attempt_id = attempt_id
@@ -117,14 +117,14 @@ class PartitionStages:
     def __init__(self, space: Space, log: Log) -> None:
         self._space = space
         self._log = log
-        self._by_token: dict[Token, dict[int, Stage]] = {}
-        self._attached: dict[int, dict[Token, None]] = {}  # by producer id: tokens to drop when its transaction commits
+        self._by_token: dict[ChunkToken, dict[int, Stage]] = {}
+        self._attached: dict[int, dict[ChunkToken, None]] = {}  # by producer id: tokens to drop when its transaction commits
 
     def __len__(self) -> int:
         return sum(map(len, self._by_token.values()))
 
     def stage(
-        self, token: Token, attempt_id: int, number: int, data: memoryview, *, now_ms: int, batches_max: int = CHUNK_BATCHES_MAX
+        self, token: ChunkToken, attempt_id: int, number: int, data: memoryview, *, now_ms: int, batches_max: int = CHUNK_BATCHES_MAX
     ) -> int:
         """Stages one chunk, or finds that it is staged already; returns the number of its batches. `now_ms` is wall time."""
         if number < 0:
@@ -151,7 +151,7 @@ class PartitionStages:
         self._space.charge(stage, len(data))
         return contents.batches
 
-    def find(self, token: Token, manifest: Sequence[Listed]) -> list[Found]:
+    def find(self, token: ChunkToken, manifest: Sequence[Listed]) -> list[Found]:
         """Returns the chunks of a manifest. Refuses all of it with UNKNOWN_STAGE if a chunk is missing or different."""
         attempts = self._by_token.get(token, {})
         found = []
@@ -165,7 +165,7 @@ class PartitionStages:
             found.append(Found(stage, chunk))
         return found
 
-    def use(self, token: Token, producer_id: int) -> None:
+    def use(self, token: ChunkToken, producer_id: int) -> None:
         """Records that the token's chunks are being attached to the producer's transaction. They stay for a retry until it commits."""
         self._attached.setdefault(producer_id, {})[token] = None
         for stage in self._by_token.get(token, {}).values():

@@ -15,7 +15,7 @@ BUCKET_MS = 1_000
 EVERY_REPLICA = "*"
 
 
-class Throttle:
+class ReplicationThrottle:
     """One rate, in bytes per second; `rate` is called each time, because the rate may change."""
 
     def __init__(self, rate: Callable[[], int]) -> None:

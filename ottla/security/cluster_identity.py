@@ -6,7 +6,7 @@ own proof. A proof is an HMAC-SHA256 with the secret over all values that both h
 cannot be reflected, replayed on another connection or sent to another broker. The secret itself is never sent.
 
 The accepting broker refuses another cluster id, another broker id than its own, an unregistered sender, and a broker epoch older than the
-known one. `requests/context.py` (`is_inter_broker`) says what an authenticated broker may do. The mechanism does not protect the messages
+known one. `handlers/context.py` (`is_inter_broker`) says what an authenticated broker may do. The mechanism does not protect the messages
 that follow; TLS does.
 """
 

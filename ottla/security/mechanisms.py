@@ -27,7 +27,7 @@ from ottla.security.plain import PlainServer
 from ottla.security.scram import HASHES
 from ottla.security.scram_server import FindToken, ScramServer
 from ottla.security.signing_keys import SigningKeys
-from ottla.security.tokens import Token
+from ottla.security.web_tokens import WebToken
 
 log = logging.getLogger("ottla.security")
 
@@ -45,7 +45,7 @@ class ListenerMechanisms:
         that may be used now; it is None if there are no delegation tokens."""
         self._find_token: FindToken | None = None
         if find_token is not None:
-            from ottla.security.token_logins import TokenLogins  # on use: most brokers have no delegation tokens
+            from ottla.security.delegation_token_logins import TokenLogins  # on use: most brokers have no delegation tokens
 
             self._find_token = TokenLogins((config.delegation_token_key or "").encode(), find_token, ports.threads).find
         self._config = config
@@ -139,5 +139,5 @@ class ListenerMechanisms:
             return {}
 
 
-def _refuse(reason: str, _token: Token, done: Callable[[str], object]) -> None:
+def _refuse(reason: str, _token: WebToken, done: Callable[[str], object]) -> None:
     done(reason)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from ottla.base.settings.oauthbearer import MECHANISM, TokenOptions
 from ottla.security.authentication import StepResult
-from ottla.security.tokens import INSUFFICIENT_SCOPE, Token, TokenError, check_claims, check_unsecured, read_token
+from ottla.security.web_tokens import INSUFFICIENT_SCOPE, TokenError, WebToken, check_claims, check_unsecured, read_token
 
 __all__ = ["MECHANISM", "OAuthBearerServer"]
 
@@ -20,7 +20,7 @@ CONFIRMATION = b"\x01"
 _FIRST = re.compile(r"n,(?:a=(?P<name>[^,\x00]+))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x20-\x7e\r\n\t]*\x01)+)\x01")
 _BEARER = re.compile(r"bearer +(\S+) *", re.IGNORECASE)
 
-Verify = Callable[[Token, Callable[[str], object]], object]
+Verify = Callable[[WebToken, Callable[[str], object]], object]
 """Checks a token's signature, now or later; calls back with the reason of a refusal, empty if the signature is right."""
 
 
@@ -61,7 +61,7 @@ class OAuthBearerServer:
 
         self._verify(token, verified)
 
-    def _judged(self, token: Token, authorized_as: str | None) -> StepResult:
+    def _judged(self, token: WebToken, authorized_as: str | None) -> StepResult:
         try:
             name, ends_ms = check_claims(token, self._options, self._now_ms())
         except TokenError as error:

@@ -3,7 +3,7 @@
 The stored `ScramCredential` reveals neither the password nor a client's proof. An unknown user gets a decoy, always the same for a name,
 and fails at the same step with the same message as after a wrong password, so that names cannot be probed. Channel binding is refused, so
 that no client believes it has it. With the extension `tokenauth=true` the name is the id of a delegation token, and the client becomes its
-owner (KIP-48; the credentials of tokens are made in `token_logins.py`).
+owner (KIP-48; the credentials of tokens are made in `delegation_token_logins.py`).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.base.ports import Clock, ReadDocument, Threads
 from ottla.base.settings.oauthbearer import TokenOptions
-from ottla.security.tokens import Token
+from ottla.security.web_tokens import WebToken
 
 if TYPE_CHECKING:
     from jwt import PyJWK
@@ -43,7 +43,7 @@ class KeySet(NamedTuple):
     by_id: Mapping[tuple[str, str], PyJWK]
     by_algorithm: Mapping[str, tuple[PyJWK, ...]]
 
-    def find(self, token: Token) -> PyJWK | None:
+    def find(self, token: WebToken) -> PyJWK | None:
         """Returns the key that a token names; for a token without key id, the only key of its algorithm."""
         if token.key_id is not None:
             return self.by_id.get((token.key_id, token.algorithm))
@@ -70,7 +70,7 @@ def read_key_set(data: bytes) -> KeySet:
     return KeySet(by_id, by_algorithm)
 
 
-def is_signed_by(token: Token, key: PyJWK) -> bool:
+def is_signed_by(token: WebToken, key: PyJWK) -> bool:
     """Whether the token is signed by the key; slow, so it is called in a thread."""
     from jwt import PyJWS, PyJWTError
 
@@ -103,7 +103,7 @@ class SigningKeys:
         if self._keys is None and self._waiting is None:
             self._load(lambda: None)
 
-    def verify(self, token: Token, done: Callable[[str], object]) -> None:
+    def verify(self, token: WebToken, done: Callable[[str], object]) -> None:
         """Checks a token's signature (`oauthbearer.Verify`)."""
         key = None if self._keys is None else self._keys.find(token)
         if self._is_load_due(is_known=key is not None):
@@ -111,7 +111,7 @@ class SigningKeys:
         else:
             self._check(token, done)
 
-    def _check(self, token: Token, done: Callable[[str], object]) -> None:
+    def _check(self, token: WebToken, done: Callable[[str], object]) -> None:
         if self._keys is None:
             done(NOT_READ)
             return

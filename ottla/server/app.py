@@ -116,7 +116,7 @@ class BrokerServer:
             self._open_store()
             self.node = self._make_node()
             if self.tls is not None:
-                from ottla.requests.tls_changes import TlsChanges
+                from ottla.handlers.configs.tls_changes import TlsChanges
 
                 self.node.dispatcher.tls_changes = TlsChanges(self.config, self.threads, self.tls)
                 self.node.listeners.certificate_ends = self.tls.ends

@@ -27,8 +27,8 @@ from ottla.server.inspections import Inspections
 from ottla.server.listener import Listeners
 from ottla.server.partition_table import PartitionTable
 from ottla.server.replica_changes import ReplicaChanges
+from ottla.sharing.persister import SharePersister
 from ottla.sharing.registry import SharePartitions
-from ottla.sharing.routing import SharePersister
 from ottla.storage import clean_close
 from ottla.storage.file_slice import Syncable
 

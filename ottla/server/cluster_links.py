@@ -11,21 +11,21 @@ from ottla.base.config import BrokerConfig
 from ottla.base.control_messages import ControlMessage
 from ottla.base.ports import Locate, Peers, Ports
 from ottla.cluster.cluster_secret import ClusterSecret
-from ottla.cluster.controller_route import ControllerRoute
+from ottla.cluster.control.messenger import PeerMessenger
+from ottla.cluster.controller_link import ControllerLink
 from ottla.cluster.failure_detector import FailureDetector
 from ottla.cluster.gone_partitions import GonePartitions
 from ottla.cluster.handover import Handover
 from ottla.cluster.isr_changes import IsrChanges, Key
 from ottla.cluster.member import ClusterMember
-from ottla.cluster.messenger import PeerMessenger
 from ottla.cluster.metadata_cache import MetadataCache
 from ottla.cluster.replica_fetchers import ReplicaFetchers
 from ottla.cluster.suspects import Suspects
 from ottla.replication.leader import Leader
 from ottla.replication.partition import Partition
-from ottla.requests.forwarding import Forwarder
 from ottla.security.cluster_identity import ClusterIdentity
 from ottla.server.broker_access import BrokerAccess
+from ottla.server.execution.forwarding import Forwarder
 from ottla.server.peers import BrokerPeers
 
 
@@ -79,7 +79,7 @@ class ClusterLinks:
     def attach(
         self,
         member: ClusterMember,
-        route: ControllerRoute,
+        route: ControllerLink,
         *,
         locate: Locate,
         watched: Callable[[], list[int]],

@@ -22,8 +22,8 @@ from typing import Protocol
 from ottla.base.errors import StorageError, WireError
 from ottla.base.loop.guarded import guarded
 from ottla.base.ports import Channel, Part
-from ottla.requests.apis import TABLE
-from ottla.requests.context import ConnectionInfo, RequestContext
+from ottla.handlers.context import ConnectionInfo, RequestContext
+from ottla.handlers.served_apis import TABLE
 from ottla.server.answer_queue import AnswerQueue
 from ottla.server.connection_state import ALLOWED, BLOCKED, CLOSED, ENDING, FINISHING, FULL, READING, THROTTLED, ConnectionState
 from ottla.server.execution.scheduler import Scheduler

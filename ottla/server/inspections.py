@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.base.ports import Threads, TimerHandle, Timers, Worker, WorkerLost
-from ottla.requests.context import Attempt, ConnectionInfo
+from ottla.handlers.context import Attempt, ConnectionInfo
 from ottla.storage.time_search import TimeAnswers
 
 log = logging.getLogger("ottla.records")

@@ -19,7 +19,7 @@ from ottla.base.config import BrokerConfig, Endpoint
 from ottla.base.errors import StorageError
 from ottla.base.ports import AddressError, Channel, Listener, Network, SecuredChannel
 from ottla.base.settings.setting import INT_MAX
-from ottla.requests.context import ConnectionInfo
+from ottla.handlers.context import ConnectionInfo
 from ottla.security.authentication import Authentication, Mechanisms
 from ottla.security.principal import ANONYMOUS, join_principal
 from ottla.server.connection import Connection, Executor

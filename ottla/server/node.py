@@ -24,8 +24,8 @@ from ottla.base.ports import Peers, Ports
 from ottla.base.settings.access import parse_super_users
 from ottla.base.types import SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.cluster.broker_addresses import BrokerAddresses
-from ottla.cluster.control_inbox import ControlInbox
-from ottla.cluster.controller_route import ControllerRoute
+from ottla.cluster.control.inbox import ControlInbox
+from ottla.cluster.controller_link import ControllerLink
 from ottla.cluster.member import ClusterMember
 from ottla.cluster.metadata_cache import MetadataCache
 from ottla.cluster.password_upkeep import PasswordUpkeep
@@ -35,12 +35,12 @@ from ottla.cluster.registration import Registration
 from ottla.controller.api import NewTopic, TopicResult
 from ottla.controller.internal_topics import InternalTopics
 from ottla.groups.coordinator import GroupCoordinator
+from ottla.handlers.context import Broker, ConnectionInfo, ForwardedAnswer
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.follower_sessions import FollowerSessions
 from ottla.replication.leader import Leader
 from ottla.replication.partition import Partition
 from ottla.replication.stage_space import StageSpace
-from ottla.requests.context import Broker, ConnectionInfo, ForwardedAnswer
 from ottla.security.audit import AuditLog
 from ottla.security.authorizer import AllowClients
 from ottla.server.closing import CleanStop
@@ -66,16 +66,17 @@ from ottla.server.listener import Listeners, no_mechanisms
 from ottla.server.partition_table import SEALED_FILES_MAX, PartitionTable
 from ottla.server.peers import BrokerPeers
 from ottla.server.replica_changes import NoFetchers, ReplicaChanges
+from ottla.sharing.persister import SharePersister
 from ottla.sharing.pruning import Pruner
 from ottla.sharing.registry import SharePartitions
 from ottla.sharing.remote import OtherShareCoordinators
-from ottla.sharing.routing import SharePersister, ShareStateCoordinators
 from ottla.sharing.sessions import ShareSessions
+from ottla.sharing.state_coordinators import ShareStateCoordinators
 from ottla.storage.log import Log
+from ottla.transactions.coordinators import TransactionCoordinators
 from ottla.transactions.markers import IsGone, LocalMarkers, MarkerDelivery, never_hidden
 from ottla.transactions.producer_ids import ProducerIds
 from ottla.transactions.remote import OtherCoordinators
-from ottla.transactions.routing import TransactionCoordinators
 
 if TYPE_CHECKING:
     from ottla.replication.isr import IsrProposal
@@ -234,7 +235,7 @@ class Node:
             acl_table=self.acl_authorizer,
         )  # fmt: skip
         self.controller = self.member.controller
-        self.route = ControllerRoute(
+        self.route = ControllerLink(
             self.controller, broker_id=config.this_broker_id, metadata=self.metadata, peers=self.peers, timers=ports.timers,
             timeout_ms=lambda: config.request_timeout_ms, is_alone=config.is_single_broker,
         )  # fmt: skip
@@ -285,7 +286,7 @@ class Node:
             random=ports.random,
             metadata=self.metadata,
             controller=self.controller,
-            controller_route=self.route,
+            controller_link=self.route,
             control=ControlInbox(self.member.receiver),
             forwarded=self,
             cluster_identity=self.links.identity if self.links is not None else None,

@@ -46,7 +46,7 @@ class Access(Protocol):
         """Ends what goes on for later logins."""
 
 
-class Opening(NamedTuple):
+class ConnectionOpening(NamedTuple):
     """What a connection opens with: a login, where brokers log in, and the proof that this is one, where it is asked for."""
 
     login: SaslExchange | None = None
@@ -97,7 +97,7 @@ class BrokerPeers:
         if connection is not None and not connection.is_closed and connection.address == address:
             self._ask(connection, broker_id, request, done)
         elif self._identity is None:
-            self._open((broker_id, lane), address, request, done, Opening())
+            self._open((broker_id, lane), address, request, done, ConnectionOpening())
         else:
 
             def begin(proof: SaslExchange | None) -> None:
@@ -111,18 +111,18 @@ class BrokerPeers:
     def _log_in(self, key: tuple[int, str], address: tuple[str, int], request: Any, done: Answered, proof: SaslExchange) -> None:
         """Begins a login, where brokers log in, and goes on with it."""
         if self._access is None or not self._access.logs_in:
-            self._open(key, address, request, done, Opening(None, proof))
+            self._open(key, address, request, done, ConnectionOpening(None, proof))
             return
 
         def begun(login: SaslExchange | None, error: OttlaError | None) -> None:
             if error is None:
-                self._open(key, address, request, done, Opening(login, proof))
+                self._open(key, address, request, done, ConnectionOpening(login, proof))
             else:
                 self._refuse(key[0], error, done)
 
         self._access.begin_login(begun)
 
-    def _open(self, key: tuple[int, str], address: tuple[str, int], request: Any, done: Answered, opening: Opening) -> None:
+    def _open(self, key: tuple[int, str], address: tuple[str, int], request: Any, done: Answered, opening: ConnectionOpening) -> None:
         """Sends over a new connection, unless there is one by now."""
         if self._is_closed:
             done(None, ErrorCode.NETWORK_EXCEPTION)

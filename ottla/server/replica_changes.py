@@ -31,7 +31,7 @@ from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.directories.moves import DirectoryMoves
 from ottla.server.partition_table import PartitionTable
 from ottla.sharing.registry import SharePartitions
-from ottla.sharing.routing import ShareStateCoordinators
+from ottla.sharing.state_coordinators import ShareStateCoordinators
 
 log = logging.getLogger("ottla.replicas")
 

@@ -9,7 +9,7 @@ exceeds it. Records that have used half of their deliveries are delivered in sma
 so that a record which makes readers fail does not archive its neighbours.
 
 Invariants: only available records are acquired, so no record has two owners; each delivery raises the delivery count by one.
-`requests/share_reads.py` reads the log and defines the batches.
+`handlers/share_groups/log_reads.py` reads the log and defines the batches.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ If the persister answers that another leader has taken over (a higher leader or 
 the share partition closes itself; the next request for it reads the stored state again. A leader without writes would not notice an
 alteration or a deletion. Therefore the stored state is checked when a member begins to read a partition (`check`).
 
-`requests/share_reads.py` reads the log; `registry.py` has the set of share partitions.
+`handlers/share_groups/log_reads.py` reads the log; `registry.py` has the set of share partitions.
 """
 
 from __future__ import annotations

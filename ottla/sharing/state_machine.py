@@ -12,7 +12,7 @@ The states of a broker have a memory limit. At the limit a new state, or a write
 state.
 
 The checks, their order and their codes are Kafka's, with two exceptions: this limit, and writes with a higher state epoch than the stored
-one, which Kafka accepts. `routing.py` finds the shard of a share partition and retries.
+one, which Kafka accepts. `state_coordinators.py` finds the shard of a share partition, `persister.py` retries.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from ottla.client.core.bearer_token import BearerToken
 from ottla.client.errors import AuthenticationError, ClientError, ConnectError
 from ottla.client.security import Security, security_of
 from ottla.client.token_source import RETRY_S, TokenKeeper
-from ottla.security.tokens import read_token
+from ottla.security.web_tokens import read_token
 from tests.fakes.token_endpoint import TokenEndpoint
 
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"

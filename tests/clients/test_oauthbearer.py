@@ -21,7 +21,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 import ottla.client
 from ottla.client.aio import connect as connect_aio
-from ottla.security.tokens import TOKEN_BYTES_MAX
+from ottla.security.web_tokens import TOKEN_BYTES_MAX
 from tests.clients.broker_process import BrokerProcess, eventually
 from tests.clients.conftest import SETTINGS
 from tests.clients.test_sasl import address

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.base.errors import ErrorCode
-from ottla.requests.apis import TABLE
+from ottla.handlers.served_apis import TABLE
 from tests.clients.broker_process import BrokerProcess
 from tests.clients.sample_requests import MAY_ANSWER, REQUESTS, World
 from tests.clients.wire_client import WireClient, error_codes
@@ -25,7 +25,7 @@ def test_there_is_a_request_for_every_line_of_the_table() -> None:
     assert set(REQUESTS) == set(TABLE)
 
 
-@pytest.mark.parametrize(("key", "version"), SERVED, ids=[f"{TABLE[key].module}-{version}" for key, version in SERVED])
+@pytest.mark.parametrize(("key", "version"), SERVED, ids=[f"{TABLE[key].name}-{version}" for key, version in SERVED])
 def test_a_sensible_request_is_granted(world: World, broker: BrokerProcess, key: int, version: int) -> None:
     request = world.request(key, version)
     with WireClient(broker.port) as client:

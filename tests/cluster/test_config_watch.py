@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ottla.base.cluster_metadata import CONFIG_BROKER, CONFIG_GROUP, CONFIG_TOPIC
 from ottla.base.ports import Create, Set, StoreResult
-from ottla.cluster.config_watch import PURGE_MS
+from ottla.cluster.change_watch import PURGE_MS
 from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, ConfigResult, QuotaRequest, QuotaResult
 from ottla.metadata_store import znodes
 from tests.cluster.nodes import Nodes

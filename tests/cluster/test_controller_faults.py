@@ -19,7 +19,7 @@ from ottla.controller.api import NewPartitions, TopicResult
 from ottla.controller.command_queue import CommandQueue
 from ottla.controller.controller_election import ControllerElection
 from ottla.controller.loading import build_state
-from ottla.controller.plans import Part
+from ottla.controller.plans import PlanPart
 from ottla.metadata_store import znodes
 from tests.cluster.brokers import Brokers, Member
 from tests.fakes.memory_store import ZooKeeperModel
@@ -176,7 +176,7 @@ def test_a_controller_that_takes_over_an_epoch_by_reading_is_found(monkeypatch: 
 
 
 def test_an_answer_that_is_taken_for_a_success_without_a_look_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def was_executed(_queue: CommandQueue, _part: Part) -> Procedure[bool]:
+    def was_executed(_queue: CommandQueue, _part: PlanPart) -> Procedure[bool]:
         yield CHECKPOINT
         return True
 

@@ -16,7 +16,7 @@ from ottla.base.uuids import uuid_to_text
 from ottla.cluster import delegation_tokens
 from ottla.cluster.change_watch import PURGE_MS
 from ottla.cluster.delegation_tokens import DelegationTokens
-from ottla.metadata_store import token_nodes
+from ottla.metadata_store import delegation_token_nodes
 from tests.fakes.memory_store import MemoryStore
 from tests.fakes.timers import ManualTimers
 from tests.fakes.world import World
@@ -72,7 +72,8 @@ class TokensWorld(World):
 
     def stored(self) -> list[DelegationToken]:
         found = self.model.tree.nodes()
-        return [token_nodes.read_token(node.data) for path, node in sorted(found.items()) if token_nodes.token_at(path)]
+        nodes = [node for path, node in sorted(found.items()) if delegation_token_nodes.token_at(path)]
+        return [delegation_token_nodes.read_token(node.data) for node in nodes]
 
     def answer(self, answers: Answers) -> tuple[ErrorCode, DelegationToken | None]:
         self.until(lambda: answers)
@@ -182,7 +183,7 @@ def test_a_damaged_node_is_no_token(caplog: pytest.LogCaptureFixture) -> None:
     token, other = world.token(1), world.token(2)
     world.answer(world.sides[0].create(token))
     store, done = world.sides[0].store, []
-    store.multi([Set(token_nodes.token_path(token.token_id), token_nodes.token_bytes(other))], done.append)
+    store.multi([Set(delegation_token_nodes.token_path(token.token_id), delegation_token_nodes.token_bytes(other))], done.append)
     world.until(lambda: done)
     world.sides[0].tokens.restart()
     world.until(lambda: world.sides[0].tokens.find(token.token_id) is None)
@@ -195,7 +196,7 @@ def test_announcements_are_removed_in_the_end() -> None:
     world.until(world.agree)
 
     def announced() -> list[str]:
-        return [path for path in world.model.tree.nodes() if path.startswith(f"{token_nodes.CHANGES}/")]
+        return [path for path in world.model.tree.nodes() if path.startswith(f"{delegation_token_nodes.CHANGES}/")]
 
     assert len(announced()) == 1
     world.timers.advance(PURGE_MS)
@@ -208,7 +209,7 @@ def test_a_broker_by_itself_announces_nothing() -> None:
     world = object.__new__(TokensWorld)
     world.timers = timers
     assert side.is_loaded and side.create(TokensWorld.token(world))[0][0] is ErrorCode.NONE
-    assert not [path for path in store.model.tree.nodes() if path.startswith(f"{token_nodes.CHANGES}/")]
+    assert not [path for path in store.model.tree.nodes() if path.startswith(f"{delegation_token_nodes.CHANGES}/")]
 
 
 def test_i46_names_of_principals_have_a_most(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.base.cluster_metadata import PartitionMetadata
 from ottla.base.errors import ErrorCode
-from ottla.cluster.control_inbox import NO_SEQUENCE
+from ottla.cluster.control.inbox import NO_SEQUENCE
 from ottla.controller.api import AlterPartitionDone, IsrChangeRequest, PartitionResult, Reassignment
 from ottla.replication.isr import IsrPhase
 from ottla.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest

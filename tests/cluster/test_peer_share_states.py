@@ -9,7 +9,7 @@ import pytest
 from ottla.base.errors import ErrorCode
 from ottla.base.share_state import ShareState, StateBatch
 from ottla.cluster.peer_share_states import PeerShareStates, request_of, result_of
-from ottla.handlers import (
+from ottla.handlers.share_groups import (
     delete_share_group_state,
     initialize_share_group_state,
     read_share_group_state,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.base.loop.procedure import Procedure, Runner
 from ottla.base.loop.store_retries import RETRY_MS, StoreRetries
 from ottla.base.ports import Create, Set, StoreResult
-from ottla.cluster.registration import Registrar, Registration
+from ottla.cluster.registration import Registrar, Registration, RegistrationRefused
 from ottla.metadata_store import znodes
 from tests.fakes.memory_store import MemoryStore, ZooKeeperModel
 from tests.fakes.timers import ManualTimers
@@ -24,6 +25,7 @@ class RegistrationWorld(World):
         self.store: MemoryStore = (model or ZooKeeperModel()).session()
         self.done: list[tuple[int, str]] = []
         self.refused: list[str] = []
+        self.registering = Runner()
         registration = Registration(
             broker_id=5, endpoints={"PLAINTEXT": ("h", 9092)}, protocols={"PLAINTEXT": "PLAINTEXT"}, cluster_id=cluster_id, rack="r",
             incarnation=incarnation, is_clean=lambda: is_clean,
@@ -31,7 +33,13 @@ class RegistrationWorld(World):
         self.registrar = Registrar(self.store, self.retries, self.clock, registration)
 
     def register(self) -> None:
-        self.registrar.register(lambda epoch, cluster_id: self.done.append((epoch, cluster_id)), self.refused.append)
+        self.registering.start(self._register())
+
+    def _register(self) -> Procedure[None]:
+        try:
+            self.done.append((yield from self.registrar.register()))
+        except RegistrationRefused as refusal:
+            self.refused.append(str(refusal))
 
     def is_registered(self) -> bool:
         node = self.store.nodes().get(PATH)

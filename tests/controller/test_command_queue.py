@@ -11,8 +11,8 @@ from ottla.base.errors import ErrorCode
 from ottla.base.loop.store_retries import RETRY_MS
 from ottla.base.ports import Check, Create, Delete, Operation, Set, StoreNode, StoreResult
 from ottla.controller import command_queue
-from ottla.controller.command_queue import ATTEMPTS_MAX, Command, CommandQueue, is_in_force, topic_of
-from ottla.controller.plans import Part, Plan, Unit, planned
+from ottla.controller.command_queue import ATTEMPTS_MAX, CommandQueue, QueuedCommand, is_in_force, topic_of
+from ottla.controller.plans import Plan, PlanPart, Unit, planned
 from ottla.controller.state import ClusterState
 from ottla.metadata_store import znodes
 from tests.controller.cluster import state_of
@@ -63,7 +63,7 @@ class QueueWorld(World):
         self.run(decide, is_urgent=is_urgent)
 
     def run(self, decide: Callable[[ClusterState], Plan], *, is_urgent: bool = False) -> None:
-        self.queue.submit(Command(decide, self.answers.append, self.answers.append), is_urgent=is_urgent)
+        self.queue.submit(QueuedCommand(decide, self.answers.append, self.answers.append), is_urgent=is_urgent)
 
     def data(self, path: str) -> bytes | None:
         node = self.store.nodes().get(path)
@@ -106,7 +106,7 @@ def test_a_command_that_an_answer_submits_waits_for_its_turn() -> None:
         world.submit("second")
         world.answers.append(answer)
 
-    world.queue.submit(Command(lambda _state: Plan(answer="first"), done, world.answers.append))
+    world.queue.submit(QueuedCommand(lambda _state: Plan(answer="first"), done, world.answers.append))
     assert world.answers == ["first", "second"]
 
 
@@ -160,7 +160,7 @@ def test_closing_answers_all_that_waits_and_ignores_the_write_under_way() -> Non
 
 def in_parts(*names: str) -> Callable[[ClusterState], Plan]:
     guard = Check(znodes.CONTROLLER_EPOCH, 0)
-    return lambda _state: Plan(parts=tuple(Part((guard, Create(f"/{name}")), (TopicPut(topic(name)),)) for name in names), answer="all")
+    return lambda _state: Plan(parts=tuple(PlanPart((guard, Create(f"/{name}")), (TopicPut(topic(name)),)) for name in names), answer="all")
 
 
 def test_each_part_holds_when_it_is_written_and_other_work_has_its_turn_in_between() -> None:
@@ -313,7 +313,7 @@ def node(data: bytes, version: int) -> StoreNode:
     ],
 )
 def test_whether_a_write_is_in_force(operations: list[Operation], nodes: dict[str, StoreNode], expected: bool) -> None:
-    assert is_in_force(Part(tuple(operations), ()), nodes) is expected
+    assert is_in_force(PlanPart(tuple(operations), ()), nodes) is expected
 
 
 def test_the_topic_of_a_change() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.cluster_metadata import PartitionMetadata
-from ottla.controller.election import Standing
+from ottla.controller.leader_election import Standing
 from ottla.controller.reassignment import begun, finished, is_moving, origin_of, target_of
 
 BROKERS = Standing(live=range(5))

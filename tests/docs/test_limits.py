@@ -14,10 +14,14 @@ from ottla.controller import api, configs, plans, settings_memory, state, topics
 from ottla.groups import settings as group_settings
 from ottla.groups.share import group as share_group
 from ottla.groups.share import heartbeat as share_heartbeat
-from ottla.handlers import add_partitions_to_txn, alter_user_scram_credentials, create_delegation_token, fetch, share_group_heartbeat
+from ottla.handlers.access import alter_user_scram_credentials, create_delegation_token
+from ottla.handlers.groups import coordination
+from ottla.handlers.records import fetch
+from ottla.handlers.share_groups import acknowledgements as share_acknowledgements
+from ottla.handlers.share_groups import share_group_heartbeat
+from ottla.handlers.transactions import add_partitions_to_txn
 from ottla.machine import host
 from ottla.replication import fetch_sessions, reads
-from ottla.requests import coordination, share_acknowledgements
 from ottla.server import coordinators, listener
 from ottla.sharing import partition_memory, state_shard
 from ottla.sharing import sessions as share_sessions

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import Any
 
 from ottla.base.loop.turns import run_steps
-from ottla.requests.context import Pending
+from ottla.handlers.context import Pending
 
 
 def answer_of(response: Any) -> Any:

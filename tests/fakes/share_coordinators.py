@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.sharing.routing import ShareStateCoordinators
+from ottla.sharing.state_coordinators import ShareStateCoordinators
 from tests.fakes.clock import ManualClock
 from tests.fakes.coordinator_settings import share_state_settings
 from tests.fakes.timers import ManualTimers

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.base.config import BrokerConfig
-from ottla.cluster.control_inbox import ControlInbox
-from ottla.requests.apis import TABLE
-from ottla.requests.context import ConnectionInfo, Pending, RequestContext
+from ottla.cluster.control.inbox import ControlInbox
+from ottla.handlers.context import ConnectionInfo, Pending, RequestContext
+from ottla.handlers.served_apis import TABLE
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.security.authorizer import AllowClients
 from ottla.wire.codec import decoder, encoder
@@ -53,7 +53,7 @@ class AdminWorld:
             config=self.cluster.config,
             metadata=self.cluster.cache,
             controller=self.cluster.loop,
-            controller_route=self.cluster.loop,
+            controller_link=self.cluster.loop,
             control=ControlInbox(self.cluster.member.receiver),
             partitions=None,
             authorizer=authorizer if authorizer is not None else AllowClients(),
@@ -67,7 +67,7 @@ class AdminWorld:
         """The answer to a request, in the newest version of its API if none is named."""
         api = TABLE[type(body).API_KEY]
         version = api.max_version if version is None else version
-        module = import_module(f"ottla.handlers.{api.module}")
+        module = import_module(f"ottla.handlers.{api.handler}")
         request, _ = decoder(type(body), version)(encoder(type(body), version)(body), 0)
         answer = answer_of(module.handle(self.broker, RequestContext(version, "test", self.connection), request))
         assert not isinstance(answer, Pending), "with the embedded store an answer is there at once"

@@ -10,12 +10,12 @@ from ottla.base.config import BrokerConfig
 from ottla.base.errors import ErrorCode
 from ottla.base.log_config import LogConfig
 from ottla.base.types import TopicPartition
+from ottla.handlers.context import ConnectionInfo, RequestContext
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.follower_sessions import FollowerSessions
 from ottla.replication.partition import Partition
 from ottla.replication.refused_batches import RefusedBatches
 from ottla.replication.stage_space import StageSpace
-from ottla.requests.context import ConnectionInfo, RequestContext
 from ottla.security.authorizer import AllowClients
 from ottla.server.inspections import Inspections
 from ottla.storage.log import Log

@@ -7,9 +7,9 @@ from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.base.share_state import SharePartitionKey, ShareState
-from ottla.handlers import share_acknowledge, share_fetch
+from ottla.handlers.context import ConnectionInfo, RequestContext
+from ottla.handlers.share_groups import share_acknowledge, share_fetch
 from ottla.machine.memory import CoordinatorMemory
-from ottla.requests.context import ConnectionInfo, RequestContext
 from ottla.sharing.partition_memory import PartitionMemory
 from ottla.sharing.registry import SharePartitions
 from ottla.sharing.sessions import ShareSessions

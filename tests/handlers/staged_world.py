@@ -11,8 +11,8 @@ from ottla.base.config import load
 from ottla.base.errors import ErrorCode
 from ottla.base.log_config import LogConfig
 from ottla.base.types import TopicPartition
-from ottla.handlers import attach_records, stage_records
-from ottla.requests.context import Pending
+from ottla.handlers.context import Pending
+from ottla.handlers.records import attach_records, stage_records
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.messages.attach_records import (
     AttachPartition,

@@ -9,8 +9,8 @@ import pytest
 
 from ottla.base.cluster_metadata import BrokerMetadata, BrokerPut, PartitionPut
 from ottla.base.errors import ErrorCode
-from ottla.handlers.api_versions import advertised
-from ottla.requests.apis import TABLE
+from ottla.handlers.cluster.api_versions import advertised
+from ottla.handlers.served_apis import TABLE
 from ottla.wire.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 from ottla.wire.messages.controlled_shutdown import ControlledShutdownRequest
 from ottla.wire.messages.leader_and_isr import LeaderAndIsrRequest

@@ -25,11 +25,11 @@ from ottla.security.plain import PlainServer
 from ottla.security.scram import HASHES, ScramClient
 from ottla.security.scram_server import ScramServer, make_credential
 from ottla.security.signing_keys import is_signed_by, read_key_set
-from ottla.security.tokens import TOKEN_BYTES_MAX, Token
+from ottla.security.web_tokens import TOKEN_BYTES_MAX, WebToken
 from tests.fakes import ManualClock
 from tests.fakes.issuer import claims_at, first_message, jwks, public_jwk, rsa_key, signed
 from tests.security.test_signing_keys import WRONG_TOKENS
-from tests.security.test_tokens import NONSENSE, NOW_S, OPTIONS
+from tests.security.test_web_tokens import NONSENSE, NOW_S, OPTIONS
 
 SHA256 = "SCRAM-SHA-256"
 USER, PASSWORD = "Zoë", "for Zoë, ÄÖ"
@@ -217,7 +217,7 @@ def wrong_bearer_tokens() -> Iterator[bool]:
     """Tokens that cannot be read, that nothing or another key has signed, and that are too long."""
     keys = read_key_set(jwks(public_jwk(rsa_key(), "first")))
 
-    def verify(token: Token, done: Callable[[str], object]) -> None:
+    def verify(token: WebToken, done: Callable[[str], object]) -> None:
         key = keys.find(token)
         done("" if key is not None and is_signed_by(token, key) else "refused")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import ErrorCode
-from ottla.requests.apis import TABLE
+from ottla.handlers.served_apis import TABLE
 from ottla.wire.codec import encoder
 from ottla.wire.framing import load, write_request
 from ottla.wire.messages import (

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import psutil
 import pytest
 
-from ottla.requests.apis import TABLE
+from ottla.handlers.served_apis import TABLE
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.framing import load, read_response_header, write_request
 from ottla.wire.messages.heartbeat import HeartbeatRequest

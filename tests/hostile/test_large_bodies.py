@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from ottla.base.errors import ErrorCode
-from ottla.requests.apis import TABLE
+from ottla.handlers.served_apis import TABLE
 from ottla.wire.framing import load
 from ottla.wire.messages import add_partitions_to_txn, describe_configs, describe_groups, join_group, list_offsets
 from tests.clients.broker_process import BrokerProcess

@@ -12,7 +12,7 @@ import struct
 
 import pytest
 
-from ottla.requests.apis import TABLE
+from ottla.handlers.served_apis import TABLE
 from ottla.wire.apis import EXTENSIONS_SINCE
 from ottla.wire.codec import encoder
 from ottla.wire.framing import write_request
@@ -73,7 +73,7 @@ def connected(broker: BrokerProcess, key: int) -> WireClient:
     return client
 
 
-@pytest.mark.parametrize("key", sorted(TABLE), ids=lambda key: TABLE[key].module)
+@pytest.mark.parametrize("key", sorted(TABLE), ids=lambda key: TABLE[key].name)
 def test_mutants_of_every_request(attacked: BrokerProcess, honest: World, key: int) -> None:
     source = random.Random(key)
     client = connected(attacked, key)

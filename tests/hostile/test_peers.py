@@ -10,7 +10,7 @@ import pytest
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import CONTROL_LANE
 from ottla.base.types import TopicPartition
-from ottla.cluster.control_wire import ControlRequest
+from ottla.cluster.control.wire import ControlRequest
 from ottla.security.cluster_identity import MECHANISM, Hello, hello_bytes
 from ottla.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest

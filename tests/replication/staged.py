@@ -12,14 +12,14 @@ from ottla.replication.attaching import Attached, Attaching, Manifest
 from ottla.replication.leader import Leader
 from ottla.replication.partition import Partition
 from ottla.replication.stage_space import StageSpace
-from ottla.replication.stages import Token
+from ottla.replication.stages import ChunkToken
 from ottla.wire.batch_header import iter_batches
 from ottla.wire.messages.attach_records import StagedChunk
 from tests.fakes import ManualClock, ManualTimers
 from tests.fakes.disk import MemDisk
 from tests.replication.records import NOW, batch
 
-MINE, THEIRS = Token("User:a", b"mine".ljust(16)), Token("User:b", b"mine".ljust(16))
+MINE, THEIRS = ChunkToken("User:a", b"mine".ljust(16)), ChunkToken("User:b", b"mine".ljust(16))
 PRODUCER = 7
 
 
@@ -58,10 +58,12 @@ class Staged:
     def leader(self) -> Leader:
         return self.partition.require_leading()
 
-    def stage(self, number: int, data: bytes | bytearray, attempt: int = 1, token: Token = MINE) -> None:
+    def stage(self, number: int, data: bytes | bytearray, attempt: int = 1, token: ChunkToken = MINE) -> None:
         self.space.of(self.leader).stage(token, attempt, number, memoryview(data), now_ms=NOW)
 
-    def attaching(self, *chunks: StagedChunk, sequence: int = 0, epoch: int = 0, token: Token = MINE, is_v2: bool = False) -> Attaching:
+    def attaching(
+        self, *chunks: StagedChunk, sequence: int = 0, epoch: int = 0, token: ChunkToken = MINE, is_v2: bool = False
+    ) -> Attaching:
         manifest = Manifest(
             token=token, producer_id=PRODUCER, producer_epoch=epoch, base_sequence=sequence, chunks=chunks, is_transaction_v2=is_v2
         )
@@ -73,7 +75,7 @@ class Staged:
         self.outcome = outcome
 
     def attach(
-        self, *chunks: StagedChunk, sequence: int = 0, epoch: int = 0, token: Token = MINE, is_v2: bool = False
+        self, *chunks: StagedChunk, sequence: int = 0, epoch: int = 0, token: ChunkToken = MINE, is_v2: bool = False
     ) -> Attached | ErrorCode:
         """Attaches to the end: what it comes to."""
         self.outcome = None

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.replication.fetcher import Fetcher, FetchLimits, Sent
+from ottla.replication.fetcher import Fetcher, FollowerFetchLimits, SentFetch
 from ottla.replication.partition import Partition
 from ottla.replication.reads import EARLIEST_LOCAL, LATEST
 from ottla.storage.log import Log
@@ -73,22 +73,22 @@ def bound(index: int, offset: int, code: ErrorCode = ErrorCode.NONE) -> ListOffs
 
 @pytest.fixture
 def fetcher() -> Fetcher:
-    limits = FetchLimits(bytes_max=1 << 20, response_bytes_max=10 << 20, bytes_min=1, wait_ms_max=500, backoff_ms=BACKOFF_MS)
+    limits = FollowerFetchLimits(bytes_max=1 << 20, response_bytes_max=10 << 20, bytes_min=1, wait_ms_max=500, backoff_ms=BACKOFF_MS)
     return Fetcher(LEADER, broker_id=OWN, broker_epoch=lambda: 42, limits=lambda: limits)
 
 
-def fetch_of(sent: Sent | None) -> FetchRequest:
+def fetch_of(sent: SentFetch | None) -> FetchRequest:
     assert sent is not None and isinstance(sent.body, FetchRequest)
     return sent.body
 
 
-def named(sent: Sent | None) -> dict[int, tuple[int, int]]:
+def named(sent: SentFetch | None) -> dict[int, tuple[int, int]]:
     """Partition -> offset and epoch of the last record."""
     parts = [one for topic in fetch_of(sent).topics for one in topic.partitions]
     return {one.partition: (one.fetch_offset, one.last_fetched_epoch) for one in parts}
 
 
-def opened(fetcher: Fetcher, *replicas: Partition) -> Sent:
+def opened(fetcher: Fetcher, *replicas: Partition) -> SentFetch:
     """A session over these replicas; its first incremental request is under way."""
     for replica in replicas:
         fetcher.follow(replica)
@@ -216,7 +216,7 @@ def test_out_of_range_asks_for_start_and_end_and_begins_again(fetcher: Fetcher) 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_ID])
 def test_a_leader_that_does_not_know_yet_is_asked_again_soon_and_then_less_often(fetcher: Fetcher, code: ErrorCode) -> None:
-    sent: Sent | None = opened(fetcher, follower(0), follower(1))
+    sent: SentFetch | None = opened(fetcher, follower(0), follower(1))
     now_ms = 0
     for rest_ms in (10, 20, 40, 80, 160, 320, 640, BACKOFF_MS, BACKOFF_MS):
         assert sent is not None
@@ -282,7 +282,7 @@ def test_a_lost_session_is_opened_anew_at_once(fetcher: Fetcher, code: ErrorCode
 
 
 def test_a_lost_connection_rests_longer_each_time_and_names_everything(fetcher: Fetcher) -> None:
-    sent: Sent | None = opened(fetcher, follower(0), follower(1))
+    sent: SentFetch | None = opened(fetcher, follower(0), follower(1))
     fetcher.follow(follower(2))
     behind = fetcher.next_request(0)
     assert sent is not None and behind is not None

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.replication.follower import AskBounds, FetchAt, Follower, FollowerState, Step, Todo, Wait, divergence_point
+from ottla.replication.follower import AskBounds, FetchAt, Follower, FollowerState, FollowerStep, Todo, Wait, divergence_point
 from ottla.replication.follower_log import FollowerLog
 from ottla.replication.high_watermark import move_high_watermark
 from ottla.replication.isr import IsrProposal
@@ -38,7 +38,7 @@ def test_a_fetch_names_the_epoch_of_the_last_record() -> None:
 
 def test_kip_320_a_fenced_follower_sends_no_request() -> None:
     follower = machine()
-    assert follower.on_fetched(ErrorCode.FENCED_LEADER_EPOCH, None, epochs=LeaderEpochs(), log_end_offset=0) == Todo(Step.WAIT)
+    assert follower.on_fetched(ErrorCode.FENCED_LEADER_EPOCH, None, epochs=LeaderEpochs(), log_end_offset=0) == Todo(FollowerStep.WAIT)
     assert follower.state is FollowerState.STOPPED
     assert isinstance(follower.next_request(LeaderEpochs(), 0), Wait)
 
@@ -46,20 +46,20 @@ def test_kip_320_a_fenced_follower_sends_no_request() -> None:
 @pytest.mark.parametrize("error", [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR])
 def test_other_errors_are_tried_again(error: ErrorCode) -> None:
     follower = machine()
-    assert follower.on_fetched(error, None, epochs=LeaderEpochs(), log_end_offset=0) == Todo(Step.WAIT)
+    assert follower.on_fetched(error, None, epochs=LeaderEpochs(), log_end_offset=0) == Todo(FollowerStep.WAIT)
     assert isinstance(follower.next_request(LeaderEpochs(), 0), FetchAt)
 
 
 @pytest.mark.parametrize(
     ("start", "end", "todo"),
-    [(20, 30, Todo(Step.RESTART, 20)), (0, 6, Todo(Step.TRUNCATE, 6)), (0, 12, Todo(Step.NOTHING))],
+    [(20, 30, Todo(FollowerStep.RESTART, 20)), (0, 6, Todo(FollowerStep.TRUNCATE, 6)), (0, 12, Todo(FollowerStep.NOTHING))],
 )
 def test_out_of_range_asks_for_the_leaders_bounds(start: int, end: int, todo: Todo) -> None:
     follower = machine()
     out = follower.on_fetched(ErrorCode.OFFSET_OUT_OF_RANGE, None, epochs=LeaderEpochs(), log_end_offset=10)
-    assert out == Todo(Step.NOTHING)
+    assert out == Todo(FollowerStep.NOTHING)
     assert follower.next_request(LeaderEpochs(), 10) == AskBounds(current_leader_epoch=5)
-    assert follower.on_leader_bounds(ErrorCode.NOT_LEADER_OR_FOLLOWER, start=0, end=0, log_end_offset=10) == Todo(Step.WAIT)
+    assert follower.on_leader_bounds(ErrorCode.NOT_LEADER_OR_FOLLOWER, start=0, end=0, log_end_offset=10) == Todo(FollowerStep.WAIT)
     assert follower.on_leader_bounds(NONE, start=start, end=end, log_end_offset=10) == todo
     assert isinstance(follower.next_request(LeaderEpochs(), 10), FetchAt)
 
@@ -67,7 +67,7 @@ def test_out_of_range_asks_for_the_leaders_bounds(start: int, end: int, todo: To
 @pytest.mark.parametrize("diverging", [(-1, 5), (2, -1), (-7, -7)])
 def test_an_impossible_divergence_changes_nothing(diverging: tuple[int, int]) -> None:
     follower = machine()
-    assert follower.on_fetched(NONE, diverging, epochs=LeaderEpochs([(2, 0)]), log_end_offset=10) == Todo(Step.WAIT)
+    assert follower.on_fetched(NONE, diverging, epochs=LeaderEpochs([(2, 0)]), log_end_offset=10) == Todo(FollowerStep.WAIT)
     assert isinstance(follower.next_request(LeaderEpochs(), 10), FetchAt)
 
 
@@ -75,17 +75,17 @@ def test_an_impossible_divergence_changes_nothing(diverging: tuple[int, int]) ->
 def test_impossible_bounds_change_nothing_and_are_asked_for_again(start: int, end: int) -> None:
     follower = machine()
     follower.on_fetched(ErrorCode.OFFSET_OUT_OF_RANGE, None, epochs=LeaderEpochs(), log_end_offset=10)
-    assert follower.on_leader_bounds(NONE, start=start, end=end, log_end_offset=10) == Todo(Step.WAIT)
+    assert follower.on_leader_bounds(NONE, start=start, end=end, log_end_offset=10) == Todo(FollowerStep.WAIT)
     assert isinstance(follower.next_request(LeaderEpochs(), 10), AskBounds)
 
 
 def test_an_answer_out_of_turn_changes_nothing() -> None:
     follower = machine()
-    assert follower.on_leader_bounds(NONE, start=0, end=5, log_end_offset=10) == Todo(Step.WAIT)
+    assert follower.on_leader_bounds(NONE, start=0, end=5, log_end_offset=10) == Todo(FollowerStep.WAIT)
     assert follower.state is FollowerState.FETCHING
     for error in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.FENCED_LEADER_EPOCH) * 2:
         follower.on_fetched(error, None, epochs=LeaderEpochs(), log_end_offset=10)
-    assert follower.on_leader_bounds(ErrorCode.FENCED_LEADER_EPOCH, start=0, end=5, log_end_offset=10) == Todo(Step.WAIT)
+    assert follower.on_leader_bounds(ErrorCode.FENCED_LEADER_EPOCH, start=0, end=5, log_end_offset=10) == Todo(FollowerStep.WAIT)
     assert follower.state is FollowerState.STOPPED
 
 
@@ -114,12 +114,12 @@ def write(partition: Partition, *values: str) -> int:
     return partition.require_leading().append(encode_batch(records), acks=1, now_ms=0).base_offset
 
 
-def step(leader: Partition, replica: Partition, follower: Follower) -> Step:
+def step(leader: Partition, replica: Partition, follower: Follower) -> FollowerStep:
     """One request of the follower and what it does with the answer."""
     log = replica.log
     request = follower.next_request(log.epochs, log.log_end_offset)
     if isinstance(request, Wait):
-        return Step.WAIT
+        return FollowerStep.WAIT
     if isinstance(request, AskBounds):
         start, end = leader.log.log_start_offset, leader.log.log_end_offset
         todo = follower.on_leader_bounds(NONE, start=start, end=end, log_end_offset=log.log_end_offset)
@@ -138,7 +138,7 @@ def step(leader: Partition, replica: Partition, follower: Follower) -> Step:
     except ApiError as refused:
         error = refused.code
     todo = follower.on_fetched(error, diverging, epochs=log.epochs, log_end_offset=log.log_end_offset)
-    if todo.step is Step.APPEND:
+    if todo.step is FollowerStep.APPEND:
         following(replica).append(memoryview(data), high_watermark=bounds[0], leader_log_start=bounds[1])
     carry_out(todo, replica)
     return todo.step
@@ -150,9 +150,9 @@ def following(partition: Partition) -> FollowerLog:
 
 
 def carry_out(todo: Todo, replica: Partition) -> None:
-    if todo.step is Step.TRUNCATE:
+    if todo.step is FollowerStep.TRUNCATE:
         following(replica).truncate(todo.offset)
-    elif todo.step is Step.RESTART:
+    elif todo.step is FollowerStep.RESTART:
         following(replica).restart(todo.offset)
 
 
@@ -164,12 +164,12 @@ def lead(leader: Partition, *others: Partition, epoch: int) -> list[Follower]:
     return [Follower(leader_id=leader.broker_id, leader_epoch=epoch) for _ in others]
 
 
-def catch_up(leader: Partition, replica: Partition, follower: Follower) -> list[Step]:
+def catch_up(leader: Partition, replica: Partition, follower: Follower) -> list[FollowerStep]:
     steps = []
     for _ in range(400):
         before = replica.log.log_end_offset, replica.high_watermark
         steps.append(step(leader, replica, follower))
-        if steps[-1] is Step.APPEND and before == (replica.log.log_end_offset, replica.high_watermark):
+        if steps[-1] is FollowerStep.APPEND and before == (replica.log.log_end_offset, replica.high_watermark):
             return steps
     raise AssertionError("no end in 400 steps")
 
@@ -190,7 +190,7 @@ def test_kip_101_case_1_a_follower_behind_in_its_high_watermark_keeps_acknowledg
     move_high_watermark(b.state, 1, may_fall=True)  # restarted from an older checkpoint
     assert a.high_watermark == 2
     (follower,) = lead(a, b, epoch=1)
-    assert step(a, b, follower) is Step.APPEND, "nothing was cut"
+    assert step(a, b, follower) is FollowerStep.APPEND, "nothing was cut"
     lead(b, a, epoch=2)
     assert b.log.log_end_offset == 2
 
@@ -203,7 +203,7 @@ def test_kip_101_case_2_other_records_at_the_same_offset_are_replaced() -> None:
     lead(b, a, epoch=1)
     write(b, "kept")
     (follower,) = lead(b, a, epoch=2)
-    assert Step.TRUNCATE in catch_up(b, a, follower)
+    assert FollowerStep.TRUNCATE in catch_up(b, a, follower)
     assert content(a) == content(b)
 
 
@@ -306,7 +306,7 @@ def test_a_follower_left_behind_begins_anew_at_the_leaders_start() -> None:
     a.become_leader(leader_epoch=0, partition_epoch=1, replicas=[1, 2], isr=[1], now_ms=0)
     b.become_follower(leader_id=1, leader_epoch=0, partition_epoch=1, replicas=[1, 2], isr=[1])
     steps = catch_up(a, b, Follower(leader_id=1, leader_epoch=0))
-    assert Step.RESTART in steps
+    assert FollowerStep.RESTART in steps
     assert (b.log.log_start_offset, b.log.log_end_offset) == (5, 6)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.replication.throttle import UNLIMITED, Throttle, is_throttled
+from ottla.replication.throttle import UNLIMITED, ReplicationThrottle, is_throttled
 
 
 def test_a_bucket_of_one_second_is_overdrawn_once_and_fills_at_the_rate() -> None:
-    throttle = Throttle(lambda: 1_000)
+    throttle = ReplicationThrottle(lambda: 1_000)
     assert throttle.allows(0)
     throttle.note(3_500, 0)
     assert not throttle.allows(0) and not throttle.allows(2_500) and throttle.allows(2_501)
@@ -19,7 +19,7 @@ def test_a_bucket_of_one_second_is_overdrawn_once_and_fills_at_the_rate() -> Non
 
 def test_a_rate_that_is_set_or_taken_away_counts_at_once() -> None:
     rates = [UNLIMITED]
-    throttle = Throttle(lambda: rates[-1])
+    throttle = ReplicationThrottle(lambda: rates[-1])
     throttle.note(1 << 40, 0)
     assert throttle.allows(0)
     rates.append(10)

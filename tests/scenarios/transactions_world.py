@@ -25,13 +25,13 @@ from ottla.base.types import TopicPartition
 from ottla.machine.contract import Decision, LogRecord
 from ottla.machine.host import MachineHost
 from ottla.machine.memory import CoordinatorMemory
+from ottla.transactions.coordinators import TransactionCoordinators
 from ottla.transactions.init_producer_id import InitProducerId
 from ottla.transactions.markers import LocalMarkers
 from ottla.transactions.metadata import NO_IDENTITY, ProducerIdAndEpoch, TransactionMetadata
 from ottla.transactions.producer_ids import ProducerIds
 from ottla.transactions.queries import ListFilter
 from ottla.transactions.records import read_record, state_record
-from ottla.transactions.routing import TransactionCoordinators
 from ottla.transactions.settings import TransactionCoordinatorSettings
 from ottla.transactions.shard import EndResult
 from ottla.transactions.states import TransactionState

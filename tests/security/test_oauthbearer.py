@@ -8,9 +8,9 @@ import pytest
 
 from ottla.security.authentication import StepResult
 from ottla.security.oauthbearer import CONFIRMATION, OAuthBearerServer, Verify
-from ottla.security.tokens import TOKEN_BYTES_MAX
+from ottla.security.web_tokens import TOKEN_BYTES_MAX
 from tests.fakes.issuer import claims_at, first_message, signed, unsecured
-from tests.security.test_tokens import NOW_S, OPTIONS
+from tests.security.test_web_tokens import NOW_S, OPTIONS
 
 UNSECURED = OPTIONS._replace(jwks_url=None, is_unsecured_allowed=True)
 

@@ -16,8 +16,8 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.base.uuids import ZERO_UUID
-from ottla.requests.apis import TABLE, Right, ServedApi
-from ottla.requests.authorized_operations import SUPPORTED
+from ottla.handlers.authorized_operations import SUPPORTED
+from ottla.handlers.served_apis import TABLE, Right, ServedApi
 from ottla.security.acl import DENIED, ResourceType
 from ottla.wire.framing import load
 from ottla.wire.messages import delete_topics, fetch, find_coordinator, metadata
@@ -340,7 +340,7 @@ def _ask(
 
 
 AFTER_A_LOGIN = {"CreateDelegationToken", "DescribeDelegationToken"}
-"""Refused to clients that have not logged in before any right is asked for; tests/handlers/test_delegation_tokens.py tries their rights."""
+"""Refused to clients that have not logged in before any right is asked for; tests/handlers/access/test_delegation_tokens.py tries them."""
 
 APIS = sorted(api for api in TABLE.values() if api.name not in AFTER_A_LOGIN)
 ids = [api.name for api in APIS]

@@ -11,12 +11,12 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from ottla.security.signing_keys import KEYS_MAX, NOT_READ, UNKNOWN, WRONG, SigningKeys, read_key_set
-from ottla.security.tokens import read_token
+from ottla.security.web_tokens import read_token
 from tests.fakes import ManualClock
 from tests.fakes.issuer import claims_at, ec_key, jwks, part, public_jwk, rsa_key, signed, unsecured
 from tests.fakes.threads import ManualThreads
 from tests.fakes.world import World
-from tests.security.test_tokens import NOW_S, OPTIONS
+from tests.security.test_web_tokens import NOW_S, OPTIONS
 
 FIRST = public_jwk(rsa_key(), "first")
 CLAIMS = claims_at(NOW_S)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ottla.base.errors import StorageError
 from ottla.base.ports import Part, Receiver
-from ottla.requests.context import ConnectionInfo
+from ottla.handlers.context import ConnectionInfo
 from ottla.server.connection import Connection
 from ottla.server.execution.scheduler import LARGE_BYTES, PRODUCE
 from ottla.server.memory.answer_memory import ConnectionLimits, Slot

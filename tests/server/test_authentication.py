@@ -12,7 +12,7 @@ import pytest
 
 from ottla.base.config import BrokerConfig, Endpoint
 from ottla.base.errors import ErrorCode
-from ottla.requests.context import REQUESTS_BEFORE_AUTHENTICATION_MAX, ConnectionInfo
+from ottla.handlers.context import REQUESTS_BEFORE_AUTHENTICATION_MAX, ConnectionInfo
 from ottla.security.audit import AuditLog
 from ottla.security.authentication import Authentication
 from ottla.security.authorizer import AllowClients

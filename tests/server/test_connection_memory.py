@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 import pytest
 
-from ottla.requests.context import RequestContext
+from ottla.handlers.context import RequestContext
 from ottla.server.memory.answer_memory import AnswerMemory, ConnectionLimits
 from ottla.server.memory.receive_buffer import (
     PLACES_KEPT,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.requests.context import ConnectionInfo
+from ottla.handlers.context import ConnectionInfo
 from ottla.server import record_worker
 from ottla.server.inspections import REST_MS, Inspections
 from ottla.storage.inspection import InspectBatch, Inspected, demands_of

@@ -7,7 +7,7 @@ from ottla.base.share_state import ShareState, StateBatch
 from ottla.sharing.acknowledgement import ACCEPT, Acknowledgement
 from ottla.sharing.acquisition import Acquired
 from ottla.sharing.commands import InitializeState, WriteState
-from ottla.sharing.routing import SharePersister
+from ottla.sharing.persister import SharePersister
 from ottla.sharing.share_partition import GroupTerms, SharePartition
 from tests.fakes.peers import NO_OTHER_SHARE_COORDINATORS
 from tests.fakes.share_coordinators import share_coordinators

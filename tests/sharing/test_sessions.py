@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.errors import ErrorCode
-from ottla.requests.context import ConnectionInfo
+from ottla.handlers.context import ConnectionInfo
 from ottla.sharing.sessions import EPOCH_MAX, PARTITIONS_MAX, SESSION_PARTITIONS_MAX, ShareSession, ShareSessions, is_member_id
 from tests.handlers.share_world import ShareWorld, connection
 

@@ -6,7 +6,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
 from ottla.machine.memory import CoordinatorMemory
 from ottla.sharing.commands import DeleteState, InitializeState, StateResult, WriteState
-from ottla.sharing.routing import RETRIABLE
+from ottla.sharing.persister import RETRIABLE
 from ottla.sharing.state_room import RESERVED_BATCHES
 from ottla.sharing.state_shard import BATCH_BYTES, STATE_BYTES, state_bytes
 from tests.sharing.state_world import ORDERS, StateWorld

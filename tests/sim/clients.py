@@ -12,15 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
-from ottla.handlers import (
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    end_txn,
-    init_producer_id,
-    offset_fetch,
-    produce,
-    txn_offset_commit,
-)
+from ottla.handlers.groups import offset_fetch
+from ottla.handlers.records import produce
+from ottla.handlers.transactions import add_offsets_to_txn, add_partitions_to_txn, end_txn, init_producer_id, txn_offset_commit
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.wire.messages.end_txn import EndTxnRequest

@@ -7,7 +7,7 @@ from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.handlers import alter_partition_reassignments, create_topics, delete_topics, elect_leaders
+from ottla.handlers.topics import alter_partition_reassignments, create_topics, delete_topics, elect_leaders
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,

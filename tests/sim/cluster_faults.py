@@ -11,7 +11,7 @@ from ottla.base.control_messages import LeaderAndIsr
 from ottla.base.errors import ErrorCode
 from ottla.base.loop.procedure import Procedure
 from ottla.base.ports import Check, Outcome, StoreResult
-from ottla.cluster.control import ControlReceiver
+from ottla.cluster.control.receiver import ControlReceiver
 from ottla.cluster.gone_partitions import GonePartitions
 from ottla.controller import command_queue, membership, plans
 from ottla.controller.announcements import Announcements
@@ -137,10 +137,10 @@ def wipe_pending() -> Any:
 
 def restarted_in_isr() -> Any:
     """A follower that comes back from a restart is in sync as before (KIP-966)."""
-    from ottla.controller import election
+    from ottla.controller import leader_election
 
     return mock.patch.object(
-        election, "in_sync_after", lambda isr, standing: tuple(member for member in isr if member in standing.live) or tuple(isr)
+        leader_election, "in_sync_after", lambda isr, standing: tuple(member for member in isr if member in standing.live) or tuple(isr)
     )
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.types import TopicPartition
-from ottla.handlers import alter_partition_reassignments
+from ottla.handlers.topics import alter_partition_reassignments
 from ottla.transactions.states import PREPARED
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

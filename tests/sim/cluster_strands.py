@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.cluster_metadata import CONFIG_TOPIC
 from ottla.base.types import TopicPartition
 from ottla.controller.api import ConfigOperation
-from ottla.handlers import incremental_alter_configs
+from ottla.handlers.configs import incremental_alter_configs
 from ottla.wire.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from tests.sim.cluster_broker import ClusterBroker
 from tests.sim.cluster_clients import CONTROLLER

@@ -14,7 +14,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.ports import StoreNode
 from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from ottla.controller.api import NewTopic, TopicResult
-from ottla.handlers import offset_fetch
+from ottla.handlers.groups import offset_fetch
 from ottla.metadata_store import znodes
 from ottla.replication.partition import Partition
 from tests.fakes.memory_store import ZooKeeperModel

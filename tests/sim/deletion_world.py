@@ -10,7 +10,7 @@ from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.handlers import delete_records
+from ottla.handlers.records import delete_records
 from ottla.replication.partition import Partition
 from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.wire.records import iter_batches, read_records

@@ -26,11 +26,11 @@ from ottla.storage.log import Log
 from ottla.storage.producer_snapshot import CachedBatch
 from ottla.storage.producers import ProducerEntry, ProducerStates
 from ottla.transactions import add_partitions, end_transaction, expiry, init_producer_id, markers
+from ottla.transactions.coordinators import TransactionCoordinators
 from ottla.transactions.expiry import schedule_expiry_scan, schedule_timeout_scan
 from ottla.transactions.machine import TransactionMachine
 from ottla.transactions.markers import LocalMarkers
 from ottla.transactions.metadata import TransactionMetadata, prepared
-from ottla.transactions.routing import TransactionCoordinators
 from ottla.wire.batch_header import BatchHeader
 from tests.sim.broker import SimNode
 from tests.sim.seed_search import catch_seed

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.handlers import find_coordinator
+from ottla.handlers.groups import find_coordinator
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from tests.sim.cluster_broker import host_of
 from tests.sim.cluster_clients import CONTROLLER

@@ -15,19 +15,9 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TRANSACTION_STATE_TOPIC, TopicPartition
 from ottla.client.core.group_admin import read_assignment
-from ottla.handlers import (
-    consumer_group_heartbeat,
-    end_txn,
-    fetch,
-    heartbeat,
-    init_producer_id,
-    join_group,
-    leave_group,
-    offset_commit,
-    offset_fetch,
-    sync_group,
-    txn_offset_commit,
-)
+from ottla.handlers.groups import consumer_group_heartbeat, heartbeat, join_group, leave_group, offset_commit, offset_fetch, sync_group
+from ottla.handlers.records import fetch
+from ottla.handlers.transactions import end_txn, init_producer_id, txn_offset_commit
 from ottla.wire.codec import encoder
 from ottla.wire.messages import consumer_protocol as protocol
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.handlers import delete_groups, offset_commit, offset_delete
+from ottla.handlers.groups import delete_groups, offset_commit, offset_delete
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from ottla.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic

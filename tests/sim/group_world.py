@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.machine import GroupMachine
-from ottla.handlers import offset_fetch
+from ottla.handlers.context import Pending, RequestContext
+from ottla.handlers.groups import offset_fetch
 from ottla.machine.coordinator import reader_of
 from ottla.machine.host import HostState
-from ottla.requests.context import Pending, RequestContext
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from tests.fakes.answers import answer_of
 from tests.groups.hard_state import hard_state

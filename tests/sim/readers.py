@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.base.types import READ_COMMITTED, TopicPartition
-from ottla.handlers import fetch
+from ottla.handlers.records import fetch
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.fetch import PartitionData as Fetched
 from ottla.wire.records import CONTROL_ABORT, iter_batches, read_control_record, read_records

@@ -8,10 +8,10 @@ from typing import Any
 from unittest import mock
 
 from ottla.base.cluster_metadata import NO_LEADER, PartitionMetadata
-from ottla.cluster.control import ControlReceiver
-from ottla.cluster.control_inbox import ControlInbox
-from ottla.controller import election, machine, partition_states, reassignment
-from ottla.controller.election import Standing
+from ottla.cluster.control.inbox import ControlInbox
+from ottla.cluster.control.receiver import ControlReceiver
+from ottla.controller import leader_election, machine, partition_states, reassignment
+from ottla.controller.leader_election import Standing
 from ottla.replication import leader
 from ottla.replication.state import PartitionState
 from ottla.server import replica_changes
@@ -37,7 +37,7 @@ def join_before_epoch_start() -> Any:
 
 def unproved_stays_eligible() -> Any:
     """A replica whose broker restarted without a proof that its log is whole stays eligible."""
-    after = election.eligible_after
+    after = leader_election.eligible_after
 
     def eligible_after(partition: Any, isr: Any, in_sync_min: int, _lost: Any = ()) -> tuple[int, ...]:
         return after(partition, isr, in_sync_min)

@@ -15,7 +15,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.share_state import UNINITIALIZED_START_OFFSET, SharePartitionKey, ShareState
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from ottla.groups.modern.group import LEAVING_EPOCH
-from ottla.handlers import share_group_heartbeat
+from ottla.handlers.share_groups import share_group_heartbeat
 from ottla.machine.host import HostState
 from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.sim.clients import OFFSETS

@@ -12,7 +12,7 @@ from ottla.groups.share import offsets
 from ottla.machine.contract import Decision, Reply
 from ottla.replication.leader import Leader
 from ottla.sharing.commands import WriteState
-from ottla.sharing.routing import SharePersister
+from ottla.sharing.persister import SharePersister
 from ottla.sharing.share_partition import SharePartition, StoredStateCheck
 from ottla.sharing.state_machine import NO_EPOCH, ShareStateMachine
 from tests.sim import share_faults

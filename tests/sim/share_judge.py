@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.share_state import SharePartitionKey
+from ottla.handlers.context import Pending, RequestContext
 from ottla.machine.contract import Decision, Reply
 from ottla.replication.partition import Partition
-from ottla.requests.context import Pending, RequestContext
 from ottla.sharing.acknowledgement import ranges
 from ottla.sharing.acquisition import Acquired
 from ottla.sharing.commands import DeleteState, ReadState, StateCommand, StateResult, WriteState

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.types import TopicPartition
-from ottla.handlers import share_acknowledge, share_fetch
+from ottla.handlers.share_groups import share_acknowledge, share_fetch
 from ottla.sharing.acknowledgement import ACCEPT, REJECT, RELEASE, RENEW
 from ottla.sharing.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from ottla.wire.messages import share_acknowledge as acknowledging

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode
 from ottla.groups.share.offsets import NOTHING_REMEMBERED
-from ottla.handlers import alter_share_group_offsets, delete_groups, delete_share_group_offsets
+from ottla.handlers.groups import delete_groups
+from ottla.handlers.share_groups import alter_share_group_offsets, delete_share_group_offsets
 from ottla.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,

@@ -18,10 +18,10 @@ from crc32c import crc32c
 from ottla.base.config import load
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.handlers import attach_records, stage_records
+from ottla.handlers.records import attach_records, stage_records
 from ottla.replication.attaching import Attached, Attaching, Manifest
 from ottla.replication.leader import Leader
-from ottla.replication.stages import Found, PartitionStages, Token
+from ottla.replication.stages import ChunkToken, Found, PartitionStages
 from ottla.wire.messages.attach_records import AttachPartition, AttachRecordsRequest, AttachTopic, StagedChunk
 from ottla.wire.messages.stage_records import StagePartition, StageRecordsRequest, StageTopic
 from ottla.wire.records import Record, encode_batch
@@ -188,7 +188,7 @@ def judge_refusal(leader: Leader, manifest: Manifest, error: ApiError) -> None:
 def skip_manifest_check() -> Any:
     """What is staged is attached, whatever the manifest says."""
 
-    def find(stages: PartitionStages, token: Token, manifest: Sequence[Any]) -> list[Found]:
+    def find(stages: PartitionStages, token: ChunkToken, manifest: Sequence[Any]) -> list[Found]:
         attempts = stages._by_token.get(token, {})
         wanted = [attempts[attempt] for attempt in dict.fromkeys(listed.attempt_id for listed in manifest) if attempt in attempts]
         found = [Found(stage, chunk) for stage in wanted for _, chunk in sorted(stage.chunks.items())]

@@ -1,6 +1,6 @@
-"""Reads the tables of "Where is it?" in docs/ARCHITECTURE.md and checks each row against the code.
+"""Reads the table "Where is it?" in docs/ARCHITECTURE.md and checks each row against the code.
 
-An answer names files below `ottla/` in backticks, each followed by the symbols that stand in it, in brackets and backticks:
+An answer names one file below `ottla/` in backticks, followed by symbols that the file defines, in brackets and backticks:
 
     | Where does a log begin? | `storage/log.py` (`Log.open`) |
 
@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
 
 def rows(page: str) -> list[Row]:
-    """The rows of the tables under the heading "Where is it?", one table for each subject."""
+    """The rows of the table under the heading "Where is it?"."""
     _, _, behind = page.partition("## Where is it?")
     lines = [line for line in behind.split("\n## ")[0].splitlines() if line.startswith("|") and line not in HEAD]
     return [Row(*(cell.strip() for cell in line.strip("|").split("|", 1))) for line in lines]
@@ -38,6 +38,8 @@ def complaints(row: Row, package: Path) -> Iterator[str]:
     named = _NAMED.findall(row.answer)
     if not named:
         yield f"{row.question}: names no file"
+    if len(named) > 1:
+        yield f"{row.question}: names several files"
     for name, within in named:
         path = _resolve(name, package)
         if path is None:

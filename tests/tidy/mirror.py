@@ -47,7 +47,8 @@ def own_tests(module: str) -> list[str]:
     """The file that mirrors the module; else the files that import it."""
     if mirrored(module).exists():
         return [shown(mirrored(module))]
-    return importing_tests()[module] or importing_tests()[module.replace("ottla.handlers.", "ottla.wire.messages.")]
+    messages = f"ottla.wire.messages.{module.rpartition('.')[2]}" if module.startswith("ottla.handlers.") else module
+    return importing_tests()[module] or importing_tests()[messages]
 
 
 def mirrored(module: str) -> Path:

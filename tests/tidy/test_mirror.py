@@ -19,7 +19,7 @@ def test_every_module_has_tests() -> None:
     ("module", "test"),
     [
         ("ottla.storage.log", "tests/storage/test_log.py"),
-        ("ottla.handlers.end_txn", "tests/handlers/test_transactions.py"),
+        ("ottla.handlers.transactions.end_txn", "tests/handlers/transactions/test_transactions.py"),
         ("ottla.storage.known_damage", "tests/storage/test_recovery.py"),
         ("ottla.cli.broker.dev", "tests/cli/broker/test_running.py"),
     ],

@@ -24,7 +24,7 @@ NAMES_THE_FORBIDDEN = {ROOT / "tests" / "tidy" / "rules.py", ROOT / "tests" / "t
 BUILDS_DECISIONS = PACKAGE / "machine"
 MOVES_HIGH_WATERMARKS = PACKAGE / "replication" / "high_watermark.py"
 # What a fetch session last answered about a partition has a field of this name.
-REMEMBERS_ANSWERS = {PACKAGE / "handlers" / "fetch.py", PACKAGE / "replication" / "fetch_sessions.py"}
+REMEMBERS_ANSWERS = {PACKAGE / "handlers" / "records" / "fetch.py", PACKAGE / "replication" / "fetch_sessions.py"}
 # These print lines of Kafka's tools word for word.
 KAFKAS_LINES = {PACKAGE / "cli" / "bench" / "figures.py", PACKAGE / "cli" / "records" / "record_forms.py"}
 # Their views are of memory that no other request uses: bytes of a file, and of a request that another broker has forwarded.

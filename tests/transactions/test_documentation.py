@@ -9,20 +9,17 @@ from ottla.base.errors import ErrorCode
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = (ROOT / "docs/transactions.md").read_text()
-HANDLERS = (
-    "init_producer_id", "add_partitions_to_txn", "add_offsets_to_txn", "end_txn", "txn_offset_commit", "write_txn_markers",
-    "describe_producers", "describe_transactions", "list_transactions",
-)  # fmt: skip
 SOURCES = [
     *sorted((ROOT / "ottla/transactions").glob("*.py")),
-    *(ROOT / f"ottla/handlers/{name}.py" for name in HANDLERS),
+    *sorted((ROOT / "ottla/handlers/transactions").glob("*.py")),
+    ROOT / "ottla/handlers/records/describe_producers.py",
     ROOT / "ottla/storage/producers.py",
     ROOT / "ottla/replication/verification.py",
 ]
 
 
 TRANSCRIPTS = [path for area in ("transactions", "producers", "groups") for path in sorted((ROOT / "tests/scenarios" / area).glob("*.txt"))]
-OF_REQUESTS = ROOT / "tests/handlers/test_transactions.py"
+OF_REQUESTS = ROOT / "tests/handlers/transactions/test_transactions.py"
 """Tests of what handlers refuse before a coordinator is asked."""
 NEVER_TO_CLIENTS = {"BROKER_NOT_AVAILABLE", "NETWORK_EXCEPTION", "LEADER_NOT_AVAILABLE", "UNKNOWN_PRODUCER_ID"}
 """The first three pass between brokers, when one cannot be asked or a partition has no leader; the last is documented as never sent."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ottla.base.config import load as load_config
-from ottla.requests.apis import TABLE
+from ottla.handlers.served_apis import TABLE
 from ottla.wire.framing import load
 from tests.clients.broker_process import BrokerProcess
 from tests.hostile.attacks import MIB, Attack, Outcome, Target, broken_bounds, corpus, measure, settings_of

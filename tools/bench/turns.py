@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ottla.requests.apis import TABLE
+from ottla.handlers.served_apis import TABLE
 from ottla.server.app import BrokerServer
 from ottla.server.garbage import Garbage
 from tests.clients.conftest import SETTINGS

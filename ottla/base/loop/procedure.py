@@ -14,6 +14,7 @@ An exception ends the procedure and is raised to the caller that started or resu
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -166,6 +167,30 @@ class Answer(Generic[T]):
             if timer is not None:
                 timer.cancel()
         return self.has_arrived
+
+
+class Mailbox(Generic[T]):
+    """Values that arrive while a procedure does something else. The procedure takes them in their order."""
+
+    def __init__(self) -> None:
+        self._values: deque[T] = deque()
+        self._resume: Callable[..., None] | None = None
+
+    def put(self, value: T) -> None:
+        self._values.append(value)
+        resume, self._resume = self._resume, None
+        if resume is not None:
+            resume()
+
+    def take(self) -> Procedure[T]:
+        """Returns the next value. Waits until there is one."""
+        if not self._values:
+
+            def wait(resume: Callable[..., None]) -> None:
+                self._resume = resume
+
+            yield wait
+        return self._values.popleft()
 
 
 def pause(timers: Timers, delay_ms: float) -> Procedure[None]:

@@ -119,7 +119,7 @@ def _accepted(args: Args, cluster: Cluster, wanted: Sequence[TopicPartition] | N
 
 
 def risk(key: TopicPartition, partition: Any, brokers: Collection[int]) -> str:
-    """Describes the losses of an unclean election. The brokers choose in the same way (`controller/election.py`)."""
+    """Describes the losses of an unclean election. The brokers choose in the same way (`controller/leader_election.py`)."""
     held = list(dict.fromkeys((*partition.isr_nodes, *(partition.eligible_leader_replicas or ()), *(partition.last_known_elr or ()))))
     working = [replica for replica in partition.replica_nodes if replica not in partition.offline_replicas]
     damaged = [replica for replica in partition.replica_nodes if replica in brokers and replica not in working]

@@ -67,7 +67,7 @@ def _part(value: Any) -> str:
 
 def _expiry(text: str) -> float | None:
     """The claim `exp` of a JSON Web Token, None for other tokens."""
-    from ottla.security.tokens import TokenError, read_token
+    from ottla.security.web_tokens import TokenError, read_token
 
     try:
         found = read_token(text).claims.get("exp")

@@ -22,7 +22,7 @@ from ottla.base.errors import ApiError, ErrorCode, StorageError
 from ottla.base.ports import Clock, Disk, Random, Threads, Timers
 from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
-from ottla.replication.throttle import Throttle
+from ottla.replication.throttle import ReplicationThrottle
 from ottla.server.directories.log_directories import FREE_BYTES_MIN, LogDirectoryState
 from ottla.server.partition_table import PartitionTable
 from ottla.storage.file_renames import deleted_directory, future_directory
@@ -74,7 +74,7 @@ class DirectoryMoves:
         self._remove_later = remove_later
         self._fail = fail
         self._config = config
-        self._throttle = Throttle(lambda: config.replica_alter_log_dirs_io_max_bytes_per_second)
+        self._throttle = ReplicationThrottle(lambda: config.replica_alter_log_dirs_io_max_bytes_per_second)
         self._moves: dict[TopicPartition, _Move] = {}
         self._is_paused = False
         self._is_closed = False

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.base.identifiers import CLIENT_ID_CHARACTERS_MAX
 from ottla.base.loop.guarded import call_guarded, guarded
-from ottla.requests.apis import ServedApi
-from ottla.requests.context import Broker, ConnectionInfo, ForwardedAnswer, Pending, RequestContext, Task
-from ottla.requests.first_metadata import FirstMetadata
-from ottla.requests.levels import served
+from ottla.handlers.advertised_levels import served
+from ottla.handlers.context import Broker, ConnectionInfo, ForwardedAnswer, Pending, RequestContext, Task
+from ottla.handlers.served_apis import ServedApi
 from ottla.server.connection import Connection
+from ottla.server.execution.first_metadata import FirstMetadata
 from ottla.server.execution.long_requests import FIRST_PIECE_NS, LongRequest, LongRequests, settled
-from ottla.server.execution.pieces import has_many_items
 from ottla.server.execution.route import ANY_BYTES, Route
 from ottla.server.execution.scheduler import COSTLY_NS, Scheduler
+from ottla.server.execution.splitting import has_many_items
 from ottla.server.execution.waiters import Waiters
 from ottla.server.memory.answer_memory import WAITING_REQUEST_BYTES, Slot
 from ottla.server.memory.receive_buffer import SHARED_BYTES
@@ -36,8 +36,8 @@ from ottla.wire.framing import API_VERSIONS, FRAME_SIZE_BYTES, has_client_id, he
 from ottla.wire.primitives import read_skipped_tags
 
 if TYPE_CHECKING:
-    from ottla.requests.forwarding import Forwarder
-    from ottla.requests.tls_changes import TlsChanges
+    from ottla.handlers.configs.tls_changes import TlsChanges
+    from ottla.server.execution.forwarding import Forwarder
     from ottla.server.quotas.throttling import Throttling
 
 read_least_header = header_reader(2)
@@ -48,7 +48,7 @@ CLIENT_ID_AT = 8
 CLIENT_ID_BYTES_KEPT = 4 * CLIENT_ID_CHARACTERS_MAX
 
 
-class Waiting(NamedTuple):
+class UnansweredRequest(NamedTuple):
     """A request that waits for its response, and its slot in the order of answers."""
 
     connection: Connection
@@ -202,17 +202,17 @@ class Dispatcher:
             if is_change:
                 connection.release()
 
-        self._await(Waiting(connection, route, slot, correlation_id, answer), pending)
+        self._await(UnansweredRequest(connection, route, slot, correlation_id, answer), pending)
         return route.deferred
 
-    def _await(self, waiting: Waiting, pending: Pending) -> None:
+    def _await(self, waiting: UnansweredRequest, pending: Pending) -> None:
         waiting.slot.abandon = pending.abandon
         pending.then(partial(self._arrived, waiting), waiting.connection.fail)
 
-    def _arrived(self, waiting: Waiting, response: Any) -> None:
+    def _arrived(self, waiting: UnansweredRequest, response: Any) -> None:
         call_guarded(partial(self._fill, waiting, response), waiting.connection.fail)
 
-    def _fill(self, waiting: Waiting, response: Any) -> None:
+    def _fill(self, waiting: UnansweredRequest, response: Any) -> None:
         """Answers a request with a response, or with the response of a task or of another `Pending`."""
         connection, route = waiting.connection, waiting.route
         if type(response) is GeneratorType:
@@ -225,7 +225,7 @@ class Dispatcher:
             waiting.before(response)
             connection.fill(waiting.slot, route.encode(response, waiting.correlation_id))
 
-    def _fill_in_steps(self, waiting: Waiting, task: Task) -> Iterator[None]:
+    def _fill_in_steps(self, waiting: UnansweredRequest, task: Task) -> Iterator[None]:
         self._fill(waiting, (yield from task))
 
     def _route(self, key: int, version: int) -> Route:
@@ -233,7 +233,7 @@ class Dispatcher:
         api = served(self._broker.config.ottla_advertise_level).get(key)
         if api is None:
             raise unknown_key(key)
-        module = importlib.import_module(f"ottla.handlers.{api.module}")
+        module = importlib.import_module(f"ottla.handlers.{api.handler}")
         handle = module.handle
         if api.is_extension:
             handle = for_extended_connections(key, handle)
@@ -242,8 +242,8 @@ class Dispatcher:
         if api.awaits_metadata and self._forwarder is not None:
             handle = self.first_metadata.awaiting(handle)
         if hasattr(module, "wanted_change"):
-            from ottla.requests.named_brokers import refusing_other_brokers  # on use: few clients alter settings
-            from ottla.requests.password_changes import encrypting_passwords
+            from ottla.handlers.configs.named_brokers import refusing_other_brokers  # on use: few clients alter settings
+            from ottla.handlers.configs.password_changes import encrypting_passwords
 
             handle = encrypting_passwords(module, handle)
             if self.tls_changes is not None:
@@ -352,7 +352,7 @@ def unknown_key(key: int) -> WireError:
 
 def unsupported_api_versions(api: ServedApi) -> Route:
     """The route for ApiVersions in an unknown version: whatever the body, the answer is error 35 in version 0."""
-    from ottla.handlers.api_versions import handle_unsupported_version
+    from ottla.handlers.cluster.api_versions import handle_unsupported_version
 
     route = Route(api, 0, handle_unsupported_version)
     route.decode = lambda frame, _at: (None, len(frame))

@@ -1,9 +1,9 @@
 """Requests that take longer than a time slice: they are decoded, executed and encoded in steps, in order within their connection.
 
-A request that names many things is cut into small requests (`server/execution/pieces.py`). The handler answers each of them, and the
-answers are put together (`server/execution/long_answer.py`). A handler whose work takes long returns a task instead. The first time slice
-runs at once, so a small request is answered without a wait. The rest runs in turn with other unfinished requests (`base/loop/turns.py`).
-Until a request has been executed its connection executes nothing else. Its answer may be given later still, like the answer of any request.
+A request that names many things is cut into small requests. The handler answers each of them, and the answers are put together
+(`splitting.py`). A handler whose work takes long returns a task instead. The first time slice runs at once, so a small request is answered
+without a wait. The rest runs in turn with other unfinished requests (`base/loop/turns.py`). Until a request has been executed its
+connection executes nothing else. Its answer may be given later still, like the answer of any request.
 
 Bounds. Only a few requests are decoded and executed at a time: fewer with large frames, because these hold many objects once they are
 decoded. Other requests wait as bytes. The encoded part of an answer counts against its connection. At most `PIECES_OUTSTANDING_MAX` pieces
@@ -20,13 +20,11 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.errors import ErrorCode
 from ottla.base.loop.turns import Turns
 from ottla.base.ports import Clock, Part, Timers
-from ottla.requests.context import Broker, Pending, RequestContext, Task
+from ottla.handlers.context import Broker, Pending, RequestContext, Task
 from ottla.server.connection import Connection
 from ottla.server.execution.disposal import dispose
-from ottla.server.execution.items import Items
-from ottla.server.execution.long_answer import LongAnswer
-from ottla.server.execution.pieces import cut, gather, has_many_items, refuse
 from ottla.server.execution.route import Route
+from ottla.server.execution.splitting import Items, JoinedAnswer, cut, gather, has_many_items, refuse
 from ottla.server.memory.answer_memory import Slot
 from ottla.wire.framing import load
 from ottla.wire.schema import Struct
@@ -52,8 +50,8 @@ class LongRequests:
         """Of the requests, and of connections whose time was over."""
         self.turns.begin()
         self.now_ns = clock.nanoseconds
-        self._large = Lane(LARGE_AT_ONCE_MAX)
-        self._small = Lane(SMALL_AT_ONCE_MAX)
+        self._large = LongRequestLane(LARGE_AT_ONCE_MAX)
+        self._small = LongRequestLane(SMALL_AT_ONCE_MAX)
         self.throttling: Throttling | None = None
         """None while no client has a quota."""
 
@@ -88,7 +86,7 @@ class LongRequests:
         """Frees in turns a request or an answer that the caller gives up."""
         self.turns.add_later(dispose(message))
 
-    def done(self, lane: Lane) -> None:
+    def done(self, lane: LongRequestLane) -> None:
         """A request holds nothing any more: the next one of its kind that still has a client may begin."""
         lane.count -= 1
         while lane.waiting:
@@ -100,7 +98,7 @@ class LongRequests:
                 return
 
 
-class Lane:
+class LongRequestLane:
     """The long requests of one kind: the number that is being executed, and a queue of the others."""
 
     def __init__(self, at_once_max: int) -> None:
@@ -126,7 +124,7 @@ class LongRequest:
         self._frame: memoryview | None = None
         self._at = 0
         self._pieces: Iterator[tuple[Any, bool]] = iter(())
-        self._answer: LongAnswer | None = None
+        self._answer: JoinedAnswer | None = None
         self._outstanding: dict[int, Pending] = {}
         self._is_suspended = False
         self._is_executed = False
@@ -138,7 +136,7 @@ class LongRequest:
         self.task: Task | None = None
         """The unfinished task of the handler."""
         self.is_large = False
-        self.lane: Lane | None = None
+        self.lane: LongRequestLane | None = None
         self.has_begun = False
         self._size_asked = slot.size
         slot.abandon = self.abandon
@@ -179,7 +177,7 @@ class LongRequest:
             return
         yield from gather(self.body, items)
         self._pieces = cut(self.body, items)
-        self._answer = LongAnswer(self._route, items)
+        self._answer = JoinedAnswer(self._route, items)
         yield from self._execute_pieces(self._answer, items)
 
     def _let_connection_go_on(self) -> None:
@@ -214,7 +212,7 @@ class LongRequest:
 
     # A request that is cut
 
-    def _execute_pieces(self, answer: LongAnswer, items: Items) -> Iterator[None]:
+    def _execute_pieces(self, answer: JoinedAnswer, items: Items) -> Iterator[None]:
         for piece, is_end in self._pieces:
             if self.is_over:
                 return
@@ -238,7 +236,7 @@ class LongRequest:
         else:
             self._respond_with(answer)
 
-    def _executed(self, piece: Any, items: Items, answer: LongAnswer) -> Any:
+    def _executed(self, piece: Any, items: Items, answer: JoinedAnswer) -> Any:
         route = self._route
         if answer.size > self._broker.config.ottla_response_max_bytes:
             return refuse(load(route.key)[1], piece, items, ErrorCode.POLICY_VIOLATION, TOO_LARGE)
@@ -275,7 +273,7 @@ class LongRequest:
         if self._owner.throttling is not None:
             self._owner.throttling.note(self.connection, self._route, response)
 
-    def _respond_with(self, answer: LongAnswer) -> None:
+    def _respond_with(self, answer: JoinedAnswer) -> None:
         self._note_throttling(answer.shell)
         self._respond(answer.frame(self._correlation_id))
 

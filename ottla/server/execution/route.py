@@ -8,9 +8,8 @@ from typing import Any
 
 from ottla.base.errors import WireError
 from ottla.base.ports import Part
-from ottla.requests.apis import ServedApi
-from ottla.server.execution.items import items_of
-from ottla.server.execution.long_answer import PARTS_AT_ONCE
+from ottla.handlers.served_apis import ServedApi
+from ottla.server.execution.splitting import PARTS_AT_ONCE, items_of
 from ottla.server.monitoring.histogram import new_buckets
 from ottla.wire.codec import bounded_decoder, decoder, element_writer, encoder_parts, spliced_writer, step_decoder, step_writer
 from ottla.wire.decoding import holds_records

@@ -6,7 +6,7 @@ not wait for the readers that it wakes, and a reader that waits for many appends
 
 A round of wakes is bounded in time: if ten thousand readers wait for one partition, the later ones are woken in later iterations of the
 event loop. Requests that wait for an acknowledgement are woken before readers, so that readers cannot hold them up. A request that waits
-for thousands of partitions looks at them in steps, a few in each iteration (`requests/partition_wait.py`).
+for thousands of partitions looks at them in steps, a few in each iteration (`handlers/records/partition_wait.py`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ottla.base.loop.turns import Turns
 from ottla.base.ports import Clock, TimerHandle, Timers
+from ottla.handlers.context import PartitionNotifier
 from ottla.replication.leader import Leader
-from ottla.requests.context import Watched
 
 ROUND_NS_MAX = 10_000_000
 PIECE_MS = 5
@@ -35,7 +35,7 @@ class Watch:
 
     __slots__ = ("_appended", "_is_marked", "_on_timeout", "_timer", "_waiters", "_watched", "is_cancelled", "wake")
 
-    def __init__(self, waiters: Waiters, watched: Sequence[Watched], wake: Callable[[], None]) -> None:
+    def __init__(self, waiters: Waiters, watched: Sequence[PartitionNotifier], wake: Callable[[], None]) -> None:
         self._waiters = waiters
         self._watched = watched
         self._appended: list[Leader] = []
@@ -111,7 +111,9 @@ class Waiters:
         self.turns = Turns(clock, timers, piece_ms=PIECE_MS, is_fair=True)
         self.turns.begin()
 
-    def watch(self, watched: Sequence[Watched], timeout_ms: int, wake: Callable[[], None], on_timeout: Callable[[], None]) -> Watch:
+    def watch(
+        self, watched: Sequence[PartitionNotifier], timeout_ms: int, wake: Callable[[], None], on_timeout: Callable[[], None]
+    ) -> Watch:
         """Calls `wake` after any of them moved, and `on_timeout` once when the time is over, until cancelled."""
         watch = Watch(self, watched, wake)
         watch.start(0 if self._is_closing else timeout_ms, on_timeout)

@@ -52,7 +52,7 @@ is_value = re.compile(r"[\t\x20-\x7e\x80-\xff]*").fullmatch
 is_authority = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:@/?#\s]+)(:[0-9]*)?").fullmatch
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     """One request's head, as far as it matters here."""
 
     method: str
@@ -61,7 +61,7 @@ class Request(NamedTuple):
     is_kept_alive: bool
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     status: HTTPStatus
     body: bytes
     content_type: str = "application/json"
@@ -180,7 +180,7 @@ class HttpPort:
                 is_head = request.method == "HEAD"
             except BadRequest as error:
                 is_kept_alive = is_head = False
-                answer = Answer(error.status, as_json({"error": error.status.phrase}))
+                answer = HttpAnswer(error.status, as_json({"error": error.status.phrase}))
             await asyncio.wait_for(send(writer, answer, is_head=is_head, is_kept_alive=is_kept_alive), SEND_SECONDS_MAX)
             self._end_scrape()
             patience = IDLE_SECONDS_MAX
@@ -189,7 +189,7 @@ class HttpPort:
             writer.write_eof()
         await asyncio.wait_for(reader.read(HEAD_BYTES_MAX), 1.0)
 
-    def _check_host(self, request: Request) -> None:
+    def _check_host(self, request: HttpRequest) -> None:
         host = request.headers.get("host")
         if host is not None and not self._access.is_host(host_name(host), self.host):
             raise BadRequest(HTTPStatus.MISDIRECTED_REQUEST)
@@ -210,24 +210,24 @@ class HttpPort:
 
     # Answers
 
-    async def _answer(self, request: Request) -> Answer:
+    async def _answer(self, request: HttpRequest) -> HttpAnswer:
         path = ALIASES.get(request.path, request.path)
         if path not in PATHS:
-            return Answer(HTTPStatus.NOT_FOUND, as_json({"error": "Not Found", "paths": list(PATHS)}))
+            return HttpAnswer(HTTPStatus.NOT_FOUND, as_json({"error": "Not Found", "paths": list(PATHS)}))
         if request.method not in ("GET", "HEAD"):
-            return Answer(HTTPStatus.METHOD_NOT_ALLOWED, as_json({"error": "Method Not Allowed"}), headers="Allow: GET, HEAD\r\n")
+            return HttpAnswer(HTTPStatus.METHOD_NOT_ALLOWED, as_json({"error": "Method Not Allowed"}), headers="Allow: GET, HEAD\r\n")
         is_trusted = self._access.is_trusted(request.headers.get("authorization", ""))
         if not is_trusted and (path == "/metrics" or not self._access.has_open_probes):
-            return Answer(HTTPStatus.UNAUTHORIZED, as_json({"error": "Unauthorized"}), headers=self._access.challenge())
+            return HttpAnswer(HTTPStatus.UNAUTHORIZED, as_json({"error": "Unauthorized"}), headers=self._access.challenge())
         if path == "/healthz":
-            return Answer(HTTPStatus.OK, as_json({"status": "alive"}))
+            return HttpAnswer(HTTPStatus.OK, as_json({"status": "alive"}))
         if path == "/startupz":
             return verdict(self._health.has_started(), "started", "starting", {})
         if path == "/readyz":
             reasons = self._health.reasons()
             return verdict(not reasons, "ready", "not ready", reasons if is_trusted else {})
         self._scraping.add(asyncio.current_task())
-        return Answer(HTTPStatus.OK, await self._scrape(), CONTENT_TYPE)
+        return HttpAnswer(HTTPStatus.OK, await self._scrape(), CONTENT_TYPE)
 
     def _end_scrape(self) -> None:
         """This connection has received its page, or has ended."""
@@ -278,7 +278,7 @@ def host_name(host: str) -> str:
     return host.partition(":")[0].lower()
 
 
-def parse_head(head: bytes) -> Request:
+def parse_head(head: bytes) -> HttpRequest:
     """Raises `BadRequest` for anything but HTTP/1 without a body."""
     first, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     words = first.split(" ")
@@ -301,10 +301,10 @@ def parse_head(head: bytes) -> Request:
         raise BadRequest(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
     wish = headers.get("connection", "").lower()
     is_kept_alive = wish != "close" if words[2] == "HTTP/1.1" else wish == "keep-alive"
-    return Request(words[0], words[1].partition("?")[0], headers, is_kept_alive)
+    return HttpRequest(words[0], words[1].partition("?")[0], headers, is_kept_alive)
 
 
-async def send(writer: asyncio.StreamWriter, answer: Answer, *, is_head: bool, is_kept_alive: bool) -> None:
+async def send(writer: asyncio.StreamWriter, answer: HttpAnswer, *, is_head: bool, is_kept_alive: bool) -> None:
     """Sends an answer piece by piece, so that little of it lies in the connection of a peer that does not read."""
     body = memoryview(b"" if is_head else answer.body)
     pieces: list[bytes | memoryview] = [encode_head(answer, is_kept_alive=is_kept_alive)]
@@ -316,7 +316,7 @@ async def send(writer: asyncio.StreamWriter, answer: Answer, *, is_head: bool, i
         await writer.drain()
 
 
-def encode_head(answer: Answer, *, is_kept_alive: bool) -> bytes:
+def encode_head(answer: HttpAnswer, *, is_kept_alive: bool) -> bytes:
     head = (
         f"HTTP/1.1 {answer.status.value} {answer.status.phrase}\r\nContent-Type: {answer.content_type}\r\n"
         f"Content-Length: {len(answer.body)}\r\nCache-Control: no-store\r\n{answer.headers}"
@@ -325,11 +325,11 @@ def encode_head(answer: Answer, *, is_kept_alive: bool) -> bytes:
     return head.encode("latin-1")
 
 
-def verdict(is_good: bool, good: str, bad: str, reasons: dict[str, str]) -> Answer:
+def verdict(is_good: bool, good: str, bad: str, reasons: dict[str, str]) -> HttpAnswer:
     """200 or 503, and why."""
     status = HTTPStatus.OK if is_good else HTTPStatus.SERVICE_UNAVAILABLE
     said: dict[str, object] = {"status": good if is_good else bad}
-    return Answer(status, as_json({**said, "reasons": reasons} if reasons else said))
+    return HttpAnswer(status, as_json({**said, "reasons": reasons} if reasons else said))
 
 
 def as_json(value: object) -> bytes:

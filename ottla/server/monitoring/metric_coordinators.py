@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 from ottla.groups.states import GroupState, GroupType
+from ottla.handlers.context import Partitions
 from ottla.machine.host import HostState, MachineHost
-from ottla.requests.context import Partitions
 from ottla.server.monitoring.metric_families import GROUP_COORDINATOR, GROUPS, SHARE_COORDINATOR, TRANSACTIONS
 from ottla.server.monitoring.metric_page import Page, escape
-from ottla.sharing.routing import ShareStateCoordinators
+from ottla.sharing.state_coordinators import ShareStateCoordinators
 
 PIECE = 200
 

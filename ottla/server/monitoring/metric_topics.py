@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from operator import attrgetter
 
 from ottla.base.cluster_metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
+from ottla.handlers.context import Partitions
 from ottla.replication.partition import Partition
 from ottla.replication.traffic import Traffic
-from ottla.requests.context import Partitions
 from ottla.server.monitoring.metric_families import TRAFFIC
 from ottla.server.monitoring.metric_page import Page, escape, labels_text
 

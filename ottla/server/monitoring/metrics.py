@@ -17,8 +17,8 @@ from ottla._version import __version__
 from ottla.base.errors import StorageError
 from ottla.base.ports import Ports, SessionEvent
 from ottla.base.settings.listeners import host_and_port
+from ottla.handlers.context import Broker
 from ottla.machine.host import MachineHost
-from ottla.requests.context import Broker
 from ottla.server.execution.dispatch import Dispatcher
 from ottla.server.flusher import Flusher
 from ottla.server.housekeeping import Housekeeping

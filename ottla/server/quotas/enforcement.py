@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from ottla.base.cluster_metadata import QuotaEntity
-from ottla.requests.context import Broker
+from ottla.handlers.context import Broker
 from ottla.security.quotas.clients import ClientQuotas
 from ottla.security.quotas.connections import ConnectionRates
 from ottla.security.quotas.rates import Windows

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.ports import Clock, TimerHandle, Timers
-from ottla.requests.context import Pending, RequestContext
+from ottla.handlers.context import Pending, RequestContext
 from ottla.security.quotas.clients import ClientQuotas
 from ottla.server.connection import Connection
 from ottla.server.connection_state import CLOSED
@@ -26,7 +26,7 @@ UPLOADS = frozenset((KEYS["Produce"], KEYS["StageRecords"]))
 """Requests that are charged with their bytes."""
 
 
-class Throttle:
+class ClientThrottle:
     """When the throttling of one connection ends, and the timer for that."""
 
     __slots__ = ("timer", "until_ms")
@@ -43,7 +43,7 @@ class Throttling:
         self._quotas = quotas
         self._clock = clock
         self._timers = timers
-        self._throttled: dict[Connection, Throttle] = {}
+        self._throttled: dict[Connection, ClientThrottle] = {}
 
     def charge(self, connection: Connection, route: Route, request: RequestContext, response: Any, size: int, spent_ns: int) -> None:
         """Charges a request that was executed, and throttles the connection if its client must wait. `response` is a `Pending` if the
@@ -113,7 +113,7 @@ class Throttling:
         else:
             connection.throttle()
             connection.info.call_when_closed(self, lambda _: self._forget(connection))
-        self._throttled[connection] = Throttle(until_ms, self._timers.call_later(throttle_ms, lambda: self._release(connection)))
+        self._throttled[connection] = ClientThrottle(until_ms, self._timers.call_later(throttle_ms, lambda: self._release(connection)))
 
     def _release(self, connection: Connection) -> None:
         self._forget(connection)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.base.loop.procedure import CHECKPOINT, Answer, Procedure, Runner, pause
+from ottla.base.loop.procedure import CHECKPOINT, Answer, Mailbox, Procedure, Runner, pause
 from tests.fakes.timers import ManualTimers
 
 Resume = Callable[..., None]
@@ -212,3 +212,22 @@ def test_an_answer_after_the_wait_was_cancelled_resumes_nothing() -> None:
     runner.cancel()
     answer(1)
     assert answer.value == 1 and timers.pending() == 0
+
+
+def test_a_mailbox_keeps_its_values_in_order_until_they_are_taken() -> None:
+    runner, mailbox = Runner(), Mailbox[int]()
+    notes: list[int] = []
+
+    def run() -> Procedure[None]:
+        while True:
+            notes.append((yield from mailbox.take()))
+
+    mailbox.put(1)
+    mailbox.put(2)
+    runner.start(run())
+    assert notes == [1, 2]
+    mailbox.put(3)
+    assert notes == [1, 2, 3]
+    runner.cancel()
+    mailbox.put(4)
+    assert notes == [1, 2, 3]

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.client.core.bearer_token import BearerToken, bearer_token, unsecured_token
 from ottla.client.core.sasl import BearerExchange
-from ottla.security.tokens import check_unsecured, read_token
+from ottla.security.web_tokens import check_unsecured, read_token
 from tests.fakes.issuer import claims_at, unsecured
 
 

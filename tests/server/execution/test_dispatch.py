@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.base.errors import WireError
-from ottla.requests.context import Pending, RequestContext
+from ottla.handlers.context import Pending, RequestContext
 from ottla.server.execution.dispatch import Dispatcher, for_extended_connections
 from ottla.server.execution.route import Route
 from ottla.server.execution.scheduler import COSTLY_NS, HEAVY_NS, LARGE_BYTES, SLICE_NS, SLICE_NS_MIN

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.base.errors import ErrorCode
-from ottla.requests.context import Pending
+from ottla.handlers.context import Pending
 from ottla.server.app import BrokerServer
 from ottla.server.execution.long_requests import LARGE_AT_ONCE_MAX, PIECES_OUTSTANDING_MAX, SMALL_AT_ONCE_MAX, LongRequest, LongRequests
 from ottla.server.memory.answer_memory import Slot
@@ -193,7 +193,7 @@ def test_long_lists_are_the_same_as_short_ones(ask: Ask, request_and_version: tu
     begin = LongRequests.begin
     monkeypatch.setattr(LongRequests, "begin", lambda owner, request, *body: (long_requests.append(request), begin(owner, request, *body)))
     monkeypatch.setattr("ottla.server.execution.dispatch.FIRST_PIECE_NS", 0)
-    monkeypatch.setattr("ottla.handlers.metadata.ITEMS_PER_STEP", 1)
+    monkeypatch.setattr("ottla.handlers.topics.metadata.ITEMS_PER_STEP", 1)
     (long,) = ask(request_and_version)
     for answer in (short, long):
         for directory in answer.results if isinstance(answer, describe_log_dirs.DescribeLogDirsResponse) else ():

@@ -367,7 +367,7 @@ def test_a_peer_that_is_gone_behind_its_answer_is_no_error(
     async def sent(*_args: object, **_options: object) -> None:
         pass
 
-    answer = http.Answer(HTTPStatus.OK, b"{}")
+    answer = http.HttpAnswer(HTTPStatus.OK, b"{}")
     with pytest.raises(ConnectionResetError):
         loop.run_until_complete(http.send(Gone(), answer, is_head=False, is_kept_alive=True))  # type: ignore[arg-type]
 

@@ -18,7 +18,7 @@ from ottla.groups.share.group import ShareGroup
 from ottla.machine.host import HostState, MachineHost
 from ottla.replication.partition import Partition
 from ottla.replication.stage_space import CHARGE_BYTES_MIN
-from ottla.replication.stages import Token
+from ottla.replication.stages import ChunkToken
 from ottla.server.app import BrokerServer
 from ottla.server.monitoring.metric_families import FAMILIES, GROUPS, SESSION, SUMMARY
 from ottla.server.monitoring.metric_page import Page, escape, labels_text
@@ -307,9 +307,9 @@ def test_staged_bytes_are_counted(make_server: MakeServer) -> None:
     assert partition is not None
     stages = server.node.stages.of(partition.require_leading())
     batch = memoryview(encode_batch([Record(0, int(time.time() * 1000), None, b"value")], is_transactional=True))
-    stages.stage(Token("User:a", b"token"), 1, 0, batch, now_ms=int(time.time() * 1000))
+    stages.stage(ChunkToken("User:a", b"token"), 1, 0, batch, now_ms=int(time.time() * 1000))
     with pytest.raises(ApiError):
-        stages.stage(Token("User:a", b"token"), 1, 1, batch, now_ms=int(time.time() * 1000))
+        stages.stage(ChunkToken("User:a", b"token"), 1, 1, batch, now_ms=int(time.time() * 1000))
     found = samples(metrics_of(server).render())
     assert found["ottla_stage_bytes", ()] == CHARGE_BYTES_MIN
     assert found["ottla_stage_staged_bytes_total", ()] == len(batch)

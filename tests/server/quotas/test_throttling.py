@@ -12,7 +12,7 @@ import pytest
 
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import ErrorCode
-from ottla.requests.context import ConnectionInfo, Pending, RequestContext
+from ottla.handlers.context import ConnectionInfo, Pending, RequestContext
 from ottla.security.authorizer import AllowClients
 from ottla.security.quotas.clients import ClientQuotas
 from ottla.security.quotas.rates import Windows

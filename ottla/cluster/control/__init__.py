@@ -1,0 +1,1 @@
+"""Messages of the controller to brokers: how they wait, are sent, put together, refused and applied."""

@@ -1,0 +1,128 @@
+"""This broker's session with the metadata store: registered, disconnected, expired, and registered again under a new broker epoch.
+
+A disconnected session may still be alive, so the broker keeps its epoch. The registration of an expired session is lost, and the notes of
+others about its epoch count no longer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+
+from ottla.base.loop.procedure import Procedure, Runner
+from ottla.base.loop.store_retries import RETRY_MS_MAX, StoreRetries
+from ottla.base.ports import MetadataStore, SessionEvent
+from ottla.cluster.registration import Registrar, RegistrationRefused
+
+log = logging.getLogger("ottla.cluster")
+
+NO_EPOCH = -1
+REFUSED_RETRY_MS = 1_000
+"""The pause after the first refusal; each further one doubles it, up to `RETRY_MS_MAX`."""
+
+
+class SessionState(Enum):
+    """The state of a broker's session."""
+
+    NEW = "new"
+    REGISTERED = "registered"
+    SUSPENDED = "suspended"
+    EXPIRED = "expired"
+    LEFT = "left"
+
+
+class BrokerSession:
+    """Registers the broker, and again after each expiry. `on_registered` is called each time; `on_expired` in between, with the broker
+    epoch of the registration that has ended."""
+
+    def __init__(
+        self,
+        *,
+        store: MetadataStore,
+        retries: StoreRetries,
+        registrar: Registrar,
+        on_registered: Callable[[], object],
+        on_expired: Callable[[int], object],
+    ) -> None:
+        self.state = SessionState.NEW
+        self.broker_epoch = NO_EPOCH
+        self.cluster_id = ""
+        self._retries = retries
+        self._registrar = registrar
+        self._on_registered = on_registered
+        self._on_expired = on_expired
+        self._registering = Runner()
+        store.listen(self._on_event)
+
+    def begin(self, refused: Callable[[str], object]) -> None:
+        """Registers for the first time; `refused` gets the reason if that is impossible."""
+        self._registering.start(self._register_first(refused))
+
+    def _register_first(self, refused: Callable[[str], object]) -> Procedure[None]:
+        try:
+            registered = yield from self._registrar.register()
+        except RegistrationRefused as refusal:
+            refused(str(refusal))
+            return
+        self._register_done(*registered)
+
+    def leave(self) -> None:
+        """The broker stops: it does not register again."""
+        self.state = SessionState.LEFT
+        self._registering.cancel()
+
+    def register_again(self) -> None:
+        """The registration counts no longer though the session lives: registers under a new epoch."""
+        if self.state not in (SessionState.REGISTERED, SessionState.SUSPENDED):
+            return
+        log.warning("the controller took this broker for gone; the broker registers anew")
+        former, self.broker_epoch = self.broker_epoch, NO_EPOCH
+        self.state = SessionState.EXPIRED
+        self._on_expired(former)
+        self._registering.start(self._withdraw_and_register())
+
+    def _withdraw_and_register(self) -> Procedure[None]:
+        yield from self._registrar.withdraw()
+        yield from self._register_anew()
+
+    def _register_done(self, broker_epoch: int, cluster_id: str) -> None:
+        self.state = SessionState.REGISTERED
+        self.broker_epoch, self.cluster_id = broker_epoch, cluster_id
+        self._on_registered()
+
+    def _on_event(self, event: SessionEvent) -> None:
+        if self.state is SessionState.LEFT:
+            return
+        if event is SessionEvent.SUSPENDED and self.state is SessionState.REGISTERED:
+            self.state = SessionState.SUSPENDED
+        elif event is SessionEvent.CONNECTED and self.state is SessionState.SUSPENDED:
+            self.state = SessionState.REGISTERED
+        elif event is SessionEvent.EXPIRED:
+            self._expire()
+        elif event is SessionEvent.NEW_SESSION:
+            self._registering.start(self._register_anew())
+
+    def _expire(self) -> None:
+        former, self.broker_epoch = self.broker_epoch, NO_EPOCH
+        self.state = SessionState.EXPIRED
+        if former != NO_EPOCH:
+            log.warning("the session with the metadata store has expired; the broker registers anew")
+            self._on_expired(former)
+
+    def _register_anew(self) -> Procedure[None]:
+        """Registers under a new session, and tries again after a refusal: another broker that has taken the id over may have stopped by
+        then. Until it stops this broker leads nothing, so the pauses grow, and each attempt is one line in the log.
+        """
+        pause_ms = REFUSED_RETRY_MS
+        while True:
+            try:
+                registered = yield from self._registrar.register()
+                break
+            except RegistrationRefused as refusal:
+                text = "%s; this broker leads nothing until it is registered, and tries again in %d s"
+                log.error(text, refusal, pause_ms // 1000)
+            yield partial(self._retries.again, pause_ms=pause_ms)
+            pause_ms = min(2 * pause_ms, RETRY_MS_MAX)
+        self._register_done(*registered)

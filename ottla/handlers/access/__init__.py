@@ -1,0 +1,1 @@
+"""Handlers of the APIs of logins, access rules and delegation tokens."""

@@ -1,0 +1,97 @@
+"""The versions that a broker of an earlier Kafka release offers, for `ottla.advertise.level` and `ottla start --as-version`.
+
+A level names a release. At a level this broker speaks no newer version of any API than that release did, and lacks the APIs that it lacked;
+what the broker itself serves is the upper bound in any case. `CHANGES` is the highest version of each API in 3.0, then what each later
+release changed; the facts are those of the brokers' own ApiVersions answers, as kafka-python's table of broker versions keeps them, which a
+test compares with this one.
+
+Version notes: features (KIP-584) that clients act upon, `transaction.version` and `group.version`, came with 4.0, `share.version` with
+4.1. That release had the APIs of share groups and left the feature at level 0, so their requests were refused; since 4.2 it is at 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.features import FEATURES, SHARE_VERSION, Feature
+from ottla.handlers.served_apis import TABLE, ServedApi
+
+NEWEST = "4.4"
+FEATURES_SINCE = {"group.version": "4.0", "transaction.version": "4.0", SHARE_VERSION: "4.1"}
+SHARE_GROUPS_SINCE = "4.2"
+
+CHANGES: dict[str, dict[int, int]] = {
+    "3.0": {
+        0: 9, 1: 12, 2: 7, 3: 11, 8: 8, 9: 8, 10: 4, 11: 7, 12: 4, 13: 4, 14: 5, 15: 5, 16: 4, 17: 1, 18: 3, 19: 7, 20: 6, 21: 2,
+        22: 4, 23: 4, 24: 3, 25: 3, 26: 3, 27: 1, 28: 3, 29: 2, 30: 2, 31: 2, 32: 4, 33: 2, 34: 2, 35: 2, 36: 2, 37: 3, 38: 2, 39: 2,
+        40: 2, 41: 2, 42: 2, 43: 2, 44: 1, 45: 0, 46: 0, 47: 0, 48: 1, 49: 1, 50: 0, 51: 0, 57: 0, 60: 0, 61: 0, 65: 0, 66: 0,
+    },
+    "3.1": {1: 13, 3: 12},
+    "3.2": {11: 9, 13: 5, 35: 3},
+    "3.3": {29: 3, 30: 3, 31: 3, 35: 4, 38: 3, 41: 3, 57: 1},
+    "3.4": {},
+    "3.5": {1: 15, 2: 8},
+    "3.6": {24: 4},
+    "3.7": {0: 10, 1: 16, 8: 9, 9: 9, 60: 1, 68: 0},
+    "3.8": {0: 11, 10: 5, 16: 5, 22: 5, 24: 5, 25: 4, 26: 4, 28: 4, 66: 1, 69: 0},
+    "3.9": {1: 17, 2: 9, 10: 6, 18: 4},
+    "4.0": {0: 12, 2: 10, 3: 13, 15: 6, 26: 5, 28: 5, 55: 2, 57: 2, 60: 2, 64: 0, 68: 1, 69: 1, 74: 0, 75: 0, 80: 0, 81: 0},
+    "4.1": {
+        0: 13, 1: 18, 45: 1, 66: 2, 74: 1, 76: 1, 77: 1, 78: 1, 79: 1, 83: 0, 84: 0, 85: 0, 86: 0, 87: 0, 90: 0, 91: 0, 92: 0,
+    },
+    "4.2": {2: 11, 8: 10, 9: 10, 27: 2, 78: 2, 79: 2, 80: 1, 85: 1, 87: 1, 90: 1},
+    "4.3": {35: 5},
+    NEWEST: {18: 5, 22: 6, 28: 6, 42: 3},
+}  # fmt: skip
+
+
+@cache
+def highest_versions(level: str) -> Mapping[int, int]:
+    """The highest version of each API at a level."""
+    highest: dict[int, int] = {}
+    for name, changed in CHANGES.items():
+        highest.update(changed)
+        if name == level:
+            return highest
+    raise AssertionError(f"there is no level {level}")
+
+
+@cache
+def served(level: str | None) -> Mapping[int, ServedApi]:
+    """The APIs that this broker serves at a level (None: the newest). The APIs between brokers are the same at all levels; no release had
+    our extensions."""
+    if level is None:
+        return TABLE
+    highest = highest_versions(level)
+    found = {}
+    for key, api in TABLE.items():
+        if not api.is_advertised or (api.is_extension and level == NEWEST):
+            found[key] = api
+        elif highest.get(key, -1) >= api.min_version:
+            found[key] = api._replace(max_version=min(api.max_version, highest[key]))
+    return found
+
+
+@cache
+def features(level: str | None) -> Mapping[str, Feature]:
+    """The features that a broker of a level has, and what is in force there."""
+    if level is None:
+        return FEATURES
+    found = {name: feature for name, feature in FEATURES.items() if _is_since(level, FEATURES_SINCE[name])}
+    if SHARE_VERSION in found and not _is_since(level, SHARE_GROUPS_SINCE):
+        found[SHARE_VERSION] = found[SHARE_VERSION]._replace(level=0)
+    return found
+
+
+def _is_since(level: str, release: str) -> bool:
+    names = list(CHANGES)
+    return names.index(level) >= names.index(release)
+
+
+def require_share_groups(level: str | None) -> None:
+    """Raises `ApiError` UNSUPPORTED_VERSION if share groups are not switched on at the level."""
+    known = features(level).get(SHARE_VERSION)
+    if known is None or known.level == 0:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"the feature {SHARE_VERSION} is not enabled")

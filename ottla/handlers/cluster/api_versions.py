@@ -1,0 +1,84 @@
+"""ApiVersions: the APIs, versions and features that this broker serves.
+
+Behaviour: advertises each line of `handlers/served_apis.py`, cut down to `ottla.advertise.level` (`handlers/advertised_levels.py`), and
+from version 3 the finalised features. A version outside the range is answered in version 0 with UNSUPPORTED_VERSION and the same table. Our
+own APIs are advertised, and from then on served on the connection, only to a client whose request has our tagged field for extensions.
+
+Version notes: 3 client software name and version, features (KIP-511, KIP-584); 4 features may start at 0; 5 cluster id and node id a
+client expects (KIP-1242): another cluster or node is answered with REBOOTSTRAP_REQUIRED.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from ottla.base.errors import ErrorCode
+from ottla.base.features import FEATURES_EPOCH, Feature
+from ottla.base.identifiers import CLIENT_ID_CHARACTERS_MAX
+from ottla.handlers.advertised_levels import features, served
+from ottla.handlers.context import Broker, RequestContext
+from ottla.wire.messages.api_versions import (
+    EXTENSIONS_VERSION,
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+FEATURES_SINCE = 3
+ZERO_LEVEL_SINCE = 4
+NODE_CHECK_SINCE = 5
+is_software_name = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?").fullmatch
+
+
+def handle(broker: Broker, request: RequestContext, body: ApiVersionsRequest) -> ApiVersionsResponse:
+    if request.version >= FEATURES_SINCE:
+        if not is_software_name(body.client_software_name) or not is_software_name(body.client_software_version):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        request.connection.client_software_name = body.client_software_name[:CLIENT_ID_CHARACTERS_MAX]
+        request.connection.client_software_version = body.client_software_version[:CLIENT_ID_CHARACTERS_MAX]
+    if request.version >= NODE_CHECK_SINCE and is_for_another(broker, body):
+        return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+    if body.ottla_extensions >= EXTENSIONS_VERSION:
+        request.connection.has_extensions = True
+    response = ApiVersionsResponse(api_keys=advertised(broker, with_extensions=body.ottla_extensions >= EXTENSIONS_VERSION))
+    known = features(broker.config.ottla_advertise_level)
+    if request.version >= FEATURES_SINCE and known:
+        add_features(request, response, known.values())
+    return response
+
+
+def handle_unsupported_version(broker: Broker, _request: RequestContext, _body: None) -> ApiVersionsResponse:
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=advertised(broker))
+
+
+def advertised(broker: Broker, *, with_extensions: bool = False) -> list[ApiVersion]:
+    return [
+        ApiVersion(api_key=api.key, min_version=api.advertised_from, max_version=api.max_version)
+        for api in served(broker.config.ottla_advertise_level).values()
+        if api.is_advertised and (with_extensions or not api.is_extension)
+    ]
+
+
+def is_for_another(broker: Broker, body: ApiVersionsRequest) -> bool:
+    """Whether the client expects another cluster or another node at this address (it was taken over)."""
+    if body.cluster_id is not None and body.cluster_id != broker.metadata.cluster_id:
+        return True
+    return body.node_id >= 0 and body.node_id != broker.broker_id
+
+
+def add_features(request: RequestContext, response: ApiVersionsResponse, known: Collection[Feature]) -> None:
+    """Supported ranges and finalised levels; below version 4 a range may not start at 0."""
+    lowest = 0 if request.version >= ZERO_LEVEL_SINCE else 1
+    response.supported_features = [
+        SupportedFeatureKey(name=feature.name, min_version=max(lowest, feature.lowest), max_version=feature.highest)
+        for feature in known
+    ]
+    response.finalized_features = [
+        FinalizedFeatureKey(name=feature.name, max_version_level=feature.level, min_version_level=feature.level)
+        for feature in known
+        if feature.level > 0
+    ]
+    response.finalized_features_epoch = FEATURES_EPOCH

@@ -1,0 +1,1 @@
+"""Handlers of the APIs of settings and quotas."""

@@ -1,0 +1,106 @@
+"""The settings of a topic, broker, group or subscription to metrics as DescribeConfigs and CreateTopics show them: value, source.
+
+A secret is never shown, not even to the client that set it: its value is null (A8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, BrokerConfig, ConfigSource, Setting, Synonym, Type
+from ottla.base.settings.client_metrics import CLIENT_METRICS_SETTINGS
+from ottla.base.settings.dynamic_values import has_secret_word
+from ottla.base.settings.listener_values import SETTINGS_OF_LISTENERS
+from ottla.base.settings.security import split_listener_name
+
+BROKER_ID_NAMES = ("broker.id", "node.id")
+
+
+class ShownSetting(NamedTuple):
+    """One setting of one resource."""
+
+    setting: Setting[Any]
+    value: str | None
+    source: ConfigSource
+    is_read_only: bool
+    synonyms: list[Synonym]
+
+
+def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ShownSetting]:
+    entries = []
+    for name, setting in TOPIC_SETTINGS.items():
+        if setting.default is None and name not in overrides:
+            continue  # An internal setting that is not set.
+        synonyms = config.topic_synonyms(name, overrides)
+        value = config.topic_value(name, overrides)
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+        entries.append(ShownSetting(setting, setting.text(value), source, False, synonyms))
+    return entries
+
+
+def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ShownSetting]:
+    entries = []
+    for name, setting in GROUP_SETTINGS.items():
+        synonyms = config.group_synonyms(name, overrides)
+        value = setting.text(config.group_value(name, overrides))
+        entries.append(ShownSetting(setting, value, synonyms[0].source, False, synonyms))
+    return entries
+
+
+def client_metrics_entries(overrides: Mapping[str, str]) -> list[ShownSetting]:
+    """Kafka shows no synonym for a default."""
+    entries = []
+    for name, setting in CLIENT_METRICS_SETTINGS.items():
+        synonyms = [Synonym(name, overrides[name], ConfigSource.DYNAMIC_CLIENT_METRICS)] if name in overrides else []
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+        entries.append(ShownSetting(setting, overrides.get(name, setting.default_text), source, False, synonyms))
+    return entries
+
+
+def broker_entries(config: BrokerConfig, own: Mapping[str, str], default: Mapping[str, str]) -> list[ShownSetting]:
+    """The broker's settings in force without those for tests, and other stored ones: for this broker (`own`) or for all (`default`)."""
+    entries = []
+    for name, setting in BROKER_SETTINGS.items():
+        if setting.is_internal:
+            continue
+        synonyms = config.synonyms(name)
+        # Two names of one number; at most one of them is given.
+        value = str(config.this_broker_id) if name in BROKER_ID_NAMES else config.text(name)
+        entries.append(ShownSetting(setting, value, synonyms[0].source, not setting.is_dynamic, synonyms))
+    for name in sorted({*own, *default} - BROKER_SETTINGS.keys()):
+        levels = ((own, ConfigSource.DYNAMIC_BROKER), (default, ConfigSource.DYNAMIC_DEFAULT_BROKER))
+        entries.append(_stored_entry(name, [Synonym(name, values[name], source) for values, source in levels if name in values]))
+    return entries
+
+
+def default_broker_entries(overrides: Mapping[str, str]) -> list[ShownSetting]:
+    """The settings that are set for all brokers together, and no others."""
+    entries = []
+    for name in sorted(overrides):
+        setting = BROKER_SETTINGS.get(name)
+        synonym = Synonym(name, overrides[name], ConfigSource.DYNAMIC_DEFAULT_BROKER)
+        if setting is None:
+            entries.append(_stored_entry(name, [synonym]))
+        else:
+            entries.append(ShownSetting(setting, overrides[name], synonym.source, not setting.is_dynamic, [synonym]))
+    return entries
+
+
+def _stored_entry(name: str, synonyms: list[Synonym]) -> ShownSetting:
+    """A stored setting of one listener, or of a broker that this one does not use. The value of an unknown name may be a secret, as in
+    Kafka."""
+    from ottla.base.settings.known import is_known_to_kafka
+
+    of_listener = split_listener_name(name)
+    if of_listener is not None:
+        own = SETTINGS_OF_LISTENERS[of_listener.setting]
+        setting: Setting[Any] = Setting(name, own.type, own.default, own.doc, valid=own.valid, update=own.update)
+        return ShownSetting(setting, synonyms[0].text, synonyms[0].source, False, synonyms)
+    is_secret = not is_known_to_kafka(name) or has_secret_word(name)
+    setting = Setting(name, Type.PASSWORD if is_secret else Type.STRING, "", "Kept and shown; this broker makes no use of it.")
+    return ShownSetting(setting, synonyms[0].text, synonyms[0].source, False, synonyms)
+
+
+def shown(setting: Setting[Any], text: str | None) -> str | None:
+    return None if setting.is_sensitive else text

@@ -1,0 +1,433 @@
+"""The arguments of a handler: the broker, the request's context, and a `Pending` for an answer that is not there yet.
+
+A handler is `handle(broker, request, body)`. It returns the response, `None` if no answer is wanted, a `Pending` that is completed later,
+or a `Task` that makes one of these in steps. The requests of a connection are executed in the order of their arrival, and their answers are
+sent in that order. A pending answer does not hold up the next request.
+
+Every request passes one authorisation point, `Authorizer.is_allowed`, with the principal, host and listener of `ConnectionInfo`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ottla.base.errors import ErrorCode, WireError
+from ottla.base.loop.lease import Lease
+from ottla.base.ports import Clock, Random, TimerHandle, Timers
+from ottla.base.types import TopicPartition
+from ottla.machine.memory import NO_OWNER
+from ottla.replication.refused_batches import RefusedBatches
+from ottla.security.audit import AuditLog
+from ottla.security.authentication import Authentication, Exchange
+from ottla.security.authorizer import Authorizer
+from ottla.security.principal import ANONYMOUS
+
+if TYPE_CHECKING:
+    from ottla.base.acls import AclFilter, Binding, Pattern
+    from ottla.base.cluster_metadata import ClusterMetadata
+    from ottla.base.config import BrokerConfig
+    from ottla.base.delegation_token import DelegationToken
+    from ottla.base.share_state import Persister
+    from ottla.cluster.acl_rules import Done, RuleChange
+    from ottla.cluster.delegation_tokens import Decide
+    from ottla.cluster.delegation_tokens import Done as TokenDone
+    from ottla.controller.api import Controller
+    from ottla.groups.coordinator import GroupCoordinator
+    from ottla.replication.fetch_sessions import FetchSessions
+    from ottla.replication.follower_sessions import FollowerSessions
+    from ottla.replication.leader import Leader
+    from ottla.replication.partition import Partition
+    from ottla.replication.stage_space import StageSpace
+    from ottla.security.cluster_identity import ClusterIdentity, Peer
+    from ottla.security.quotas.clients import ClientQuotas
+    from ottla.sharing.registry import SharePartitions
+    from ottla.sharing.sessions import ShareSessions
+    from ottla.sharing.state_coordinators import ShareStateCoordinators
+    from ottla.storage.future_log import FutureLog
+    from ottla.storage.time_search import TimeAnswers
+    from ottla.transactions.coordinators import TransactionCoordinators
+
+
+Task = Generator[None, None, Any]
+"""Work that may take long. It yields where other work may run, and returns the response or a `Pending`. A request whose task
+ends within a time slice is answered at once. Whatever a task has looked at before a `yield` may have changed after it."""
+
+
+class Pending:
+    """An answer that is not there yet. The handler calls `complete` once, with anything that a handler may return, or calls `fail` instead.
+    The connection gets the outcome by `then`. It calls `abandon`, if there is one, when it is closed; then the answer need not be given."""
+
+    __slots__ = ("_answered", "_failed", "abandon", "error", "is_change", "is_done", "keeps_request", "response")
+
+    def __init__(self, *, keeps_request: bool = True, is_change: bool = False) -> None:
+        self.keeps_request = keeps_request
+        """Whether what was decoded stays in memory until then."""
+        self.is_change = is_change
+        """Whether this request changes metadata though others of its kind do not: its connection executes nothing further until then."""
+        self.is_done = False
+        self.response: Any = None
+        """The response, or the task or other `Pending` that makes it."""
+        self.error: Exception | None = None
+        """The failure, if there is no answer."""
+        self.abandon: Callable[[], None] | None = None
+        self._answered: Callable[[Any], object] | None = None
+        self._failed: Callable[[Exception], object] | None = None
+
+    def complete(self, response: Any) -> None:
+        assert not self.is_done, "an answer was given twice"
+        self.is_done = True
+        self.response = response
+        if self._answered is not None:
+            self._answered(response)
+
+    def fail(self, error: Exception) -> None:
+        """Ends the request without an answer; its connection is closed. Raises the error if there has been an answer."""
+        if self.is_done:
+            raise error
+        self.is_done = True
+        self.error = error
+        if self._failed is not None:
+            self._failed(error)
+
+    def then(self, answered: Callable[[Any], object], failed: Callable[[Exception], object]) -> None:
+        """Calls `answered(response)` or `failed(error)` when the request has been answered or has failed; at once if it has already."""
+        if self.error is not None:
+            failed(self.error)
+        elif self.is_done:
+            answered(self.response)
+        else:
+            self._answered, self._failed = answered, failed
+
+
+REQUESTS_BEFORE_AUTHENTICATION_MAX = 20
+"""Requests that a client may send before it is authenticated. A client sends ApiVersions up to three times, and the steps of a login.
+Endless requests delayed other clients by 31 ms."""
+
+
+class ConnectionInfo:
+    """Facts of one client connection that outlive a request."""
+
+    __slots__ = (
+        "_closing", "_session_timer", "authenticated_again_ms", "authentication",
+        "client_software_name", "client_software_version", "has_extensions", "host", "identity",
+        "is_authenticated", "is_forwarded", "is_inter_broker", "listener", "peer", "peer_exchange", "principal",
+        "requests_before_authentication", "session_ends_ms",
+    )  # fmt: skip
+
+    def __init__(
+        self, *, identity: str, host: str, listener: str, principal: str = ANONYMOUS, authentication: Authentication | None = None
+    ) -> None:
+        self.identity = identity
+        self.host = host
+        self.listener = listener
+        self.principal = principal
+        self.authentication = authentication
+        """None on a listener that does not authenticate its clients."""
+        self.is_authenticated = authentication is None
+        self.is_forwarded = False
+        """Whether the client is another broker's, which has sent its request on."""
+        self.is_inter_broker = False
+        """Whether the other end has proved to be a broker of this cluster."""
+        self.peer: Peer | None = None
+        self.peer_exchange: Exchange | None = None
+        """That proof, while it is going on."""
+        self.has_extensions = False
+        """Whether the client has asked for our own APIs (`wire.apis.EXTENSIONS_SINCE`)."""
+        self.client_software_name = ""
+        self.client_software_version = ""
+        self.authenticated_again_ms: int | None = None
+        """When the client last began to authenticate again."""
+        self.requests_before_authentication = 0
+        self.session_ends_ms: int | None = None
+        """When the session of the client ends, by the monotonic clock; None if it does not end."""
+        self._session_timer: TimerHandle | None = None
+        self._closing: dict[object, Callable[[object], None]] = {}
+
+    @property
+    def owner(self) -> str:
+        """In whose share of a coordinator's memory new things are counted: the principal, or nothing for a client without a name."""
+        return NO_OWNER if self.principal == ANONYMOUS else self.principal
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the client has tried to authenticate, and may not."""
+        return self.authentication is not None and self.authentication.is_refused
+
+    def authenticated(self, principal: str) -> None:
+        """Notes that the client is authenticated: from now on it may send any request."""
+        self.principal = principal
+        self.is_authenticated = True
+        self.requests_before_authentication = 0
+
+    def note_before_authentication(self) -> None:
+        """Counts a request of a client that has not authenticated. Raises `WireError` when there were too many."""
+        self.requests_before_authentication += 1
+        if self.requests_before_authentication > REQUESTS_BEFORE_AUTHENTICATION_MAX:
+            raise WireError(f"more than {REQUESTS_BEFORE_AUTHENTICATION_MAX} requests before authentication")
+
+    def authenticates_again(self, now_ms: int) -> None:
+        """Notes that the client authenticates again: until that is complete nothing else is executed. It stays who it is."""
+        self.authenticated_again_ms = now_ms
+        self.is_authenticated = False
+
+    @property
+    def must_authenticate_again(self) -> bool:
+        """Whether the client was authenticated, and has to complete another authentication before anything else."""
+        return not self.is_authenticated and self.authentication is not None and self.authentication.has_authenticated
+
+    def session_ended(self) -> None:
+        """Notes that the client has to authenticate again before anything else is executed."""
+        self.is_authenticated = False
+
+    def limit_session(self, timer: TimerHandle | None, ends_ms: int | None = None) -> None:
+        """`timer` ends the session of the client at `ends_ms`; it takes the place of the one before."""
+        if self._session_timer is not None:
+            self._session_timer.cancel()
+        self._session_timer, self.session_ends_ms = timer, ends_ms
+
+    def wait_ms(self, wanted_ms: int, clock: Clock) -> int:
+        """Returns how long a request may wait for records: at most until the session of its client ends."""
+        if self.session_ends_ms is None:
+            return wanted_ms
+        return min(wanted_ms, max(self.session_ends_ms - clock.monotonic_ms(), 0))
+
+    def proved_broker(self, peer: Peer) -> None:
+        """Notes that the other end is a broker of this cluster, for as long as the connection lasts; its login may have to be renewed."""
+        self.peer = peer
+        self.is_inter_broker = True
+
+    def call_when_closed(self, subject: object, function: Callable[[object], None]) -> None:
+        """Calls `function(subject)` when the connection is closed, unless `forget_closing` was called before."""
+        self._closing[subject] = function
+
+    def forget_closing(self, subject: object) -> None:
+        self._closing.pop(subject, None)
+
+    def closed(self) -> None:
+        """Calls the functions registered with `call_when_closed`: the connection is closed."""
+        self.limit_session(None)
+        closing, self._closing = self._closing, {}
+        for subject, function in closing.items():
+            function(subject)
+
+
+class RequestContext:
+    """The sender of a request, and its version. Requests of one connection and version share one, so it must not be changed."""
+
+    __slots__ = ("client_id", "connection", "version")
+
+    def __init__(self, version: int, client_id: str | None, connection: ConnectionInfo) -> None:
+        self.version = version
+        self.client_id = client_id
+        self.connection = connection
+
+
+class LogDirectory(Protocol):
+    """One entry of `log.dirs`."""
+
+    path: str
+    is_online: bool
+
+    def free_bytes(self) -> tuple[int, int]:
+        """(total, usable) bytes of the file system under it; raises `StorageError`."""
+
+
+class Partitions(Protocol):
+    """The partitions on this broker (`server/partition_table.py`)."""
+
+    def get(self, topic: str, partition: int) -> Partition | None:
+        """None when no replica lives here, or it could not be opened."""
+
+    def get_by_id(self, topic_id: bytes, partition: int) -> Partition | None: ...
+
+    def absence(self, topic: str, partition: int) -> ErrorCode:
+        """The error for clients when `get` returned None."""
+
+    def topic_name(self, topic_id: bytes) -> str | None: ...
+
+    def all(self) -> Iterable[Partition]: ...
+
+    def log_directories(self) -> Iterable[LogDirectory]: ...
+
+
+class ReplicaMoves(Protocol):
+    """The moves of replicas between the log directories of this broker (`server/directories/moves.py`)."""
+
+    def move(self, partition: Partition, path: str) -> ErrorCode:
+        """Begins to move a replica, ends its move, or directs it elsewhere."""
+
+    def refusal(self, path: str) -> ErrorCode:
+        """Why nothing can move into this directory: LOG_DIR_NOT_FOUND or KAFKA_STORAGE_ERROR, else NONE."""
+
+    def prefer(self, key: TopicPartition, path: str) -> ErrorCode:
+        """A replica that is not here yet will be made in this directory; returns REPLICA_NOT_AVAILABLE then."""
+
+    def under_way(self) -> Iterable[FutureLog]: ...
+
+
+class SuspectedBrokers(Protocol):
+    """Brokers that may have just died (`cluster/suspects.py`)."""
+
+    @property
+    def brokers(self) -> Collection[int]: ...
+
+    def call_when_over(self, is_over: Callable[[Collection[int]], bool], function: Callable[[], object]) -> None:
+        """Calls `function` once `is_over(suspected brokers)`, soon; at once if too many wait for that."""
+
+
+class WaitingRequest(Protocol):
+    """A waiting request, until cancelled."""
+
+    is_cancelled: bool
+
+    def mark(self) -> None:
+        """Has it woken soon."""
+
+    def add_acknowledgement(self, leader: Leader, last_offset: int, acks: int) -> None:
+        """Adds a wake for the moment when the leader acknowledges what was just appended up to `last_offset`, or cannot any more."""
+
+    def cancel(self) -> None: ...
+
+
+class PartitionNotifier(Protocol):
+    """The notifier of a partition or share partition: calls its watchers whenever that has moved (`base.notifier.Notifier`)."""
+
+    def add_watcher(self, function: Callable[[], None]) -> None: ...
+
+    def remove_watcher(self, function: Callable[[], None]) -> None: ...
+
+
+class WaitingRequests(Protocol):
+    """The requests that wait for partitions to move (`server/execution/waiters.py`)."""
+
+    def watch(
+        self, watched: Sequence[PartitionNotifier], timeout_ms: int, wake: Callable[[], None], on_timeout: Callable[[], None]
+    ) -> WaitingRequest:
+        """Calls `wake` after any of them moved, and `on_timeout` once when the time is over, until cancelled."""
+
+    def do_in_turns(self, steps: Iterator[object]) -> None:
+        """Does long work of a waiting request. The work of all waiting requests takes turns."""
+
+
+Attempt = Callable[[Any], Any]
+"""Called with the answer to an order, or None; returns the order that it still needs, or None at its end."""
+
+
+class RecordInspections(Protocol):
+    """The process that looks into records, and what waits for it (`server/inspections.py`)."""
+
+    @property
+    def lines(self) -> Collection[tuple[ConnectionInfo, object]]:
+        """The pairs of client and subject that have a queue; empty when nothing waits."""
+
+    times: TimeAnswers
+
+    def defer(self, client: ConnectionInfo, subject: object, order: Any, attempt: Attempt) -> None:
+        """Calls `attempt` with the answer to `order` (None: nothing is asked), after all of this client and subject that came before."""
+
+    def ask(self, client: ConnectionInfo, order: Any, done: Callable[[Any], object]) -> None:
+        """Calls `done` with the answer (None: the process has ended). Does not call it after the client's connection is closed."""
+
+
+class InternalTopicCreation(Protocol):
+    def ensure(self, topic: str, done: Callable[[ErrorCode], None]) -> None:
+        """Creates an internal topic if it is missing; `done` is called when its partitions have leaders (or with the error)."""
+
+
+class ControlRequests(Protocol):
+    """The controller's requests to this broker (`cluster/control/inbox.py`)."""
+
+    def take(self, request: Any, done: Callable[[ErrorCode], object]) -> None:
+        """Carries out LeaderAndIsr, StopReplica or UpdateMetadata in their newest versions; `done` gets the answer's code."""
+
+
+class AccessRules(Protocol):
+    """The access rules of the cluster (`cluster/acl_rules.py`)."""
+
+    def bindings(self, wanted: AclFilter) -> Generator[None, None, list[Binding]]:
+        """The rules in force that the filter means, by pattern, in steps."""
+
+    def change(self, changes: Mapping[Pattern, RuleChange], done: Done) -> None:
+        """Calls `done` once the changes are stored and in force here, with the patterns that could not be changed."""
+
+
+class StoredTokens(Protocol):
+    """The delegation tokens of the cluster (`cluster/delegation_tokens.py`)."""
+
+    def all(self) -> list[DelegationToken]:
+        """Every token that is stored, by id."""
+
+    def create(self, token: DelegationToken, done: TokenDone) -> None:
+        """Calls `done` when the token is stored and one may log in by it here."""
+
+    def update(self, token_id: str, decide: Decide, done: TokenDone) -> None:
+        """Makes of a token what `decide` says. DELEGATION_TOKEN_NOT_FOUND if it is not stored."""
+
+
+ForwardedAnswer = Callable[[bytes | ErrorCode | Exception], None]
+
+
+class ForwardedRequests(Protocol):
+    """Executes requests of clients that another broker has forwarded (`server/execution/dispatch.py`)."""
+
+    def execute_forwarded(self, request: bytes, client: ConnectionInfo, done: ForwardedAnswer) -> None:
+        """Calls `done` with the answer's bytes. Raises `ApiError` for a request that is not for the controller, `WireError` for a malformed
+        one. For a large request, and for a later failure, `done` gets the error instead."""
+
+
+class IsrCounters(Protocol):
+    """How often in-sync sets have grown and shrunk at the request of this broker (`cluster/isr_changes.py`)."""
+
+    expansions: int
+    shrinks: int
+
+
+@dataclass(slots=True)
+class Broker:
+    """Everything that handlers may use; filled once by `server/node.py`."""
+
+    broker_id: int
+    config: BrokerConfig
+    clock: Clock
+    timers: Timers
+    random: Random
+    metadata: ClusterMetadata
+    controller: Controller
+    """This broker's: requests that were sent or forwarded to it."""
+    controller_link: Controller
+    """The controller wherever it is: what this broker needs of it."""
+    control: ControlRequests
+    forwarded: ForwardedRequests
+    cluster_identity: ClusterIdentity | None
+    """None where there are no other brokers."""
+    partitions: Partitions
+    groups: GroupCoordinator
+    transactions: TransactionCoordinators
+    share_states: ShareStateCoordinators
+    share_persister: Persister
+    share_partitions: SharePartitions
+    share_sessions: ShareSessions
+    internal_topics: InternalTopicCreation
+    waiters: WaitingRequests
+    inspections: RecordInspections
+    fetch_sessions: FetchSessions
+    stages: StageSpace
+    authorizer: Authorizer
+    follower_sessions: FollowerSessions
+    directory_moves: ReplicaMoves
+    isr_changes: IsrCounters | None
+    """None where there are no other brokers."""
+    audit: AuditLog
+    quotas: ClientQuotas | None = None
+    """None while no client has a quota."""
+    acl_rules: AccessRules | None = None
+    """None without an authorizer that has rules."""
+    delegation_tokens: StoredTokens | None = None
+    """None without a secret key for them."""
+    suspects: SuspectedBrokers | None = None
+    """None for a broker by itself."""
+    lease: Lease | None = None
+    """None where the session with the metadata store never ends: the embedded one."""
+    refused_batches: RefusedBatches = field(default_factory=RefusedBatches)

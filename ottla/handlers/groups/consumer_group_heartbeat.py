@@ -1,0 +1,74 @@
+"""ConsumerGroupHeartbeat: a member joins, stays in or leaves a group whose assignment the coordinator makes (KIP-848).
+
+Behaviour: epoch 0 joins, -1 leaves, -2 leaves for a restart (static members). The answer has the member's epoch, and its partitions when
+they changed. Topics that the principal may not describe are TOPIC_AUTHORIZATION_FAILED; a regular expression matches none of them. If
+`group.coordinator.rebalance.protocols` excludes the protocol, UNSUPPORTED_VERSION. See `groups/consumer/heartbeat.py`.
+
+Version notes: 1 regular expressions, and member ids made by the client (0: a member that joins may leave it to the coordinator).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.errors import ErrorCode
+from ottla.groups.answers import Beat, refuse_beat
+from ottla.groups.commands import ConsumerHeartbeat
+from ottla.handlers.context import Broker, RequestContext
+from ottla.handlers.groups.coordination import ask_about_topics, caller_of, offers_consumer_groups
+from ottla.handlers.rights import describable_topics
+from ottla.wire.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+MEMBER_MAKES_ID_SINCE = 1
+
+
+def handle(broker: Broker, request: RequestContext, body: ConsumerGroupHeartbeatRequest) -> Any:
+    if not offers_consumer_groups(broker):
+        return respond(refuse_beat(ErrorCode.UNSUPPORTED_VERSION))
+    command = command_of(broker, request, body)
+    return ask_about_topics(
+        broker,
+        request,
+        body.group_id,
+        body.subscribed_topic_names or (),
+        lambda machine, reply, now_ms: machine.consumer_heartbeat(command, reply, now_ms),
+        respond,
+    )
+
+
+def command_of(broker: Broker, request: RequestContext, body: ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:
+    owned, makes_member_id = body.topic_partitions, request.version >= MEMBER_MAKES_ID_SINCE
+    return ConsumerHeartbeat(
+        body.group_id,
+        caller_of(request, describable_topics(broker, request)),
+        body.member_id,
+        body.member_epoch,
+        body.instance_id,
+        body.rack_id,
+        body.rebalance_timeout_ms,
+        body.subscribed_topic_names,
+        body.subscribed_topic_regex,
+        body.server_assignor,
+        None if owned is None else {bytes(topic.topic_id): frozenset(topic.partitions) for topic in owned},
+        makes_member_id,
+    )
+
+
+def respond(beat: Beat) -> ConsumerGroupHeartbeatResponse:
+    assignment = None
+    if beat.assignment is not None:
+        topics = [TopicPartitions(topic_id=topic_id, partitions=list(partitions)) for topic_id, partitions in beat.assignment.items()]
+        assignment = Assignment(topic_partitions=topics)
+    return ConsumerGroupHeartbeatResponse(
+        error_code=beat.error,
+        error_message=beat.message,
+        member_id=beat.member_id,
+        member_epoch=beat.member_epoch,
+        heartbeat_interval_ms=beat.heartbeat_interval_ms,
+        assignment=assignment,
+    )

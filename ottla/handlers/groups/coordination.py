@@ -1,0 +1,133 @@
+"""Sends a request to the coordinator of the group that it names.
+
+`ask` finds the host of the group's shard, after the principal's right to the group, and runs one command; the handler's `respond` makes the
+response of the answer. A refusal (no right, no coordinator here, still loading) becomes the answer that `refusal` makes of the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.groups.answers import Beat, refuse_beat
+from ottla.groups.commands import Caller
+from ottla.handlers.context import Broker, Pending, RequestContext
+from ottla.handlers.rights import require
+from ottla.machine.draft import same_code
+from ottla.security.acl import AclOperation, ResourceType
+
+if TYPE_CHECKING:
+    from ottla.base.ports import TimerHandle
+    from ottla.groups.machine import GroupMachine
+    from ottla.machine.contract import Decision, Reply
+
+Command = Callable[["GroupMachine", "Reply", int], "Decision"]
+"""(machine, reply, now_ms) -> what to do."""
+
+SUBSCRIBED_TOPICS_MAX = 10_000
+"""Of one member of a consumer group; a subscription to more is a pattern."""
+
+
+def require_lease(broker: Broker) -> None:
+    """Raises `ApiError` NOT_COORDINATOR if another broker may be the coordinator already, and the state here may be older."""
+    if broker.lease is not None and not broker.lease.is_held():
+        raise ApiError(ErrorCode.NOT_COORDINATOR, "This broker's session with the metadata store may be over.")
+
+
+def caller_of(request: RequestContext, may_describe: Callable[[str], bool] | None = None) -> Caller:
+    """The sender of a request. Hosts are written as Kafka's tools show them, with a slash in front."""
+    connection = request.connection
+    host, software = "/" + connection.host, connection.client_software_name
+    return Caller(request.client_id or "", host, connection.identity, software, may_describe, connection.owner)
+
+
+def offers_consumer_groups(broker: Broker) -> bool:
+    """Whether the configuration allows groups of the new consumer protocol (KIP-848)."""
+    return "consumer" in broker.config.group_coordinator_rebalance_protocols
+
+
+def ask(
+    broker: Broker,
+    request: RequestContext,
+    group_id: str,
+    command: Command,
+    respond: Callable[[Any], Any],
+    refusal: Callable[[ErrorCode], Any] = same_code,
+) -> Any:
+    """The response, or a `Pending` that the group's machine completes."""
+    pending = Pending()
+    try:
+        require(broker, request, AclOperation.READ, ResourceType.GROUP, group_id)
+        run(broker, group_id, command, lambda answer: pending.complete(respond(answer)))
+    except ApiError as error:
+        return respond(refusal(error.code))
+    return pending
+
+
+def ask_about_topics(
+    broker: Broker,
+    request: RequestContext,
+    group_id: str,
+    topics: Sequence[str],
+    command: Command,
+    respond: Callable[[Beat], Any],
+    topics_max: int = SUBSCRIBED_TOPICS_MAX,
+) -> Any:
+    """The same for a heartbeat of a modern group, which names the topics that the member reads."""
+    pending = Pending()
+    try:
+        if len(topics) > topics_max:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"a member subscribes to at most {topics_max} topics by name")
+        require(broker, request, AclOperation.READ, ResourceType.GROUP, group_id)
+        for topic in topics:
+            require(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
+        run(broker, group_id, command, lambda answer: pending.complete(respond(answer)))
+    except ApiError as error:
+        return respond(refuse_beat(error.code, error.message))
+    return pending
+
+
+def run(broker: Broker, group_id: str, command: Command, reply: Reply) -> None:
+    """Runs a command on the group's shard. Raises ApiError, and never calls `reply`, when the group's coordinator is not here, or has too
+    many answers that wait for replicas."""
+    host = broker.groups.host_of(group_id)
+    if host.is_full:
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too many answers wait for the replicas of the coordinator's partition")
+    host.run(partial(command, host.machine, reply))
+
+
+def run_commit(broker: Broker, group_id: str, command: Command, answer: Callable[[Iterable[ErrorCode]], None]) -> None:
+    """Runs a commit of offsets. A commit that the replicas have not confirmed within `offsets.commit.timeout.ms` is answered with
+    COORDINATOR_NOT_AVAILABLE, and clients try again; the commit may have been made all the same. Raises as `run` does."""
+    timer: TimerHandle | None = None
+    is_answered = False
+
+    def reply(codes: Iterable[ErrorCode]) -> None:
+        nonlocal is_answered
+        if is_answered:
+            return
+        is_answered = True
+        if timer is not None:
+            timer.cancel()
+        answer(codes)
+
+    run(broker, group_id, command, reply)
+    if not is_answered:
+        late = repeat(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        timer = broker.timers.call_later(broker.config.offsets_commit_timeout_ms, lambda: reply(late))
+
+
+class Gathering:
+    """One answer made of several parts: complete when each of them has arrived."""
+
+    def __init__(self, parts: int, complete: Callable[[], None]) -> None:
+        self._left = parts
+        self._complete = complete
+
+    def part_done(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._complete()

@@ -1,0 +1,100 @@
+"""Describes groups of the newer protocols: asks each group's coordinator, answers once all have, and hides what the principal may not see.
+
+A group that reads a topic which the principal may not describe is hidden as a whole, since a part of its members' assignments would be
+misleading. A `GroupKind` holds the differences between the protocols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.groups.answers import AssignedTopic, DescribedEpochGroup, DescribedEpochMember
+from ottla.handlers.authorized_operations import authorized_operations
+from ottla.handlers.context import Broker, Pending, RequestContext
+from ottla.handlers.groups.coordination import Gathering, run
+from ottla.handlers.rights import permits, require
+from ottla.security.acl import AclOperation, ResourceType
+
+if TYPE_CHECKING:
+    from ottla.groups.machine import GroupMachine
+    from ottla.machine.contract import Decision, Reply
+
+
+class GroupKind(NamedTuple):
+    """One protocol's part: the classes of its response, its question to the coordinator, and how a member is shown."""
+
+    response: Callable[..., Any]
+    group: Callable[..., Any]
+    ask: Callable[[GroupMachine, str, Reply], Decision]
+    show_member: Callable[[DescribedEpochMember], Any]
+    """The described member as the response has it."""
+    require_offered: Callable[[Broker], None]
+    """Raises ApiError if the configuration excludes the protocol."""
+
+
+def describe_groups(broker: Broker, request: RequestContext, kind: GroupKind, group_ids: Sequence[str], *, with_operations: bool) -> Any:
+    """The response, or a `Pending` that the groups' coordinators complete."""
+    if not group_ids:
+        return kind.response()
+    pending, described = Pending(), kind.response(groups=[None] * len(group_ids))
+    gathering = Gathering(len(group_ids), lambda: pending.complete(described))
+
+    def answered(index: int, group: DescribedEpochGroup) -> None:
+        shown = _shown(kind, group if _may_see(broker, request, group) else _hidden(group.group_id))
+        if with_operations and not shown.error_code:
+            shown.authorized_operations = authorized_operations(broker, request, ResourceType.GROUP, shown.group_id)
+        described.groups[index] = shown
+        gathering.part_done()
+
+    for index, group_id in enumerate(group_ids):
+        _describe_one(broker, request, kind, group_id, lambda group, index=index: answered(index, group))  # type: ignore[misc]
+    return pending
+
+
+def _describe_one(
+    broker: Broker, request: RequestContext, kind: GroupKind, group_id: str, answer: Callable[[DescribedEpochGroup], None]
+) -> None:
+    try:
+        kind.require_offered(broker)
+        require(broker, request, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
+        if not group_id:
+            raise ApiError(ErrorCode.INVALID_GROUP_ID)
+        run(broker, group_id, lambda machine, reply, _now: kind.ask(machine, group_id, reply), lambda groups: answer(groups[0]))
+    except ApiError as error:
+        answer(DescribedEpochGroup(group_id=group_id, error=error.code, message=error.message or None))
+
+
+def _shown(kind: GroupKind, group: DescribedEpochGroup) -> Any:
+    return kind.group(
+        group_id=group.group_id,
+        error_code=group.error,
+        error_message=group.message,
+        group_state=group.state,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.assignor,
+        members=list(map(kind.show_member, group.members)),
+    )
+
+
+def shown_topics(message: Callable[..., Any], topics: Sequence[AssignedTopic]) -> list[Any]:
+    """An assignment's topics in a protocol's own class of them."""
+    return [message(topic_id=topic.topic_id, topic_name=topic.name, partitions=list(topic.partitions)) for topic in topics]
+
+
+def _may_see(broker: Broker, request: RequestContext, group: DescribedEpochGroup) -> bool:
+    topics = dict.fromkeys(topic for member in group.members for topic in _topics_of(member))
+    return all(permits(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic) for topic in topics)
+
+
+def _topics_of(member: DescribedEpochMember) -> Iterator[str]:
+    yield from member.topics
+    for assigned in (member.assigned, member.target):
+        yield from (topic.name for topic in assigned)
+
+
+def _hidden(group_id: str) -> DescribedEpochGroup:
+    message = "the group reads a topic that may not be described"
+    return DescribedEpochGroup(group_id=group_id, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED, message=message)

@@ -1,0 +1,68 @@
+"""JoinGroup: a member joins a classic group, or joins again, and waits until all members have.
+
+Behaviour: the answer comes when the round is complete: the new generation, the chosen protocol, and for the leader the subscriptions of all
+members. `groups/classic/join.py` checks what each member sends.
+
+Version notes: 1 rebalance timeout (0 uses the session timeout for both); 4 MEMBER_ID_REQUIRED (KIP-394); 5 static members (KIP-345); 7
+protocol type, and a protocol name that may be null (KIP-559); 8 reason (KIP-800); 9 skip assignment (KIP-814).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.groups.answers import Joined
+from ottla.groups.classic.rebalance import refuse_join
+from ottla.groups.commands import Join
+from ottla.handlers.context import Broker, RequestContext
+from ottla.handlers.groups.coordination import ask, caller_of
+from ottla.handlers.rights import describable_topics
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+
+MEMBER_ID_REQUIRED_SINCE = 4
+NULL_PROTOCOL_SINCE = 7
+SKIP_ASSIGNMENT_SINCE = 9
+
+
+def handle(broker: Broker, request: RequestContext, body: JoinGroupRequest) -> Any:
+    command = command_of(broker, request, body)
+    return ask(
+        broker,
+        request,
+        body.group_id,
+        lambda machine, reply, now_ms: machine.join_group(command, reply, now_ms),
+        lambda joined: respond(joined, request.version),
+        lambda code: refuse_join(code, body.member_id),
+    )
+
+
+def command_of(broker: Broker, request: RequestContext, body: JoinGroupRequest) -> Join:
+    return Join(
+        group_id=body.group_id,
+        caller=caller_of(request, describable_topics(broker, request)),
+        member_id=body.member_id,
+        instance_id=body.group_instance_id,
+        session_timeout_ms=body.session_timeout_ms,
+        # Version 0 has no field for it: the session timeout served for both.
+        rebalance_timeout_ms=body.rebalance_timeout_ms if body.rebalance_timeout_ms >= 0 else body.session_timeout_ms,
+        protocol_type=body.protocol_type,
+        protocols=tuple((protocol.name, bytes(protocol.metadata)) for protocol in body.protocols),
+        needs_member_id=request.version >= MEMBER_ID_REQUIRED_SINCE,
+        may_skip_assignment=request.version >= SKIP_ASSIGNMENT_SINCE,
+    )
+
+
+def respond(joined: Joined, version: int) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        error_code=joined.error,
+        generation_id=joined.generation,
+        protocol_type=joined.protocol_type,
+        protocol_name="" if joined.protocol_name is None and version < NULL_PROTOCOL_SINCE else joined.protocol_name,
+        leader=joined.leader_id,
+        skip_assignment=joined.skip_assignment,
+        member_id=joined.member_id,
+        members=[
+            JoinGroupResponseMember(member_id=member.member_id, group_instance_id=member.instance_id, metadata=member.metadata)
+            for member in joined.members
+        ],
+    )

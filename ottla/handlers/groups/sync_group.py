@@ -1,0 +1,60 @@
+"""SyncGroup: the leader of a classic group sends the assignments, the other members wait for their own.
+
+Behaviour: followers are answered when the leader's assignment is committed to the log; later ones at once. See `groups/classic/sync.py`.
+
+Version notes: 3 static members (KIP-345); 5 protocol type and name, which must be there and be those that were chosen (KIP-559).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from ottla.base.errors import ErrorCode
+from ottla.base.loop.turns import ITEMS_PER_STEP
+from ottla.groups.answers import Synced
+from ottla.groups.classic.rebalance import refuse_sync
+from ottla.groups.commands import Sync
+from ottla.handlers.context import Broker, RequestContext
+from ottla.handlers.groups.coordination import ask
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+PROTOCOL_SINCE = 5
+
+
+def handle(broker: Broker, request: RequestContext, body: SyncGroupRequest) -> Any:
+    return _sync(broker, request, body, {assignment.member_id: bytes(assignment.assignment) for assignment in body.assignments})
+
+
+def handle_in_steps(broker: Broker, request: RequestContext, body: SyncGroupRequest) -> Generator[None, None, Any]:
+    """The same for a request of thousands of assignments."""
+    assignments: dict[str, bytes] = {}
+    for number, assignment in enumerate(body.assignments, 1):
+        assignments[assignment.member_id] = bytes(assignment.assignment)
+        if not number % ITEMS_PER_STEP:
+            yield
+    return _sync(broker, request, body, assignments)
+
+
+def _sync(broker: Broker, request: RequestContext, body: SyncGroupRequest, assignments: dict[str, bytes]) -> Any:
+    """`assignments`: by member; the last one of a member counts."""
+    if request.version >= PROTOCOL_SINCE and (body.protocol_type is None or body.protocol_name is None):
+        return respond(refuse_sync(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    command = Sync(
+        group_id=body.group_id,
+        member_id=body.member_id,
+        instance_id=body.group_instance_id,
+        generation=body.generation_id,
+        protocol_type=body.protocol_type,
+        protocol_name=body.protocol_name,
+        assignments=assignments,
+    )
+    return ask(
+        broker, request, body.group_id, lambda machine, reply, now_ms: machine.sync_group(command, reply, now_ms), respond, refuse_sync
+    )
+
+
+def respond(synced: Synced) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=synced.error, protocol_type=synced.protocol_type, protocol_name=synced.protocol_name, assignment=synced.assignment
+    )

@@ -1,0 +1,1 @@
+"""Handlers of the APIs that write and read records."""

@@ -1,0 +1,285 @@
+"""Fetch of a follower: notes the follower's log end, reads the records that it lacks, and waits if there are none.
+
+An answer is due at once when a partition diverges or refuses, or when its log start has changed. It is due after `WATERMARK_MS` when only
+the high watermark has changed. A writer that waits for each acknowledgement mostly writes again before that, and the answer with its
+records has the watermark too. Without this pause half of the exchange between leader and followers would be watermarks alone. Otherwise the
+request waits for `min_bytes` of records. The next request of the same session ends a wait. Records are slices of segment files, never
+copied here.
+
+The cost of a request depends on the partitions that it names and on those that have moved (`replication/follower_sessions.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.ports import TimerHandle
+from ottla.handlers.context import Broker, Pending, RequestContext, WaitingRequest
+from ottla.handlers.rights import is_broker
+from ottla.replication.follower_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FollowedPartition, FollowerSession
+from ottla.replication.partition import Partition, PartitionRead
+from ottla.replication.throttle import is_throttled
+from ottla.wire.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from ottla.wire.schema import maker
+
+TOPIC_IDS_SINCE = 13
+STATE_SINCE = 15
+WATERMARK_MS = 2
+"""A moved watermark waits so long for records that it can go with."""
+BY_ITSELF = -1
+"""The session id of a request without a session."""
+
+make_response = maker(FetchResponse)
+make_topic = maker(FetchableTopicResponse)
+make_result = maker(PartitionData)
+
+
+def replica_of(request: RequestContext, body: FetchRequest) -> int:
+    """The follower's broker id; negative for consumers."""
+    return body.replica_state.replica_id if request.version >= STATE_SINCE else body.replica_id
+
+
+def fetch(broker: Broker, request: RequestContext, body: FetchRequest) -> FetchResponse | Pending:
+    """`handlers/records/fetch.py` for a request that names a replica id."""
+    if not is_broker(broker, request):
+        return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    session = _session_of(broker, request, body)
+    if isinstance(session, ErrorCode):
+        return FetchResponse(error_code=session)
+    if session is None:
+        return FetchResponse()
+    if session.end_wait is not None:
+        session.end_wait()
+    return FollowerRequest(broker, request, body, session).answer_or_wait()
+
+
+def _session_of(broker: Broker, request: RequestContext, body: FetchRequest) -> FollowerSession | ErrorCode | None:
+    """None if the request only ends a session."""
+    replica_id = replica_of(request, body)
+    broker_epoch = body.replica_state.replica_epoch if request.version >= STATE_SINCE else -1
+    known = broker.metadata.brokers.get(replica_id)
+    if known is not None and 0 <= broker_epoch < known.epoch:
+        return ErrorCode.STALE_BROKER_EPOCH
+    sessions, connection = broker.follower_sessions, request.connection
+    if body.session_epoch == FINAL_EPOCH:
+        if body.session_id != NO_SESSION:
+            sessions.close(connection)
+        return FollowerSession(BY_ITSELF, replica_id, broker_epoch) if body.topics else None
+    if body.session_epoch == INITIAL_EPOCH:
+        connection.call_when_closed(sessions, lambda _: sessions.drop(connection))
+        return sessions.open(connection, replica_id, broker_epoch)
+    return sessions.next(connection, body.session_id, body.session_epoch, broker_epoch)
+
+
+class FollowerRequest:
+    """One Fetch of a follower: tried at once, and again when a partition of its session has moved."""
+
+    __slots__ = ("_body", "_broker", "_by_ids", "_is_full", "_pause", "_pending", "_session", "_watch")
+
+    def __init__(self, broker: Broker, request: RequestContext, body: FetchRequest, session: FollowerSession) -> None:
+        self._broker = broker
+        self._body = body
+        self._session = session
+        self._by_ids = request.version >= TOPIC_IDS_SINCE
+        self._is_full = body.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH)
+        self._pending: Pending | None = None
+        self._watch: WaitingRequest | None = None
+        self._pause: TimerHandle | None = None
+
+    def answer_or_wait(self) -> FetchResponse | Pending:
+        session, body = self._session, self._body
+        session.last_fetch_ms = self._broker.clock.monotonic_ms()
+        for forgotten in body.forgotten_topics_data:
+            session.forget((forgotten.topic_id if self._by_ids else forgotten.topic, index) for index in forgotten.partitions)
+        for topic in body.topics:
+            for asked in topic.partitions:
+                self._name(topic.topic, topic.topic_id, asked)
+        if session.outside:
+            session.judge_outsiders()
+        answer = self._attempt(is_last=body.max_wait_ms <= 0)
+        if answer is None:
+            return self._wait()
+        self._end()
+        return answer
+
+    def _name(self, name: str, topic_id: bytes, asked: FetchPartition) -> None:
+        index, partitions = asked.partition, self._broker.partitions
+        partition = partitions.get_by_id(topic_id, index) if self._by_ids else partitions.get(name, index)
+        absence = ErrorCode.NONE
+        if partition is None:
+            known = partitions.topic_name(topic_id) if self._by_ids else name
+            absence = ErrorCode.UNKNOWN_TOPIC_ID if known is None else partitions.absence(known, index)
+        self._session.name((topic_id if self._by_ids else name, index), asked, partition, absence)
+
+    # Waiting
+
+    def _wait(self) -> Pending:
+        session = self._session
+        pending = self._pending = Pending()
+        watch = self._watch = self._broker.waiters.watch((), self._body.max_wait_ms, self._woken, self._give_up)
+        pending.abandon = self._abandon
+        session.wake = watch.mark
+        session.end_wait = self._give_up
+        return pending
+
+    def _woken(self) -> None:
+        answer = self._attempt(is_last=False)
+        if answer is not None:
+            self._complete(answer)
+
+    def _give_up(self) -> None:
+        """The time is over, for records or for a moved watermark, or the follower has sent its next request."""
+        answer = self._attempt(is_last=True)
+        assert answer is not None, "the last attempt answers"
+        self._complete(answer)
+
+    def _complete(self, answer: FetchResponse) -> None:
+        pending = self._pending
+        self._end()
+        if pending is not None and not pending.is_done:
+            pending.complete(answer)
+
+    def _abandon(self) -> None:
+        """Ends the wait, because the connection is closed."""
+        self._end()
+
+    def _end(self) -> None:
+        session, watch = self._session, self._watch
+        session.wake = session.end_wait = None
+        if self._pause is not None:
+            self._pause.cancel()
+        if watch is not None:
+            watch.cancel()
+        if session.session_id == BY_ITSELF:
+            session.close()
+
+    # Answering
+
+    def _attempt(self, *, is_last: bool) -> FetchResponse | None:
+        """Looks at what is dirty; None if the request should wait for more."""
+        body, session = self._body, self._session
+        left = min(body.max_bytes, self._broker.config.fetch_max_bytes)
+        dirty, session.dirty = session.dirty, []
+        found: list[tuple[FollowedPartition, PartitionRead | ErrorCode]] = []
+        size, is_urgent, has_watermark = 0, is_last, False
+        for entry in dirty:
+            if session.followed.get(entry.key) is not entry:
+                continue
+            read = self._read(entry, left - size, size == 0)
+            if type(read) is PartitionRead and read.slice is not None:
+                size += read.slice.length
+            elif type(read) is not PartitionRead or read.diverging_epoch is not None or read.log_start_offset > entry.known_log_start:
+                is_urgent = True
+            elif read.high_watermark > entry.known_watermark:
+                has_watermark = True
+            found.append((entry, read))
+        is_urgent = is_urgent or (has_watermark and self._is_full)
+        if not is_urgent and size < body.min_bytes:
+            if has_watermark and self._pause is None:
+                self._pause = self._broker.timers.call_later(WATERMARK_MS, self._give_up)
+            self._keep(found)
+            return None
+        self._broker.follower_sessions.bytes_out += size
+        return self._answer(found)
+
+    def _read(self, entry: FollowedPartition, left: int, is_first: bool) -> PartitionRead | ErrorCode:
+        partition, asked = entry.partition, entry.asked
+        if entry.error or partition is None:
+            return entry.error
+        is_slow = bool(partition.log.config.leader_throttled) and self._is_slow(partition)
+        is_held = is_slow and not self._broker.follower_sessions.throttle.allows(self._broker.clock.monotonic_ms())
+        try:
+            read = partition.read_beyond(
+                asked.fetch_offset,
+                0 if is_held else max(0, min(asked.partition_max_bytes, left)),
+                min_one=is_first and not is_held,
+                current_leader_epoch=asked.current_leader_epoch,
+                diverging_epoch=entry.diverging_epoch,
+            )
+        except ApiError as error:
+            return error.code
+        if is_slow and read.slice is not None:
+            self._broker.follower_sessions.throttle.note(read.slice.length, self._broker.clock.monotonic_ms())
+        return read
+
+    def _is_slow(self, partition: Partition) -> bool:
+        """Whether this leader serves the follower slowly: as long as it is not in sync."""
+        replicas, index = partition.log.config.leader_throttled, partition.topic_partition.partition
+        return self._session.replica_id not in partition.isr and is_throttled(replicas, index, partition.broker_id)
+
+    def _keep(self, found: list[tuple[FollowedPartition, PartitionRead | ErrorCode]]) -> None:
+        """No answer yet: what has records, or a watermark that the follower does not know, stays dirty."""
+        for entry, read in found:
+            entry.is_dirty = type(read) is PartitionRead and (
+                read.slice is not None or has_more(entry, read) or has_moved(entry, read)
+            )
+            if entry.is_dirty:
+                self._session.dirty.append(entry)
+            self._session.note_membership(entry)
+
+    def _answer(self, found: list[tuple[FollowedPartition, PartitionRead | ErrorCode]]) -> FetchResponse:
+        session, is_full = self._session, self._is_full
+        topics: dict[Any, list[PartitionData]] = {}
+        for entry, read in found:
+            entry.is_dirty = False
+            if type(read) is not PartitionRead:
+                assert isinstance(read, ErrorCode)
+                entry.is_answered = True
+                result = make_result(
+                    partition_index=entry.key[1], error_code=read, high_watermark=-1, aborted_transactions=None, records=b""
+                )
+            else:
+                is_changed = is_full or read.slice is not None or read.diverging_epoch is not None or has_moved(entry, read)
+                self._note_answered(entry, read)
+                if not is_changed:
+                    continue
+                result = data_of(entry, read)
+            topics.setdefault(entry.key[0], []).append(result)
+            session.note_membership(entry)
+        responses = [
+            make_topic(topic="" if self._by_ids else name, topic_id=name if self._by_ids else bytes(16), partitions=results)
+            for name, results in topics.items()
+        ]
+        session_id = NO_SESSION if session.session_id == BY_ITSELF else session.session_id
+        return make_response(session_id=session_id, responses=responses)
+
+    def _note_answered(self, entry: FollowedPartition, read: PartitionRead) -> None:
+        entry.known_watermark, entry.known_log_start = read.high_watermark, read.log_start_offset
+        entry.is_answered = read.slice is not None or read.diverging_epoch is not None
+        if not entry.is_answered and has_more(entry, read):
+            entry.is_dirty = True
+            self._session.dirty.append(entry)
+        self._session.note_membership(entry)
+
+
+def has_moved(entry: FollowedPartition, read: PartitionRead) -> bool:
+    """Whether the leader's high watermark or log start differs from the one that the follower knows."""
+    return read.high_watermark > entry.known_watermark or read.log_start_offset > entry.known_log_start
+
+
+def has_more(entry: FollowedPartition, read: PartitionRead) -> bool:
+    """Whether the answer leaves records out, because it is full or the follower is throttled."""
+    partition = entry.partition
+    return partition is not None and read.diverging_epoch is None and entry.asked.fetch_offset < partition.log.log_end_offset
+
+
+def data_of(entry: FollowedPartition, read: PartitionRead) -> PartitionData:
+    result = make_result(
+        partition_index=entry.key[1],
+        high_watermark=read.high_watermark,
+        last_stable_offset=read.last_stable_offset,
+        log_start_offset=read.log_start_offset,
+        records=read.slice if read.slice is not None else b"",
+        aborted_transactions=None,
+    )
+    if read.diverging_epoch is not None:
+        result.diverging_epoch = EpochEndOffset(epoch=read.diverging_epoch[0], end_offset=read.diverging_epoch[1])
+    return result

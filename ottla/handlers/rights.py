@@ -1,0 +1,72 @@
+"""Checks one right of the request's principal, as a yes or no or as an `ApiError`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.types import INTERNAL_TOPICS
+from ottla.handlers.context import Broker, RequestContext
+from ottla.security.acl import CLUSTER_NAME, DENIED, AclOperation, ResourceType
+
+
+def is_allowed(broker: Broker, request: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+    return broker.authorizer.is_allowed(request.connection, operation, resource_type, name)
+
+
+def permits(broker: Broker, request: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+    """The same where no request fails by the answer, so that it is no matter for the audit log: what may be shown, or the first of two
+    rights that will do."""
+    return broker.authorizer.permits(request.connection, operation, resource_type, name)
+
+
+def is_allowed_on_cluster(broker: Broker, request: RequestContext, operation: AclOperation) -> bool:
+    return broker.authorizer.is_allowed(request.connection, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def describable_topics(broker: Broker, request: RequestContext) -> Callable[[str], bool] | None:
+    """Which topics the principal may describe, where it did not name them; None if all."""
+    if broker.authorizer.allows_clients_everything(request.connection):
+        return None
+    return lambda topic: permits(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
+
+
+def is_broker(broker: Broker, request: RequestContext) -> bool:
+    """Whether a broker of this cluster has sent the request: its principal has the right to CLUSTER_ACTION."""
+    return is_allowed_on_cluster(broker, request, AclOperation.CLUSTER_ACTION)
+
+
+def permits_on_cluster(broker: Broker, request: RequestContext, operation: AclOperation) -> bool:
+    return broker.authorizer.permits(request.connection, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def may_be_broker(broker: Broker, request: RequestContext) -> bool:
+    """The same where another right will do as well."""
+    return permits_on_cluster(broker, request, AclOperation.CLUSTER_ACTION)
+
+
+def may_create(broker: Broker, request: RequestContext, topic: str) -> bool:
+    """Whether the principal may create a topic: by a right on the cluster or on the topic."""
+    return permits_on_cluster(broker, request, AclOperation.CREATE) or is_allowed(
+        broker, request, AclOperation.CREATE, ResourceType.TOPIC, topic
+    )
+
+
+def refusal_to_write(broker: Broker, request: RequestContext, topic: str) -> ApiError | None:
+    """The reason to refuse every record that a client sends to a topic; None if there is none. A client that gives only the topic's id
+    must not learn its name."""
+    if not broker.authorizer.is_allowed(request.connection, AclOperation.WRITE, ResourceType.TOPIC, topic):
+        return ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{request.connection.principal} may not write to the topic")
+    if topic in INTERNAL_TOPICS:
+        return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by its coordinator only")
+    return None
+
+
+def require(broker: Broker, request: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
+    """Raises the resource's own AUTHORIZATION_FAILED error if the principal may not do this."""
+    if not broker.authorizer.is_allowed(request.connection, operation, resource_type, name):
+        raise ApiError(DENIED[resource_type], f"{request.connection.principal} may not {operation.name} {resource_type.name} {name!r}")
+
+
+def require_on_cluster(broker: Broker, request: RequestContext, operation: AclOperation) -> None:
+    require(broker, request, operation, ResourceType.CLUSTER, CLUSTER_NAME)

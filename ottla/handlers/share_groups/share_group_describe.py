@@ -1,0 +1,49 @@
+"""ShareGroupDescribe: the epochs and members of share groups, and what each member has (KIP-932).
+
+Behaviour: a group that is unknown or of another kind is GROUP_ID_NOT_FOUND. A group that reads a topic which the principal may not
+describe is TOPIC_AUTHORIZATION_FAILED as a whole. UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
+
+Version notes: 0 was an early access version that no release serves any more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.groups.answers import DescribedEpochMember
+from ottla.handlers.advertised_levels import require_share_groups
+from ottla.handlers.context import Broker, RequestContext
+from ottla.handlers.groups.descriptions import GroupKind, describe_groups, shown_topics
+from ottla.wire.messages.share_group_describe import (
+    Assignment,
+    DescribedGroup,
+    Member,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+    TopicPartitions,
+)
+
+
+def handle(broker: Broker, request: RequestContext, body: ShareGroupDescribeRequest) -> Any:
+    return describe_groups(broker, request, SHARE, body.group_ids, with_operations=body.include_authorized_operations)
+
+
+def show_member(member: DescribedEpochMember) -> Member:
+    return Member(
+        member_id=member.member_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topics),
+        assignment=Assignment(topic_partitions=shown_topics(TopicPartitions, member.assigned)),
+    )
+
+
+SHARE = GroupKind(
+    response=ShareGroupDescribeResponse,
+    group=DescribedGroup,
+    ask=lambda machine, group_id, reply: machine.describe_share_groups([group_id], reply),
+    show_member=show_member,
+    require_offered=lambda broker: require_share_groups(broker.config.ottla_advertise_level),
+)

@@ -1,0 +1,1 @@
+"""Handlers of the APIs of topics, partitions and replicas."""

@@ -1,0 +1,141 @@
+"""CreateTopics: make topics.
+
+Behaviour: each topic is checked and created by itself, all of them in one write; the answer comes when it is committed and this broker
+leads the partitions, and when the others have the metadata, or after `timeout_ms` (at once if that is 0 or less). Topics named twice are
+refused. `validate_only` checks and creates nothing; no topic will have the id in its answer, as in Kafka.
+
+Version notes: 4 allows -1 for partitions and replicas, the broker's defaults (KIP-464). 5 answers with the settings in force (KIP-525), if
+they may be described. 6 is refused with THROTTLING_QUOTA_EXCEEDED over a quota of changes (KIP-599). 7 answers with the topic id (KIP-516).
+
+Not done: `create.topic.policy.class.name`, which would run foreign code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from ottla.base.errors import ErrorCode
+from ottla.base.loop.turns import ITEMS_PER_STEP, pieces_of
+from ottla.controller.api import NewTopic, TopicResult
+from ottla.handlers.configs.entries import shown, topic_entries
+from ottla.handlers.context import Broker, Pending, RequestContext
+from ottla.handlers.rights import may_create, permits
+from ottla.handlers.topics.mutation_quota import EXCEEDED, EXCEEDED_TEXT, MutationQuota
+from ottla.security.acl import AclOperation, ResourceType
+from ottla.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+STRICT_QUOTA_SINCE = 6
+
+Entries = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
+"""The settings in force, by the settings of the request."""
+
+
+def handle(broker: Broker, request: RequestContext, body: CreateTopicsRequest) -> Generator[None, None, Pending]:
+    answers: dict[str, CreatableTopicResult] = {}
+    wanted: dict[str, NewTopic] = {}
+    for number, topic in enumerate(body.topics, 1):
+        if topic.name in answers or topic.name in wanted:
+            wanted.pop(topic.name, None)
+            answers[topic.name] = _refused(topic.name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        elif not may_create(broker, request, topic.name):
+            answers[topic.name] = _refused(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+        else:
+            _take(topic, answers, wanted)
+        if not number % ITEMS_PER_STEP:
+            yield
+    quota = MutationQuota(broker, request, strict_since=STRICT_QUOTA_SINCE, is_validation=body.validate_only)
+    for piece in pieces_of(wanted.values()):
+        for new in piece:
+            if not quota.admits(new.name, _partition_count(broker, new)):
+                del wanted[new.name]
+                answers[new.name] = _refused(new.name, EXCEEDED, EXCEEDED_TEXT)
+        yield
+    pending = Pending()
+
+    def answering(results: list[TopicResult]) -> Generator[None, None, CreateTopicsResponse]:
+        entries: Entries = {}
+        for number, result in enumerate(results, 1):
+            answers[result.name] = _answer(broker, request, result, entries)
+            if not number % ITEMS_PER_STEP:
+                yield
+        return CreateTopicsResponse(throttle_time_ms=quota.settle(results), topics=[answers[name] for name in order])
+
+    order = dict.fromkeys(topic.name for topic in body.topics)
+    broker.controller.create_topics(
+        list(wanted.values()), body.validate_only, lambda results: pending.complete(answering(results)), timeout_ms=body.timeout_ms
+    )
+    return pending
+
+
+def _take(topic: CreatableTopic, answers: dict[str, CreatableTopicResult], wanted: dict[str, NewTopic]) -> None:
+    """Adds a topic to those to be created, if its assignment names no partition twice; of settings the last value counts."""
+    assignments = {assignment.partition_index: assignment.broker_ids for assignment in topic.assignments}
+    configs = {config.name: config.value for config in topic.configs}
+    if len(assignments) != len(topic.assignments):
+        answers[topic.name] = _refused(topic.name, ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A partition is assigned more than once.")
+    else:
+        wanted[topic.name] = NewTopic(
+            name=topic.name,
+            num_partitions=topic.num_partitions,
+            replication_factor=topic.replication_factor,
+            assignments=assignments or None,
+            configs=configs,
+        )
+
+
+def _partition_count(broker: Broker, topic: NewTopic) -> int:
+    """How many partitions are created; none of a topic that exists."""
+    if broker.metadata.topic(topic.name) is not None:
+        return 0
+    wanted = topic.num_partitions if topic.num_partitions > 0 else broker.config.num_partitions
+    return len(topic.assignments) if topic.assignments is not None else wanted
+
+
+def _refused(name: str, code: ErrorCode, message: str | None) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=code, error_message=message, configs=[])
+
+
+def _answer(broker: Broker, request: RequestContext, result: TopicResult, entries: Entries) -> CreatableTopicResult:
+    if result.error is not ErrorCode.NONE:
+        return _refused(result.name, result.error, result.message)
+    if permits(broker, request, AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, result.name):
+        answer = _described(broker, result, entries)
+    else:
+        hidden = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        answer = CreatableTopicResult(name=result.name, error_message=None, topic_config_error_code=hidden, configs=[])
+    answer.topic_id = result.topic_id
+    return answer
+
+
+def _described(broker: Broker, result: TopicResult, entries: Entries) -> CreatableTopicResult:
+    """Topics with the same settings share their entries, because the entries of thousands of topics would be seconds of work."""
+    given = tuple(result.configs.items())
+    configs = entries.get(given)
+    if configs is None:
+        configs = entries[given] = _entries(broker, result)
+    return CreatableTopicResult(
+        name=result.name,
+        error_message=None,
+        num_partitions=result.num_partitions,
+        replication_factor=result.replication_factor,
+        configs=configs,
+    )
+
+
+def _entries(broker: Broker, result: TopicResult) -> list[CreatableTopicConfigs]:
+    return [
+        CreatableTopicConfigs(
+            name=entry.setting.name,
+            value=shown(entry.setting, entry.value),
+            read_only=entry.is_read_only,
+            config_source=entry.source,
+            is_sensitive=entry.setting.is_sensitive,
+        )
+        for entry in topic_entries(broker.config, result.configs)
+    ]

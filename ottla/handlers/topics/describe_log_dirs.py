@@ -1,0 +1,87 @@
+"""DescribeLogDirs: how much each log directory holds.
+
+Behaviour: for each log directory, whether it is online, how much room there is, and the size and lag of the partitions in it: all of them
+(null), or those of the topics named. A partition that does not live here is left out. The copy of one that moves to another directory
+stands there as future, with what it lacks as its lag (KIP-113).
+
+Version notes: 2 is flexible. 3 has a top-level error (KIP-784). 4 the room of the file system (KIP-827). 5 may say that a directory is
+cordoned (KIP-1066).
+
+Not done: cordoned directories; none is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+
+from ottla.base.errors import ErrorCode, StorageError
+from ottla.base.loop.turns import pieces_of
+from ottla.handlers.context import Broker, LogDirectory, RequestContext
+from ottla.handlers.rights import is_allowed_on_cluster
+from ottla.replication.partition import Partition
+from ottla.security.acl import AclOperation
+from ottla.storage.log import Log
+from ottla.wire.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+Topics = dict[str, DescribeLogDirsTopic]
+
+
+def handle(
+    broker: Broker, request: RequestContext, body: DescribeLogDirsRequest
+) -> Generator[None, None, DescribeLogDirsResponse]:
+    if not is_allowed_on_cluster(broker, request, AclOperation.DESCRIBE):
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    by_directory: dict[str, Topics] = {}
+    futures = {future.source.topic_partition: future for future in broker.directory_moves.under_way()}
+    wanted = broker.partitions.all() if body.topics is None else (yield from _named(broker, body.topics))
+    for piece in pieces_of(wanted):
+        for partition in piece:
+            log, future = partition.log, futures.get(partition.topic_partition)
+            # A leader is never behind; a follower lacks what it knows to be committed and has not fetched.
+            _add(by_directory, log, max(0, partition.high_watermark - log.log_end_offset), is_future=False)
+            if future is not None:
+                _add(by_directory, future.copy, future.lag, is_future=True)
+        yield
+    results = [_described(directory, by_directory.get(directory.path, {})) for directory in broker.partitions.log_directories()]
+    return DescribeLogDirsResponse(results=results)
+
+
+def _add(by_directory: dict[str, Topics], log: Log, lag: int, *, is_future: bool) -> None:
+    topics = by_directory.setdefault(log.directory.rpartition("/")[0], {})
+    name, index = log.topic_partition
+    topic = topics.get(name)
+    if topic is None:
+        topic = topics[name] = DescribeLogDirsTopic(name=name)
+    topic.partitions.append(
+        DescribeLogDirsPartition(partition_index=index, partition_size=log.size_bytes, offset_lag=lag, is_future_key=is_future)
+    )
+
+
+def _named(broker: Broker, topics: Iterable[DescribableLogDirTopic]) -> Generator[None, None, Iterable[Partition]]:
+    """The partitions that are here, each once, however often it is named."""
+    found = {}
+    for topic in topics:
+        for piece in pieces_of(topic.partitions):
+            for index in piece:
+                partition = broker.partitions.get(topic.topic, index)
+                if partition is not None:
+                    found[partition.topic_partition] = partition
+            yield
+    return found.values()
+
+
+def _described(directory: LogDirectory, topics: Topics) -> DescribeLogDirsResult:
+    if not directory.is_online:
+        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
+    try:
+        total_bytes, usable_bytes = directory.free_bytes()
+    except StorageError:
+        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
+    return DescribeLogDirsResult(log_dir=directory.path, topics=list(topics.values()), total_bytes=total_bytes, usable_bytes=usable_bytes)

@@ -1,0 +1,49 @@
+"""ElectLeaders: elections on request.
+
+Behaviour: makes the preferred replica lead where it does not, or (unclean) any live replica where there is no leader. For all partitions
+(null), those that need no election are left out of the answer. It comes when the brokers know the new leaders, or after `timeout_ms`.
+
+Version notes: 0 knows only preferred elections (KIP-183). 1 the kind of election and a top-level error (KIP-460).
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode
+from ottla.controller import api
+from ottla.handlers.context import Broker, Pending, RequestContext
+from ottla.handlers.rights import is_allowed_on_cluster
+from ottla.security.acl import AclOperation
+from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult
+
+TOP_LEVEL_ERROR_SINCE = 1
+KINDS = {int(kind): kind for kind in api.ElectionType}
+
+
+def handle(broker: Broker, request: RequestContext, body: ElectLeadersRequest) -> ElectLeadersResponse | Pending:
+    wanted = None
+    if body.topic_partitions is not None:
+        wanted = [(topic.topic, index) for topic in body.topic_partitions for index in topic.partitions]
+    if not is_allowed_on_cluster(broker, request, AclOperation.ALTER):
+        return _refused(request, wanted, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    kind = KINDS.get(body.election_type)
+    if kind is None:
+        return _refused(request, wanted, ErrorCode.INVALID_REQUEST, f"Unknown election type {body.election_type}")
+    pending = Pending()
+    broker.controller.elect_leaders(kind, wanted, lambda results: pending.complete(_response(results)), timeout_ms=body.timeout_ms)
+    return pending
+
+
+def _response(results: list[api.PartitionResult], error: ErrorCode = ErrorCode.NONE) -> ElectLeadersResponse:
+    topics: dict[str, ReplicaElectionResult] = {}
+    for result in results:
+        topic = topics.setdefault(result.topic, ReplicaElectionResult(topic=result.topic))
+        topic.partition_result.append(PartitionResult(partition_id=result.partition, error_code=result.error, error_message=result.message))
+    return ElectLeadersResponse(error_code=error, replica_election_results=list(topics.values()))
+
+
+def _refused(
+    request: RequestContext, wanted: list[tuple[str, int]] | None, error: ErrorCode, message: str | None = None
+) -> ElectLeadersResponse:
+    """Refuses the request. Version 0 has no error of the whole request."""
+    results = [api.PartitionResult(topic=topic, partition=index, error=error, message=message) for topic, index in wanted or ()]
+    return _response(results, error if request.version >= TOP_LEVEL_ERROR_SINCE else ErrorCode.NONE)

@@ -1,0 +1,51 @@
+"""AddOffsetsToTxn: the offsets of a group become part of the ongoing transaction.
+
+Behaviour: adds the partition of `__consumer_offsets` that keeps the group, as AddPartitionsToTxn adds any other; TxnOffsetCommit follows.
+Clients of transactions v2 leave it out.
+
+Version notes: 2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588); 4 TRANSACTION_ABORTABLE (KIP-890).
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import GROUP_METADATA_TOPIC
+from ottla.handlers.context import Broker, Pending, RequestContext
+from ottla.handlers.rights import is_allowed
+from ottla.security.acl import AclOperation, ResourceType
+from ottla.transactions.metadata import ProducerIdAndEpoch
+from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+FENCED_SINCE = 2
+
+
+def handle(broker: Broker, request: RequestContext, body: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse | Pending:
+    if not is_allowed(broker, request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id):
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not is_allowed(broker, request, AclOperation.READ, ResourceType.GROUP, body.group_id):
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if not body.transactional_id:
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+    pending = Pending()
+
+    def added(code: ErrorCode) -> None:
+        if code is ErrorCode.PRODUCER_FENCED and request.version < FENCED_SINCE:
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
+        if not code:
+            broker.transactions.note_client(body.transactional_id, request)
+        pending.complete(AddOffsetsToTxnResponse(error_code=code))
+
+    identity = ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
+
+    def ready(code: ErrorCode) -> None:
+        if code:
+            added(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        else:
+            broker.transactions.add_offsets(body.transactional_id, identity, body.group_id, 0, added)
+
+    if broker.metadata.topic(GROUP_METADATA_TOPIC) is None:
+        # No client has asked for a group's coordinator yet, and this one will not before it has an answer.
+        broker.internal_topics.ensure(GROUP_METADATA_TOPIC, ready)
+    else:
+        ready(ErrorCode.NONE)
+    return pending.response if pending.is_done else pending

@@ -1,0 +1,69 @@
+"""WriteTxnMarkers: ends transactions in partitions that this broker leads, for their coordinator or an operator.
+
+Behaviour: needs the right to CLUSTER_ACTION, or to ALTER the cluster (an operator ends a hanging transaction). Each partition is answered
+when its marker is committed; a repeated marker is answered in the same way. Markers in `__consumer_offsets` make the offsets of the
+transaction count.
+
+Version notes: 2 the version of the transaction (KIP-890), which makes a partition require a new epoch of the marker.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.handlers.context import Broker, Pending, RequestContext
+from ottla.handlers.rights import is_allowed_on_cluster, may_be_broker
+from ottla.security.acl import AclOperation
+from ottla.transactions.markers import Marker
+from ottla.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+
+def handle(broker: Broker, request: RequestContext, body: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse | Pending:
+    is_allowed = may_write(broker, request)
+    pending = Pending()
+    response = WriteTxnMarkersResponse()
+    writes: list[tuple[TopicPartition, Marker, WritableTxnMarkerPartitionResult]] = []
+    for asked in body.markers:
+        response.markers.append(lay_out(asked, writes))
+    missing = len(writes)
+
+    def written(result: WritableTxnMarkerPartitionResult, code: ErrorCode) -> None:
+        nonlocal missing
+        result.error_code = code
+        missing -= 1
+        if not missing:
+            pending.complete(response)
+
+    for partition, marker, result in writes:
+        if is_allowed:
+            broker.transactions.local_markers.write(partition, marker, lambda code, result=result: written(result, code))  # type: ignore[misc]
+        else:
+            written(result, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return response if pending.is_done or not writes else pending
+
+
+def may_write(broker: Broker, request: RequestContext) -> bool:
+    return may_be_broker(broker, request) or is_allowed_on_cluster(broker, request, AclOperation.ALTER)
+
+
+def lay_out(
+    asked: WritableTxnMarker, writes: list[tuple[TopicPartition, Marker, WritableTxnMarkerPartitionResult]]
+) -> WritableTxnMarkerResult:
+    """The answer for one marker, its error codes not set yet, and what is to be written for it."""
+    marker = Marker(asked.producer_id, asked.producer_epoch, asked.coordinator_epoch, asked.transaction_result, asked.transaction_version)
+    answer = WritableTxnMarkerResult(producer_id=asked.producer_id)
+    for topic in asked.topics:
+        results: list[WritableTxnMarkerPartitionResult] = []
+        for index in topic.partition_indexes:
+            result = WritableTxnMarkerPartitionResult(partition_index=index)
+            results.append(result)
+            writes.append((TopicPartition(topic.name, index), marker, result))
+        answer.topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=results))
+    return answer

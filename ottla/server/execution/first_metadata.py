@@ -1,0 +1,84 @@
+"""Makes requests for metadata wait until a controller has sent this broker the metadata.
+
+A broker that has just started accepts connections, since the controller needs one to send anything. Its answers about topics would be
+wrong: UNKNOWN_TOPIC_OR_PARTITION for each, which an administrator's client takes for the truth. Apache Kafka's brokers with KRaft execute
+nothing for clients until they have caught up. Here only the APIs that show metadata wait (`awaits_metadata` in `handlers/served_apis.py`).
+The other APIs answer with errors after which clients ask for metadata.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from ottla.base.ports import Timers
+from ottla.handlers.context import Broker, Pending, RequestContext
+
+WAIT_MS = 10_000
+"""After so long a question is answered with what is known: there may be no controller for long, and the client has others to ask."""
+
+Handle = Callable[[Broker, RequestContext, Any], Any]
+
+
+class FirstMetadata:
+    """The questions that wait, until `arrived` is called once."""
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self._waiting: deque[Callable[[], object]] = deque()
+        self._is_here = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def arrived(self) -> None:
+        """Answers what waits, each in a turn of the loop of its own, and everything later at once."""
+        self._is_here = True
+        self._next()
+
+    def awaiting(self, handle: Handle) -> Handle:
+        """A handler that waits as long as that is needed, and then does what `handle` does."""
+        if self._is_here:
+            return handle
+
+        def handle_or_wait(broker: Broker, request: RequestContext, body: Any) -> Any:
+            return handle(broker, request, body) if self._is_here else self._wait(lambda: handle(broker, request, body))
+
+        return handle_or_wait
+
+    def _wait(self, execute: Callable[[], Any]) -> Pending:
+        pending = Pending()
+        later: list[Pending] = []
+
+        def answer() -> None:
+            deadline.cancel()
+            response = execute()
+            if isinstance(response, Pending):
+                later.append(response)
+                response.then(pending.complete, pending.fail)
+            else:
+                pending.complete(response)
+
+        def give_up() -> None:
+            self._waiting.remove(answer)
+            answer()
+
+        def abandon() -> None:
+            """Forgets the request, because the connection is closed."""
+            if answer in self._waiting:
+                self._waiting.remove(answer)
+                deadline.cancel()
+            for response in later:
+                if response.abandon is not None:
+                    response.abandon()
+
+        deadline = self._timers.call_later(WAIT_MS, give_up)
+        self._waiting.append(answer)
+        pending.abandon = abandon
+        return pending
+
+    def _next(self) -> None:
+        if self._waiting:
+            self._waiting.popleft()()
+            self._timers.call_soon(self._next)

@@ -1,0 +1,114 @@
+"""The share coordinators of this broker: finds the shard of a share partition and runs a command on its host.
+
+The shard is Java's hash of `group:topicId:partition`, as in Kafka. Without a host the answer is NOT_COORDINATOR or
+COORDINATOR_LOAD_IN_PROGRESS. `persister.py` retries, and asks other brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.base.bounded_cache import remembered
+from ottla.base.errors import ErrorCode
+from ottla.base.java_hash import java_partition
+from ottla.base.ports import Clock, Timers
+from ottla.base.share_state import SharePartitionKey
+from ottla.base.types import SHARE_GROUP_STATE_TOPIC
+from ottla.machine.coordinator import Coordinator, LedPartition
+from ottla.machine.host import HostState, MachineHost
+from ottla.machine.memory import CoordinatorMemory
+from ottla.sharing.commands import DoneResult, ReadState, ReadSummary, StateCommand, StateResult
+from ottla.sharing.state_machine import ShareStateMachine
+from ottla.sharing.state_settings import ShareStateSettings, StateTopicsView
+
+
+class ShareStateCoordinators(Coordinator[SharePartitionKey]):
+    """The shards of this broker; a key is a share partition."""
+
+    settings: ShareStateSettings
+
+    def __init__(
+        self,
+        *,
+        partition_count: Callable[[], int],
+        topics: StateTopicsView,
+        settings: ShareStateSettings,
+        clock: Clock,
+        timers: Timers,
+        load_bytes: Callable[[], int],
+        prune: Callable[[Any], Callable[[int], None]],
+        is_lease_held: Callable[[], bool] = lambda: True,
+        memory: CoordinatorMemory | None = None,
+    ) -> None:
+        """`prune` creates the function that raises the start of a led partition's log. `is_lease_held` returns whether this broker's
+        session is certainly alive; otherwise a successor may have written newer states."""
+        super().__init__(
+            SHARE_GROUP_STATE_TOPIC,
+            partition_count=partition_count,
+            settings=settings,
+            clock=clock,
+            timers=timers,
+            load_bytes=load_bytes,
+        )
+        self._topics = topics
+        self._prune = prune
+        self._is_lease_held = is_lease_held
+        self._memory = memory or CoordinatorMemory()
+        self._writes_before = 0
+
+    def _new_machine(self, partition: LedPartition) -> ShareStateMachine:
+        return ShareStateMachine(self.settings, self._topics, self._prune(partition), self._memory)
+
+    def resign(self, index: int) -> None:
+        host = self.host_of_partition(index)
+        if host is not None:
+            self._writes_before += host.machine.writes
+        super().resign(index)
+
+    @property
+    def writes(self) -> int:
+        """Returns the number of records about share partitions that this broker has written."""
+        written: int = sum(host.machine.writes for host in self._hosts.values())
+        return self._writes_before + written
+
+    @property
+    def is_created(self) -> bool:
+        """Whether `__share_group_state` exists in this broker's metadata."""
+        return self._partition_count() > 0
+
+    def _place(self, key: SharePartitionKey, partition_count: int) -> int:
+        return place(key, partition_count)
+
+    def forget_topics(self) -> None:
+        """Deletes the share states of deleted topics."""
+        for host in self.all_hosts():
+            if host.state is HostState.ACTIVE:
+                host.run(host.machine.forget_topics)
+
+    def run(self, command: StateCommand, done: DoneResult) -> None:
+        """Runs a command here; `done` is called exactly once."""
+        host = self.find(command.key)
+        if isinstance(command, ReadState | ReadSummary) and not self._is_lease_held():
+            done(StateResult(ErrorCode.NOT_COORDINATOR))
+        elif host is not None:
+            run_on(host, command, done)
+        else:
+            done(StateResult(ErrorCode.NOT_COORDINATOR if self.is_created else ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+
+@remembered(1 << 20)
+def place(key: SharePartitionKey, partition_count: int) -> int:
+    """Returns the partition of `__share_group_state` for a share partition, as in Kafka."""
+    return java_partition(key.coordinator_key, partition_count)
+
+
+def run_on(host: MachineHost, command: StateCommand, done: DoneResult) -> None:
+    if host.state is not HostState.ACTIVE:
+        done(StateResult(host.error))
+        return
+    if host.is_full:
+        done(StateResult(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return
+    decide = host.machine.decide
+    host.run(lambda now_ms: decide(now_ms, command, done))

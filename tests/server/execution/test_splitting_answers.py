@@ -1,0 +1,41 @@
+"""Answers that are put together from those of pieces; whole ones are compared in `tests/server/test_long_requests.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ottla.base.errors import WireError
+from ottla.server.execution.splitting import PARTS_AT_ONCE, JoinedAnswer
+
+
+def test_a_piece_that_closes_the_connection_closes_it_for_the_whole() -> None:
+    answer = JoinedAnswer(cast(Any, None), cast(Any, None))
+    first, second = answer.expect(is_end=True), answer.expect(is_end=True)
+    assert list(answer.add(first, None)) == []
+    with pytest.raises(WireError, match="refused"):
+        list(answer.add(second, WireError("refused")))
+
+
+def test_the_parts_of_a_large_element_are_joined_some_at_a_time() -> None:
+    lengths: list[int] = []
+
+    def write(elements: list[Any], parts: list[bytes]) -> Iterator[None]:
+        for _ in range(10):
+            parts.extend([b"x"] * PARTS_AT_ONCE)
+            lengths.append(len(parts))
+            yield
+
+    def spliced(shell: object, count: int, written: list[bytes], correlation_id: int) -> list[bytes]:
+        return [b"%d " % count, *written]
+
+    route = SimpleNamespace(element_writer=write, spliced_frame=spliced)
+    answer = JoinedAnswer(cast(Any, route), cast(Any, SimpleNamespace(response="topics")))
+    number = answer.expect(is_end=True)
+    for _ in answer.add(number, SimpleNamespace(topics=["one"])):
+        pass
+    assert max(lengths) == PARTS_AT_ONCE
+    assert b"".join(answer.frame(0)) == b"1 " + b"x" * 10 * PARTS_AT_ONCE and answer.size == 10 * PARTS_AT_ONCE
