@@ -1,4 +1,4 @@
-"""An authorizer that refuses what a test says, by operation, by name or by both, and remembers what it was asked."""
+"""Authorizers of a cluster with access rules: what they allow is one function, or a list of what is denied."""
 
 from __future__ import annotations
 
@@ -9,7 +9,26 @@ Question = tuple[AclOperation, ResourceType, str]
 ANY_NAME = "*"
 
 
-class StrictAuthorizer:
+class RuleAuthorizer:
+    """Asks `is_allowed` of a derived class every question. No client may do everything, and no resource is open to all."""
+
+    def is_allowed(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        raise AssertionError("a derived class decides")
+
+    def permits(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        return self.is_allowed(requester, operation, resource_type, name)
+
+    def is_allowed_on_any(self, requester: Requester, operation: AclOperation, resource_type: ResourceType) -> bool:
+        return self.is_allowed(requester, operation, resource_type, ANY_NAME)
+
+    def allows_clients_everything(self, requester: Requester) -> bool:
+        return False
+
+    def is_open(self, resource_type: ResourceType, name: str) -> bool:
+        return False
+
+
+class StrictAuthorizer(RuleAuthorizer):
     """Refuses each question that has a part in `denied`: an operation, a resource type, a name, or an operation on one of these."""
 
     def __init__(self, *denied: object) -> None:
@@ -21,14 +40,3 @@ class StrictAuthorizer:
         parts = (operation, resource_type, name, (operation, resource_type), (operation, name))
         # By type as well: an operation and a resource type of the same number are equal.
         return not any(type(part) is type(denied) and part == denied for part in parts for denied in self.denied)
-
-    permits = is_allowed
-
-    def is_allowed_on_any(self, requester: Requester, operation: AclOperation, resource_type: ResourceType) -> bool:
-        return self.is_allowed(requester, operation, resource_type, ANY_NAME)
-
-    def allows_clients_everything(self, requester: Requester) -> bool:
-        return False
-
-    def is_open(self, resource_type: ResourceType, name: str) -> bool:
-        return False

@@ -19,9 +19,10 @@ from ottla.security.authorizer import AllowClients
 from ottla.wire.codec import decoder, encoder
 from tests.controller.cluster import Cluster
 from tests.fakes.answers import answer_of
+from tests.fakes.authorizer import RuleAuthorizer
 
 
-class DenyAll:
+class DenyAll(RuleAuthorizer):
     """An authorizer that allows nothing but what is named."""
 
     def __init__(self, *allowed: tuple[AclOperation, str]) -> None:
@@ -30,16 +31,8 @@ class DenyAll:
     def is_allowed(self, connection: ConnectionInfo, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         return (operation, name) in self.allowed
 
-    permits = is_allowed
-
     def is_allowed_on_any(self, connection: ConnectionInfo, operation: AclOperation, resource_type: ResourceType) -> bool:
         return any(operation is allowed for allowed, _ in self.allowed)
-
-    def allows_clients_everything(self, connection: ConnectionInfo) -> bool:
-        return False
-
-    def is_open(self, resource_type: ResourceType, name: str) -> bool:
-        return False
 
 
 class AdminWorld:

@@ -10,12 +10,12 @@ from pathlib import Path
 from ottla.security import authorizer
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.security.principal import Requester
+from tests.fakes.authorizer import RuleAuthorizer
 
 DIRECTORY = "JUDGE_DIRECTORY"
-ANY_NAME = "*"
 
 
-class JudgedAuthorizer:
+class JudgedAuthorizer(RuleAuthorizer):
     """Refuses the rights that the file `denied` names or all; appends what it is asked to `asked`."""
 
     def __init__(self) -> None:
@@ -28,17 +28,6 @@ class JudgedAuthorizer:
         self._asked.flush()
         denied = json.loads(self._denied.read_text())
         return denied != "all" and [operation.name, resource_type.name] not in denied
-
-    permits = is_allowed
-
-    def is_allowed_on_any(self, requester: Requester, operation: AclOperation, resource_type: ResourceType) -> bool:
-        return self.is_allowed(requester, operation, resource_type, ANY_NAME)
-
-    def allows_clients_everything(self, requester: Requester) -> bool:
-        return False
-
-    def is_open(self, resource_type: ResourceType, name: str) -> bool:
-        return False
 
 
 if __name__ == "__main__":

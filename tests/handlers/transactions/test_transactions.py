@@ -34,6 +34,7 @@ from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.list_transactions import ListTransactionsRequest
 from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.fakes.answers import answer_of
+from tests.fakes.authorizer import RuleAuthorizer
 from tests.scenarios.transactions_world import World
 
 NONE, FENCED = ErrorCode.NONE, ErrorCode.PRODUCER_FENCED
@@ -49,7 +50,7 @@ class FakeLocalMarkers:
         self.answers.append(done)
 
 
-class BrokerWorld:
+class BrokerWorld(RuleAuthorizer):
     """A broker with one shard of transactions; what is denied is denied to every client."""
 
     def __init__(self) -> None:
@@ -68,11 +69,6 @@ class BrokerWorld:
 
     def is_allowed(self, connection: ConnectionInfo, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         return (operation, resource_type) not in self.denied and name != "secret"
-
-    permits = is_allowed
-
-    def is_allowed_on_any(self, connection: ConnectionInfo, operation: AclOperation, resource_type: ResourceType) -> bool:
-        return (operation, resource_type) not in self.denied
 
     def allows_clients_everything(self, connection: ConnectionInfo) -> bool:
         return not self.has_rules

@@ -21,6 +21,7 @@ from ottla.wire.messages.envelope import EnvelopeRequest
 from ottla.wire.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from ottla.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from tests.cluster.nodes import Nodes
+from tests.fakes.authorizer import RuleAuthorizer
 
 OTHER = 2
 FORWARDED_BY_KAFKA = {
@@ -37,7 +38,7 @@ def create(*names: str, timeout_ms: int = 60_000) -> CreateTopicsRequest:
     return CreateTopicsRequest(topics=[topic(name) for name in names], timeout_ms=timeout_ms)
 
 
-class RecordingAuthorizer:
+class RecordingAuthorizer(RuleAuthorizer):
     """Allows all but what `denied` says, and records who asked."""
 
     def __init__(self) -> None:
@@ -47,17 +48,6 @@ class RecordingAuthorizer:
     def is_allowed(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         self.asked.append((requester.principal, requester.host, requester.is_inter_broker))
         return operation is not self.denied and (operation is not AclOperation.CLUSTER_ACTION or requester.is_inter_broker)
-
-    permits = is_allowed
-
-    def is_allowed_on_any(self, requester: Requester, operation: AclOperation, resource_type: ResourceType) -> bool:
-        return self.is_allowed(requester, operation, resource_type, "")
-
-    def allows_clients_everything(self, requester: Requester) -> bool:
-        return False
-
-    def is_open(self, resource_type: ResourceType, name: str) -> bool:
-        return False
 
 
 def test_the_apis_are_kafkas() -> None:
