@@ -495,6 +495,5 @@ class Leader:
     def _note_refusal(self, isr_state: IsrState) -> None:
         """Delays the next proposal of the refused replicas, so that not each of their fetches sends one."""
         for replica_id in isr_state.moving if isr_state.phase is IsrPhase.PENDING_EXPAND else ():
-            follower = self.followers.get(replica_id)
-            if follower is not None:
+            if (follower := self.followers.get(replica_id)) is not None:
                 follower.refused_until_ms = follower.last_fetch_ms + REFUSED_MS
