@@ -1,1 +1,1 @@
-"""Programs for those who build Ottla; none of them is part of the installed package."""
+"""Programs for the development of Ottla. The installed package contains none of them."""

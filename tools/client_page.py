@@ -1,4 +1,4 @@
-"""The reference page of `ottla.client`, from the signatures and docstrings of its public names."""
+"""Generates the reference page of `ottla.client` from the signatures and docstrings of its public names."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _members(cls: type) -> Iterator[tuple[str, str]]:
 
 
 def signature(function: Any) -> str:
-    """The signature without `self`, and with what a procedure returns in its place."""
+    """Returns the signature without `self` or `cluster`, without `-> None`, and with X in place of `Procedure[X]`."""
     text = str(inspect.signature(inspect.unwrap(function)))
     text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)
     text = re.sub(r"^\((self|cluster: ClusterCore)(, )?", "(", text)
@@ -61,5 +61,5 @@ def signature(function: Any) -> str:
 
 
 def _text(found: Any) -> str:
-    """The docstring as one paragraph."""
+    """Returns the docstring as one paragraph."""
     return " ".join((inspect.getdoc(found) or "").split())

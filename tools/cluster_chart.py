@@ -1,4 +1,4 @@
-"""The picture of the cluster's demo: acknowledged and read records a second over the run, ISR sizes below, and the faults marked."""
+"""Draws the picture of the cluster's demo: acknowledged and read records per second, the replicas in sync below, and the faults."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ BLUE, ORANGE, RED, GREY = "#3465a4", "#e08a1e", "#cc2222", "#666666"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRun:
-    """The data of the chart. Times are seconds since the start of the run.
-
-    `acknowledged` and `read`: the times of single records; `in_sync`: (time, replicas in sync of all partitions together); `faults`: (time,
-    what).
+    """The data of the picture. Times are seconds since the start of the run. `acknowledged` and `read` have the time of each record,
+    `in_sync` has (time, number of replicas in sync of all partitions), `faults` has (time, what).
     """
 
     acknowledged: Sequence[float]
@@ -27,7 +25,7 @@ class ClusterRun:
 
 
 def rates(moments: Sequence[float], seconds: float) -> list[float]:
-    """Events a second in each interval of the run."""
+    """Returns the events per second in each interval of the run."""
     found = [0.0] * (int(seconds / INTERVAL_SECONDS) + 1)
     for moment in moments:
         found[min(len(found) - 1, max(0, int(moment / INTERVAL_SECONDS)))] += 1 / INTERVAL_SECONDS

@@ -1,4 +1,4 @@
-"""The command lines that `compare_tools.py` runs with Kafka's tools and with ours, in this order, on an empty broker.
+"""The command lines that `compare_tools.py` runs with Kafka's tools and with Ottla's, in this order, on an empty broker.
 
 A line with a known difference has the reason. FILES is replaced by a directory with the files below and a segment, NODE by the broker id.
 """
@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 
 class Case(NamedTuple):
-    """One shell command `tool arguments`; FILES is replaced by a directory that both sides have."""
+    """One command line, `tool arguments`."""
 
     line: str
     stdin: str = ""
     why: str = ""
-    """Why stdout differs."""
+    """Why stdout differs; empty if it does not."""
     exits: str = ""
-    """Why the exit code differs."""
+    """Why the exit code differs; empty if it does not."""
 
     @property
     def tool(self) -> str:

@@ -1,4 +1,4 @@
-"""Compares quotas on Apache Kafka and on this broker with the same load: the accuracy of each client's rate, and the effect on others.
+"""Compares quotas on Apache Kafka and on Ottla with the same load: how exactly each client is limited, and the effect on others.
 
 usage: python -m tools.compare_quotas [--seconds 10] [--only ottla]
 
@@ -33,16 +33,18 @@ from tools.bench.report import machine, number
 PRODUCE_RATE, FETCH_RATE, MUTATION_RATE = 200_000, 400_000, 5
 RECORD = b"x" * 5_000
 WARM_UP_S = 12
-"""The windows of Kafka's default settings, in seconds: ten past windows and the current one."""
+"""Seconds before the measurement. The windows of Kafka's default settings take eleven: ten past windows of a second each, and the current
+one.
+"""
 EAGERNESS = 1.5
-"""How much of its quota a held client tries to use, once it is measured."""
+"""The rate that a limited client tries while it is measured, as a multiple of its quota."""
 STEADY_RATE = 100
 DEVIATION_MAX = 0.10
 EVENTS_MAX = 1_000_000
 
 
 class Measured(NamedTuple):
-    """A client's rate in its unit a second, and the rate that it was given."""
+    """A client's measured rate and its quota, per second."""
 
     what: str
     wanted: float
@@ -54,7 +56,9 @@ class Measured(NamedTuple):
 
 
 class Found(NamedTuple):
-    """One broker's clients: the held ones, and the times of the free one in milliseconds."""
+    """The results of one broker: the limited clients, and the round trips in milliseconds of the client without a quota, alone and with the
+    others.
+    """
 
     held: list[Measured]
     alone: dict[str, float]
@@ -62,7 +66,7 @@ class Found(NamedTuple):
 
 
 class Meter:
-    """The rate of events after a warm-up, from one of them to the last; and the pace at which a client tries."""
+    """Limits how fast a client tries, and measures its rate after the warm-up, from the first event to the last."""
 
     def __init__(self, quota: float, seconds: float) -> None:
         self._quota = quota
@@ -77,7 +81,9 @@ class Meter:
         return self._last >= self.end
 
     def pace(self, amount: float) -> None:
-        """Waits until so much more may be tried. Until it is measured, what was missed is made up for: it would be room in the windows."""
+        """Waits until the client may try `amount` more. During the warm-up, a client that was late catches up, because quota that it left
+        unused would still be in the windows.
+        """
         now = time.monotonic()
         if now < self._begin:
             self._due += amount / self._quota
@@ -141,7 +147,7 @@ def held_consumer(broker: Broker, topic: str, seconds: float) -> Measured:
 
 
 def held_administrator(broker: Broker, topic: str, seconds: float) -> Measured:
-    """Topics one by one, as many as may be: a bucket of tokens has to be empty before its rate can be seen."""
+    """Creates topics one by one, as fast as possible: the rate of a token bucket shows only when the bucket is empty."""
     meter = Meter(MUTATION_RATE, seconds)
     client = AdminClient({"bootstrap.servers": broker.address, "client.id": "held-admin", "log_level": 2})
     count = 0
@@ -156,7 +162,7 @@ def held_administrator(broker: Broker, topic: str, seconds: float) -> Measured:
 
 
 def steady(broker: Broker, topic: str, seconds: float) -> dict[str, float]:
-    """Round trips of one small record at a pace, in milliseconds."""
+    """Makes round trips of one small record at a steady rate. Returns percentiles in milliseconds."""
     client = Producer({"bootstrap.servers": broker.address, "client.id": "free", "linger.ms": 0, "acks": "1", "log_level": 2})
     times: list[float] = []
     started = time.perf_counter()
@@ -183,7 +189,7 @@ def measure(broker: Broker, seconds: float) -> Found:
 
 
 def prepare(broker: Broker, seconds: float) -> None:
-    """Topics, what the consumer reads, and the quotas."""
+    """Creates the topics, the records for the consumer, and the quotas."""
     admin = AdminClient({"bootstrap.servers": broker.address})
     for future in admin.create_topics([NewTopic(name, 1, 1) for name in ("free", "of-held_producer", "of-held_consumer")]).values():
         future.result(60)
@@ -201,7 +207,7 @@ def prepare(broker: Broker, seconds: float) -> None:
 
 
 def show(names: Sequence[str], found: Sequence[Found]) -> bool:
-    """Prints both tables; whether every client was held within 10 %."""
+    """Prints both tables. Returns whether every client's rate was within 10 % of its quota."""
     print(f"| held client | quota | {' | '.join(f'{name} | off' for name in names)} |")
     print(f"|{' --- |' * (2 + 2 * len(names))}")
     for rows in zip(*(one.held for one in found), strict=True):

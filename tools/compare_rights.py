@@ -1,4 +1,4 @@
-"""Compares the answers of Apache Kafka with its StandardAuthorizer and of this broker to clients with none, one or all of the rights of an
+"""Compares the responses of Apache Kafka with its StandardAuthorizer and of Ottla to clients that have none, one or all of the rights of an
 API.
 
 `python -m tools.compare_rights` starts one of each. Rights are given by host: the administrator uses 127.0.0.1 and the tested client
@@ -56,11 +56,11 @@ KNOWN: dict[tuple[str, str], str] = {
     ("ShareAcknowledge", "*"): _LATER,
     ("AlterShareGroupOffsets", "READ GROUP"): "the id of a topic that may not be read is hidden",
 }
-"""Differences that are meant, by API and rights (`*`: any)."""
+"""The reasons of intended differences, by API and rights (`*`: any)."""
 
 
 class Client(WireClient):
-    """A connection from an address of this machine's choice."""
+    """A connection from a given loopback address."""
 
     def __init__(self, port: int, host: str) -> None:
         super().__init__(port)
@@ -69,7 +69,7 @@ class Client(WireClient):
 
 
 class Side:
-    """A broker with rules, and a world that its administrator has made."""
+    """A broker with rules, and the topics, groups and ids (`World`) that its administrator has created."""
 
     def __init__(self, name: str, port: int) -> None:
         self.name = name
@@ -82,7 +82,9 @@ class Side:
         self.world = self._patiently(lambda: World(self.admin))
 
     def grant(self, rights: Sequence[Right]) -> bool:
-        """Gives the client these rights and no others; False if the broker does not know one of them."""
+        """Gives the client these rights and no others, and waits until they are in force. Returns False if the broker does not know one of
+        them.
+        """
         mine = {"resource_type_filter": ANY, "resource_name_filter": None, "pattern_type_filter": ANY, "principal_filter": None}
         rest = {"host_filter": CLIENT, "operation": ANY, "permission_type": ANY}
         self.admin.ask(DeleteAclsRequest(filters=[DeleteAclsFilter(**mine, **rest)]), 3)  # type: ignore[arg-type]
@@ -108,7 +110,7 @@ class Side:
             client.socket.close()
 
     def _patiently(self, make: Callable[[], T]) -> T:
-        """Tries again while a coordinator of Kafka's begins to work."""
+        """Retries while a coordinator of Kafka is starting."""
         deadline = time.monotonic() + SECONDS_MAX
         while True:
             try:
@@ -138,7 +140,7 @@ SHOWN = ("name", "topic", "group_id", "transactional_id", "resource_name", "topi
 
 
 def shape(value: Any) -> str:
-    """The error codes of an answer, the names that it shows, and whether ids and records are there."""
+    """Returns the error codes of a response, the names that it shows, and whether it has ids and records."""
     if isinstance(value, Struct):
         parts = [_field(field.name, getattr(value, field.name)) for field in value.__fields__]
         return "{" + " ".join(part for part in parts if part) + "}"
@@ -163,7 +165,7 @@ def _field(name: str, value: Any) -> str:
 
 
 def codes(answer: str) -> str:
-    """The error codes of an answer."""
+    """Returns the error codes of a response."""
     if answer.startswith("no answer"):
         return "no answer"
     found = dict.fromkeys(word for word in re.findall(r"[A-Z][A-Z_]{3,}", answer) if word in ErrorCode.__members__)
@@ -171,7 +173,7 @@ def codes(answer: str) -> str:
 
 
 class Outcome(NamedTuple):
-    """One request with some rights, on both sides."""
+    """The responses of both sides to one request of a client with some rights."""
 
     api: str
     variant: int
@@ -182,7 +184,7 @@ class Outcome(NamedTuple):
 
     @property
     def why(self) -> str | None:
-        """Why they may differ."""
+        """The known reason of a difference, or None."""
         return KNOWN.get((self.api, self.rights)) or KNOWN.get((self.api, "*"))
 
     @property
@@ -190,7 +192,7 @@ class Outcome(NamedTuple):
         return self.theirs == self.ours
 
     def row(self) -> str:
-        """One line of the table of `docs/rights.md`."""
+        """Returns the line of the table in `docs/rights.md`."""
         ours = "the same" if self.is_same else f"{codes(self.ours)}: {self.why or 'DIFFERS'}"
         request = f"{self.api} v{self.version}" + (f", request {self.variant + 1}" if self.variant else "")
         return f"| {request} | {self.rights.lower()} | {codes(self.theirs)} | {ours} |"
@@ -209,7 +211,7 @@ def compare(theirs: Side, ours: Side, names: Sequence[str]) -> Iterator[Outcome]
                 version = VERSIONS_OF.get(maker, newest)
                 try:
                     answers = [side.answer(maker, version) for side in (theirs, ours)]
-                except TypeError:  # a request that this version cannot be made of
+                except TypeError:  # this version has no such request
                     continue
                 yield Outcome(api.name, variant, version, words, *answers)
 

@@ -1,4 +1,4 @@
-"""Compares delegation tokens on Apache Kafka and on this broker: who may create, see, renew and end them, answer by answer.
+"""Compares delegation tokens on Apache Kafka and on Ottla, response by response: who may create, see, renew and end them.
 
 `python -m tools.compare_tokens [--all]` starts one of each with the same users (PLAIN), the same key and an authorizer, does the same steps
 on both, and prints every different answer; exit code 1 if there is one. It compares error codes and, for each token, its owner, its
@@ -41,16 +41,16 @@ WEEKS_MS = 1 << 40
 
 
 class Side:
-    """A broker, its users' connections, and the tokens that it has made."""
+    """A broker, the connections of its users, and the tokens that it has created."""
 
     def __init__(self, address: str) -> None:
         self.address = address
         self.tokens: dict[str, tuple[str, bytes]] = {}
-        """Id and HMAC, by the name that the steps give a token."""
+        """Id and HMAC of each token, by the name that the steps give it."""
         self._connections: dict[str, Connection] = {}
 
     def ask(self, who: str, request: Request) -> Any:
-        """Returns the answer to a user, or to a client that has logged in by the token of that name."""
+        """Returns the response to a user, or to a client that has logged in with the token of that name."""
         if who not in self._connections:
             self._connections[who] = self._connect(who)
         return self._connections[who].request(request)
@@ -122,7 +122,7 @@ class Side:
         return {token.token_id for token in self.ask("admin", DescribeDelegationTokenRequest(owners=None)).tokens}
 
     def _wait(self, is_so: Callable[[], bool]) -> None:
-        """Kafka's broker has a change a moment after its answer."""
+        """Waits until `is_so()`: Kafka's broker applies a change a moment after its response."""
         deadline = time.monotonic() + SECONDS_MAX
         while not is_so():
             if time.monotonic() > deadline:

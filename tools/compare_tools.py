@@ -1,4 +1,4 @@
-"""Compares Kafka's own command-line tools and ours on the same command lines: their output, and whether it is the same.
+"""Runs Kafka's command-line tools and Ottla's on the same command lines, and compares their output.
 
 `python -m tools.compare_tools` starts an empty broker for each side, runs every line of `compare_cases.py` with Apache Kafka's tools (one
 JVM, `tests/clients/java`) and with ours, and prints a table: tool, cases, equal, differs and why. `--kafka` runs it on a real Apache Kafka,
@@ -32,7 +32,7 @@ from tools.compare_cases import CASES, FILES, SEGMENT, Case
 
 
 class Seen(NamedTuple):
-    """A tool's output and exit code."""
+    """The exit code and the output of a command."""
 
     code: int
     stdout: str
@@ -40,12 +40,12 @@ class Seen(NamedTuple):
 
 
 JAVA_CLASSES = {name: tool.classes[-1] for name, tool in TOOLS.items() if tool.classes}
-"""The newest name of each class."""
+"""The newest Java class of each tool."""
 JAVA_CLASSES["kafka-configs"] = "kafka.admin.ConfigCommand"
 
 
 def words_of(case: Case, address: str, files: Path, node: int) -> list[str]:
-    """The arguments of a case, with the broker's address where a tool wants it."""
+    """Returns the arguments of a case, with the broker's address for tools that need it."""
     words = [word.replace("NODE", str(node)).replace("FILES", str(files)) for word in shlex.split(case.line)[1:]]
     if case.tool == "kafka-dump-log":
         return words
@@ -61,7 +61,7 @@ def make_files(folder: Path, node: int) -> None:
 
 
 def _segment() -> bytes:
-    """A log of four batches: keys and headers, compressed, and a transaction with its marker."""
+    """Returns a log of four batches: one with keys and headers, a compressed one, and a transaction with its marker."""
     records = [Record(0, 1_700_000_000_000 + number, b"k%d" % number, b"v%d" % number, (("h", b"1"),)) for number in range(3)]
     batches = [
         encode_batch(records, leader_epoch=0),
@@ -82,14 +82,14 @@ def _segment() -> bytes:
 ACCESS = (
     "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users=User:ANONYMOUS",
 )  # fmt: skip
-"""Brokers have access rules, and everyone may do everything all the same."""
+"""Settings of a broker that has access rules, although everyone may do everything."""
 
 PATIENCE = ("--request-timeout-ms", "30000")
-"""Kafka's console producer gives a request up after 1.5 s, and the record with it: too soon for a new JVM on a busy machine."""
+"""Kafka's console producer gives up a request and its record after 1.5 s, which is too soon for a new JVM on a busy machine."""
 
 
 def run_theirs(run_java: Callable[[str, str], object], cases: Sequence[Case], address: str, folder: Path, node: int = 0) -> list[Seen]:
-    """All cases by Kafka's tools in one JVM; `run_java(class, argument)` runs a class of `tests/clients/java`."""
+    """Runs all cases with Kafka's tools in one JVM. `run_java(class, argument)` runs a class of `tests/clients/java`."""
     make_files(folder, node)
     lines = []
     for number, case in enumerate(cases):
@@ -112,8 +112,9 @@ def _read(base: Path) -> Seen:
 
 
 def run_ours(cases: Sequence[Case], address: str, folder: Path, node: int = 0, pause_s: float = 0) -> list[Seen]:
-    """All cases by ours, in this process. Apache Kafka's brokers learn of a change a little after it was answered for, and a JVM is slow
-    enough not to notice: hence the pause there."""
+    """Runs all cases with Ottla's tools, in this process. Waits `pause_s` after each: a broker of Apache Kafka applies a change a little
+    after its response, and only Ottla's tools are fast enough to notice.
+    """
     make_files(folder, node)
     seen = []
     for case in cases:
@@ -123,7 +124,7 @@ def run_ours(cases: Sequence[Case], address: str, folder: Path, node: int = 0, p
 
 
 def run_line(argv: list[str], stdin: str = "") -> Seen:
-    """One line of ours in this process."""
+    """Runs one command of Ottla in this process."""
     out, err = io.TextIOWrapper(io.BytesIO(), write_through=True), io.StringIO()
     with tempfile.TemporaryFile("w+") as given:
         given.write(stdin)
@@ -163,12 +164,12 @@ _MEASURED = re.compile(r"\d+(\.\d+)?")
 
 
 def normal(text: str, tool: str) -> str:
-    """Returns the text to compare, without addresses, times and ids; of measurements only the words."""
+    """Returns the text to compare, without addresses, times, ids and measured numbers."""
     for pattern, instead in _SAME:
         text = pattern.sub(instead, text)
     text = _PARTITIONS.sub(lambda found: ",".join(sorted(found[0].replace("},{", "}\0,{").split("\0,"))), text)
     if tool == "kafka-acls":
-        text = "\n".join(map(str.strip, text.splitlines()))  # the first of several, in the order of a hash table, has one more blank
+        text = "\n".join(map(str.strip, text.splitlines()))  # Kafka indents the first line by one more
     if tool == "kafka-configs":
         text = _QUOTAS.sub(lambda found: ", ".join(sorted(found[0].split(", "))), text)
     if "perf-test" in tool or "latency" in tool:
@@ -177,12 +178,12 @@ def normal(text: str, tool: str) -> str:
 
 
 def ordered(text: str) -> list[str]:
-    """Lines whose order does not count; of JSON and lists in a line nothing is changed."""
+    """Returns the lines in alphabetical order, because their order does not count."""
     return sorted(text.splitlines())
 
 
 class Verdict(NamedTuple):
-    """One case, judged."""
+    """The results of one case on both sides."""
 
     case: Case
     theirs: Seen
@@ -206,7 +207,7 @@ class Verdict(NamedTuple):
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
-    """Tool, cases, equal, differs and why, in Markdown."""
+    """Returns a table in Markdown: tool, cases, equal, different, and why."""
     lines = ["| Tool | Cases | Equal | Differ | Why |", "| --- | --- | --- | --- | --- |"]
     total = [0, 0, 0]
     for tool in dict.fromkeys(verdict.case.tool for verdict in verdicts):
@@ -229,7 +230,7 @@ def table(verdicts: Sequence[Verdict]) -> str:
 
 @contextlib.contextmanager
 def _broker(is_kafka: bool) -> Iterator[tuple[str, int]]:
-    """A broker with nothing in it: (address, its number)."""
+    """Starts an empty broker. Yields (address, broker id)."""
     from tools.bench.brokers import start_kafka, start_ottla
     from tools.bench.peer import JARS
 

@@ -1,7 +1,7 @@
-"""Compares the costs of an idle broker: Ottla and Apache Kafka on this machine, one after the other.
+"""Compares the costs of an idle broker of Ottla and of Apache Kafka on this machine, one after the other.
 
 `python -m tools.comparison` prints a row for each: process start to ready, memory when idle, installed size on disk, and the checks of
-`ottla check eos`. Kafka is downloaded by Maven (`make bench-peer`); its Java runtime is included.
+`ottla check eos`. Maven downloads Kafka (as for `make bench-peer`). Its size includes the Java runtime.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def java_home() -> Path:
 
 
 def checks_of(address: str) -> str:
-    """How many checks of `check eos` a broker passes."""
+    """Returns how many checks of `check eos` a broker passes."""
     command = [sys.executable, "-m", "ottla.cli.main", "check", "eos", "-b", address, "-o", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     outcomes = [one["verdict"] for one in json.loads(done.stdout)["checks"]]

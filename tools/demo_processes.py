@@ -24,7 +24,7 @@ SPARK_SETTINGS = {
     "spark.executor.memory": "900m",
     "spark.driver.memory": "1g",
     "spark.executorEnv.PYTHONPATH": str(ROOT),
-    # A dead executor is noticed by its closed connection; its lost blocks are made again.
+    # Spark notices a dead executor by its closed connection, and computes its lost blocks again.
     "spark.task.maxFailures": "8",
 }
 
@@ -57,20 +57,20 @@ class BrokerProcess:
         self.start()
 
     def stop(self) -> int:
-        """Asks it to stop; its exit code."""
+        """Stops it with a signal. Returns its exit code."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(STOP_SECONDS_MAX)
 
     def kill(self) -> None:
-        """Kills what is still running."""
+        """Kills the process if it still runs."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
 
 
 class Driver:
-    """Runs `ottla pipeline run`, and starts it again whenever it ends without having been stopped."""
+    """Runs `ottla pipeline run`, and starts it again whenever it ends before `stop`."""
 
     def __init__(self, directory: Path, file: Path, address: str) -> None:
         self._directory = directory
@@ -107,7 +107,7 @@ class Driver:
             time.sleep(0.2)
 
     def kill(self) -> None:
-        """Kills the driver with its Java and the executors."""
+        """Kills the driver with its JVM and the executors."""
         _kill_group(self._process.pid)
 
     def executors(self) -> list[psutil.Process]:
@@ -120,7 +120,7 @@ class Driver:
         return found or [process for process in _descendants(self._process.pid) if "pyspark.daemon" in _words(process)]
 
     def stop(self) -> int:
-        """Asks it to stop, as a service manager does; its exit code."""
+        """Stops it with a signal, as a service manager does. Returns its exit code."""
         self._is_stopping.set()
         self._thread.join()
         self._process.send_signal(signal.SIGTERM)
@@ -131,7 +131,7 @@ class Driver:
 
 
 def _spark_home(directory: Path) -> str:
-    """A folder that looks like Spark's own, since a local cluster writes the logs of its executors into it."""
+    """Makes a folder with links to Spark's files, because a local cluster writes the logs of its executors into Spark's folder."""
     import pyspark
 
     home = directory / "spark"

@@ -31,15 +31,17 @@ INSTALL_SECONDS_GOAL = 5.0
 INSTALLED_MB_GOAL = 30.0
 MB = 1e6
 PART_SHOWN_MB = 1.0
-"""Goals, not conditions: time depends on the network, most of the size on what the dependencies ship. Printed beside what was measured."""
+"""Size in MB of the smallest part that is printed. The goals above are only printed beside the measured figures: the time depends on the
+network, and most of the size on the dependencies.
+"""
 
 
 class DistError(Exception):
-    """The distributions must not be published; the message is one line."""
+    """The distributions must not be published. The message says why."""
 
 
 class Distributions(NamedTuple):
-    """Paths of what was built."""
+    """The paths of both distributions."""
 
     wheel: Path
     sdist: Path
@@ -51,7 +53,7 @@ class Installed(NamedTuple):
     python: str
     seconds: float
     parts: dict[str, float]
-    """Megabytes (1,000,000 bytes) of files by package, with what its installer has compiled."""
+    """Megabytes (1,000,000 bytes) of each package's files, including the byte code that pip has compiled."""
 
     @property
     def megabytes(self) -> float:
@@ -59,7 +61,7 @@ class Installed(NamedTuple):
 
 
 def build(source: Path, destination: Path) -> Distributions:
-    """Builds both distributions of a source tree into an empty directory, with the hatchling of this environment."""
+    """Builds both distributions of a source tree into the empty directory `destination`, with the hatchling of this environment."""
     _run([sys.executable, "-m", "hatchling", "build", "-d", str(destination)], cwd=source)
     (wheel,) = destination.glob("*.whl")
     (sdist,) = destination.glob("*.tar.gz")
@@ -80,7 +82,9 @@ def check_changelog(text: str, version: str) -> None:
 
 
 def check_wheel(wheel: Path, source: Path) -> Message:
-    """Compares the wheel with the source tree, file by file; returns its metadata. Raises `DistError`."""
+    """Returns the wheel's metadata. Raises `DistError` unless the wheel has exactly the files of the source tree's packages, and its own
+    metadata files.
+    """
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         info = f"ottla-{version()}.dist-info"
@@ -99,7 +103,7 @@ def _package_files(package: Path) -> list[Path]:
 
 
 def check_sdist(built: Distributions, scratch: Path) -> None:
-    """Builds the wheel again from the source distribution; raises `DistError` unless it is the same, byte for byte."""
+    """Builds the wheel again from the source distribution. Raises `DistError` unless it is the same, byte for byte."""
     with tarfile.open(built.sdist) as archive:
         archive.extractall(scratch, filter="data")
     (unpacked,) = scratch.iterdir()
@@ -113,7 +117,7 @@ def _digest(path: Path) -> str:
 
 
 def pythons() -> dict[str, str]:
-    """The interpreters of this machine by version, `3.11` and so on: of PATH, then of pyenv."""
+    """Returns the interpreters of this machine by version (`3.11` and so on), from PATH or else from pyenv."""
     found: dict[str, str] = {}
     for minor in MINOR_VERSIONS:
         installed = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob(f"versions/3.{minor}.*/bin/python")
@@ -130,7 +134,9 @@ def _is_usable(python: str, minor: int) -> bool:
 
 
 def try_wheel(wheel: Path, python: str, directory: Path) -> Installed:
-    """Installs the wheel from the registry's dependencies into an empty environment, and runs the smoke test there. Raises `DistError`."""
+    """Installs the wheel, with dependencies from the registry, into a new environment, and runs the smoke test there. Raises `DistError` if
+    one fails.
+    """
     _run([python, "-m", "venv", str(directory)], cwd=directory.parent)
     program = directory / "bin" / "python"
     started = time.monotonic()
@@ -142,13 +148,15 @@ def try_wheel(wheel: Path, python: str, directory: Path) -> Installed:
 
 
 def smoke(program: Path, directory: Path, **environment: str) -> None:
-    """Runs the smoke test with an interpreter that must find Ottla by itself; raises `DistError`."""
+    """Runs the smoke test with an interpreter that has Ottla installed. Raises `DistError` if it fails."""
     copied = shutil.copy(ROOT / "tools" / "wheel_smoke.py", directory)
     _run([str(program), str(copied), version()], cwd=directory, environment=environment)
 
 
 def installed_parts(environment: Path) -> dict[str, float]:
-    """Megabytes by folder, the largest first; without pip, setuptools and their compiled code, which an empty environment has as well."""
+    """Returns the megabytes of each installed folder, the largest first. pip and setuptools do not count, because an empty environment has
+    them as well.
+    """
     (packages,) = environment.glob("lib/python*/site-packages")
     found: dict[str, float] = {}
     for one in packages.iterdir():
@@ -168,7 +176,7 @@ def _run(command: Sequence[str], *, cwd: Path, environment: dict[str, str] | Non
 
 
 def make() -> None:
-    """All of `make dist`."""
+    """Builds and checks both distributions: all of `make dist`. Raises `DistError`."""
     destination = ROOT / "dist"
     shutil.rmtree(destination, ignore_errors=True)
     check_changelog((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), version())

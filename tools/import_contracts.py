@@ -14,7 +14,7 @@ from importlinter.contracts.forbidden import ForbiddenContract
 
 
 class ForbiddenWherePresent(ForbiddenContract):  # type: ignore[misc, unused-ignore]
-    """import-linter's forbidden contract for existing modules; patterns are passed on unchanged."""
+    """import-linter's forbidden contract, which ignores modules of Ottla that do not exist. Patterns are passed on unchanged."""
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         roots = tuple(self.session_options["root_packages"])

@@ -1,7 +1,7 @@
-"""Draws a terminal recording: makes an animated SVG, which needs no player, from a transcript of commands and their output.
+"""Draws a terminal recording: an animated SVG, made from a transcript of commands and their output.
 
-The transcript is docs/assets/recording.txt; a test runs its commands again and compares. `make rewrite` updates both. Commands are typed
-and answers appear one after the other, at invented times. Without animations, everything is shown.
+The transcript is docs/assets/recording.txt; a test runs its commands again and compares. `make rewrite` updates both. Commands are typed,
+and their output appears line by line, at invented times. A viewer without animations shows everything.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ g { animation: appear 0.01s linear backwards }
 
 
 class Line(NamedTuple):
-    """A line of the screen: typed by a person, or printed."""
+    """A line of the screen: a typed command, or a line of output."""
 
     text: str
     is_command: bool
@@ -32,7 +32,7 @@ class Line(NamedTuple):
 
 
 def screen(transcript: str) -> list[Line]:
-    """The lines of a terminal of COLUMNS columns, with the moments at which they appear."""
+    """Returns the lines of a terminal with COLUMNS columns, and the times at which they appear."""
     lines: list[Line] = []
     now = 0.3
     for line in transcript.splitlines():

@@ -12,17 +12,17 @@ from pathlib import Path
 
 REQUIREMENTS = Path(__file__).resolve().parents[1] / "requirements"
 LEAST_PYTHON = "3.11.5"
-"""The first 3.11 that all the packages take; files for newer ones are among the hashes."""
+"""The oldest Python that all the packages support. The hashes include the files for newer ones."""
 
 
 def head_and_pins(text: str) -> tuple[list[str], list[str]]:
-    """The comments of a file of requirements, and its `name==version` without hashes."""
+    """Returns the comments at the head of a file of requirements, and its `name==version` lines without hashes."""
     lines = [line.rstrip(" \\") for line in text.splitlines()]
     return [line for line in lines if line.startswith("#")], [line for line in lines if line and line[0] not in "# "]
 
 
 def renew(path: Path, uv: str) -> None:
-    """Raises `CalledProcessError` if a version is not to be had."""
+    """Writes the file with new hashes. Raises `CalledProcessError` if uv does not find a version."""
     head, pins = head_and_pins(path.read_text())
     command = [uv, "pip", "compile", "--quiet", "--no-deps", "--universal", "--python-version", LEAST_PYTHON, "--generate-hashes"]
     done = subprocess.run(

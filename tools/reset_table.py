@@ -1,7 +1,7 @@
-"""The whole table of `group reset-offsets`: partitions that a test makes on a broker, and where each scenario must set them.
+"""The table of `group reset-offsets`: the partitions of an example, and the offsets that each scenario must set.
 
-tests/cli/groups/test_reset_offsets.py runs every scenario in every scope and mode against a broker and compares with this; tools/docs.py
-makes docs/reference/resets.md of it. So the page says what is tested, and nothing else.
+tests/cli/groups/test_reset_offsets.py creates the partitions on a broker, and runs every scenario in every scope and mode. tools/docs.py
+makes docs/reference/resets.md from the same table, so everything on that page is tested.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 STARTED_MS = 1_600_000_000_000
-"""2020-09-13T12:26:40Z; the record at offset N was made N seconds later."""
+"""2020-09-13T12:26:40Z. The record at offset N has a timestamp N seconds later."""
 
 
 class Partition(NamedTuple):
@@ -39,7 +39,7 @@ class Row(NamedTuple):
     committed: Offsets
     new: Offsets
     warns: tuple[int, ...] = ()
-    """Which partitions get a warning."""
+    """The partitions that get a warning."""
 
 
 ROWS = (
@@ -59,7 +59,7 @@ ROWS = (
 )
 
 FILE = (("orders", 0, 4), ("orders", 1, 99), ("orders", 2, 0), ("bills", 0, 2))
-"""The contents of the file for `--from-file`."""
+"""The lines of the file for `--from-file`: topic, partition, offset."""
 
 SCOPES: dict[str, tuple[int, ...]] = {
     "--all-topics": (0, 1, 3),
@@ -73,7 +73,7 @@ MODES = ("", "--dry-run", "--execute", "--export", "--execute --export")
 
 
 def page_lines() -> list[str]:
-    """The table for people."""
+    """Returns the lines of the page docs/reference/resets.md."""
     names = [partition.name for partition in PARTITIONS]
     lines = [
         "Four partitions, whose record at offset N was made N seconds after 2020-09-13T12:26:40Z, and what each scenario makes of them.",

@@ -1,7 +1,7 @@
-"""Spark's own Kafka connector, in a separate environment below `build/`: pyspark 4.0.0, and its connector's jars by Maven.
+"""Provides Spark's own Kafka connector in a separate environment below `build/`: pyspark 4.0.0, and the connector's jars by Maven.
 
-4.0.0 is the newest version with all artifacts published. The environment is made once, by the first process that needs it. Two concurrent
-processes make one each, and the first to finish renames it into place. It contains neither `ottla` nor pytest.
+4.0.0 is the newest version with all artifacts published. The first process that needs the environment makes it. If two processes make it at
+the same time, the first to finish renames its own into place. It contains neither `ottla` nor pytest.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ IN_SPARK = (
     "org.xerial.snappy",
     "com.github.luben",
 )
-"""Groups whose jars Spark has itself."""
+"""Maven groups whose jars pyspark already has."""
 
 HOME = Path(__file__).resolve().parents[1] / "build" / "spark-connector"
 
 
 def python_program() -> str:
-    """The interpreter of the environment, which is made if it is not there yet."""
+    """Returns the interpreter of the environment. Makes the environment if it does not exist."""
     digest = hashlib.sha256(repr((PACKAGES, CONNECTOR, IN_SPARK, sys.version_info[:2])).encode()).hexdigest()[:16]
     there = HOME / digest
     if not there.is_dir():
@@ -44,7 +44,7 @@ def python_program() -> str:
         try:
             os.rename(making, there)
         except OSError:
-            shutil.rmtree(making)  # another process was quicker
+            shutil.rmtree(making)  # another process was faster
     return str(there / "bin" / "python")
 
 
@@ -59,6 +59,6 @@ def _make(folder: Path) -> None:
 
 
 def environment() -> dict[str, str]:
-    """The variables for a program of the environment: nothing of the interpreter that runs this."""
+    """Returns the environment variables for a program of the environment, without those of this interpreter."""
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPARK_HOME", "PYSPARK_PYTHON", "VIRTUAL_ENV")}
     return {**kept, "PYSPARK_PYTHON": python_program()}

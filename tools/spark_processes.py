@@ -1,4 +1,4 @@
-"""Ending the processes of a Spark application, which are children of other processes."""
+"""Ends the processes of a Spark application, which are child processes of other processes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A standalone cluster of Spark as one host can have it: a master and workers, each a process, from the jars that PySpark brings.
+"""Runs a standalone Spark cluster on one host: a master and workers, each a process, from the jars of PySpark.
 
-The executors are processes below the workers. Their Python runs in a directory of theirs, so that a path through `/proc/self/cwd` leads to
-another place in each of them: in this they are like executors on hosts of their own.
+The executors are processes below the workers. The Python of each executor runs in its own directory, so a path through `/proc/self/cwd`
+leads to another place in each of them, as if they ran on different hosts.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class Standalone:
         return self
 
     def lose_worker(self) -> None:
-        """Kills a worker and all that runs below it with -9, as when its host is lost, and launches another."""
+        """Kills a worker and its child processes with -9, as if its host were lost, and starts another worker."""
         worker = self._workers.pop(0)
         for one in [worker, *self._below(worker)]:
             try:
                 one.kill()
             except psutil.NoSuchProcess:
-                pass  # it has ended by itself since it was listed
+                pass  # it has ended since it was listed
         self._launch_worker()
 
     def stop(self) -> None:
@@ -113,7 +113,7 @@ class Standalone:
         return process
 
     def _wait_for(self, process: psutil.Popen, log_name: str, wanted: re.Pattern[str]) -> re.Match[str]:
-        """Waits for a pattern in a log; returns its match."""
+        """Waits for a pattern in a log, and returns its match."""
         deadline = time.monotonic() + START_S
         while (found := wanted.search(text := (self.directory / log_name).read_text(errors="replace"))) is None:
             assert process.poll() is None and time.monotonic() < deadline, f"{log_name}: {text[-3000:]}"

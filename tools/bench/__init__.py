@@ -1,1 +1,1 @@
-"""Benchmarks of a broker: loads by a stock client, on this broker, on a bare loop and on Apache Kafka."""
+"""Benchmarks of brokers: the same loads by a stock client on Ottla, on a bare loop and on Apache Kafka."""

@@ -1,11 +1,11 @@
-"""Measures the effect of each attack of tests/hostile on an honest client: a table, with a fresh broker with default settings for each
-attack. Then it sends every API a mebibyte of one repeated name and of different names, and shows the worst cases.
+"""Measures the effect of each attack of tests/hostile on an honest client, and prints a table. Each attack gets a new broker with default
+settings. Then it sends a mebibyte of one repeated name, and of different names, to every API, and prints the worst cases.
 
 usage: python -m tools.bench.attacks [--kafka] [words in the attack's name]
 
 A memory limit that Ottla exceeds, and an honest client that it does not serve, are printed below the tables, and the exit code is 1.
 
-With `--kafka` each attack is also sent to Apache Kafka, to a fresh node with a heap of 1 GiB (needs a JDK 17 and Maven).
+With `--kafka` each attack is also run against a new node of Apache Kafka with a heap of 1 GiB (needs a JDK 17 and Maven).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Attacked(NamedTuple):
 
 
 def on_ottla(attack: Attack) -> Attacked:
-    """Runs an attack on a fresh broker."""
+    """Runs an attack on a new broker."""
     settings = settings_of(attack, other_port := free_port())
     with tempfile.TemporaryDirectory(prefix="ottla-attack-") as folder:
         broker = BrokerProcess(Path(folder), settings).start()
@@ -53,7 +53,7 @@ def on_ottla(attack: Attack) -> Attacked:
 
 
 def on_kafka(attack: Attack) -> Outcome:
-    """Runs an attack on a fresh node of Apache Kafka."""
+    """Runs an attack on a new node of Apache Kafka."""
     kafka = start_kafka(KAFKA_JARS.absolute(), *settings_of(attack, free_port()))
     try:
         return measure(int(kafka.address.rpartition(":")[2]), kafka.process.pid, attack.run)
@@ -82,7 +82,7 @@ def cells_of_kafka(attack: Attack) -> str:
 
 
 def print_table(word: str, *, has_kafka: bool) -> list[str]:
-    """Runs the attacks whose name contains a word; returns the failures."""
+    """Runs the attacks whose name contains `word`, and prints a row for each. Returns the failures."""
     columns, wrong = COLUMNS.split(" | "), list[str]()
     if has_kafka:
         columns += [f"Kafka: {column}" for column in columns[:4]]
@@ -99,7 +99,7 @@ def print_table(word: str, *, has_kafka: bool) -> list[str]:
 
 
 def large_body_rows() -> Iterator[tuple[float, str, Sequence[str]]]:
-    """(longest wait in ms, row, what was wrong) of each API and kind of body."""
+    """Yields (longest wait in ms, row, failures) for each API and kind of body."""
     for api in TABLE.values():
         paths = [] if api.is_extension else array_paths(load(api.key)[0], api.max_version)
         for path, kind in [(path, kind) for path in paths if len(path) == 1 for kind in (REPEATED, DIFFERENT)]:
@@ -118,7 +118,7 @@ def large_body_rows() -> Iterator[tuple[float, str, Sequence[str]]]:
 
 
 def print_large_bodies() -> list[str]:
-    """Returns what was wrong."""
+    """Prints the worst cases of large bodies. Returns the failures of all."""
     print("\n| body | longest wait, ms | p99, ms | answered in, ms | memory, MiB more |\n| --- | --- | --- | --- | --- |", flush=True)
     rows = sorted(large_body_rows(), reverse=True)
     for _, text, _ in rows[:WORST]:

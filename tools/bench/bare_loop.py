@@ -1,8 +1,8 @@
-"""The lower bound: one Python process that serves a stock client and only moves the bytes.
+"""The lower bound of a broker's costs: one Python process that serves a stock client and only moves bytes.
 
 Produce (version 7): receive, check the CRC, stamp the offset, write. Fetch (version 4): the header, then sendfile from the one file of the
-partition. No validation, no groups, no recovery, one old version of eight APIs, topics and offsets in memory. A broker's costs beyond this
-are its own.
+partition. It has no validation, no groups, no recovery, one old version of eight APIs, and topics and offsets in memory. The additional
+cost of a broker is the price of its features.
 
 usage: python -m tools.bench.bare_loop DIRECTORY     (prints READY host:port; stop it with SIGTERM)
 """
@@ -25,11 +25,11 @@ RECEIVE_BYTES = 1 << 16
 UNSUPPORTED_VERSION = 35
 unpack, pack = struct.unpack_from, struct.pack
 Answer = list[bytes | tuple[int, int, int]] | None
-"""Bytes, and (descriptor, position, length) for sendfile."""
+"""A response in pieces: bytes, or (descriptor, position, length) for sendfile. None: no response now."""
 
 
 class Partition:
-    """One file, and the position of each batch in it."""
+    """The file of a partition, and the position of each batch in it."""
 
     __slots__ = ("descriptor", "end", "offsets", "positions", "size")
 
@@ -220,7 +220,9 @@ def read_string(frame: memoryview, at: int) -> tuple[str, int]:
 
 
 class Connection:
-    """Small frames are parsed in place, a large one is received into a buffer of its own size; answers block the loop until sent."""
+    """One client. Small frames are parsed in the receive buffer; a large one is received into a buffer of its size. The loop waits until a
+    response is sent.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, bare: BareLoop, sock: socket.socket) -> None:
         self.loop, self.bare, self.socket = loop, bare, sock

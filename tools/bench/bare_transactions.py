@@ -1,8 +1,8 @@
-"""Transactions by bare requests: their cost if the client makes no pauses.
+"""Transactions by plain requests: their cost if the client does not pause.
 
 librdkafka and Java's client wait between the requests of a transaction, which hides the broker's costs. Here each request is sent as soon
-as the previous one is answered: Produce 12 (which adds its partition to the transaction, KIP-890), EndTxn 5. After CONCURRENT_TRANSACTIONS
-it retries immediately.
+as the response to the one before it has arrived: Produce 12 (which adds its partition to the transaction, KIP-890), then EndTxn 5. After
+CONCURRENT_TRANSACTIONS it retries immediately.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class BareTransactions:
         self._producer_id, self._epoch = first.producer_id, first.producer_epoch
 
     def run_one(self) -> None:
-        """One transaction, from its first request to the answer of its end."""
+        """Runs one transaction, from its first request to the response to EndTxn."""
         producer_id, epoch = self._producer_id, self._epoch
         batch = encode_batch(self._records, producer_id=producer_id, producer_epoch=epoch, base_sequence=0, is_transactional=True)
         data = TopicProduceData(name=self._topic, partition_data=[PartitionProduceData(index=0, records=bytes(batch))])

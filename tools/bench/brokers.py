@@ -1,7 +1,7 @@
-"""The brokers that are measured: ours, a bare loop that only receives, checks and writes, and Apache Kafka from Maven.
+"""The brokers that are measured: Ottla, a bare loop that only receives, checks and writes, and Apache Kafka from Maven.
 
-Each is a process of its own on a free port of the loopback and a temporary directory. A `Broker` knows its processes, so a load can ask
-what the broker itself has cost: CPU seconds and resident memory, from /proc.
+Each is a process of its own with a free port of the loopback address and a temporary directory. A load reads the CPU seconds and the
+resident memory of a `Broker` from /proc.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ START_SECONDS_MAX = 120
 
 @dataclass
 class Broker:
-    """A running broker. `start_ms`: from the process's start until it said that it was ready."""
+    """A running broker. `start_ms` is the time from the start of the process to its READY line."""
 
     name: str
     address: str
@@ -36,13 +36,13 @@ class Broker:
     directory: str
     start_ms: float = 0.0
     replicas: int = 1
-    """Of each topic that a load creates."""
+    """Replication factor of the topics that a load creates."""
     client: dict[str, str] = field(default_factory=dict)
-    """Options that a client needs beside the address: TLS, a login."""
+    """Options that a client needs besides the address: TLS, a login."""
 
     @property
     def options(self) -> dict[str, str]:
-        """Where and how a client connects, as librdkafka takes it."""
+        """Returns librdkafka's options for a connection to the broker."""
         return {"bootstrap.servers": self.address, **self.client}
 
     def cpu_seconds(self) -> float:
@@ -84,7 +84,7 @@ def start_bare_loop() -> Broker:
 
 
 def launch(name: str, command: list[str], folder: str) -> Broker:
-    """Starts a process that prints `READY host:port`."""
+    """Starts a process, and waits for its line `READY host:port`."""
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     started = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
@@ -99,7 +99,7 @@ def launch(name: str, command: list[str], folder: str) -> Broker:
 
 
 def kafka_jars(folder: Path, version: str = KAFKA_VERSION) -> str:
-    """Kafka's jars, fetched by Maven once; returns the class path."""
+    """Fetches Kafka's jars by Maven, once. Returns the class path."""
     library = folder / "lib"
     if not library.is_dir():
         artifacts = [("org.apache.kafka", "kafka_2.13", version), ("org.slf4j", "slf4j-simple", "1.7.36")]
@@ -108,7 +108,7 @@ def kafka_jars(folder: Path, version: str = KAFKA_VERSION) -> str:
 
 
 def start_kafka(jars_folder: Path, *more_settings: str, protocol: str = "PLAINTEXT") -> Broker:
-    """One node of Apache Kafka in KRaft mode with a heap of 1 GiB. `protocol` is for its client listener."""
+    """Starts one node of Apache Kafka in KRaft mode with a heap of 1 GiB. `protocol` is that of its client listener."""
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
             sys.exit(f"bench: {program} is needed to run Apache Kafka next to this broker; install a JDK 17 and Maven")

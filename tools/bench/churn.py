@@ -1,8 +1,8 @@
-"""Creates and drops everything that clients can, repeatedly under new names, and measures the broker's memory.
+"""Creates and deletes everything that clients can, repeatedly and with new names, and measures the broker's memory.
 
-A round: a connection with its own client id; a topic with records, a setting and a quota; a fetch session; offsets; a classic group, a
-consumer group and a share group, each with a member that joins and quits. Then all of it is deleted. Clients cannot drop transactional ids
-(the broker forgets them after `transactional.id.expiration.ms`), so their number is fixed.
+A round uses a connection with its own client id; a topic with records, a setting and a quota; a fetch session; offsets; a classic group, a
+consumer group and a share group, each with a member that joins and leaves. Then it deletes all of them. Clients cannot delete transactional
+ids (the broker forgets them after `transactional.id.expiration.ms`), so their number is fixed.
 
 usage: python -m tools.bench.churn [seconds, 900 by default]
 
@@ -50,8 +50,9 @@ QUICK = (
     "group.min.session.timeout.ms=1000", "group.initial.rebalance.delay.ms=0", "producer.id.expiration.ms=2000",
     "producer.id.expiration.check.interval.ms=500", "offsets.retention.check.interval.ms=86400000",
 )  # fmt: skip
-"""Data that are kept for a time after deletion are kept for seconds here, so that the curve shows leaks. Offsets are never swept, because
-the sweep would delete empty groups, and each must exist when it is deleted."""
+"""Data that a broker keeps for a time after deletion are kept for seconds here, so that the memory shows leaks. The check for expired
+offsets does not run, because it also removes empty groups, and each group must exist when its round deletes it.
+"""
 AGAIN = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -59,7 +60,7 @@ AGAIN = {
 
 
 class Round:
-    """One round under names that have not been used before."""
+    """One round, with names that have not been used before."""
 
     def __init__(self, port: int, count: int) -> None:
         self.name = f"churn-{count}"
@@ -114,7 +115,7 @@ class Round:
         self.client.ask(leave_group.LeaveGroupRequest(group_id=self.name, member_id=joined.member_id), 1)
 
     def use_new_groups(self) -> None:
-        """A consumer group and a share group."""
+        """Joins and leaves a consumer group and a share group."""
         for key, version, group_id in ((68, 0, f"{self.name}-consumer"), (76, 1, f"{self.name}-share")):
             beat: dict[str, Any] = {"group_id": group_id, "member_id": "m", "subscribed_topic_names": [self.name]}
             if key == 68:
@@ -137,7 +138,7 @@ class Round:
         self.client.ask(delete_topics.DeleteTopicsRequest(topics=[delete_topics.DeleteTopicState(name=self.name)], timeout_ms=30_000), 6)
 
     def until_done(self, ask: Callable[[], Any]) -> Any:
-        """Asks until the answer is not one that says to try again."""
+        """Sends a request until the response is not a retriable error."""
         deadline = time.monotonic() + 60
         while True:
             answer = ask()
@@ -150,7 +151,7 @@ class Round:
 
 
 def churn(broker: BrokerProcess, seconds: float) -> Iterator[tuple[float, int, float]]:
-    """(seconds, rounds so far, MiB of the broker) every ten seconds."""
+    """Yields (seconds, rounds so far, MiB of the broker) every ten seconds."""
     began, sampled, count = time.monotonic(), 0.0, 0
     with WireClient(broker.port) as client:
         for kind in (0, 1):
@@ -183,7 +184,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def growth_mib(samples: Sequence[tuple[float, float]], settled_seconds: float) -> float:
-    """How much more the last sample is than the first after that time."""
+    """Returns the last sample less the first one after `settled_seconds`."""
     settled = next((used for elapsed, used in samples if elapsed >= settled_seconds), samples[-1][1])
     return samples[-1][1] - settled
 

@@ -1,10 +1,10 @@
-"""`make bench-cluster`: three brokers next to three of Apache Kafka 3.9.1 on the same ZooKeeper, in turn, in one run.
+"""`make bench-cluster`: compares three brokers with three of Apache Kafka 3.9.1 on the same ZooKeeper, alternately, in one run.
 
 usage: python -m tools.bench.cluster [--rounds 3] [--scale 1.0] [--without-kafka] [--only-failover] [--without-failover]
 
-Throughput, CPU of all three brokers, round trips and transactions with three replicas and min.insync.replicas=2; then the time without an
-acknowledgement after kill -9 of the leader, a follower and the controller, and after a clean stop of the leader. Needs a ZooKeeper, and for
-Kafka a JDK 17 and Maven; Kafka's jars are fetched once into build/kafka-3.9.
+It measures throughput, CPU of all three brokers, round trips and transactions with three replicas and min.insync.replicas=2. Then it
+measures the time without an acknowledgement after kill -9 of the leader, of a follower and of the controller, and after a clean stop of the
+leader. Needs a ZooKeeper, and for Kafka a JDK 17 and Maven; Kafka's jars are fetched once into build/kafka-3.9.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SILENCE_SECONDS_MAX = 60.0
 
 
 class MeasuredCluster(Broker, ABC):
-    """Three brokers as one; CPU and memory are the sums of their processes."""
+    """A cluster of three brokers. Its CPU and its memory are the sums of the processes."""
 
     def __init__(self, name: str, address: str, directory: str, pids: dict[int, int]) -> None:
         self.name = name
@@ -80,7 +80,7 @@ class OttlaCluster(MeasuredCluster):
 
     def start_again(self, broker_id: int) -> None:
         broker = self._cluster.broker(broker_id)
-        broker.process.stop()  # it has ended: only its log is closed
+        broker.process.stop()  # the process has ended: this only closes its log
         broker.start()
         self._note_pids()
 
@@ -134,10 +134,12 @@ class KafkaCluster(MeasuredCluster):
 
 
 class Writer:
-    """One small acks=all record every few milliseconds to a topic of one partition, and when each was acknowledged."""
+    """Writes a small record with acks=all to a topic of one partition every few milliseconds, and notes the time of each
+    acknowledgement.
+    """
 
     def __init__(self, cluster: MeasuredCluster, **options: object) -> None:
-        """`options` of the producer, in addition to those for finding leaders quickly."""
+        """`options` are more options of the producer, besides those for finding new leaders quickly."""
         self.topic = f"failover-{uuid.uuid4().hex[:8]}"
         self.admin = AdminClient({"bootstrap.servers": cluster.address, "log_level": 0})
         self.admin.create_topics([NewTopic(self.topic, 1, BROKERS)])[self.topic].result(60)
@@ -157,7 +159,9 @@ class Writer:
         return int(self.admin.list_topics(self.topic, timeout=30).controller_id)
 
     def silence(self, fault: Callable[[], object]) -> float:
-        """The longest time between two acknowledgements around a fault, in seconds. Raises if a record failed for good."""
+        """Causes a fault, and returns the longest time in seconds between two acknowledgements around it. Raises an error if a record was
+        not written.
+        """
         self._write_until(lambda: False, STEADY_SECONDS)
         fault()
         began = time.monotonic()
@@ -183,7 +187,7 @@ class Writer:
 
 
 def failover(cluster: MeasuredCluster, what: str) -> float:
-    """Seconds without an acknowledgement after the fault; the broker is back and in sync again when this returns."""
+    """Returns the seconds without an acknowledgement after the fault `what`. Waits until the broker has started again and is in sync."""
     writer = Writer(cluster)
     time.sleep(2)
     leader, controller = writer.leader(), writer.controller()
@@ -219,7 +223,7 @@ def failovers(clusters: Sequence[MeasuredCluster], rounds: int) -> None:
 
 @contextmanager
 def running_clusters(*, has_kafka: bool) -> Iterator[list[MeasuredCluster]]:
-    """Our cluster and, if wanted, Kafka's, on one ZooKeeper; stopped at the end."""
+    """Starts an Ottla cluster and, with `has_kafka`, one of Kafka, on one ZooKeeper. Stops them at the end."""
     clusters: list[MeasuredCluster] = []
     with tempfile.TemporaryDirectory(prefix="zookeeper-bench-") as home, ZooKeeperProcess(Path(home)) as zookeeper:
         try:

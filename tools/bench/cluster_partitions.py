@@ -1,11 +1,11 @@
-"""Three brokers with thousands of partitions, next to three of Apache Kafka 3.9.1 on the same ZooKeeper, in turn, in one run.
+"""Compares three brokers with thousands of partitions with three of Apache Kafka 3.9.1 on the same ZooKeeper, alternately, in one run.
 
 usage: python -m tools.bench.cluster_partitions [--partitions 1,100,2000] [--rounds 3] [--without-kafka] [--losses idle,...]
 
-Round trips with acks=all while so many partitions of three replicas are present; then, with the most of them: the CPU of idle brokers, the
-time without an acknowledgement when a leader is moved (a preferred election) and when the host of a leader is lost (its process is
-suspended, so that nothing is closed and nothing refused), and the time from kill -9 of the controller until every partition has a leader
-that lives, and until a topic can be created.
+For each number of partitions (three replicas each) it measures round trips with acks=all. With the largest number it also measures: the CPU
+of idle brokers; the time without an acknowledgement when a leader is moved (a preferred election); the same when the host of a leader is
+lost (its process is suspended, so that no connection is closed or refused); and the time from kill -9 of the controller until every
+partition has a running leader, and until a topic can be created.
 """
 
 from __future__ import annotations
@@ -34,14 +34,16 @@ IDLE_SECONDS, SETTLE_SECONDS = 20.0, 5.0
 WAIT_SECONDS_MAX = 120.0
 LOOK_SECONDS = 0.02
 IMPATIENT = {"socket.timeout.ms": 1_000, "topic.metadata.refresh.interval.ms": 500}
-"""A producer that waits for no answer longer than that: librdkafka's own minute would be all that is measured where a host is silent."""
+"""Options of a producer that waits at most a second for a response. With librdkafka's default of a minute, this timeout would be all that
+is measured if a host does not answer.
+"""
 LOSSES = ("idle", "moved", "controller", "host")
 Figures = dict[str, list[float]]
-"""By cluster, one figure a round."""
+"""The figures of each cluster, one per round."""
 
 
 def wait_for(is_true: Callable[[], bool], what: str) -> float:
-    """Seconds until it is; raises after `WAIT_SECONDS_MAX`."""
+    """Waits until `is_true()`, and returns the seconds. Raises RuntimeError after `WAIT_SECONDS_MAX`."""
     began = time.monotonic()
     while not is_true():
         if time.monotonic() - began > WAIT_SECONDS_MAX:
@@ -51,7 +53,7 @@ def wait_for(is_true: Callable[[], bool], what: str) -> float:
 
 
 def is_whole(admin: AdminClient) -> bool:
-    """Every partition has a leader, and its replicas are in sync."""
+    """Whether every partition has a leader, and all its replicas are in sync."""
     try:
         topics = admin.list_topics(timeout=10).topics.values()
     except KafkaException:
@@ -60,7 +62,7 @@ def is_whole(admin: AdminClient) -> bool:
 
 
 def fill(cluster: MeasuredCluster, count: int) -> None:
-    """Creates partitions until there are so many, but for the one of the load."""
+    """Creates partitions until there are `count` - 1: the load creates one more. Waits until all are in sync."""
     admin = AdminClient({"bootstrap.servers": cluster.address, "log_level": 0})
     present = sum(len(topic.partitions) for topic in admin.list_topics(timeout=30).topics.values())
     if count - 1 > present:
@@ -79,7 +81,7 @@ def round_trips(clusters: Sequence[MeasuredCluster], count: int, rounds: int, sc
 
 
 def idle_cpu(cluster: MeasuredCluster) -> float:
-    """Percent of a core that the busiest broker takes while no client asks for anything."""
+    """Returns the percentage of a core that the busiest broker takes while no client sends requests."""
     before = {broker_id: cpu_seconds_of(pid) for broker_id, pid in cluster.pids.items()}
     time.sleep(IDLE_SECONDS)
     return max(cpu_seconds_of(pid) - before[broker_id] for broker_id, pid in cluster.pids.items()) / IDLE_SECONDS * 100
@@ -93,7 +95,7 @@ def come_back(cluster: MeasuredCluster, broker_id: int) -> None:
 
 
 def moved(cluster: MeasuredCluster) -> float:
-    """Milliseconds without an acknowledgement when the preferred replica is elected."""
+    """Returns the milliseconds without an acknowledgement when the preferred replica is elected."""
     writer = Writer(cluster)
     time.sleep(2)
     preferred = writer.leader()
@@ -112,7 +114,7 @@ def moved(cluster: MeasuredCluster) -> float:
 
 
 def host_lost(cluster: MeasuredCluster) -> float:
-    """Seconds without an acknowledgement when the leader's host falls silent."""
+    """Returns the seconds without an acknowledgement when the leader's host stops answering."""
     writer = Writer(cluster, **IMPATIENT)
     time.sleep(2)
     leader = writer.leader()
@@ -125,7 +127,7 @@ def host_lost(cluster: MeasuredCluster) -> float:
 
 
 def controller_lost(cluster: MeasuredCluster) -> tuple[float, float]:
-    """Seconds from kill -9 until every partition has a living leader, and until a topic can be created."""
+    """Kills the controller with -9. Returns the seconds until every partition has a running leader, and until a topic can be created."""
     admin = AdminClient({"bootstrap.servers": cluster.address, "log_level": 0})
     victim = int(admin.list_topics(timeout=30).controller_id)
     survivors = [address for address, broker in zip(cluster.address.split(","), sorted(cluster.pids), strict=True) if broker != victim]

@@ -1,5 +1,5 @@
-"""Measures a user's first contacts in CPU time, which is nearly the same on a busy machine: commands, a run of fixture tests, the live
-view.
+"""Measures what a new user does first: commands, a run of tests with the fixtures, the live view. All in CPU time, which hardly changes on
+a busy machine.
 
 Every function returns rows for the first table of `make bench`: (what, unit, figure). `python -m tools.bench.front_door` prints only them.
 """
@@ -35,7 +35,7 @@ def test_{n}(kafka_broker, kafka_topic):
 
 
 def children_s() -> float:
-    """CPU time of the processes that have ended, and of theirs."""
+    """Returns the CPU seconds of all child processes that have ended, and of their child processes."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -48,14 +48,14 @@ def cpu_s(command: list[str], directory: str | None = None) -> float:
 
 
 def commands() -> list[Row]:
-    """Whole processes of the command line."""
+    """Measures commands, each from the start of its process to the end."""
     with Broker(topics=["orders:3"]) as broker:
         lines = (("ottla --help", ["--help"]), ("ottla topic list", ["topic", "list", "-b", broker.direct_server]))
         return [(label, "ms of CPU", statistics.median(cpu_s([*COMMAND, *words]) for _ in range(9)) * 1000) for label, words in lines]
 
 
 def fixture_tests() -> list[Row]:
-    """A run of tests that each write and read a record, less the same number of empty ones; with the broker's own time."""
+    """Measures a run of tests that each write and read a record, less a run of as many empty ones. It includes the broker's time."""
     pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
         for name, text in (("test_empty.py", EMPTY_TEST), ("test_fixture.py", FIXTURE_TEST)):
@@ -65,7 +65,7 @@ def fixture_tests() -> list[Row]:
 
 
 def live_view() -> list[Row]:
-    """Looks of `ottla top`, drawn as on a terminal, beside a broker with 2,000 partitions."""
+    """Measures updates of `ottla top`, drawn as on a terminal, for a broker with 2,000 partitions."""
     from rich.console import Console
 
     topics = [f"topic-{number}:{PARTITIONS_OF_A_TOPIC}" for number in range(TOPICS)]

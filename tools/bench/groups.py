@@ -3,9 +3,9 @@ assignment.
 
 usage: python -m tools.bench.groups [--members 1000] [--partitions 5000] [--rounds 7]
 
-`measure` takes the median over joins: one more member joins a stable group, and its first heartbeat is timed until its records and the
-records of the new target are applied. A broker makes the target in several iterations of its loop. It also measures the other kinds of
-change, and a heartbeat without changes. The log is a list: appending records is the same for all coordinators and is measured by produce.
+`measure` returns the median over joins: one more member joins a stable group, and the time is taken from its first heartbeat until its
+records and those of the new target assignment are applied. A broker computes the target in several turns of its loop. `measure` also
+measures the other kinds of change, and a heartbeat without a change. The log is a list, because the load `produce` measures appends.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ROUNDS_TO_REST_MAX = 10
 
 
 class Topics:
-    """`groups.settings.TopicsView` of topics `0`, `1`, ... with equally many partitions."""
+    """A `groups.settings.TopicsView` of topics `0`, `1`, ... that all have the same number of partitions."""
 
     def __init__(self, topics: int, partitions: int) -> None:
         self._counts = {f"topic-{number}": partitions // topics for number in range(topics)}
@@ -52,7 +52,7 @@ class Topics:
 
 
 class Numbers:
-    """`ports.Random`, as far as a coordinator asks for it: ids that count."""
+    """The part of `ports.Random` that a coordinator uses. Its ids are consecutive numbers."""
 
     def __init__(self) -> None:
         self._last = 0
@@ -67,7 +67,7 @@ def _settings(**changes: Any) -> GroupCoordinatorSettings:
 
 
 class Coordinator:
-    """A group machine with a list as log; members revoke partitions immediately."""
+    """The coordinator's state machine with a list as log. Its members revoke partitions immediately."""
 
     def __init__(self, partitions: int) -> None:
         self.topics = Topics(TOPICS, partitions)
@@ -81,7 +81,7 @@ class Coordinator:
         self.carry_out(lambda: decide(0))
 
     def carry_out(self, decide: Callable[[], Decision]) -> list[Beat]:
-        """Returns the answers. Work of later iterations of a broker's loop is done immediately."""
+        """Carries out a decision and returns the responses. Work that a broker leaves for later turns of its loop is done immediately."""
         decision, machine = decide(), self.machine
         for record in decision.records:
             machine.apply(self.logged, record, None)
@@ -104,7 +104,7 @@ class Coordinator:
         )
 
     def beat(self, command: ConsumerHeartbeat) -> None:
-        """One heartbeat; the member takes the epoch and the partitions of the answer."""
+        """Runs one heartbeat. The member takes the epoch and the partitions from the response."""
         (answer,) = self.carry_out(lambda: self.machine.consumer_heartbeat(command, print, 0))
         if answer.error:
             raise AssertionError(f"{command.member_id}: {answer.message}")
@@ -119,7 +119,7 @@ class Coordinator:
         self.beat(ConsumerHeartbeat(group_id="large", caller=Caller(member_id, "/127.0.0.1"), member_id=member_id, member_epoch=-1))
 
     def settle(self) -> None:
-        """All members report until nothing is logged any more."""
+        """Sends heartbeats of all members until none logs a record any more."""
         for _ in range(ROUNDS_TO_REST_MAX):
             before = self.logged
             for member_id in list(self.epochs):
@@ -156,7 +156,7 @@ def _beat_often(coordinator: Coordinator) -> None:
 
 
 def measure(members: int = 1000, partitions: int = 5000, rounds: int = 7) -> list[Cost]:
-    """Medians, in milliseconds of CPU time, in a group of so many members over so many partitions."""
+    """Returns medians in milliseconds of CPU time, for a group of `members` over `partitions`."""
     coordinator = large_group(members, partitions)
     join: list[float] = []
     leave: list[float] = []

@@ -1,7 +1,7 @@
-"""The loads: the requests of a stock client (librdkafka by confluent-kafka), and the measurements.
+"""The loads: what a stock client (librdkafka by confluent-kafka) sends, and what is measured.
 
-Each load takes a broker and a scale and returns figures by name. Payloads are random bytes; every delivery is checked, every expected
-record is read. Throughput counts payload bytes (1 MB = 10^6 bytes); CPU is the broker process's own.
+Each load takes a broker and a scale, and returns figures by name. Payloads are random bytes. Every delivery is checked, and every expected
+record is read. Throughput counts payload bytes (1 MB = 10^6 bytes). The CPU figures count only the broker's processes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ READ_SECONDS_MAX = 120
 
 def new_topic(broker: Broker, partitions: int = 1) -> str:
     name = f"bench-{uuid.uuid4().hex[:10]}"
-    admin = AdminClient({**broker.options, "log_level": 3})  # named, since it must live until the result is there
+    admin = AdminClient({**broker.options, "log_level": 3})  # a variable, because the client must exist until the result has arrived
     admin.create_topics([NewTopic(name, partitions, broker.replicas)])[name].result(60)
     time.sleep(0.2)
     return name
@@ -40,7 +40,7 @@ def drop_topic(broker: Broker, name: str) -> None:
 
 
 def send(broker: Broker, topic: str, count: int, size: int, partitions: int, options: Mapping[str, Any], *, spread: int = 0) -> float:
-    """Produces records of `size` bytes, or up to `spread` more or less, and waits for every acknowledgement; returns seconds."""
+    """Produces records of `size` bytes, or up to `spread` more or less, and waits for every acknowledgement. Returns the seconds."""
     producer = Producer({
         **broker.options, "queue.buffering.max.messages": 200_000, "queue.buffering.max.kbytes": 1 << 20, **options,
     })  # fmt: skip
@@ -84,7 +84,9 @@ def produce(size: int, megabytes: float, partitions: int = 1, options: Mapping[s
 
 
 def consume(size: int, megabytes: float, **options: Any) -> Load:
-    """Without librdkafka's pause of a second each time that 100,000 records wait in it: a broker that is faster met it more often."""
+    """Returns a load that reads records. librdkafka pauses for a second each time that 100,000 records wait in it; here it pauses for 1 ms,
+    because a faster broker would cause more pauses.
+    """
 
     def load(broker: Broker, scale: float) -> Figures:
         count = max(1000, int(megabytes * 1e6 * scale / size))
@@ -110,7 +112,7 @@ def consume(size: int, megabytes: float, **options: Any) -> Load:
 
 
 def one_record_requests(broker: Broker, scale: float) -> Figures:
-    """Pipelined requests of one record each."""
+    """Measures pipelined requests of one record each."""
     count, topic = int(100_000 * scale), new_topic(broker)
     options = {"batch.num.messages": 1, "linger.ms": 0}
     send(broker, topic, 2000, 100, 1, options)
@@ -142,7 +144,7 @@ def round_trip(acks: str) -> Load:
 
 
 def produce_to_consume(broker: Broker, scale: float) -> Figures:
-    """From produce() to the consumer's poll, at 1,000 records a second."""
+    """Measures the time from produce() to the consumer's poll, at 1,000 records a second."""
     topic, count, rate = new_topic(broker), int(4000 * scale) + 500, 1000
     times: list[float] = []
     consumer = Consumer({
@@ -198,7 +200,7 @@ def transactions(records: int) -> Load:
 
 
 def bare_transactions(records: int) -> Load:
-    """The same without a client's pauses (`bare_transactions.py`)."""
+    """Returns the load `transactions` without the client's pauses (`bare_transactions.py`)."""
 
     def load(broker: Broker, scale: float) -> Figures:
         topic, times = new_topic(broker), []
@@ -217,7 +219,7 @@ def bare_transactions(records: int) -> Load:
 
 
 def first_consume(broker: Broker, _scale: float) -> Figures:
-    """A new group's first record: join, sync, fetch."""
+    """Measures the time to a new group's first record: join, sync, fetch."""
     topic = new_topic(broker)
     send(broker, topic, 10, 100, 1, {})
     times = []
@@ -234,7 +236,7 @@ def first_consume(broker: Broker, _scale: float) -> Figures:
 
 
 def confirmed(client: Producer, topic: str) -> float:
-    """Sends one small record and waits until it is confirmed: how long that took, in seconds."""
+    """Sends one small record, waits for its acknowledgement, and returns the seconds."""
     done: list[object] = []
     sent = time.perf_counter()
     client.produce(topic, b"x", on_delivery=lambda error, _record: done.append(error))
@@ -273,5 +275,5 @@ LOADS: dict[str, Load] = {
 }
 
 WITHOUT_COORDINATORS = [name for name in LOADS if not name.startswith("transaction") and name != "first consume of a new group"]
-"""The loads for the bare loop, which has no coordinators, and one isolation level."""
+"""The loads for the bare loop, which has no coordinators and only one isolation level."""
 WITHOUT_COORDINATORS.remove("consume 1 KB, read_committed")

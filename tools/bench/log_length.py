@@ -1,9 +1,9 @@
-"""Measures whether an append or a fetch costs more in a longer log: CPU of each at 10^3 and at 10^6 batches, on a real directory.
+"""Measures whether an append or a fetch costs more in a longer log: the CPU of each at 10^3 and at 10^6 batches, in a real directory.
 
 usage: python -m tools.bench.log_length [--batches 1000,1000000] [--segment-bytes 16777216]
 
-The log is a partition as the broker has it, without the network: what is measured is `Partition.append`, `Partition.read` at the end and
-at random offsets, and the look-up of random times. A batch holds one record of 100 bytes. No thresholds: it prints rows for a table.
+The log is a broker's partition, without the network. Measured are `Partition.append`, `Partition.read` at the end and at random offsets,
+and the look-up of random times. A batch has one record of 100 bytes. It prints rows for a table, without thresholds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FIRST_TIMESTAMP = 1_700_000_000_000
 
 
 class MeasuredLog:
-    """One partition that grows; its records are a millisecond apart."""
+    """One partition that grows. Its records' timestamps are a millisecond apart."""
 
     def __init__(self, directory: str, segment_bytes: int) -> None:
         key = TopicPartition("bench", 0)
@@ -54,7 +54,7 @@ class MeasuredLog:
             append(encode_batch([Record(0, timestamp, None, value)]), acks=1, now_ms=timestamp)
 
     def append_cost(self) -> float:
-        """Microseconds of CPU for one append; making the batches is not counted."""
+        """Returns the CPU microseconds of one append. The time to build the batches does not count."""
         first = self.length
         batches = [encode_batch([Record(0, FIRST_TIMESTAMP + first + i, None, b"v" * RECORD_BYTES)]) for i in range(REPETITIONS)]
         append, now_ms = self.partition.require_leading().append, FIRST_TIMESTAMP + first
@@ -75,7 +75,7 @@ class MeasuredLog:
         self.append(batches - self.length)
         at_random = [self.random.randrange(batches) for _ in range(REPETITIONS)]
         at_the_end = [max(batches - 1 - self.random.randrange(100), 0) for _ in range(REPETITIONS)]
-        self.read_cost(at_random)  # indexes and files that are opened once are not the cost of a read
+        self.read_cost(at_random)  # opens indexes and files, which is not a cost of each read
         self.time_cost(at_random)
         measured = [
             ("fetch at the end", self.read_cost(at_the_end)),
@@ -94,7 +94,7 @@ def cost_of(work: Callable[[int], object], offsets: Sequence[int]) -> float:
 
 
 def log_length(lengths: Sequence[int] = LENGTHS, segment_bytes: int = SEGMENT_BYTES) -> list[Row]:
-    """Rows for each length, in ascending order; the log grows from one to the next."""
+    """Returns the rows of each length, in ascending order. The log grows from one length to the next."""
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
         measured = MeasuredLog(directory, segment_bytes)
         rows = [row for length in sorted(lengths) for row in measured.rows(length)]

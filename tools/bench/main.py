@@ -1,4 +1,4 @@
-"""`make bench`: the costs of one broker, next to a bare loop that only receives, checks and writes, in the same run.
+"""`make bench`: measures one broker, and in the same run a bare loop that only receives, checks and writes.
 
 usage: python -m tools.bench.main [--rounds 3] [--scale 1.0] [--only "produce 1 KB,consume 1 KB"]
 
@@ -39,7 +39,7 @@ def arguments(description: str | None, argv: Sequence[str] | None) -> argparse.N
 
 
 def start_and_idle_memory() -> list[Row]:
-    """Process start to READY, and memory when idle with 1, 100 and 2,000 partitions."""
+    """Measures the time from process start to READY, and the idle memory with 1, 100 and 2,000 partitions."""
     times = []
     for _ in range(5):
         broker = start_ottla()
@@ -71,7 +71,7 @@ def large_groups() -> list[Row]:
 
 
 def alone(ottla: Broker, scale: float) -> list[Callable[[], list[Row]]]:
-    """The measurements that run alone."""
+    """Returns the measurements of a broker alone, without the bare loop."""
     return [
         start_and_idle_memory,
         front_door.measure,
@@ -92,7 +92,7 @@ def create_partitions(broker: Broker, count: int) -> None:
 
 
 def print_rows(measure: Callable[[], list[Row]]) -> None:
-    """Prints the rows; a failed measurement is reported and has no rows."""
+    """Prints the rows of a measurement. If it fails, the error is printed instead."""
     try:
         rows = measure()
     except Exception as error:

@@ -1,10 +1,10 @@
-"""Measures the cost of one scrape for the event loop: a broker with many partitions in this process, scraped in pieces like its HTTP port.
+"""Measures what one scrape costs the event loop: a broker with many partitions in this process is scraped in pieces, as its HTTP port does.
 
 usage: python -m tools.bench.metrics_cost [--partitions 2000] [--scrapes 20]
 
-`measure` returns rows for `make bench`. There are three kinds of scrapes: the first one, one without changes since the last, and one after
-every partition has changed. "In all" is the CPU time of the whole scrape, which is not available to clients. "Longest piece" is the longest
-time that the loop is blocked, because clients are served between the pieces.
+`measure` returns rows for `make bench`. There are three kinds of scrapes: the first one, one without a change since the last, and one after
+every partition has changed. "In all" is the CPU time of the whole scrape. "Longest piece" is the longest time that the loop is blocked:
+between the pieces it serves clients.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TOPICS = 20
 
 
 class Cost(NamedTuple):
-    """Of one kind of scrape, in milliseconds: medians over several."""
+    """The cost of one kind of scrape, in milliseconds: the median of several scrapes."""
 
     label: str
     total_ms: float
@@ -37,7 +37,7 @@ class Cost(NamedTuple):
 
 
 def measure(partitions: int = 2000, scrapes: int = 20) -> list[Cost]:
-    """The costs on a fresh broker with so many partitions."""
+    """Returns the costs on a new broker with `partitions` partitions."""
     loop = new_event_loop()
     with tempfile.TemporaryDirectory(prefix="ottla-metrics-") as directory:
         assignments = (f"log.dirs={directory}/data", "listeners=PLAINTEXT://127.0.0.1:0", "ottla.shutdown.timeout.ms=1000")
@@ -67,7 +67,7 @@ def _measure(server: BrokerServer, partitions: int, scrapes: int) -> list[Cost]:
 
 
 def _writer(server: BrokerServer) -> Callable[[], None]:
-    """Appends a record to every partition."""
+    """Returns a function that appends a record to every partition."""
     now_ms = server.clock.wall_ms()
     batch = bytes(encode_batch([Record(0, now_ms, b"key", b"value")]))
 
@@ -79,7 +79,9 @@ def _writer(server: BrokerServer) -> Callable[[], None]:
 
 
 def scrape(metrics: Metrics) -> Cost:
-    """One scrape, piece by piece. The whole is CPU time; a piece is wall time, since the loop is away for that long."""
+    """Makes one scrape, piece by piece. The whole is measured as CPU time, a piece as wall time, because it blocks the loop for that
+    long.
+    """
     page = Page()
     longest = 0.0
     started = time.thread_time()

@@ -1,4 +1,4 @@
-"""Measures operations that users wait for: a restart after a crash, a rebalance, a command. Each is measured alone, on our broker.
+"""Measures operations that users wait for: a restart after a crash, a rebalance, a command. Each is measured alone, on an Ottla broker.
 
 Every function returns rows for the first table of `make bench`: (what, unit, figure).
 """
@@ -29,7 +29,7 @@ COMMAND = [sys.executable, "-m", "ottla.cli.main"]
 
 
 def restart_after_kill(scale: float) -> list[Row]:
-    """1 GB in 100 partitions, kill -9, and the time from the new process to READY."""
+    """Writes 1 GB into 100 partitions, kills the broker with -9, and measures the time from the start of the new process to READY."""
     broker = start_ottla()
     folder = broker.directory
     send(broker, new_topic(broker, 100), int(1_000_000 * scale), 1000, 100, {})
@@ -41,7 +41,7 @@ def restart_after_kill(scale: float) -> list[Row]:
 
 
 class Member(threading.Thread):
-    """A member of a classic group that only joins, syncs and sends heartbeats; `generation` is its last generation."""
+    """A member of a classic group that only joins, syncs and sends heartbeats. `generation` is the generation of its last assignment."""
 
     def __init__(self, broker: Broker, group: str) -> None:
         super().__init__(daemon=True)
@@ -63,7 +63,7 @@ class Member(threading.Thread):
         self.connection.close()
 
     def take_share(self) -> int:
-        """Returns the generation of an assignment, or -1 if the group has changed."""
+        """Joins and syncs. Returns the generation of the assignment, or -1 if the group has changed meanwhile."""
         protocol = JoinGroupRequestProtocol(name="range", metadata=b"\0\0" + bytes(8))
         joined = self.connection.request(JoinGroupRequest(
             group_id=self.group, session_timeout_ms=SESSION_TIMEOUT_MS, rebalance_timeout_ms=SESSION_TIMEOUT_MS,
@@ -81,7 +81,9 @@ class Member(threading.Thread):
 
 
 def rebalance(broker: Broker, count: int = 100) -> list[Row]:
-    """A classic group of so many members, and then one more; until all hold an assignment of one generation."""
+    """Measures the time until all members of a classic group have an assignment of the same generation: first `count` new members, then one
+    more.
+    """
     group = f"bench-{time.time_ns()}"
     with closing(Connection(parse_address(broker.address)).open()) as connection:
         while connection.request(FindCoordinatorRequest(coordinator_keys=[group])).coordinators[0].error_code:
@@ -111,7 +113,7 @@ def milliseconds_until_stable(new: list[Member], members: list[Member]) -> float
 
 
 def command_throughput(broker: Broker, scale: float) -> list[Row]:
-    """`consume -e -q` of 1 GB of 1 KB records to nowhere, and `produce` from a file of lines of 100 bytes."""
+    """Measures `consume -e -q` of 1 GB of 1 KB records to /dev/null, and `produce` of a file of lines of 100 bytes."""
     topic, records = new_topic(broker), int(1_000_000 * scale)
     send(broker, topic, records, 1000, 1, {})
     reading = seconds_of(["consume", "-b", broker.address, topic, "--from-beginning", "-e", "-q"])

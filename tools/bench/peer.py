@@ -1,4 +1,4 @@
-"""`make bench-peer`: the same loads on this broker and on Apache Kafka, in turn, in one run.
+"""`make bench-peer`: runs the same loads on Ottla and on Apache Kafka, alternately.
 
 usage: python -m tools.bench.peer [--rounds 3] [--scale 1.0] [--only "produce 1 KB;consume 1 KB"]
 

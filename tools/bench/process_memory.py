@@ -1,4 +1,4 @@
-"""The memory of a Spark session while a job runs: of the JVM, of the tasks' Python, and of the Python processes on the driver's side."""
+"""Measures the memory of a Spark session while a job runs: of the JVM, of the tasks' Python processes, and of the driver's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ TASKS = "pyspark.daemon"
 
 
 class PeakMemory(threading.Thread):
-    """Samples the child processes of one during the `with` block; `grown_mib` is the peak of each kind above its initial memory."""
+    """Samples a process and its child processes during the `with` block. `grown_mib` returns the peak of each kind less its memory at the
+    start.
+    """
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
@@ -50,7 +52,9 @@ class PeakMemory(threading.Thread):
 
 
 def _kind(process: psutil.Process) -> str:
-    """JVM, tasks, or driver: the program itself and the workers that Spark starts for planning and committing."""
+    """Returns the kind of a process: JVM, tasks, or driver (the program itself, and the workers that Spark starts for planning and
+    committing).
+    """
     if process.name().startswith("java"):
         return "JVM"
     return "tasks" if TASKS in process.cmdline() else "driver"

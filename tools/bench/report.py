@@ -1,4 +1,4 @@
-"""Rounds, medians, ratios, and the tables that people read."""
+"""Runs loads in rounds, and formats medians and ratios as tables."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from tools.bench.brokers import Broker
 from tools.bench.loads import LOADS, Figures
 
 Results = dict[str, dict[str, list[Figures]]]
-"""Load -> broker -> one set of figures a round."""
+"""The figures by load and broker, one set per round."""
 
 
 Row = tuple[str, str, float]
-"""A measurement: what, unit, figure."""
+"""One measurement: (what, unit, figure)."""
 
 
 def run_rounds(brokers: Sequence[Broker], names: Sequence[str], rounds: int, scale: float, able: dict[str, Sequence[str]]) -> Results:
-    """Runs each load on each broker alternately (A B A B ...). A failed load is reported and its round skipped."""
+    """Runs each load on the brokers alternately (A B A B ...), and prints its rows. A failed run is reported and not counted. `able` has
+    the loads of brokers that cannot run all.
+    """
     results: Results = {}
     for name in names:
         results[name] = {broker.name: [] for broker in brokers}
@@ -44,7 +46,7 @@ def header(names: Sequence[str]) -> str:
 
 
 def rows_of(load: str, results: dict[str, list[Figures]], names: Sequence[str]) -> list[str]:
-    """One row a figure: medians, and for two brokers the median of the ratios within a round."""
+    """Returns one row per figure: medians, and for two brokers the median of the ratios within a round."""
     rows = []
     for figure in next((rounds[0] for rounds in results.values() if rounds), {}):
         cells = [load, figure]
@@ -63,6 +65,6 @@ def number(value: float) -> str:
 
 
 def machine() -> str:
-    """The machine in one line."""
+    """Describes the machine in one line."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return f"{os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()}, CPython {platform.python_version()}; client on the same machine"

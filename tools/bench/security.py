@@ -2,8 +2,8 @@
 
 usage: python -m tools.bench.security [--rounds 3] [--scale 1.0] [--kafka]
 
-Four tables: TLS and plain (MB/s and CPU of the broker), one-record requests with SASL and access rules and plain, the cost of one decision
-over 10,000 rules in this process, and logins by SCRAM while another client makes round trips.
+It prints four tables: TLS compared with plain (MB/s and the broker's CPU); one-record requests with SASL and access rules compared with
+plain; the cost of one decision over 10,000 rules in this process; SCRAM logins while another client makes round trips.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ ONE_RECORD = ("one-record requests",)
 
 
 def certificate(folder: Path) -> Path:
-    """A key and a certificate of localhost that signs itself, in one file."""
+    """Creates a key and a self-signed certificate for localhost, in one file."""
     program = shutil.which("openssl")
     if program is None:
         sys.exit("bench: openssl is needed to make a certificate")
@@ -78,7 +78,7 @@ def ottla_by_tls(both: Path) -> Broker:
 
 
 def kafka_by_tls(both: Path) -> Broker:
-    trusted = both.with_name("chain.pem")  # before it starts, Kafka tries whether its own brokers could connect
+    trusted = both.with_name("chain.pem")  # at its start, Kafka checks that its own brokers could connect
     settings = (
         "ssl.keystore.type=PEM", f"ssl.keystore.location={both}", "ssl.truststore.type=PEM", f"ssl.truststore.location={trusted}",
     )  # fmt: skip
@@ -98,7 +98,7 @@ def login(mechanism: str) -> dict[str, str]:
 
 
 def ottla_by_sasl() -> Broker:
-    """A broker with access rules, few of them for the user, who is not a super user."""
+    """Starts a broker with access rules. Few of them are for the user, who is not a super user."""
     settings = (
         "listeners=SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256", "authorizer.class.name=acl",
         "super.users=User:admin", f"ottla.sasl.plain.users={USER}={PASSWORD} admin={PASSWORD}",
@@ -125,7 +125,7 @@ def words(settings: Sequence[str]) -> list[str]:
 
 
 def give_rights(broker: Broker) -> None:
-    """Creates the rules for the loads, and rules for others as in a cluster."""
+    """Creates the rules that the loads need, and rules for many other users."""
     allow = [AclOperation.CREATE, AclOperation.WRITE, AclOperation.READ, AclOperation.DELETE]
     own = [Binding(Pattern(ResourceType.TOPIC, "bench-", PatternType.PREFIXED), rule(f"User:{USER}", operation)) for operation in allow]
     others = [Binding(Pattern(ResourceType.TOPIC, f"topic-{count}"), rule(f"User:user-{count}")) for count in range(200)]
@@ -141,7 +141,7 @@ def rule(principal: str, operation: AclOperation = AclOperation.READ) -> Rule:
 
 
 def decisions() -> list[Row]:
-    """One decision over 10,000 rules of 1,000 principals, literal and prefixed: remembered, not remembered, and of an empty table."""
+    """Measures one decision over 10,000 literal and prefixed rules of 1,000 principals: cached, not cached, and over an empty table."""
     chance = random.Random(7)
     rules: dict[Pattern, list[Rule]] = {}
     for count in range(RULES):
@@ -177,7 +177,7 @@ def microseconds(authorizer: AclAuthorizer, names: Sequence[str], *, forgets: bo
 
 
 def scram_logins(broker: Broker) -> list[Row]:
-    """Logins one after the other on several threads; a client that is there already makes round trips alone and meanwhile."""
+    """Measures logins, one after the other on several threads, and the round trips of a connected client before and during the logins."""
     with Cluster(broker.address, security=Security({**login("PLAIN"), "sasl.username": "admin"})) as cluster:
         alter_scram(cluster, USER, passwords={"SCRAM-SHA-256": (PASSWORD, 4096)})
     topic, security = new_topic(broker), Security(login("SCRAM-SHA-256"))
@@ -232,7 +232,7 @@ def compare(title: str, starts: Sequence[Callable[[], Broker]], loads: Sequence[
 
 
 def alone() -> None:
-    """Measures our broker alone, and functions in this process."""
+    """Measures Ottla without a comparison: decisions in this process, and logins."""
     print("\n| security | unit | ottla |\n| --- | --- | --- |", flush=True)
     broker = ottla_by_sasl()
     try:

@@ -1,10 +1,11 @@
-"""`make bench-spark`: the Spark source and sink compared with Spark's own Kafka connector, on the same broker, data and machine,
+"""`make bench-spark`: compares the Spark source and sink with Spark's own Kafka connector, on the same broker, data and machine,
 alternately.
 
 usage: python -m tools.bench.spark [--rounds 3] [--scale 1.0] [--on-kafka] [--only "read;write"]
 
-Each side is its own session with two task slots, ours in this interpreter, Spark's connector in the one of `tools/spark_connector.py`. Both
-use lz4 and read committed records; everything else is at its default. The connector writes at least once, ours exactly once.
+Each side has a Spark session with two task slots in a process of its own. Ottla's uses this interpreter, the connector's uses the one of
+`tools/spark_connector.py`. Both use lz4 and read committed records; everything else is at its default. The connector writes at least once,
+Ottla's sink exactly once.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ SMALL_BATCH_ROWS = 10_000
 SMALL_BATCHES = 10
 LARGE_BYTES = 256 << 20
 PAGES_MIB = 1024
-"""More than a load writes: what tasks put aside, what is staged, and the log."""
+"""MiB that `take_pages` writes. It is more than a load writes: files of tasks, staged output, and the log."""
 
 
 class Shape(NamedTuple):
-    """The rows of a topic and how it is divided."""
+    """Size and number of a topic's rows, and its number of partitions."""
 
     value_bytes: int
     rows: int
@@ -60,10 +61,10 @@ class Shape(NamedTuple):
 
 
 class Side:
-    """One of the two that are compared: a Spark session in a process of its own, driven line by line."""
+    """One of the two sides: a Spark session in a process of its own (`spark_program.py`), which gets a job per line."""
 
     def __init__(self, name: str, address: str, cluster: Sequence[str] = ()) -> None:
-        """`cluster` is a master and settings for the program, if it is not to run in local mode."""
+        """`cluster` is the master and the settings of the session. If empty, it runs in local mode."""
         self.name = name
         self.address = address
         is_ours = name == "ottla"
@@ -77,7 +78,7 @@ class Side:
         )
 
     def run(self, job: str, **details: Any) -> dict[str, Any]:
-        """The outcome of a job. RuntimeError if the session has died of it."""
+        """Runs a job and returns its outcome. Raises RuntimeError if the session has ended."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         print(json.dumps({"job": job, **details}), file=self.process.stdin, flush=True)
@@ -88,7 +89,7 @@ class Side:
         raise RuntimeError(f"{job} failed in the session of {self.name}:\n{self.errors.read()[-4000:]}")
 
     def time(self, job: str, **details: Any) -> float:
-        """The seconds that a job took, which finds memory for the files that it writes."""
+        """Runs a job and returns its seconds. `take_pages` runs before it."""
         take_pages()
         return float(self.run(job, **details)["seconds"])
 
@@ -105,7 +106,7 @@ class Side:
         return {"kafka.bootstrap.servers": self.address, "topic": topic, "kafka.compression.type": "lz4", **more}
 
     def group(self) -> dict[str, str]:
-        """Our streams need a group; Spark's connector has no use for one."""
+        """Returns the option for the group, which streams of Ottla need and Spark's connector does not use."""
         return {"group": new_name("group")} if self.name == "ottla" else {}
 
     def close(self) -> None:
@@ -120,7 +121,7 @@ class Side:
 
 
 class Bench:
-    """One run: a broker with filled topics, and both sides."""
+    """A broker with filled topics, and the sides."""
 
     def __init__(self, broker: Broker, shapes: Sequence[Shape], sides: Sequence[str]) -> None:
         self.broker = broker
@@ -143,7 +144,7 @@ class Bench:
         return name
 
     def run(self, load: str, side: Side, shape: Shape) -> float:
-        """Runs a load, and deletes its output."""
+        """Runs a load, deletes its output, and returns its seconds."""
         took = LOADS[load](self, side, shape)
         while self.targets:
             self.client.delete_topic(self.targets.pop())
@@ -155,8 +156,10 @@ def new_name(kind: str) -> str:
 
 
 def take_pages() -> None:
-    """Writes a file and deletes it. A virtual machine gives memory that is free back to its host, and the host takes five times as long as
-    the kernel to find a page again: without this, loads that write would measure that, by chance one side more than the other."""
+    """Writes a large file and deletes it, so that the machine has free pages. A virtual machine returns free memory to its host, and the
+    host takes five times as long as the kernel to provide a page. Without this, loads that write would include that time, by chance one
+    side more than the other.
+    """
     with tempfile.TemporaryFile() as file:
         for _ in range(PAGES_MIB):
             file.write(bytes(1 << 20))
@@ -171,7 +174,7 @@ def fill(client: Client, shape: Shape) -> None:
         client.produce_batches({target: [batch.data for batch in encode_rows(part, is_transactional=False)] for target, part in parts})
 
 
-# Loads: each runs once on a side, and answers the seconds that its rows took.
+# Loads: each runs once on a side, and returns the seconds.
 
 
 def read(bench: Bench, side: Side, shape: Shape) -> float:
@@ -179,7 +182,7 @@ def read(bench: Bench, side: Side, shape: Shape) -> float:
 
 
 def write(bench: Bench, side: Side, shape: Shape) -> float:
-    """Rows that are in memory, in two partitions of Spark's."""
+    """Writes rows that are in memory, in two Spark partitions."""
     side.run("keep", name="rows", source=side.source(shape.topic))
     side.run("drop", name="rows")
     took = side.time("write", name="rows", sink=side.sink(bench.new_topic(shape.partitions)))
@@ -197,7 +200,7 @@ def stream(bench: Bench, side: Side, shape: Shape) -> float:
 
 
 def stream_at_once(bench: Bench, side: Side, shape: Shape) -> float:
-    """All rows in one batch, as Spark's connector has it by default."""
+    """Copies all rows in one batch, which is the default of Spark's connector."""
     group = side.group()
     source = side.source(shape.topic, maxOffsetsPerTrigger=str(shape.rows), **group)
     return side.time("stream", source=source, sink=side.sink(bench.new_topic(shape.partitions), **group))
@@ -213,14 +216,14 @@ LOADS: dict[str, Callable[[Bench, Side, Shape], float]] = {
 
 
 def compare(bench: Bench, shapes: Sequence[Shape], loads: Sequence[str], rounds: int) -> None:
-    """Prints a row for each load and shape: medians, and the median of the ratios within a round."""
+    """Prints a row for each load and shape: medians, and for two sides the median of the ratios within a round."""
     names = [side.name for side in bench.sides]
     columns = [f"{name}, {unit}" for name in names for unit in ("rows/s", "MB/s")]
     ratio = [f"{names[0]} / {names[1]}"] if len(names) == 2 else []
     print(f"| load | rows | {' | '.join([*columns, *ratio])} |\n|{' --- |' * (2 + len(columns) + len(ratio))}", flush=True)
     for load in loads:
         for shape in shapes:
-            # The first round of each load is for the JVM's compiler and the workers.
+            # The first round of each load does not count: the JVM compiles, and workers start.
             taken = [[bench.run(load, side, shape) for side in bench.sides] for _ in range(rounds + 1)][1:]
             print(f"| {load} | {shape.label} | {' | '.join(figures(shape, taken))} |", flush=True)
 
@@ -239,7 +242,7 @@ NOTHING = "nothing"
 
 
 def compare_with_nothing(bench: Bench, shapes: Sequence[Shape], rounds: int) -> None:
-    """Prints what a source and a sink in Python reach that do nothing (`spark_nothing.py`): the bound of ours."""
+    """Prints the rates of a source and a sink in Python that do nothing (`spark_nothing.py`): the upper bound of Ottla's."""
     side = bench.sides[0]
     print("\n| does nothing | rows | rows/s | MB/s |\n| --- | --- | --- | --- |")
     for shape in shapes:
@@ -257,7 +260,9 @@ def compare_with_nothing(bench: Bench, shapes: Sequence[Shape], rounds: int) -> 
 
 
 def small_batches(bench: Bench, _shape: Shape) -> None:
-    """A stream that waits, gets 10,000 rows, and waits again; they are sent in a transaction, so that all become visible at once."""
+    """Measures the triggers of a stream that repeatedly gets 10,000 rows and is idle at the end. The rows are sent in a transaction, so
+    that all become visible at once.
+    """
     shape = Shape(100, SMALL_BATCH_ROWS, 8)
     rows = make_rows(shape.rows, shape.value_bytes)
     for side in bench.sides:
@@ -279,7 +284,7 @@ def small_batches(bench: Bench, _shape: Shape) -> None:
 
 
 def large_batch(bench: Bench, shape: Shape) -> None:
-    """256 MB in one batch of a stream, not compressed: how long its transaction is open, and what memory it takes."""
+    """Measures one batch of a stream of 256 MB, not compressed: its rate, how long its transaction is open, and its memory."""
     side = bench.sides[0]
     group = side.group()
     source = side.source(shape.topic, maxOffsetsPerTrigger=str(shape.rows), **group)

@@ -2,7 +2,7 @@
 
 usage: python -m tools.bench.spark_codec [--rows 500000]
 
-Rows are JSON values of about 100 bytes or 1 KB, with and without a key. Figures are the best of some rounds, in seconds of CPU, so that
+Rows are JSON values of about 100 bytes or 1 KB, with and without a key. Figures are from the best of several rounds in CPU time, so that
 other work on the machine does not count. Needs the Spark packages that `make test` installs.
 """
 
@@ -26,14 +26,14 @@ from ottla.wire.records import read_batch_header, set_base_offset
 from tools.bench.report import machine
 
 CHUNK_ROWS = 20_000
-"""Rows that Spark passes at once."""
+"""Number of rows that Spark passes at once."""
 ROUNDS = 5
 PARTITIONS = 8
 WORDS = ("departed", "landed", "boarding", "delayed", "diverted", "cancelled", "taxiing", "climbing")
 
 
 def make_rows(count: int, value_bytes: int) -> Any:
-    """Keys of 10 bytes and values that differ, of about this size."""
+    """Makes rows with keys of 10 bytes and different values of about `value_bytes`."""
     choose = random.Random(1)
     values = []
     for number in range(count):
@@ -43,7 +43,7 @@ def make_rows(count: int, value_bytes: int) -> Any:
 
 
 def seconds_of(run: Callable[[], object]) -> float:
-    """The CPU time of the best round."""
+    """Returns the CPU seconds of the best round."""
     best = float("inf")
     for _ in range(ROUNDS):
         started = time.process_time()
@@ -63,7 +63,7 @@ def assign_all(rows: Any) -> int:
 
 
 def fetched(encoded: Sequence[EncodedBatch]) -> Fetched:
-    """The answer to a Fetch that brings these batches."""
+    """Returns a Fetch response with these batches."""
     offset, batches = 0, []
     for batch in encoded:
         set_base_offset(batch.data, 0, offset)

@@ -1,6 +1,5 @@
-"""A Spark data source in Python that does nothing: its reader yields one Arrow batch repeatedly, its writer drops the rows.
-
-Spark's own time for moving rows between Java and Python is the bound for every source and sink in Python.
+"""A Spark data source in Python that does nothing: its reader yields one Arrow batch repeatedly, its writer drops the rows. It measures the
+time that Spark takes to move rows between Java and Python, which every source and sink in Python needs.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from ottla.spark.data_source import COLUMNS
 from tools.bench.spark_codec import make_rows
 
 BATCH_ROWS = {100: 16_384, 1000: 2_048}
-"""About as many as the source `ottla` yields at once, 2 MiB, by the bytes of a value."""
+"""Rows per Arrow batch, by the bytes of a value: about the 2 MiB that the source `ottla` yields at once."""
 
 DIFFERENT_ROWS = 64
 
 
 class Nothing(DataSource):
-    """The format `nothing`. Options: `rows`, `valueBytes` and `partitions` of what is read."""
+    """The format `nothing`. The options `rows`, `valueBytes` and `partitions` say what its reader yields."""
 
     @classmethod
     def name(cls) -> str:
@@ -38,7 +37,7 @@ class Nothing(DataSource):
 
 
 class NothingReader(DataSourceReader):
-    """Yields rows with the columns of the source `ottla`, as many in each partition."""
+    """Yields rows with the columns of the source `ottla`, equally many in each partition."""
 
     def __init__(self, rows: int, value_bytes: int, partitions: int) -> None:
         self.rows = rows
@@ -65,11 +64,11 @@ class NothingWriter(DataSourceArrowWriter):
         return WriterCommitMessage()
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Nothing is to be committed."""
+        """Does nothing: the rows were dropped."""
 
 
 def source_batch(rows: int, value_bytes: int) -> Any:
-    """Rows as the source `ottla` yields them: key and value differ, the other columns do not matter."""
+    """Makes rows with the columns of the source `ottla`. Keys and values differ, the other columns are the same in all rows."""
     made = make_rows(DIFFERENT_ROWS, value_bytes)
     which = pa.array([number % DIFFERENT_ROWS for number in range(rows)])
     columns = {

@@ -1,10 +1,11 @@
-"""Runs Spark jobs that read from and write to a broker, one after another in one session, as `make bench-spark` asks for them.
+"""Runs Spark jobs that read from and write to a broker, one after another in one session. `make bench-spark` starts it and sends it the
+jobs.
 
 usage: python spark_program.py FORMAT [MASTER SETTINGS]
 
-Needs pyspark and the data source FORMAT (`ottla` or `kafka`), nothing else, so that it runs in an interpreter of either. MASTER is two
-task slots here unless it names a cluster; SETTINGS are more of Spark's settings, as JSON. Each line of the input is a job as JSON; its
-outcome is printed behind `RESULT`, with the seconds that the job took.
+It needs only pyspark and the data source FORMAT (`ottla` or `kafka`), so that it runs in the interpreter of either. Without MASTER it runs
+in local mode with two task slots. SETTINGS are more Spark settings, as JSON. Each line of the input is a job as JSON. Its outcome, with the
+seconds that the job took, is printed after `RESULT`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ IDLE_SECONDS = 2.0
 
 
 class Jobs:
-    """The jobs, by the names that they have on the wire. `rows` are kept in memory between jobs, as rows of key and value."""
+    """The jobs: each public method is one, and a line of the input names it. Kept rows stay in memory between jobs, with the columns key
+    and value.
+    """
 
     def __init__(self, spark: SparkSession, source_format: str) -> None:
         self.spark = spark
@@ -55,7 +58,7 @@ class Jobs:
         return {}
 
     def drop(self, name: str) -> dict[str, Any]:
-        """Takes kept rows and drops them: what making the rows costs the jobs that write them."""
+        """Reads kept rows and drops them, so that the next job that writes them does not pay for their first use."""
         return self._timed(lambda: self.rows[name].write.format("noop").mode("overwrite").save())
 
     def read(self, source: Options) -> dict[str, Any]:
@@ -67,13 +70,13 @@ class Jobs:
         return self._timed(lambda: self.rows[name].write.format(self.format).options(**sink).mode("append").save())
 
     def read_nothing(self, **options: Any) -> dict[str, Any]:
-        """Reads rows that are made from nothing, and drops them: what Spark takes for any source in Python."""
+        """Reads rows of the source `nothing`, and drops them: the time that Spark takes for any source in Python."""
         self._know_nothing()
         rows = self.spark.read.format("nothing").options(**options).load()
         return self._timed(lambda: rows.write.format("noop").mode("overwrite").save())
 
     def write_nothing(self, name: str) -> dict[str, Any]:
-        """Gives kept rows to a sink that drops them: what Spark takes for any sink in Python."""
+        """Writes kept rows to the sink `nothing`, which drops them: the time that Spark takes for any sink in Python."""
         self._know_nothing()
         return self._timed(lambda: self.rows[name].write.format("nothing").mode("append").save())
 
@@ -88,9 +91,8 @@ class Jobs:
         return self._timed(lambda: rows.write.format(self.format).options(**sink).mode("append").save())
 
     def stream(self, source: Options, sink: Options) -> dict[str, Any]:
-        """Copies a topic as a stream, from its start to what is there, and stops.
-
-        `seconds` is the time of its batches; `start_seconds` the rest, which is starting and stopping the query.
+        """Copies a topic as a stream, from its start to its present end. `seconds` is the time of the batches; `start_seconds` is the rest:
+        start and stop of the query.
         """
         checkpoint = tempfile.mkdtemp(prefix="checkpoint-")
         started = time.perf_counter()
@@ -103,19 +105,19 @@ class Jobs:
         return {"seconds": seconds, "start_seconds": total - seconds}
 
     def start(self, source: Options, sink: Options) -> dict[str, Any]:
-        """Starts a stream that copies new records."""
+        """Starts a stream that copies the records of a topic."""
         self.checkpoint = tempfile.mkdtemp(prefix="checkpoint-")
         self.query = self._stream(source, sink, self.checkpoint).start()
         self.query.processAllAvailable()
         return {}
 
     def wait(self) -> dict[str, Any]:
-        """Waits until the stream has copied what is there."""
+        """Waits until the stream has copied all records that the topic has."""
         self.query.processAllAvailable()
         return {}
 
     def stop(self) -> dict[str, Any]:
-        """Lets the stream be idle for a while and stops it; how long each trigger took, by the rows that it had."""
+        """Leaves the stream idle for a while, and stops it. Returns the rows and the duration of each trigger."""
         time.sleep(IDLE_SECONDS)
         progress = [{"rows": one["numInputRows"], "ms": one["durationMs"].get("triggerExecution", 0)} for one in self.query.recentProgress]
         self.query.stop()

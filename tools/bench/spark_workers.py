@@ -1,9 +1,10 @@
-"""The Spark sink on two workers: output that is staged on the broker, output in commit messages, and Spark's own Kafka connector, in turn.
+"""Measures the Spark sink on two workers: output staged on the broker, output in commit messages, and Spark's own Kafka connector,
+alternately.
 
 usage: python -m tools.bench.spark_workers [--rounds 3] [--scale 1.0] [--only "write;streaming copy"]
 
-Each side has a standalone cluster of its own: a master and two workers as processes, an executor of one core on each, and a driver. Staged
-output and commit messages take turns in one session; both leave out files, which executors on other hosts could not share with the driver.
+Each side has a standalone cluster of its own: a driver, a master, and two workers with an executor of one core each. Staged output and
+commit messages alternate in one session. Neither uses files, which executors on other hosts could not share with the driver.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ SETTINGS = {
 
 
 class Way(NamedTuple):
-    """How rows get to the broker: a side, and the options of its sink."""
+    """A way to write rows: a side, and the options of its sink."""
 
     name: str
     side: Side
@@ -43,7 +44,7 @@ class Way(NamedTuple):
 
 
 def write(way: Way, shape: Shape, target: str) -> float:
-    """Rows that are in the executors' memory, in two partitions of Spark's."""
+    """Writes rows that are in the executors' memory, in two Spark partitions."""
     way.side.run("keep", name="rows", source=way.side.source(shape.topic))
     way.side.run("drop", name="rows")
     took = way.side.time("write", name="rows", sink=way.side.sink(target, **way.options))
@@ -61,7 +62,7 @@ LOADS: dict[str, Callable[[Way, Shape, str], float]] = {"write": write, "streami
 
 
 def start_side(name: str, address: str, stack: ExitStack) -> Side:
-    """A standalone cluster and a driver on it."""
+    """Starts a standalone cluster and a driver on it."""
     directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     python, variables = (sys.executable, None) if name == "ottla" else (python_program(), environment())
     cluster = Standalone(directory, python=python, variables=variables, executor_memory=EXECUTOR_MEMORY)
@@ -72,12 +73,14 @@ def start_side(name: str, address: str, stack: ExitStack) -> Side:
 
 
 def without_path(settings: dict[str, str]) -> dict[str, str]:
-    """For Spark's connector, whose interpreter has nothing of ours."""
+    """Returns the settings without the Python path, for Spark's connector, whose interpreter must not import `ottla`."""
     return {name: value for name, value in settings.items() if not name.endswith("PYTHONPATH")}
 
 
 def compare(ways: Sequence[Way], client: ottla.client.Client, shapes: Sequence[Shape], loads: Sequence[str], rounds: int) -> None:
-    """Prints a row for each load and shape: medians of rows/s, and of the ratios to the last way within a round."""
+    """Prints a row for each load and shape: the median of rows/s of each way, and the median of its ratio to the last way within a
+    round.
+    """
     names = [way.name for way in ways]
     columns = [*(f"{name}, rows/s" for name in names), *(f"{name} / {names[-1]}" for name in names[:-1])]
     print(f"| load | rows | {' | '.join(columns)} |\n|{' --- |' * (2 + len(columns))}", flush=True)
@@ -92,7 +95,7 @@ def compare(ways: Sequence[Way], client: ottla.client.Client, shapes: Sequence[S
                     times.append(LOADS[load](way, shape, target))
                     client.delete_topic(target)
                 taken.append(times)
-            kept = taken[1:]  # the first round is for the JVM's compiler and the workers
+            kept = taken[1:]  # the first round does not count: the JVM compiles, and workers start
             cells = [number(shape.rows / statistics.median(times)) for times in zip(*kept, strict=True)]
             cells += [f"{statistics.median(times[-1] / times[at] for times in kept):.2f}" for at in range(len(ways) - 1)]
             print(f"| {load} | {shape.label} | {' | '.join(cells)} |", flush=True)

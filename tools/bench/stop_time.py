@@ -1,4 +1,5 @@
-"""Measures a clean stop with many partitions: after they were created, after a record was written to some, and after no write.
+"""Measures a clean stop with many partitions: after they were created, after a record was written to some of them, and without a write
+since the start.
 
 usage: python -m tools.bench.stop_time [PARTITIONS [WRITTEN]]
 """
@@ -39,7 +40,7 @@ def write(broker: Broker, count: int) -> None:
 
 
 def stop(broker: Broker) -> float:
-    """Seconds from SIGTERM to the end of the process."""
+    """Stops the broker. Returns the seconds from SIGTERM to the end of the process."""
     started = time.perf_counter()
     broker.process.send_signal(signal.SIGTERM)
     broker.process.wait(WAIT_S)

@@ -1,4 +1,4 @@
-"""How long transactions were open, from the coordinator's own log `__transaction_state`: from the first partition to the last marker."""
+"""Reads from the coordinator's log `__transaction_state` how long transactions were open: from the first partition to the last marker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOPIC = "__transaction_state"
 
 
 def open_ms(client: Client, prefix: str) -> list[int]:
-    """The milliseconds of each committed transaction of the ids that begin so, oldest first."""
+    """Returns the milliseconds of each committed transaction whose id begins with `prefix`, the oldest first."""
     return [
         metadata.update_timestamp_ms - metadata.start_timestamp_ms
         for metadata in _states(client)

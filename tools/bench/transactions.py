@@ -1,6 +1,7 @@
-"""Measures the costs of transactions besides their time (the load "transaction of 10 records"): memory of open ids, and reading committed.
+"""Measures costs of transactions that the load "transaction of 10 records" does not: the memory of open ids, and the CPU of committed
+reads.
 
-Every function returns rows for the first table of `make bench`: (what, unit, figure). Both start their own broker.
+Every function returns rows for the first table of `make bench`: (what, unit, figure). Each starts its own broker.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ BLOCKS = 7
 
 
 def open_ids(_scale: float) -> list[Row]:
-    """1,000 transactional ids, each with a transaction that has written one record to each of two partitions."""
+    """Measures the memory of 1,000 transactional ids, each with an open transaction that has written one record to each of two
+    partitions.
+    """
     broker = start_ottla()
     try:
         topic = new_topic(broker, 2)
@@ -69,7 +72,7 @@ def open_one(cluster: Cluster, topic: str, transactional_id: str) -> None:
 
 
 def committed_reads(scale: float) -> list[Row]:
-    """The broker's CPU for a Fetch of 64 KiB of committed transactions, by isolation level; the levels take turns."""
+    """Measures the broker's CPU for a Fetch of 64 KiB of committed transactions, by isolation level. The levels alternate."""
     broker = start_ottla()
     try:
         topic = new_topic(broker)
@@ -84,7 +87,7 @@ def committed_reads(scale: float) -> list[Row]:
             ]
     finally:
         broker.stop()
-    # The kernel counts in hundredths of a second, so the mean of all blocks says more than the median of a few ticks.
+    # The kernel counts CPU in hundredths of a second, so the mean of all blocks is more exact than a median.
     plain, committed = (statistics.fmean(pair[index] for pair in pairs) for index in (0, 1))
     return [
         ("fetch of 64 KiB, read_uncommitted", "CPU us", plain),
@@ -94,7 +97,7 @@ def committed_reads(scale: float) -> list[Row]:
 
 
 def write_committed(broker: Broker, topic: str) -> None:
-    """4 MB in 40 transactions."""
+    """Writes 4 MB in 40 transactions."""
     producer = Producer({"bootstrap.servers": broker.address, "transactional.id": "bench-committed"})
     producer.init_transactions(30)
     for _ in range(40):
@@ -105,7 +108,7 @@ def write_committed(broker: Broker, topic: str) -> None:
 
 
 def cpu_of_fetches(broker: Broker, connection: Connection, topic: str, level: int, count: int) -> float:
-    """Microseconds of each, over fetches at offsets all over the log."""
+    """Returns the broker's CPU microseconds per Fetch, over `count` fetches at offsets all over the log."""
     before = broker.cpu_seconds()
     for number in range(count):
         place = FetchPartition(partition=0, fetch_offset=number * 37 % 3800, partition_max_bytes=FETCH_BYTES)

@@ -1,11 +1,11 @@
 """Measures how long a request may block the loop: the longest turn with the largest bodies of every API. Prints a table of the worst
 bodies, then one with the worst body of every API.
 
-A turn is one call of the loop: the requests of one read of a socket, a piece of a long request, or a timer. Only the processor time of the
-loop's thread counts, so that other work of the machine does not. Garbage collections within a turn count. After each body the garbage
-collector runs twice (`server/garbage.py`), as it does every ten seconds: in a broker that has worked on the body, and in one that has been
-idle since, which may run a full collection. The first run counts as a turn, the second has its own column. Each API has its own broker in
-its own process, so that no collection visits objects of another API or the client.
+A turn is one callback of the event loop: the requests of one read of a socket, a piece of a long request, or a timer. Only the CPU time of
+the loop's thread counts, so that other work of the machine does not. Garbage collections within a turn count. After each body, the check
+that the broker makes every ten seconds (`server/garbage.py`) runs twice: once right after the body, and once as in an idle broker, which
+may run a full collection. The first check counts as a turn, the second has its own column. Each API has its own broker in its own process,
+so that no collection visits objects of another API or the client.
 
 usage: python -m tools.bench.turns [words in the API's name]
 """
@@ -40,7 +40,7 @@ SERVE = "--serve"
 
 
 class Turns(NamedTuple):
-    """The longest turn, a look of the garbage collector right after it, and another one that finds nothing else to do; in ms."""
+    """The longest turn, the check of the garbage right after it, and the check in an idle broker, in ms."""
 
     longest_ms: float
     look_ms: float
@@ -48,8 +48,9 @@ class Turns(NamedTuple):
 
 
 class Row(NamedTuple):
-    """The result of one body: the longest block of the loop in ms, by its turns and by the collection after it, the time until the answer
-    in ms, and the answer's size in KiB."""
+    """The result of one body. `longest_ms` is the longest time that the loop was blocked, by a turn or by the check after it; `answer` has
+    the time until the response in ms, and its size in KiB.
+    """
 
     longest_ms: float
     api: str
@@ -62,7 +63,7 @@ class Row(NamedTuple):
 
 
 class TurnMeter:
-    """The longest turn of the loop's thread since it was taken, in ms."""
+    """Measures the longest turn of the loop since the last `take`, in ms of CPU time."""
 
     def __init__(self) -> None:
         self.longest_ms = 0.0
@@ -88,7 +89,7 @@ class TurnMeter:
 
 
 def look(loop: asyncio.AbstractEventLoop, garbage: Garbage) -> None:
-    """In a turn of the loop, while another thread waits."""
+    """Runs a check of the garbage in a turn of the loop, and waits for it. Called in another thread."""
     looked = threading.Event()
     loop.call_soon_threadsafe(garbage.look)
     loop.call_soon_threadsafe(looked.set)
@@ -96,8 +97,9 @@ def look(loop: asyncio.AbstractEventLoop, garbage: Garbage) -> None:
 
 
 def serve(folder: str) -> None:
-    """The broker's process. It prints its port, then for each line of standard input the longest turn since the previous one and the time
-    of each of two collections, in ms."""
+    """Runs the broker's process. It prints its port. Then, for each line of standard input, it prints the longest turn since the line
+    before it and the times of two checks of the garbage, in ms.
+    """
     loop = asyncio.SelectorEventLoop()
     asyncio.set_event_loop(loop)
     with TurnMeter() as meter:
@@ -124,7 +126,7 @@ def serve(folder: str) -> None:
 
 
 class MeasuredBroker:
-    """A broker in a process of its own, whose turns are measured."""
+    """A broker in a process of its own that measures its turns."""
 
     def __enter__(self) -> MeasuredBroker:
         self._folder = tempfile.TemporaryDirectory(prefix="ottla-turns-")
@@ -138,7 +140,7 @@ class MeasuredBroker:
         self._folder.cleanup()
 
     def turns(self) -> Turns:
-        """Since this was asked last."""
+        """Returns the measurements since the last call."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()

@@ -1,11 +1,11 @@
-"""A headless Chromium that is steered over a pair of pipes by the DevTools protocol, without a further package.
+"""Runs a headless Chromium by the DevTools protocol over a pair of pipes, without a further package.
 
     with Browser() as browser:
         page = browser.open("http://127.0.0.1:8000/index.html", width=1280)
         title = page.evaluate("document.title")
         page.screenshot(Path("index.png"))
 
-What a page complains about is in `complaints`: exceptions, errors on its console, requests that failed or left the given origin.
+`complaints` returns the errors of a page: exceptions, errors on its console, requests that failed or went to another origin.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, Self
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 SECONDS_MAX = 120
 SCREENSHOT_HEIGHT_MAX = 12_000
-"""A longer page is cut here: a picture of the whole command line reference would be one of 100,000 lines."""
+"""Maximum height of a screenshot in pixels. Longer pages are cut: the command line reference would be 100,000 lines high."""
 
 
 class BrowserError(Exception):
@@ -37,7 +37,7 @@ def find_program() -> str | None:
 
 
 class Browser:
-    """One process of Chromium; pages are opened one after the other in one tab."""
+    """One process of Chromium. It opens pages one after the other in one tab."""
 
     def __init__(self) -> None:
         program = find_program()
@@ -50,8 +50,8 @@ class Browser:
             "--disable-background-networking", "--force-prefers-reduced-motion", "--remote-debugging-pipe",
             f"--user-data-dir={self._profile.name}", "about:blank",
         ]  # fmt: skip
-        # Pictures show all of the terminal recording, which moves only for those who have not asked for less motion.
-        # Chromium reads commands from descriptor 3 and writes to descriptor 4.
+        # Reduced motion: pictures show the whole terminal recording, which is animated only without this option. Chromium reads commands
+        # from descriptor 3 and writes to descriptor 4.
         shell = ["bash", "-c", f'exec "$0" "$@" 3<&{to_browser[0]} 4>&{from_browser[1]}']
         self._process = subprocess.Popen(
             [*shell, program, *options], pass_fds=(to_browser[0], from_browser[1]), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -79,7 +79,7 @@ class Browser:
         self._profile.cleanup()
 
     def open(self, address: str, *, width: int, height: int = 900) -> Page:
-        """Loads a page in a window of that size, and waits until it has loaded."""
+        """Opens a page in a window of `width` and `height`, and waits until it has loaded."""
         self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         self.events.clear()
         self.send("Page.navigate", url=address)
@@ -88,7 +88,7 @@ class Browser:
         return page
 
     def send(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Sends a command and returns its result; events received meanwhile are kept."""
+        """Sends a command and returns its result. Events that arrive meanwhile are kept."""
         self._last_id += 1
         message: dict[str, Any] = {"id": self._last_id, "method": method, "params": parameters}
         if self._session is not None:
@@ -129,14 +129,14 @@ class Page:
         self._width = width
 
     def evaluate(self, expression: str) -> Any:
-        """The value of an expression of JavaScript; a promise is waited for."""
+        """Returns the value of a JavaScript expression. Waits for a promise."""
         answer = self._browser.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise BrowserError(f"{expression[:80]}: {answer['exceptionDetails']['text']}")
         return answer["result"].get("value")
 
     def wait_until(self, expression: str) -> None:
-        """Waits until an expression is true; raises `BrowserError` after SECONDS_MAX."""
+        """Waits until an expression is true. Raises `BrowserError` after SECONDS_MAX."""
         until = time.monotonic() + SECONDS_MAX
         while not self.evaluate(expression):
             if time.monotonic() > until:
@@ -144,7 +144,7 @@ class Page:
             self.evaluate("new Promise(resolve => setTimeout(resolve, 50))")
 
     def screenshot(self, path: Path) -> None:
-        """The page from top to bottom, at most SCREENSHOT_HEIGHT_MAX pixels of it."""
+        """Writes a picture of the whole page, at most SCREENSHOT_HEIGHT_MAX pixels high."""
         height = min(int(self.evaluate("document.documentElement.scrollHeight")), SCREENSHOT_HEIGHT_MAX)
         clip = {"x": 0, "y": 0, "width": self._width, "height": height, "scale": 1}
         shot = self._browser.send("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)

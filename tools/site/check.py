@@ -4,8 +4,8 @@
 no error, no request leads to another site, and the search finds pages. It writes pictures of all pages to build/site-check, README's as
 `README.png`.
 
-It takes minutes of two busy cores, and needs a browser that CI would have to install, so it is a separate target and not part of `make
-test`. It starts with a page with each fault planted: all of them must be found.
+It takes minutes on two busy cores and needs a browser, so it is a separate target and not part of `make test`. First it checks a page that
+has one of each fault: all must be found.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WIDTHS = (1280, 400)
 DIAGRAMS_ARE_DRAWN = "document.querySelectorAll('pre.mermaid').length === 0"
 DIAGRAMS = "[...document.querySelectorAll('div.mermaid')].map(drawn => Math.round(drawn.getBoundingClientRect().height))"
 PICTURES_ARE_MISSING = "[...document.images].filter(one => one.complete && one.naturalWidth === 0).map(one => one.src)"
-# An element may be wider than the window only inside another that scrolls or cuts, and that does itself fit.
+# An element may be wider than the window only inside an element that scrolls or cuts it, and that fits itself.
 TOO_WIDE = """
 (() => {
   const limit = document.documentElement.clientWidth + 1;
@@ -80,7 +80,7 @@ class _Handler(SimpleHTTPRequestHandler):
 
 @contextmanager
 def served(directory: Path) -> Iterator[str]:
-    """The directory over HTTP on a free port of the loopback address; yields its address, without a slash at the end."""
+    """Serves a directory over HTTP on a free port of the loopback address. Yields its address, without a slash at the end."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, directory=str(directory)))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -97,7 +97,7 @@ def pages_of(site: Path) -> list[str]:
 
 
 def faults_of(page: Page) -> list[str]:
-    """Returns the faults of the page that is shown."""
+    """Returns the faults of an open page."""
     page.wait_until(DIAGRAMS_ARE_DRAWN)
     faults = [f"is wider than the window: {one}" for one in page.evaluate(TOO_WIDE)]
     faults += [f"a diagram is left as text: {one}" for one in page.evaluate(RAW)]
@@ -107,7 +107,7 @@ def faults_of(page: Page) -> list[str]:
 
 
 def blind_spots() -> list[str]:
-    """The planted faults that are not found, and what is found without being a fault."""
+    """Checks the page that has one of each fault. Returns the faults that are not found, and those that are found wrongly."""
     with tempfile.TemporaryDirectory() as directory, served(Path(directory)) as address, Browser() as browser:
         (Path(directory) / "index.html").write_text(PLANTED, encoding="utf-8")
         faults = faults_of(browser.open(f"{address}/index.html", width=400))
@@ -116,20 +116,20 @@ def blind_spots() -> list[str]:
 
 
 def check(site: Path, *, pictures: Path, widths: Sequence[int] = WIDTHS) -> list[str]:
-    """Faults of all pages and of the search; writes a picture of each page."""
+    """Returns the faults of all pages and of the search. Writes a picture of each page."""
     with served(site) as address, Browser() as browser:
         found = [fault for name in pages_of(site) for fault in page_faults(browser, f"{address}/{name}", name, pictures, widths)]
         return found + search_faults(browser, address)
 
 
 def check_readme(readme: Path, *, pictures: Path, widths: Sequence[int] = WIDTHS) -> list[str]:
-    """Faults of README as `tools.site.readme` has rendered it; writes its pictures."""
+    """Returns the faults of README as `tools.site.readme` has rendered it. Writes its pictures."""
     with served(readme) as address, Browser() as browser:
         return page_faults(browser, f"{address}/index.html", "README.html", pictures, widths)
 
 
 def page_faults(browser: Browser, address: str, name: str, pictures: Path, widths: Sequence[int]) -> list[str]:
-    """Faults of one page in windows of these widths, `PAGE at N px: FAULT`; writes a picture of each."""
+    """Returns the faults of one page in windows of these widths, as `PAGE at N px: FAULT`. Writes a picture of each."""
     found: list[str] = []
     for width in widths:
         page = browser.open(address, width=width)
@@ -141,7 +141,7 @@ def page_faults(browser: Browser, address: str, name: str, pictures: Path, width
 
 
 def search_faults(browser: Browser, address: str) -> list[str]:
-    """Types a word into the search of the front page and waits for a page that has it."""
+    """Types a word into the search of the front page, and waits for a result. Returns the faults."""
     page = browser.open(f"{address}/index.html", width=1280)
     page.evaluate("document.querySelector('input.md-search__input').focus()")
     browser.send("Input.insertText", text="kafka_broker")

@@ -1,5 +1,4 @@
-"""Hooks of mkdocs: `\\|` in code in a table is a bar, as on GitHub, long names may break at their joints, and only pages with a diagram
-load Mermaid."""
+"""Hooks of mkdocs: `\\|` in code in a table is a bar, as on GitHub; long names may break; only pages with a diagram load Mermaid."""
 
 from __future__ import annotations
 
@@ -24,7 +23,9 @@ def _with_bars(code: re.Match[str]) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Paths, settings, metrics and errors may be broken behind a part: whole, they would leave no room for the other columns of a table."""
+    """Allows line breaks within paths and the names of settings, metrics and errors, which would otherwise take the whole width of a
+    table.
+    """
     return _CELL.sub(lambda cell: _ERROR_NAME.sub(lambda name: name[0].replace("_", "_<wbr>"), cell[0]), _LONG_NAME.sub(_with_breaks, html))
 
 

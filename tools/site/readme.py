@@ -1,7 +1,7 @@
-"""Renders README.md as the page that a code host shows of it, in build/readme, so that a browser can look at it.
+"""Renders README.md in build/readme as a code host shows it, so that a browser can check it.
 
-`python -m tools.site.readme` (a part of `make site`) needs the environment of the site. The layout is one column with tables and code that
-scroll; the pictures are copied beside the page, links lead nowhere.
+`python -m tools.site.readme` (a part of `make site`) needs the environment of the site. The layout is one column, with tables and code that
+scroll. The pictures are copied beside the page. Links do not work.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ _FENCE = re.compile(r"^(```\w+) .*$", re.MULTILINE)
 
 
 def without_headers(markdown: str) -> str:
-    """Removes the attributes of code blocks after the language; they are for tests and not shown."""
+    """Removes the attributes after the language of code blocks, which are for tests and not shown."""
     return _FENCE.sub(r"\1", markdown)
 
 
 def page(content: str) -> str:
-    """A whole document; its empty icon keeps browsers from asking for one."""
+    """Returns a whole document. Its empty icon keeps browsers from requesting one."""
     head = f'<meta charset="utf-8"><title>README</title><link rel="icon" href="data:,"><style>{STYLE}</style>'
     return f'<!doctype html><html lang="en"><head>{head}</head><body>{content}</body></html>'
 
 
 def pictures_of(html: str) -> list[str]:
-    """Paths of the pictures that the page shows of this source tree."""
+    """Returns the paths of the page's pictures that are in this source tree."""
     return _PICTURE.findall(html)
 
 
 def render() -> None:
-    """Writes build/readme again."""
+    """Writes build/readme, in place of an older one."""
     import markdown
 
     text = hooks.on_page_markdown(without_headers((ROOT / "README.md").read_text(encoding="utf-8")))
