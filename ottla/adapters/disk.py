@@ -1,11 +1,12 @@
-"""Production disk: files by descriptor, read and written at explicit positions. Every failure is a `DiskError` of one sentence.
+"""Production disk: files by descriptor, read and written at explicit positions. A failure raises `DiskError` with one sentence; only `open`
+of a missing file raises FileNotFoundError.
 
 Positions are explicit (pread and pwrite), so reads on the loop and a sync in a thread share a descriptor without a lock. Short reads and
-writes are continued, so a caller sees all of its bytes or an error. Bytes that the disk cannot read any more (EIO) raise `DamagedLogError`,
-because the bytes around them may be intact. After a failed sync the kernel may have dropped the dirty pages, and would report success the
-next time. Therefore a file remembers the failure and refuses every later sync. Creating, renaming or removing a file is durable only after
-`sync_directory` of its directory; the caller decides when to pay for that. The module needs POSIX, and buffers nothing in the process: the
-page cache does.
+writes are continued, so a caller sees all of its bytes or an error. A read of bytes that the disk cannot read any more (EIO) raises
+`DamagedLogError` instead, because the bytes around them may be intact. After a failed sync the kernel may have dropped the dirty pages, and
+would report success the next time. Therefore a file remembers the failure and refuses every later sync. Creating, renaming or removing a
+file is durable only after `sync_directory` of its directory; the caller decides when to pay for that. The module needs POSIX, and buffers
+nothing in the process: the page cache does.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def _unread(length: int, position: int, path: str, error: OSError) -> StorageErr
 
 
 class OsFile:
-    """An open file; closing it twice is harmless, using it afterwards is a broken invariant."""
+    """An open file. `close` may be called twice. No other method may be called after it."""
 
     __slots__ = ("_descriptor", "_sync_failure", "path")
 
@@ -175,7 +176,7 @@ class OsDisk:
             raise _failed("remove", path, error) from error
 
     def remove_tree(self, path: str) -> None:
-        """Removes a directory with all below it; a missing one is no error."""
+        """Removes a directory with everything in it. Does nothing if it does not exist."""
         from shutil import rmtree  # it brings three compression modules along, which a broker's start should not pay for
 
         try:

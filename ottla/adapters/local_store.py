@@ -48,7 +48,7 @@ class _SharedTree:
         self._turns = turns
         self._pace = pace
         self._waiting: deque[Iterator[object]] = deque()
-        self._is_working = False  # on the loop in pieces, or in a thread: later requests wait
+        self._is_working = False  # a work runs in pieces on the loop, or in a thread: later requests wait
         self._is_committing = False  # in a thread
         self._multis = 0
         self._sessions_opened = 0
@@ -114,7 +114,9 @@ class _SharedTree:
                 self._go_on()
 
     def _run(self, session: LocalStore, operations: Sequence[Operation], done: MultiDone) -> Iterator[None]:
-        """Stages, saves and commits a multi, with pauses. Nothing has changed before the last pause."""
+        """Stages, saves and commits a multi, with pauses. The tree changes right before the last pause, after which watches and `done` are
+        called.
+        """
         if session.is_closed:
             done(Outcome(StoreResult.SESSION_EXPIRED))
             return

@@ -10,7 +10,9 @@ LOCK_FILE = ".lock"
 
 
 class DirectoryLock:
-    """Holds the lock on `.lock` (or `file_name`) in a directory. Raises `DirectoryRefused` if another process holds it."""
+    """Holds the lock on `.lock` (or `file_name`) in a directory. Raises `DirectoryRefused` if another process holds it, `DiskError` if the
+    file cannot be opened or written.
+    """
 
     __slots__ = ("_descriptor", "_path")
 

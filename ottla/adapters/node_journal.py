@@ -137,7 +137,7 @@ class NodeJournal:
 
 
 def _rows(staged: StagedNodes) -> tuple[list[JournalRow], list[JournalRow], list[JournalRow], list[JournalRow]]:
-    """The rows for each of STATEMENTS; ephemeral nodes leave none."""
+    """Returns the rows for each of STATEMENTS. Ephemeral nodes are not stored."""
     gone: list[JournalRow] = []
     put: list[JournalRow] = []
     for path, node in staged.nodes.items():

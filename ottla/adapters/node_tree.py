@@ -57,7 +57,7 @@ class NodeTree:
         return sorted(self._children.get(path, ()))
 
     def nodes(self) -> dict[str, StoreNode]:
-        """All nodes except the root."""
+        """Returns all nodes except the root."""
         return {path: node for path, node in self._nodes.items() if path}
 
     def sequences(self) -> dict[str, int]:
@@ -97,13 +97,13 @@ class NodeTree:
         return Outcome(StoreResult.OK, -1, tuple(staged.created))
 
     def stage_end_of(self, session_id: int) -> StagedNodes:
-        """The removal of all ephemeral nodes of a session."""
+        """Returns the removal of all ephemeral nodes of a session."""
         staged = StagedNodes()
         staged.nodes = dict.fromkeys((path for path, node in self._nodes.items() if node.ephemeral_owner == session_id), None)
         return staged
 
     def commit(self, staged: StagedNodes) -> Ringing:
-        """Applies the staged nodes; returns the watches that the caller must call."""
+        """Applies the staged nodes. Returns the watches that the caller must call."""
         changed: dict[str, WatchEvent] = {}
         changed_parents: dict[str, None] = {}
         for path, node in staged.nodes.items():

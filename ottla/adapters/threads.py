@@ -40,7 +40,7 @@ class LoopThreads:
         future.add_done_callback(lambda finished: self._return(finished, done))
 
     def widen(self) -> None:
-        """Begins a larger pool; the other one ends with its work."""
+        """Uses a larger pool for later work. The smaller one finishes its work. Only the first call does something."""
         if self._threads_max == THREADS_MAX:
             self._threads_max = STOP_THREADS_MAX
             self._narrow_pool, self._pool = self._pool, None
@@ -51,7 +51,7 @@ class LoopThreads:
         return WorkerProcess(module)
 
     def close(self) -> None:
-        """Waits for running work; no other work starts."""
+        """Waits for all work that was given to `run` before. Later calls of `run` do nothing."""
         self._is_closed = True
         for pool in (self._narrow_pool, self._pool):
             if pool is not None:

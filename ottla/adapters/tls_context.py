@@ -28,7 +28,7 @@ VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3
 
 
 def server_context(options: TlsOptions, now: datetime | None = None) -> ssl.SSLContext:
-    """Makes the context for accepted connections. Raises `AddressError` with one line."""
+    """Makes the context for accepted connections. Raises `AddressError` with one line, also for an expired certificate."""
     context = _context(ssl.PROTOCOL_TLS_SERVER, options, now)
     context.verify_mode = CLIENT_AUTH[options.client_auth]
     if context.verify_mode is not ssl.CERT_NONE:

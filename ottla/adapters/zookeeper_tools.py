@@ -82,7 +82,9 @@ class ZooKeeperTools:
         self._client.end(END_SECONDS_MAX)
 
     def brokers(self) -> dict[int, dict[str, str]]:
-        """Returns the addresses (host:port) of the registered brokers by protocol (PLAINTEXT ...)."""
+        """Returns the addresses (host:port) of the registered brokers, by broker id and protocol (PLAINTEXT ...). Leaves out brokers that
+        this identity may not read.
+        """
         try:
             names = self._client.get_children(self._root + znodes.BROKER_IDS)
         except NoNodeError:
