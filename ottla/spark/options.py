@@ -56,61 +56,66 @@ SOURCE_TABLE = (
     *_CONNECTION,
     Option("subscribe", "", "streaming, batch", "Topics, separated by commas. Exactly one of the next three is required."),
     Option("subscribePattern", "", "streaming, batch", "A regular expression (Python's) that whole topic names match. Internal topics "
-           "are left out. A stream may begin before any topic matches."),
+        "are left out. A stream may begin before any topic matches."),
     Option("assign", "", "streaming, batch", 'Single partitions as JSON: `{"orders":[0,1]}`.'),
     Option("group", "", "streaming, batch", "The consumer group whose committed offsets are where a query without checkpoint begins. The "
-           "sink commits to it. Without a group, or if it has committed nothing, the query begins at `startingOffsets`."),
+        "sink commits to it. Without a group, or if it has committed nothing, the query begins at `startingOffsets`."),
     Option("isolation", "read_committed", "streaming, batch", "`read_committed` or `read_uncommitted`. `kafka.isolation.level` is the "
-           "same."),
+        "same."),
     Option("startingOffsets", "latest; batch: earliest", "streaming, batch", "`earliest`, `latest` (streaming only), or an offset for "
-           'each partition as JSON, `{"orders":{"0":23,"1":-2}}`: -2 is earliest, -1 latest.'),
+        'each partition as JSON, `{"orders":{"0":23,"1":-2}}`: -2 is earliest, -1 latest.'),
     Option("startingOffsetsByTimestamp", "", "streaming, batch", "A timestamp in milliseconds for each partition as JSON: the first "
-           "record at or after it. Comes before `startingOffsets`."),
-    Option("startingTimestamp", "", "streaming, batch", "One timestamp for all partitions. Comes before `startingOffsetsByTimestamp`."),
+        "record at or after it. Has precedence over `startingOffsets`."),
+    Option("startingTimestamp", "", "streaming, batch", "One timestamp for all partitions. Has precedence over "
+        "`startingOffsetsByTimestamp`."),
     Option("startingOffsetsByTimestampStrategy", "error", "streaming, batch", "What a timestamp after the last record means: `error`, or "
-           "`latest`."),
+        "`latest`."),
     Option("endingOffsets", "latest", "batch", "`latest`, or JSON as above (-1 is latest). The end is exclusive."),
-    Option("endingOffsetsByTimestamp", "", "batch", "A timestamp for each partition; without a record after it the end is the latest."),
+    Option("endingOffsetsByTimestamp", "", "batch", "A timestamp for each partition. Without a record at or after it, the end is the "
+        "latest offset."),
     Option("endingTimestamp", "", "batch", "One timestamp for all partitions."),
-    Option("maxOffsetsPerTrigger", "", "streaming", "How many offsets a batch covers at most, shared over the partitions in proportion "
-           "to what each has left. Markers and aborted records count."),
-    Option("maxBytesPerTrigger", f"{MAX_BYTES_PER_TRIGGER}; none with maxOffsetsPerTrigger", "streaming", "About how many stored bytes a "
-           "batch covers at most, reckoned from the size of the next few records."),
-    Option("minOffsetsPerTrigger", "", "streaming", "A batch waits until so many offsets are there, or `maxTriggerDelay` has passed."),
-    Option("maxTriggerDelay", "15m", "streaming", "How long `minOffsetsPerTrigger` may hold up a batch: a number with `ms`, `s`, `m`, "
-           "`h` or `d`."),
-    Option("minPartitions", "", "streaming, batch", "Splits large ranges, so that there are at least so many tasks. Without it and "
-           "`maxRecordsPerPartition`, reads of more than some megabytes are shared out among the processors; 1 makes a task a partition."),
-    Option("maxRecordsPerPartition", "", "streaming, batch", "Splits ranges of more offsets than that."),
-    Option("failOnDataLoss", "true", "streaming, batch", "Whether the query stops when records it has not read are gone (start before "
-           "the log's first offset, a topic that was deleted, or deleted and created anew). Gaps of compaction and transactions are no "
-           "loss."),
+    Option("maxOffsetsPerTrigger", "", "streaming", "Maximum number of offsets in a batch, divided over the partitions in proportion "
+        "to their remaining offsets. Markers and aborted records count."),
+    Option("maxBytesPerTrigger", f"{MAX_BYTES_PER_TRIGGER}; none with maxOffsetsPerTrigger", "streaming", "Approximate maximum of "
+        "stored bytes in a batch, computed from the size of the next few records."),
+    Option("minOffsetsPerTrigger", "", "streaming", "A batch waits until this many offsets are available, or `maxTriggerDelay` has "
+        "passed."),
+    Option("maxTriggerDelay", "15m", "streaming", "How long a batch may wait for `minOffsetsPerTrigger`: a number with `ms`, `s`, `m`, "
+        "`h` or `d`."),
+    Option("minPartitions", "", "streaming, batch", "Splits large ranges, so that there are at least this many tasks. If neither it "
+        "nor `maxRecordsPerPartition` is set, reads of more than some megabytes are divided over the processors; with 1 each partition "
+        "is one task."),
+    Option("maxRecordsPerPartition", "", "streaming, batch", "Splits ranges with more offsets than this."),
+    Option("failOnDataLoss", "true", "streaming, batch", "Whether the query stops if records that it has not read no longer exist: the "
+        "log begins after them, or the topic was deleted (and perhaps created again). Gaps of compaction and transactions are no loss."),
     Option("includeHeaders", "false", "streaming, batch", "Adds the column `headers`."),
     Option("kafka.max.partition.fetch.bytes", str(FETCH_BYTES), "streaming, batch", "Bytes of one Fetch, and so the size of the Arrow "
-           "batches."),
+        "batches."),
 )  # fmt: skip
 
 SINK_TABLE = (
     *_CONNECTION,
-    Option("topic", "", "streaming, batch", "The topic of all rows; goes before a column `topic`. Required if there is no such column."),
+    Option("topic", "", "streaming, batch", "The topic of all rows; has precedence over a column `topic`. Required if there is no such "
+        "column."),
     Option("group", "", "streaming", "The consumer group whose offsets are committed with the data; the same as the source's. Without it, "
-           "in both, the checkpoint alone has the query's position."),
+        "in both, the checkpoint alone has the query's position."),
     Option("compression", "lz4", "streaming, batch", "`none`, `gzip`, `snappy`, `lz4` or `zstd`. `kafka.compression.type` is the same."),
     Option("taskOutput", "auto", "streaming, batch", "How the tasks' output gets into the transaction: `files` for the driver, on its "
-           "host; `staged` on the brokers, straight from the executors (Ottla only); `messages` to the driver, by way of Spark. `auto` "
-           "takes files where an executor sees the driver's directory, else stages what is more than 1 MiB, else takes messages."),
-    Option("maxOutputBytes", "4 GiB; 512 MiB in messages", "streaming, batch", "How many encoded bytes one batch may write. All of it is "
-           "one transaction, and what is not staged passes through the driver: in files on its host, else in Spark's messages."),
-    Option("trustCheckpoint", "false", "streaming", "Goes on from the checkpoint if the group's committed offsets are gone (expired, "
-           "deleted). Set it for one run only."),
-    Option("kafka.transaction.timeout.ms", str(TRANSACTION_TIMEOUT_MS), "streaming, batch", "After that the broker aborts a transaction "
-           "whose driver has died. A large batch gets more time: a second for each 0.5 MiB, at most 15 minutes."),
-    Option("kafka.delivery.timeout.ms", str(DELIVERY_TIMEOUT_MS), "streaming, batch", "How long a batch is tried again while brokers are "
-           "away; then the query stops."),
+        "host; `staged` on the brokers, directly from the executors (Ottla only); `messages` to the driver through Spark. `auto` uses "
+        "files if the executor can open the driver's directory, else `staged` for more than 1 MiB, else `messages`."),
+    Option("maxOutputBytes", "4 GiB; 512 MiB in messages", "streaming, batch", "Maximum number of encoded bytes that one batch may "
+        "write. All of it is one transaction, and output that is not staged passes through the driver: in files on its host, or in "
+        "Spark's messages."),
+    Option("trustCheckpoint", "false", "streaming", "Continues from the checkpoint if the group's committed offsets no longer exist "
+        "(expired, deleted). Set it for one run only."),
+    Option("kafka.transaction.timeout.ms", str(TRANSACTION_TIMEOUT_MS), "streaming, batch", "Timeout after which the broker aborts the "
+        "transaction of a killed driver. A large batch gets more time: a second for each 0.5 MiB, at most 15 minutes."),
+    Option("kafka.delivery.timeout.ms", str(DELIVERY_TIMEOUT_MS), "streaming, batch", "How long a batch is retried while brokers "
+        "cannot be reached. Then the query stops."),
     Option("kafka.batch.size", str(BATCH_BYTES), "streaming, batch", "The size of record batches before compression; never more than "
-           "the topic's `max.message.bytes`, if the principal may read it."),
-    Option("kafka.max.request.size", str(MAX_REQUEST_BYTES), "streaming, batch", "The largest record. The topic's `max.message.bytes` "
-           "bounds it too."),
+        "the topic's `max.message.bytes`, if the principal may read it."),
+    Option("kafka.max.request.size", str(MAX_REQUEST_BYTES), "streaming, batch", "Maximum size of a record. The topic's "
+        "`max.message.bytes` limits it too."),
 )  # fmt: skip
 
 OWNED = {

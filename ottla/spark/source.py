@@ -9,7 +9,7 @@ no connection; `connections.py` does, in each process.
 - The first batch of a new streaming query is empty, unless the query reads all that is available. Spark writes only the end of a batch into
   its offset log, and asks for the initial offsets again if the first batch must be repeated. The end of the empty batch is the start of the
   next one, so the log has the start of every batch with records.
-- Records are lost only if a range starts before the log start. Gaps in offsets, or topics missing in metadata for a while, prove nothing.
+- Records are lost only if a range starts before the log start or after the log end. Gaps in offsets, and missing topics, prove nothing.
 - Offsets belong to a topic id: a topic that is deleted and created again under the same name is another topic. The offset log and the
   metadata of the group's offsets have the ids; they are compared when a batch is planned and when a range has been read.
 """
@@ -378,7 +378,7 @@ def read_range(options: SourceOptions, assigned: InputPartition, columns: ReadCo
 
 
 def check_topic(options: SourceOptions, topic: str, topic_id: str) -> None:
-    """Raises `DataLossError` if a topic is not the planned one. Called after a range was read, or was not: it holds for the whole range."""
+    """Raises `DataLossError` if the topic was created again since the plan. Called after each range, also if its read has failed."""
     if not topic_id:
         return
     now = ask(options.connection, options.subscription.option, lambda client: topics.read_ids(client, [topic])).get(topic, "")

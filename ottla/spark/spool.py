@@ -11,7 +11,7 @@ are not synced, because an uncommitted batch is run again after a crash of the h
 
 A directory is removed when its batch ends (`discard`), together with the directories of failed attempts of the same query. Its name
 contains the id of the process that owns the driver's Python workers. The next driver on the host removes the directories of killed drivers,
-and after a day all files, including the notes of `source_groups.py`.
+all directories that are a day old, and the files of `source_groups.py` of that age.
 """
 
 from __future__ import annotations
@@ -56,9 +56,10 @@ _ANY = "batch"
 
 _OWN_DIRECTORY = re.compile(r"(?:batch|[0-9a-f]{24})-([0-9]{1,9})-\w+")
 _OWN_NOTE = re.compile(r"[0-9a-f]{24}\.[0-9a-f]{16}\.source(?:\.[0-9]{1,9})?|range-\w+")
-"""The names that the sweep removes: directories of `Spool.create`, and the notes of `source_groups.py` and `batch_range.py`.
+"""The names that the sweep removes: directories of `Spool.create`, files of `source_groups.py`, and temporary files that a killed writer of
+`batch_range.py` has left.
 
-Entries of `batch_range.py` are kept, because a query with a checkpoint in an object store may need its entry at any later time.
+The `.range` files of `batch_range.py` are kept, because a query with a checkpoint in an object store may need its file at any later time.
 """
 
 _ENTRY = Struct(">IIII")

@@ -31,8 +31,8 @@ LEFT_OPEN_S = 1.0
 LEFT_OPEN_POLL_S = 0.05
 
 ABSENT_TRIES = 5
+"""Attempts to find a topic. A broker that has just started may not know it for a moment."""
 ABSENT_PAUSE_S = 0.5
-"""Attempts to find a topic; a broker that has just started may not know it for a moment."""
 
 _ABSENT = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INVALID_TOPIC_EXCEPTION,
                      ErrorCode.TOPIC_AUTHORIZATION_FAILED})  # fmt: skip
@@ -42,8 +42,8 @@ GONE_S = 30.0
 """Seconds after which a topic that no broker knows counts as deleted. A broker with many topics takes some of them to start."""
 
 REMEMBERED_S = 10.0
-REMEMBERED_MAX = 10_000
 """Seconds after which limits of topics that rows name are requested again, because they may have changed."""
+REMEMBERED_MAX = 10_000
 
 SAMPLE_BYTES = 64 * 1024
 SAMPLED_PARTITIONS = 8
