@@ -1,6 +1,6 @@
 """Reads the timestamps and offsets of a batch's records. Keys, values and headers are skipped by their length.
 
-A record with a million headers therefore costs as much as a record without headers. `record_times` yields those of every record.
+A record with a million headers therefore costs as much as a record without headers. `record_times` yields both for every record.
 `time_range` finds only the smallest and the largest timestamp. It is fast, because the broker calls it for every uncompressed batch that a
 client sends:
 

@@ -30,7 +30,7 @@ class TooManySteps(WireError):
 
 
 class RecordsSummary(NamedTuple):
-    """What `validate_records` found in a batch."""
+    """The results of `validate_records` for a batch."""
 
     min_timestamp: int
     max_timestamp: int

@@ -11,8 +11,8 @@ A message is one class with the fields of all its versions. Each field says whic
 (`decoding.py`, `encoding.py`). The import of a message compiles nothing, not even an `__init__`.
 
 Instances have slots, are built with keywords, compare by value, and are mutable, because a frozen object takes three times as long to
-build, and every request builds messages. Who builds or decodes a message may change it. The exception is a nested struct at its default: it
-is one shared instance, which refuses assignment and must be replaced.
+build, and every request builds messages. The code that builds or decodes a message may change it. The exception is a nested struct at its
+default: it is one shared instance, which refuses assignment and must be replaced.
 
 `framing.py` has the headers of requests and responses.
 """
