@@ -207,11 +207,11 @@ class GroupMachine:
         return admin.delete_group(self.shard, group_id, reply)
 
     def topics_deleted(self, names: Iterable[str]) -> None:
-        """Schedules these topics for `forget_topics`; while the log is loading, for the end of the loading."""
+        """Notes topics whose offsets `forget_topics` must remove; while the log is loading, they are removed after it."""
         self.shard.deleted_topics.update(dict.fromkeys(names))
 
     def forget_topics(self, _now_ms: int) -> Decision:
-        """Removes committed offsets and share states in deleted topics; retried until the log accepts it."""
+        """Removes committed offsets and share states of deleted topics. It is called again until the log accepts the change."""
         draft = Draft()
         self._forget_topics(draft)
         return draft.decision()
@@ -328,7 +328,7 @@ class GroupMachine:
                 resume_share_states(self.shard, group, draft)
 
     def abandon(self, code: ErrorCode) -> Sequence[Effect]:
-        """Answers all waiting callers, in rebalances and of later decisions, when the leadership is lost."""
+        """Answers all callers that wait in a rebalance or for a later decision with `code`, because the leadership is lost."""
         self.shard.is_over = True
         self.shard.updates.clear()
         draft = Draft()

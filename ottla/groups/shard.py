@@ -54,7 +54,9 @@ class Session:
 
 
 class Refresh:
-    """When a modern group's topics were last looked up and in which version, and until when a new share group waits for more members."""
+    """Times in the soft state of a modern group: of the last look-up of its topics (and its version), of its last look-up of regular
+    expressions, and until when a new share group waits for more members.
+    """
 
     __slots__ = ("gathers_until_ms", "looked_at_ms", "regexes_at_ms", "topics_version")
 
@@ -174,7 +176,7 @@ class GroupShard:
             del self.groups[group.group_id]
 
     def forget_group(self, group_id: str) -> None:
-        """Drops a deleted modern group and its soft state. Remaining offsets become those of a classic group."""
+        """Drops a deleted modern group and its soft state. If it has committed offsets, an empty classic group replaces it."""
         owner = self.groups.pop(group_id).owner
         self.refreshes.pop(group_id, None)
         if self.offsets.has_offsets(group_id):

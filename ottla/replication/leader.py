@@ -208,8 +208,7 @@ class Leader:
             entry.principal, entry.written_ms = principal, now_ms
 
     def begin_verification(self, producer_id: int, producer_epoch: int, base_sequence: int) -> VerificationGuard:
-        """Returns the guard for `append`; call it before asking the coordinator. A transaction that is open here already needs a guard too:
-        a marker may end it before the answer."""
+        """Returns the guard for `append`. Call it before asking the coordinator, also if the transaction is open: a marker may end it."""
         return self.verifications.begin(producer_id, producer_epoch, base_sequence)
 
     def must_verify_again(self, header: BatchHeader, guard: VerificationGuard | None) -> bool:

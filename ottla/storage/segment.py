@@ -383,7 +383,8 @@ class Segment:
         self.max_timestamp, self.max_timestamp_offset = timestamp, self.base_offset + relative_offset
 
     def drop_index_tail(self, offset: int) -> int:
-        """Removes index entries from `offset` on and some before it. Returns the position from which a scan adds the latter again."""
+        """Removes the index entries from `offset` on, and some before it. Returns the position at which a scan must begin to add the
+        entries before `offset` again."""
         base = self.base_offset
         self.times.keep(self.times.count_below(offset - base))
         known_to = min(offset - 1 - base, self.times.last[1])

@@ -1,8 +1,8 @@
 """Settings of authentication: SASL mechanisms, TLS, the login between brokers, and the settings that each listener may have.
 
 `listener.name.NAME.SETTING` is a setting for one listener, and `listener.name.NAME.MECHANISM.SETTING` for one mechanism of one listener
-(NAME and MECHANISM in small letters); both win over the plain setting. `LISTENER_SETTINGS` lists these
-settings. For `LISTENER_LIMITS` both limits apply, that of the listener and that of the broker.
+(NAME and MECHANISM in small letters); both take precedence over the plain setting. `LISTENER_SETTINGS` lists these settings. For
+`LISTENER_LIMITS` both the limit of the listener and the limit of the broker apply.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class ClassicGroup:
         return group
 
     def apply_record(self, value: GroupMetadataValue) -> None:
-        """Applies a logged record. If it is of the current generation, its assignments become those of the members."""
+        """Applies a logged record. If it is of the current generation, the members get its assignments."""
         self.stored = value
         if value.generation != self.generation:
             return

@@ -1,4 +1,4 @@
-"""Stands for share coordinators where there are none: every call is refused."""
+"""Replaces the share coordinators on a broker that has none: every call is refused."""
 
 from __future__ import annotations
 

@@ -26,7 +26,9 @@ RULES = epoch_sessions.SessionRules(ShareGroup, _remove_late)
 
 
 def remove_share_member(change: ShareChange, member_id: str) -> None:
-    """Removes a member. Its timer goes on: it finds no member, or after a refusal the member that is still there."""
+    """Removes a member. Its session timer is not cancelled. When it fires, the member does not exist, or still exists because the log
+    refused the change.
+    """
     change.remove_member(member_id)
     change.raise_epoch()
 
