@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import site
@@ -149,7 +150,8 @@ def test_it_starts_is_healthy_serves_stops_and_keeps_its_data(image: Image) -> N
 
 
 def test_it_is_slim_and_not_root_and_keeps_its_data_on_a_volume() -> None:
-    assert all(rest.split()[0].endswith("-slim") for rest in (*rest_of(BUILD, "FROM"), *rest_of(FINAL, "FROM")))
+    (base,) = {rest.split()[0] for rest in (*rest_of(BUILD, "FROM"), *rest_of(FINAL, "FROM"))}
+    assert re.fullmatch(r"python:[\d.]+-slim@sha256:[0-9a-f]{64}", base), "a small image, pinned by its digest"
     (user,) = rest_of(FINAL, "USER")
     assert user.isdigit() and int(user) >= 1000, "a number, so that an orchestrator can see that it is not root"
     assert f"--uid {user} " in rest_of(FINAL, "RUN")[0]
