@@ -1,7 +1,7 @@
 """Measures the effect of each attack of tests/hostile on an honest client, and prints a table. Each attack gets a new broker with default
 settings. Then it sends a mebibyte of one repeated name, and of different names, to every API, and prints the worst cases.
 
-usage: python -m tools.bench.attacks [--kafka] [words in the attack's name]
+usage: python -m tools.bench.attacks [--kafka] [--after 60] [words in the attack's name]
 
 A memory limit that Ottla exceeds, and an honest client that it does not serve, are printed below the tables, and the exit code is 1.
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +22,7 @@ from ottla.base.config import load as load_config
 from ottla.handlers.served_apis import TABLE
 from ottla.wire.framing import load
 from tests.clients.broker_process import BrokerProcess
-from tests.hostile.attacks import MIB, Attack, Outcome, Target, broken_bounds, corpus, measure, settings_of
+from tests.hostile.attacks import MIB, Attack, Outcome, Target, broken_bounds, corpus, measure, memory_bytes, settings_of
 from tests.hostile.large_bodies import DIFFERENT, REPEATED, array_paths, filled
 from tools.bench.brokers import KAFKA_VERSION, free_port, start_kafka
 from tools.bench.report import number
@@ -32,24 +33,28 @@ COLUMNS = "longest wait, ms | p99, ms | attack, ms | memory, MiB more | of worke
 
 
 class Attacked(NamedTuple):
-    """The effect of an attack on Ottla, and the failures."""
+    """The effect of an attack on Ottla, the failures, and the memory that is kept later, in bytes."""
 
     outcome: Outcome | None
     faults: Sequence[str] = ()
+    kept_bytes: int = 0
 
 
-def on_ottla(attack: Attack) -> Attacked:
-    """Runs an attack on a new broker."""
+def on_ottla(attack: Attack, after_s: float = 0) -> Attacked:
+    """Runs an attack on a fresh broker, and looks at its memory `after_s` seconds later."""
     settings = settings_of(attack, other_port := free_port())
     with tempfile.TemporaryDirectory(prefix="ottla-attack-") as folder:
         broker = BrokerProcess(Path(folder), settings).start()
         try:
             outcome = measure(broker.port, broker.pid, attack.run, other_port)
+            time.sleep(after_s)
+            kept_bytes = memory_bytes(broker.pid, "VmRSS") - outcome.rss_before_bytes
         except (AssertionError, OSError) as error:
             return Attacked(None, [failure(error)])
         finally:
             broker.kill()
-    return Attacked(outcome, broken_bounds(outcome, load_config(assignments=settings)[0].ottla_memory_max_bytes))
+    faults = broken_bounds(outcome, load_config(assignments=settings)[0].ottla_memory_max_bytes)
+    return Attacked(outcome, faults, kept_bytes)
 
 
 def on_kafka(attack: Attack) -> Outcome:
@@ -81,17 +86,21 @@ def cells_of_kafka(attack: Attack) -> str:
         return f"{failure(error)} | | |"
 
 
-def print_table(word: str, *, has_kafka: bool) -> list[str]:
+def print_table(word: str, *, has_kafka: bool, after_s: float) -> list[str]:
     """Runs the attacks whose name contains `word`, and prints a row for each. Returns the failures."""
     columns, wrong = COLUMNS.split(" | "), list[str]()
+    if after_s:
+        columns.append(f"{after_s:g} s later, MiB more")
     if has_kafka:
         columns += [f"Kafka: {column}" for column in columns[:4]]
     print(f"| attack | {' | '.join(columns)} |\n|{' --- |' * (1 + len(columns))}", flush=True)
     for name, attack in corpus().items():
         if word in name:
-            outcome, faults = on_ottla(attack)
+            outcome, faults, kept_bytes = on_ottla(attack, after_s)
             wrong += [f"{name}: {fault}" for fault in faults]
             row = [name, *(map(number, figures(outcome)) if outcome else (faults[0], "", "", "", ""))]
+            if after_s:
+                row.append(number(kept_bytes / MIB))
             if has_kafka:
                 row.append(cells_of_kafka(attack))
             print(f"| {' | '.join(row)} |", flush=True)
@@ -112,7 +121,7 @@ def large_body_rows() -> Iterator[tuple[float, str, Sequence[str]]]:
                 target.send(frame)
 
             name = f"{api.name}: a mebibyte of {path[0]}, {kind}"
-            outcome, faults = on_ottla(Attack(run))
+            outcome, faults, _ = on_ottla(Attack(run))
             values = map(number, figures(outcome)[:4]) if outcome else (faults[0], "", "", "")
             yield outcome.longest_ms if outcome else 0.0, f"| {name} | {' | '.join(values)} |", [f"{name}: {fault}" for fault in faults]
 
@@ -130,9 +139,10 @@ def print_large_bodies() -> list[str]:
 def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kafka", action="store_true", help=f"attack Apache Kafka {KAFKA_VERSION} as well")
+    parser.add_argument("--after", type=float, default=0, metavar="SECONDS", help="look at the memory so long after each attack")
     parser.add_argument("words", nargs="*", help="of the attack's name")
     args = parser.parse_args(argv)
-    wrong = print_table(" ".join(args.words), has_kafka=args.kafka)
+    wrong = print_table(" ".join(args.words), has_kafka=args.kafka, after_s=args.after)
     if not args.words:
         wrong += print_large_bodies()
     for fault in wrong:
