@@ -12,6 +12,7 @@ CLASSES = ("Client", "Transaction", "Producer", "Consumer", "ShareConsumer")
 
 def page_lines(table: Callable[[Sequence[str], Sequence[Sequence[object]]], list[str]]) -> list[str]:
     import ottla.client as public
+    from ottla.client.core.operations import Operations
 
     lines = ["How they are used: [the Python client](../client.md). All names are imported from `ottla.client`.", ""]
     lines += [f"`connect{signature(public.connect)}`", "", _text(public.connect), ""]
@@ -23,7 +24,7 @@ def page_lines(table: Callable[[Sequence[str], Sequence[Sequence[object]]], list
         "## AsyncClient",
         "",
         "`ottla.client.aio.connect` gives one. It has the same operations as coroutines: "
-        + ", ".join(f"`{name}`" for name in vars(public.AsyncClient) if hasattr(getattr(public.AsyncClient, name), "__wrapped__"))
+        + ", ".join(f"`{name}`" for name in vars(Operations) if not name.startswith("_"))
         + "; and `run`, for any procedure of `ottla.client.core`.",
         "",
         "## Values",
@@ -42,7 +43,7 @@ def _depth(error: type[Exception]) -> tuple[int, str]:
 
 
 def _members(cls: type) -> Iterator[tuple[str, str]]:
-    for name, found in vars(cls).items():
+    for name, found in {**vars(cls), **vars(cls.__base__)}.items():
         if name.startswith("_"):
             continue
         if isinstance(found, property):

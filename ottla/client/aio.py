@@ -10,18 +10,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import random
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ottla._version import __version__
 from ottla.base.errors import ErrorCode, OttlaError, WireError
 from ottla.client.addresses import Address, parse_addresses
-from ottla.client.core import operations, staging
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.connection import CLIENT_SOFTWARE, ConnectionProtocol
+from ottla.client.core.operations import Operations
 from ottla.client.core.procedure import Ask, AskAll, AskRolling, Effect, Open, Procedure
-from ottla.client.core.raw_produce import produce_batches
 from ottla.client.core.request_line import RequestLine
 from ottla.client.errors import ClientError, ConnectError, RequestTimeoutError, refused
 from ottla.client.security import Security, is_about_tls, lost, no_tls, reason_of, security_of
@@ -393,20 +392,7 @@ async def connect(
     return AsyncClient(cluster)
 
 
-def _operation(
-    procedure: Callable[Concatenate[ClusterCore, P], Procedure[T]], *, has_own_deadline: bool = False
-) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
-    async def call(client: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        core = client.cluster.core
-        asked = procedure(core, *args, **kwargs)
-        return await client.cluster.run(asked if has_own_deadline else core.in_time(asked))
-
-    call.__name__, call.__doc__ = procedure.__name__, procedure.__doc__
-    setattr(call, "__wrapped__", procedure)  # noqa: B010  for `help`
-    return call
-
-
-class AsyncClient:
+class AsyncClient(Operations):
     """A cluster, by way of coroutines, for any number of tasks of one loop. Made by `connect`; `async with` closes it."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -430,26 +416,3 @@ class AsyncClient:
     async def run(self, procedure: Callable[Concatenate[ClusterCore, P], Procedure[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs any procedure of `ottla.client.core` whose first argument is the cluster, such as the procedures of administration."""
         return await self.cluster.run(procedure(self.cluster.core, *args, **kwargs))
-
-    brokers = _operation(operations.brokers)
-    topics = _operation(operations.topics)
-    describe_topic = _operation(operations.describe_topic)
-    create_topic = _operation(operations.create_topic)
-    add_partitions = _operation(operations.add_partitions)
-    delete_topic = _operation(operations.delete_topic)
-    topic_configs = _operation(operations.topic_configs)
-    alter_topic_configs = _operation(operations.alter_topic_configs)
-    list_offsets = _operation(operations.list_offsets)
-    delete_records = _operation(operations.delete_records)
-    fetch = _operation(operations.fetch, has_own_deadline=True)
-    produce_batches = _operation(produce_batches, has_own_deadline=True)
-    offers_staging = _operation(staging.offers_staging)
-    stage = _operation(staging.stage, has_own_deadline=True)
-    groups = _operation(operations.groups)
-    describe_group = _operation(operations.describe_group)
-    committed = _operation(operations.committed, has_own_deadline=True)
-    commit = _operation(operations.commit)
-    delete_group = _operation(operations.delete_group)
-    transactions = _operation(operations.transactions)
-    describe_transaction = _operation(operations.describe_transaction)
-    fence = _operation(operations.fence)

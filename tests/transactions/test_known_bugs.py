@@ -14,8 +14,8 @@ import pytest
 from ottla.base.errors import ErrorCode
 from ottla.base.types import READ_COMMITTED, TopicPartition
 from ottla.client.blocking.cluster import GROUP, Cluster
-from ottla.client.blocking.producer_identity import ProducerIdentity
 from ottla.client.core.admin import EARLIEST, LATEST, OffsetAt, list_offsets
+from ottla.client.core.producer_identity import ProducerIdentity
 from ottla.testing import Broker
 from ottla.wire.batch_header import iter_batches
 from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -49,12 +49,12 @@ class Writer:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.identity = ProducerIdentity(cluster, transactional_id=f"bugs-{next(numbers)}")
-        self.identity.initialize()
+        self.identity = ProducerIdentity(cluster.core, transactional_id=f"bugs-{next(numbers)}")
+        cluster.run(self.identity.initialize())
 
     def begin(self, place: TopicPartition) -> None:
         self.identity.begin()
-        self.identity.add([place])
+        self.cluster.run(self.identity.add([place]))
 
     def write(self, place: TopicPartition, *values: bytes) -> tuple[int, int]:
         """Error code and base offset."""
@@ -71,7 +71,7 @@ class Writer:
         return answer.error_code, answer.base_offset
 
     def end(self, *, is_commit: bool) -> None:
-        self.identity.end(is_commit=is_commit)
+        self.cluster.run(self.identity.end(is_commit=is_commit))
 
 
 def end_of(cluster: Cluster, place: TopicPartition) -> int:
@@ -165,7 +165,7 @@ def test_redpanda_10670_offsets_of_every_group_end_with_their_transaction(cluste
     writer, groups = Writer(cluster), [f"g-{next(numbers)}" for _ in range(8)]
     writer.begin(place)
     for group in groups:
-        writer.identity.add_offsets(group, {place: 5})
+        cluster.run(writer.identity.add_offsets(group, {place: 5}))
 
     def committed(group: str) -> tuple[int, int]:
         topics = [OffsetFetchRequestTopics(name=place.topic, partition_indexes=[0])]

@@ -15,7 +15,7 @@ from ottla.base.types import READ_COMMITTED, TopicPartition
 from ottla.client.addresses import parse_address
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.connection import Connection
-from ottla.client.blocking.producer_identity import ProducerIdentity
+from ottla.client.core.producer_identity import ProducerIdentity
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.records import Record, encode_batch
@@ -49,11 +49,11 @@ def open_ids(_scale: float) -> list[Row]:
 
 
 def open_one(cluster: Cluster, topic: str, transactional_id: str) -> None:
-    identity = ProducerIdentity(cluster, transactional_id=transactional_id)
-    identity.initialize()
+    identity = ProducerIdentity(cluster.core, transactional_id=transactional_id)
+    cluster.run(identity.initialize())
     identity.begin()
     places = [TopicPartition(topic, number) for number in range(2)]
-    identity.add(places)
+    cluster.run(identity.add(places))
     batch = encode_batch(
         [Record(0, 0, None, b"x" * 100)],
         producer_id=identity.producer_id,

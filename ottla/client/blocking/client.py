@@ -5,8 +5,8 @@ Producers, consumers and transactions of a client share its knowledge of the clu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import Cluster
@@ -16,21 +16,15 @@ from ottla.client.blocking.producer import Producer
 from ottla.client.blocking.reading import READ_BYTES, RangeReader
 from ottla.client.blocking.share_consumer import ShareConsumer
 from ottla.client.blocking.transaction import Transaction
-from ottla.client.core import operations, staging
-from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.connection import CLIENT_SOFTWARE
 from ottla.client.core.fetching import Fetched
-from ottla.client.core.procedure import Procedure
+from ottla.client.core.operations import Operations, isolation_level
 from ottla.client.core.producer_identity import TRANSACTION_TIMEOUT_MS
-from ottla.client.core.raw_produce import produce_batches
 from ottla.client.core.transaction import TransactionCore
 from ottla.client.security import security_of
 
 if TYPE_CHECKING:
     from ottla.client.token_source import TokenCallback
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 def connect(
@@ -60,22 +54,7 @@ def connect(
     return Client(cluster)
 
 
-def _operation(
-    procedure: Callable[Concatenate[ClusterCore, P], Procedure[T]], *, has_own_deadline: bool = False
-) -> Callable[Concatenate[Client, P], T]:
-    """A procedure as a method that takes no longer than the client's `timeout_s`, unless it has a deadline of its own."""
-
-    def call(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        core = client.cluster.core
-        asked = procedure(core, *args, **kwargs)
-        return client.cluster.run(asked if has_own_deadline else core.in_time(asked))
-
-    call.__name__, call.__doc__ = procedure.__name__, procedure.__doc__
-    setattr(call, "__wrapped__", procedure)  # noqa: B010  for `help` and for the table in the docs
-    return call
-
-
-class Client:
+class Client(Operations):
     """A cluster, by way of blocking calls. Made by `connect`; `with` closes it."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -96,25 +75,7 @@ class Client:
         """The cluster's id, None from brokers that do not name it."""
         return self.cluster.cluster_id
 
-    # The cluster and its topics
-
-    brokers = _operation(operations.brokers)
-    topics = _operation(operations.topics)
-    describe_topic = _operation(operations.describe_topic)
-    create_topic = _operation(operations.create_topic)
-    add_partitions = _operation(operations.add_partitions)
-    delete_topic = _operation(operations.delete_topic)
-    topic_configs = _operation(operations.topic_configs)
-    alter_topic_configs = _operation(operations.alter_topic_configs)
-
     # Records
-
-    list_offsets = _operation(operations.list_offsets)
-    delete_records = _operation(operations.delete_records)
-    fetch = _operation(operations.fetch, has_own_deadline=True)
-    produce_batches = _operation(produce_batches, has_own_deadline=True)
-    offers_staging = _operation(staging.offers_staging)
-    stage = _operation(staging.stage, has_own_deadline=True)
 
     def read(
         self,
@@ -131,7 +92,7 @@ class Client:
         The next request is under way while a result is being used. The last batch may go on behind `end`. Raises
         `OffsetOutOfRangeError` if `start` was deleted, and `RequestTimeoutError` after `timeout_s` without more records.
         """
-        level = operations.isolation_level(isolation)
+        level = isolation_level(isolation)
         reader = RangeReader(self.cluster, partition, isolation_level=level, partition_max_bytes=partition_max_bytes)
         try:
             yield from reader.read(start, end, self.cluster.timeout_s if timeout_s is None else timeout_s)
@@ -155,7 +116,7 @@ class Client:
         consumer = Consumer(
             self.cluster,
             group_id=group,
-            isolation_level=operations.isolation_level(isolation),
+            isolation_level=isolation_level(isolation),
             auto_offset_reset=auto_offset_reset,
             **options,
         )
@@ -169,14 +130,6 @@ class Client:
         consumer.subscribe(topics)
         return consumer
 
-    # Groups
-
-    groups = _operation(operations.groups)
-    describe_group = _operation(operations.describe_group)
-    committed = _operation(operations.committed, has_own_deadline=True)
-    commit = _operation(operations.commit)
-    delete_group = _operation(operations.delete_group)
-
     # Transactions
 
     def transaction(self, transactional_id: str, *, timeout_ms: int = TRANSACTION_TIMEOUT_MS, may_use_v2: bool = True) -> Transaction:
@@ -185,7 +138,3 @@ class Client:
         The coordinator aborts a transaction that is open for longer than `timeout_ms`. `may_use_v2` off keeps to the first protocol.
         """
         return Transaction(self.cluster, TransactionCore(self.cluster.core, transactional_id, timeout_ms=timeout_ms, may_use_v2=may_use_v2))
-
-    transactions = _operation(operations.transactions)
-    describe_transaction = _operation(operations.describe_transaction)
-    fence = _operation(operations.fence)

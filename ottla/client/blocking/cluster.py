@@ -19,10 +19,10 @@ from ottla.client.blocking.connection import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_
 from ottla.client.blocking.owner import Owner
 from ottla.client.core.cluster import GROUP, TRANSACTION, ClusterCore, nearest_hint
 from ottla.client.core.connection import CLIENT_SOFTWARE
+from ottla.client.core.operation import operation
 from ottla.client.core.procedure import Ask, AskAll, AskRolling, Effect, Open, Procedure, perform_all
-from ottla.client.errors import RETRIABLE, ClientError, KafkaError
-from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
-from ottla.wire.schema import Request
+from ottla.client.errors import RETRIABLE, ClientError
+from ottla.wire.messages.metadata import MetadataResponseTopic
 
 if TYPE_CHECKING:
     from ottla.client.security import Security
@@ -201,67 +201,33 @@ class Cluster:
     def topics(self) -> dict[str, MetadataResponseTopic]:
         return self.metadata.topics
 
-    def refresh(self, topics: Iterable[str] | None = None, *, auto_create: bool = False) -> MetadataResponse:
-        """Asks for brokers and for some topics (None: all), and returns the answer as it came."""
-        return self.run(self.core.refresh(topics, auto_create=auto_create))
-
-    def topic(self, name: str, *, auto_create: bool = False) -> MetadataResponseTopic:
-        """One topic's metadata. `UnknownTopicError` when there is none."""
-        return self.run(self.core.topic(name, auto_create=auto_create))
-
-    def unknown_topic(self, name: str) -> KafkaError:
-        """The refusal for a topic that does not exist, with the nearest name that does."""
-        return self.run(self.core.unknown_topic(name))
-
-    def topic_names(self) -> list[str]:
-        """All topics, by name."""
-        return self.run(self.core.topic_names())
-
-    def partitions(self, topic: str) -> list[int]:
-        """A topic's partitions, in order."""
-        return self.run(self.core.partitions(topic))
+    refresh = operation(ClusterCore.refresh)
+    topic = operation(ClusterCore.topic)
+    unknown_topic = operation(ClusterCore.unknown_topic)
+    topic_names = operation(ClusterCore.topic_names)
+    partitions = operation(ClusterCore.partitions)
 
     def leader(self, partition: TopicPartition) -> int:
         """The broker that leads a partition. `KafkaError` when there is none, or no such partition."""
         known = self.metadata.leader_of(partition)
         return known if known >= 0 else self.run(self.core.leader(partition))
 
-    def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """Partitions grouped by the broker that leads them."""
-        return self.run(self.core.by_leader(partitions))
-
-    def leaders(self, partitions: Sequence[TopicPartition]) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, KafkaError]]:
-        """Groups partitions by leader and gives the reason for each partition without a leader. Asks the cluster at most once."""
-        return self.run(self.core.leaders(partitions))
+    by_leader = operation(ClusterCore.by_leader)
+    leaders = operation(ClusterCore.leaders)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Drops partitions whose leader proved wrong; the next question asks the cluster."""
         self.metadata.forget(partitions)
 
-    def coordinator(self, kind: int, key: str) -> int:
-        """The broker that coordinates a group or a transactional id."""
-        return self.run(self.core.coordinator(kind, key))
-
-    def ask_once(self, kind: int, key: str, body: Request, *, timeout_s: float | None = None) -> Any:
-        """A request for the coordinator of `key`, without another try. A coordinator that does not answer is forgotten."""
-        return self.run(self.core.ask_once(kind, key, body, timeout_s=timeout_s))
+    coordinator = operation(ClusterCore.coordinator)
+    ask_once = operation(ClusterCore.ask_once)
 
     def forget_coordinator(self, kind: int, key: str) -> None:
         self.core.forget_coordinator(kind, key)
 
     # Asking
 
-    def ask_any(self, body: Request, *, timeout_s: float | None = None) -> Any:
-        """A request that any broker can answer."""
-        return self.run(self.core.ask_any(body, timeout_s=timeout_s))
-
-    def ask_broker(self, broker_id: int, body: Request, *, timeout_s: float | None = None) -> Any:
-        return self.run(self.core.ask_broker(broker_id, body, timeout_s=timeout_s))
-
-    def ask_controller(self, body: Request, *, timeout_s: float | None = None) -> Any:
-        """A request for the controller; where none is named (KRaft brokers forward), any broker will do."""
-        return self.run(self.core.ask_controller(body, timeout_s=timeout_s))
-
-    def ask_coordinator(self, kind: int, key: str, body: Request, *, error_of: Callable[[Any], int], timeout_s: float | None = None) -> Any:
-        """A request for the coordinator of `key`, found again when it has moved; `error_of` takes the code out of an answer."""
-        return self.run(self.core.ask_coordinator(kind, key, body, error_of=error_of, timeout_s=timeout_s))
+    ask_any = operation(ClusterCore.ask_any)
+    ask_broker = operation(ClusterCore.ask_broker)
+    ask_controller = operation(ClusterCore.ask_controller)
+    ask_coordinator = operation(ClusterCore.ask_coordinator)

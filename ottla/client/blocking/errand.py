@@ -109,10 +109,12 @@ class Errands:
 
     def sources(self) -> Mapping[Hashable, Source]:
         """The errands under way, for `first_ready`."""
-        return {key: errand for key, (errand, _, _) in self._under_way.items()}
+        return {key: errand for key, (errand, _, _) in self._under_way.items()} if self._under_way else {}
 
     def take_in(self) -> None:
         """Takes in the errands that have ended."""
+        if not self._under_way:
+            return
         for key in [key for key, (errand, _, _) in self._under_way.items() if errand.has_input()]:
             errand, take, failed = self._under_way.pop(key)
             try:

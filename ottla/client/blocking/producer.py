@@ -23,10 +23,10 @@ from ottla.client.blocking.connection import Connection, first_ready
 from ottla.client.blocking.deliveries import Deliveries, Delivery
 from ottla.client.blocking.errand import ignore
 from ottla.client.blocking.owner import Owner, owned
-from ottla.client.blocking.producer_identity import TRANSACTION_TIMEOUT_MS, ProducerIdentity
 from ottla.client.blocking.routes import Routes
 from ottla.client.core.encoding import Encoding, check_record
 from ottla.client.core.partitioner import StickyPartitioner, partition_for_key
+from ottla.client.core.producer_identity import TRANSACTION_TIMEOUT_MS, ProducerIdentity
 from ottla.client.core.send_queue import Batch, SendQueue
 from ottla.client.errors import ClientError, KafkaError, RequestTimeoutError, TransportError, refused
 from ottla.wire.batch_header import stamp_producer
@@ -90,7 +90,7 @@ class Producer:
         self.bytes_sent = 0
         self.identity: ProducerIdentity | None = None
         if transactional_id is not None or (is_idempotent and acks == ACKS_ALL):
-            self.identity = ProducerIdentity(cluster, transactional_id=transactional_id, timeout_ms=transaction_timeout_ms)
+            self.identity = ProducerIdentity(cluster.core, transactional_id=transactional_id, timeout_ms=transaction_timeout_ms)
         self._is_transactional = transactional_id is not None
         self._encoding = Encoding(CODEC_NAMES.index(codec), level, self._is_transactional)
         self._sticky = StickyPartitioner(random.Random().choice)
@@ -100,10 +100,8 @@ class Producer:
         self._open: dict[TopicPartition, Batch] = {}
         self._open_sticky: dict[str, Batch] = {}
         """The open batch of each topic for records without a key or partition: most records need this one look-up."""
-        has_identity = self.identity is not None
-        self._queue = SendQueue(
-            cluster.metadata, acks=acks, is_idempotent=has_identity, may_renumber=has_identity and not self._is_transactional
-        )
+        has_id = self.identity is not None
+        self._queue = SendQueue(cluster.metadata, acks=acks, is_idempotent=has_id, may_renumber=has_id and not self._is_transactional)
         self._deliveries = Deliveries(self._queue.ended, on_delivery)
         self._routes = Routes(cluster)
 
@@ -218,7 +216,7 @@ class Producer:
         with ExitStack() as steps:
             steps.callback(self._routes.close)
             if self._is_transactional and self.identity is not None and self.identity.is_open:
-                steps.callback(self.identity.renew)
+                steps.callback(lambda: self.cluster.run(self._transactional().renew()))
             self._end_all(ClientError("the producer was closed before the record was sent"))
             self._deliveries.report()
 
@@ -237,7 +235,7 @@ class Producer:
     def begin(self) -> None:
         """Opens a transaction; what follows belongs to it until `commit` or `abort`."""
         identity = self._transactional()
-        identity.identify()
+        self.cluster.run(identity.identify())
         identity.begin()
 
     @owned
@@ -250,7 +248,7 @@ class Producer:
         self.flush()
         for error in self._queue.gaps.values():
             raise error
-        self._transactional().end(is_commit=True)
+        self.cluster.run(self._transactional().end(is_commit=True))
 
     @owned
     def abort(self) -> None:
@@ -259,8 +257,8 @@ class Producer:
         self._end_all(refused(ErrorCode.TRANSACTION_ABORTABLE, "the transaction is aborted"), only_unsent=True)
         while _TRANSACTION in self._routes.errands or not self._queue.is_empty:
             self._step(_STEP_S)
-        identity.core.has_gap = identity.core.has_gap or bool(self._queue.gaps)
-        identity.end(is_commit=False)
+        identity.has_gap = identity.has_gap or bool(self._queue.gaps)
+        self.cluster.run(identity.end(is_commit=False))
         self._queue.gaps.clear()
         self._deliveries.forget_failure()
 
@@ -275,13 +273,13 @@ class Producer:
         self._queue.gaps.clear()
         self._routes.close()
         self.cluster.close()
-        self._transactional().renew()
+        self.cluster.run(self._transactional().renew())
         self._deliveries.forget_failure()
 
     @owned
     def send_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int], *, member_id: str = "", generation: int = -1) -> None:
         """Commits a consumer's offsets as part of the transaction."""
-        self._transactional().add_offsets(group_id, offsets, member_id=member_id, generation=generation)
+        self.cluster.run(self._transactional().add_offsets(group_id, offsets, member_id=member_id, generation=generation))
 
     def _transactional(self) -> ProducerIdentity:
         if self.identity is None or not self._is_transactional:
@@ -328,7 +326,8 @@ class Producer:
         if self.identity is not None:
             if self._is_transactional and not self.identity.is_open:
                 raise refused(ErrorCode.INVALID_TXN_STATE, "no transaction is open: call begin() before produce()")
-            self.identity.identify()
+            if self.identity.is_lost:
+                self.cluster.run(self.identity.identify())
         now = time.monotonic()
         self._look_for_growth(target.topic, now)
         self._check_partition(target)
@@ -361,7 +360,7 @@ class Producer:
     def _seal(self, batch: Batch) -> None:
         """The batch takes no more records: it gets its bytes and its sequence numbers. Records without an encoding are reported."""
         records = batch.records
-        batch.data, refusals = self._encoding.encode(batch.partition, records, None if self.identity is None else self.identity.core)
+        batch.data, refusals = self._encoding.encode(batch.partition, records, self.identity)
         del self._open[batch.partition]
         topic = batch.partition.topic
         self._open_sticky.pop(topic, None)
@@ -418,7 +417,7 @@ class Producer:
         identity = self._transactional()
         with self.cluster.owner:
             if identity.is_open:  # else the transaction was abandoned before this thread began
-                identity.add(partitions)
+                self.cluster.run(identity.add(partitions))
 
     def _not_added(self, error: KafkaError | TransportError) -> None:
         now = time.monotonic()

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from ottla.base.errors import ErrorCode, OttlaError
 from ottla.base.types import TopicPartition
-from ottla.client.core.producer_identity import ProducerIdentityCore
+from ottla.client.core.producer_identity import ProducerIdentity
 from ottla.client.errors import KafkaError, UsageError, refused
 from ottla.wire.records import Headers, Record, encode_batch
 
@@ -50,7 +50,7 @@ class Encoding:
         self.is_transactional = is_transactional
 
     def encode(
-        self, partition: TopicPartition, records: Sequence[Record], identity: ProducerIdentityCore | None
+        self, partition: TopicPartition, records: Sequence[Record], identity: ProducerIdentity | None
     ) -> tuple[bytearray, dict[int, tuple[Record, KafkaError]]]:
         """The encoded batch, and the records that are not in it with the reason, by their `id`. No bytes if none is left."""
         refusals: dict[int, tuple[Record, KafkaError]] = {}
@@ -64,7 +64,7 @@ class Encoding:
             identity.take_sequences(partition, len(records) - len(refusals))
         return data, refusals
 
-    def _encoded(self, partition: TopicPartition, records: Sequence[Record], identity: ProducerIdentityCore | None) -> bytearray:
+    def _encoded(self, partition: TopicPartition, records: Sequence[Record], identity: ProducerIdentity | None) -> bytearray:
         if identity is None:
             return encode_batch(records, codec=self.codec, level=self.level)
         return encode_batch(

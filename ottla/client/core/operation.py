@@ -1,42 +1,80 @@
-"""Operations: procedures that a shell's cluster can call as well.
+"""Operations: procedures that the shells can call as well.
 
 `@operation` declares an operation of administration once. With a `ClusterCore` it is a procedure, for other procedures and for shells that
-await. With the cluster of a shell that waits, such as `client.blocking.cluster.Cluster`, it runs to its end and returns the result.
+await. With the cluster of a shell that waits, such as `client.blocking.cluster.Cluster`, it runs to its end and returns the result. As an
+attribute of a class of that shell it is a method. A `ClientOperation` is a method of the public clients: one that waits, or a coroutine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import update_wrapper
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
-from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.procedure import Procedure
 
 if TYPE_CHECKING:
-    from ottla.client.core.waiting_shell import WaitingShell
+    from ottla.client.core.cluster import ClusterCore
+    from ottla.client.core.waiting_shell import AwaitingClient, WaitingClient, WaitingShell
 
+C = TypeVar("C")
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Operation(Generic[P, T]):
-    """See the module."""
+class Operation(Generic[C, P, T]):
+    """See the module. `C` is the class of the core that the procedure belongs to."""
 
-    def __init__(self, procedure: Callable[Concatenate[ClusterCore, P], Procedure[T]]) -> None:
+    def __init__(self, procedure: Callable[Concatenate[C, P], Procedure[T]]) -> None:
         self._procedure = procedure
         update_wrapper(self, procedure)
 
     @overload
-    def __call__(self, cluster: ClusterCore, /, *args: P.args, **kwargs: P.kwargs) -> Procedure[T]: ...
+    def __call__(self: Operation[ClusterCore, P, T], core: ClusterCore, /, *args: P.args, **kwargs: P.kwargs) -> Procedure[T]: ...
 
     @overload
-    def __call__(self, cluster: WaitingShell, /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    def __call__(self, shell: WaitingShell[C], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
 
-    def __call__(self, cluster: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
-        if isinstance(cluster, ClusterCore):
-            return self._procedure(cluster, *args, **kwargs)
-        return cluster.run(self._procedure(cluster.core, *args, **kwargs))
+    def __call__(self, shell: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        if not hasattr(shell, "run"):
+            return self._procedure(shell, *args, **kwargs)
+        return shell.run(self._procedure(shell.core, *args, **kwargs))
+
+    @overload
+    def __get__(self, shell: None, owner: Any = None) -> Operation[C, P, T]: ...
+
+    @overload
+    def __get__(self, shell: WaitingShell[C], owner: Any = None) -> Callable[P, T]: ...
+
+    def __get__(self, shell: Any, owner: Any = None) -> Any:
+        return self if shell is None else MethodType(self, shell)
 
 
 operation = Operation
+
+
+class ClientOperation(Generic[P, T]):
+    """An operation of the public clients. It takes no longer than the client's `timeout_s`, unless it has a deadline of its own."""
+
+    def __init__(self, procedure: Callable[Concatenate[ClusterCore, P], Procedure[T]], *, has_own_deadline: bool = False) -> None:
+        self._procedure = procedure
+        self._has_own_deadline = has_own_deadline
+        update_wrapper(self, procedure)
+
+    def __call__(self, client: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        core = client.cluster.core
+        asked = self._procedure(core, *args, **kwargs)
+        return client.cluster.run(asked if self._has_own_deadline else core.in_time(asked))
+
+    @overload
+    def __get__(self, client: None, owner: Any = None) -> ClientOperation[P, T]: ...
+
+    @overload
+    def __get__(self, client: WaitingClient[ClusterCore], owner: Any = None) -> Callable[P, T]: ...
+
+    @overload
+    def __get__(self, client: AwaitingClient[ClusterCore], owner: Any = None) -> Callable[P, Coroutine[Any, Any, T]]: ...
+
+    def __get__(self, client: Any, owner: Any = None) -> Any:
+        return self if client is None else MethodType(self, client)

@@ -1,4 +1,4 @@
-"""The public operations in plain names, as procedures: what `Client` waits for and `AsyncClient` awaits.
+"""The public operations in plain names, as procedures, and `Operations`, which makes them methods: `Client` waits, `AsyncClient` awaits.
 
 Partitions are `TopicPartition(topic, partition)`. Offsets are of the next record to read, timestamps milliseconds since 1970. Every
 operation raises a `KafkaError` when the broker refuses it, a `TransportError` when there is no broker to ask.
@@ -11,13 +11,15 @@ from typing import Any, NamedTuple
 
 from ottla.base.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 from ottla.base.uuids import uuid_to_text
-from ottla.client.core import admin, group_admin, transaction_admin
+from ottla.client.core import admin, group_admin, staging, transaction_admin
 from ottla.client.core.admin import OffsetAt
 from ottla.client.core.backoff import Backoff
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.fetching import FETCH_BYTES_MAX, MAX_WAIT_MS, PARTITION_BYTES_MAX, Fetched, FetchLimits, fetch_request, read_answer
 from ottla.client.core.group_admin import Committed, GroupDescription, ListedGroup
+from ottla.client.core.operation import ClientOperation
 from ottla.client.core.procedure import Ask, AskAll, Pause, Procedure
+from ottla.client.core.raw_produce import produce_batches
 from ottla.client.core.transaction_admin import ListedTransaction, TransactionDescription
 from ottla.client.errors import ClientError, KafkaError, TransportError
 from ottla.wire.messages.metadata import MetadataResponseTopic
@@ -287,3 +289,30 @@ def _raise_first(results: Mapping[Any, KafkaError | None]) -> None:
     for failed in results.values():
         if failed is not None:
             raise failed
+
+
+class Operations:
+    """The operations of the public clients. `Client` and `AsyncClient` have them from here."""
+
+    brokers = ClientOperation(brokers)
+    topics = ClientOperation(topics)
+    describe_topic = ClientOperation(describe_topic)
+    create_topic = ClientOperation(create_topic)
+    add_partitions = ClientOperation(add_partitions)
+    delete_topic = ClientOperation(delete_topic)
+    topic_configs = ClientOperation(topic_configs)
+    alter_topic_configs = ClientOperation(alter_topic_configs)
+    list_offsets = ClientOperation(list_offsets)
+    delete_records = ClientOperation(delete_records)
+    fetch = ClientOperation(fetch, has_own_deadline=True)
+    produce_batches = ClientOperation(produce_batches, has_own_deadline=True)
+    offers_staging = ClientOperation(staging.offers_staging)
+    stage = ClientOperation(staging.stage, has_own_deadline=True)
+    groups = ClientOperation(groups)
+    describe_group = ClientOperation(describe_group)
+    committed = ClientOperation(committed, has_own_deadline=True)
+    commit = ClientOperation(commit)
+    delete_group = ClientOperation(delete_group)
+    transactions = ClientOperation(transactions)
+    describe_transaction = ClientOperation(describe_transaction)
+    fence = ClientOperation(fence)

@@ -42,7 +42,7 @@ TXN_OFFSET_COMMIT_V2 = 5
 _WAIT = COORDINATOR_MOVED | {ErrorCode.CONCURRENT_TRANSACTIONS}
 
 
-class ProducerIdentityCore:
+class ProducerIdentity:
     """Id, epoch, sequences; with a transactional id also the partitions of the open transaction."""
 
     def __init__(

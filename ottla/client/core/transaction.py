@@ -15,7 +15,7 @@ from ottla.base.types import TopicPartition
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.group_admin import Committed
 from ottla.client.core.procedure import Procedure
-from ottla.client.core.producer_identity import PRODUCE_V2, TRANSACTION_TIMEOUT_MS, ProducerIdentityCore
+from ottla.client.core.producer_identity import PRODUCE_V2, TRANSACTION_TIMEOUT_MS, ProducerIdentity
 from ottla.client.core.raw_produce import produce_batches
 from ottla.client.core.staging import AttachPiece, Producing, StagedChunk, attach, pieces
 from ottla.wire.batch_header import read_batch_header, stamp_producer
@@ -29,10 +29,14 @@ class TransactionCore:
     ) -> None:
         self.cluster = cluster
         self.transactional_id = transactional_id
-        self.identity = ProducerIdentityCore(cluster, transactional_id=transactional_id, timeout_ms=timeout_ms, may_use_v2=may_use_v2)
+        self.identity = ProducerIdentity(cluster, transactional_id=transactional_id, timeout_ms=timeout_ms, may_use_v2=may_use_v2)
 
     def initialize(self, producer_id: int = -1, epoch: int = -1) -> Procedure[None]:
-        """Takes over the transactional id (InitProducerId); waits while a former transaction is being completed."""
+        """Takes over the transactional id (InitProducerId): aborts what its former producer left open, and fences that one.
+
+        Waits while a former transaction is being completed. A producer that names the id and epoch that it still holds gets a `FencedError`
+        if another took over meanwhile (KIP-360).
+        """
         yield from self.identity.initialize(producer_id, epoch)
 
     def begin(self) -> None:
@@ -40,15 +44,16 @@ class TransactionCore:
         self.identity.begin()
 
     def add_partitions(self, partitions: Iterable[TopicPartition]) -> Procedure[None]:
-        """Adds partitions to the transaction, once each (AddPartitionsToTxn)."""
+        """Adds partitions to the transaction, once each (AddPartitionsToTxn); `produce` does it too. With `uses_v2` nothing is sent."""
         yield from self.identity.add(partitions)
 
     def produce(
         self, batches: Mapping[TopicPartition, Sequence[bytearray]], *, timeout_s: float | None = None
     ) -> Procedure[dict[TopicPartition, int]]:
-        """Adds the partitions, stamps id, epoch and sequence numbers into the batches in place, and appends them (acks=all).
+        """Stamps producer id, epoch and sequence numbers into encoded batches, in place, and appends them in this order (acks=all).
 
-        Returns the offset of each partition's first record.
+        At most five requests are under way a leader. Returns the offset of each partition's first record. Not to be called again with the
+        same batches: it repeats what has to be repeated itself, for `timeout_s` after the last progress.
         """
         yield from self.identity.add(batches)
         for partition, some in batches.items():
@@ -79,9 +84,11 @@ class TransactionCore:
     def attach(
         self, token: bytes, manifest: Mapping[TopicPartition, Sequence[StagedChunk]], *, timeout_s: float | None = None
     ) -> Procedure[dict[TopicPartition, int]]:
-        """Adds the partitions, gives the staged chunks their sequence numbers, and has the leaders append them (acks=all).
+        """Appends chunks that `Client.stage` has put aside under the token, by any number of clients, in the order of the manifest.
 
-        Returns the offset of each partition's first record.
+        Returns the offset of each partition's first record, -1 where a repeated request does not show it. `KafkaError` UNKNOWN_STAGE if
+        staged bytes expired or differ from the manifest: abort, and write them again. As `produce`, not to be called again with the
+        same chunks.
         """
         yield from self.identity.add(manifest)
         producing = Producing(self.transactional_id, self.identity.producer_id, self.identity.epoch, token, self.identity.uses_v2)
@@ -100,13 +107,16 @@ class TransactionCore:
         generation: int = -1,
         instance_id: str | None = None,
     ) -> Procedure[None]:
-        """Commits a group's offsets, with their metadata, as part of the transaction (AddOffsetsToTxn, TxnOffsetCommit)."""
+        """Commits a group's offsets as part of the transaction (TxnOffsetCommit); `Committed` carries leader epoch and metadata too.
+
+        A consumer that is a live member names its member id and generation, so that a stale one is refused (KIP-447).
+        """
         yield from self.identity.add_offsets(group, offsets, member_id=member_id, generation=generation, instance_id=instance_id)
 
     def commit(self) -> Procedure[None]:
-        """Commits the transaction (EndTxn). A transaction that touched nothing ends without a request."""
+        """Commits the transaction (EndTxn), repeating it if its answer is lost. Raises `OutcomeUnknownError` without any answer."""
         yield from self.identity.end(is_commit=True)
 
     def abort(self) -> Procedure[None]:
-        """Aborts the transaction (EndTxn)."""
+        """Aborts the transaction (EndTxn), repeating it if its answer is lost."""
         yield from self.identity.end(is_commit=False)

@@ -156,9 +156,9 @@ def write_abort_marker(
 @operation
 def fence_producer(cluster: ClusterCore, transactional_id: str, *, timeout_ms: int = 60_000) -> Procedure[None]:
     """Takes over a transactional id: its open transaction is aborted, and its producer is fenced."""
-    from ottla.client.core.producer_identity import ProducerIdentityCore
+    from ottla.client.core.producer_identity import ProducerIdentity
 
-    yield from ProducerIdentityCore(cluster, transactional_id=transactional_id, timeout_ms=timeout_ms).initialize()
+    yield from ProducerIdentity(cluster, transactional_id=transactional_id, timeout_ms=timeout_ms).initialize()
 
 
 @operation
@@ -184,12 +184,12 @@ def finish_prepared(
     `decide(producer_id, epoch)` says commit or abort; the answer is the transaction's producer id, its epoch and the outcome, None if
     nothing is open.
     """
-    from ottla.client.core.producer_identity import ProducerIdentityCore
+    from ottla.client.core.producer_identity import ProducerIdentity
 
     coordinator = yield from cluster.link((yield from cluster.coordinator(TRANSACTION, transactional_id)))
     if coordinator.version_of(INIT_PRODUCER_ID) < TWO_PHASE_VERSION:
         raise refused(ErrorCode.UNSUPPORTED_VERSION, "the broker is too old for two-phase commit")
-    owner = ProducerIdentityCore(cluster, transactional_id=transactional_id)
+    owner = ProducerIdentity(cluster, transactional_id=transactional_id)
     producer_id, epoch = yield from owner.keep_prepared()
     if producer_id < 0:
         return None

@@ -1,19 +1,43 @@
-"""The cluster of a shell that waits, as operations see it. Imported for type checking only: classes of protocols cost time at the start."""
+"""Shells as operations see them. Imported for type checking only: classes of protocols cost time at the start."""
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from collections.abc import Coroutine
+from typing import Any, Protocol, TypeVar
 
-from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.procedure import Procedure
 
+C_co = TypeVar("C_co", covariant=True)
 T = TypeVar("T")
 
 
-class WaitingShell(Protocol):
-    """The cluster of a shell that runs a procedure to its end."""
+class WaitingShell(Protocol[C_co]):
+    """An object of a shell that runs the procedures of `core` to their ends."""
 
     @property
-    def core(self) -> ClusterCore: ...
+    def core(self) -> C_co: ...
 
     def run(self, procedure: Procedure[T]) -> T: ...
+
+
+class AwaitingShell(Protocol[C_co]):
+    """An object of a shell whose tasks await the ends of procedures."""
+
+    @property
+    def core(self) -> C_co: ...
+
+    def run(self, procedure: Procedure[T]) -> Coroutine[Any, Any, T]: ...
+
+
+class WaitingClient(Protocol[C_co]):
+    """The public client of a shell that waits."""
+
+    @property
+    def cluster(self) -> WaitingShell[C_co]: ...
+
+
+class AwaitingClient(Protocol[C_co]):
+    """The public client of a shell whose tasks await."""
+
+    @property
+    def cluster(self) -> AwaitingShell[C_co]: ...

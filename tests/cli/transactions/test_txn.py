@@ -14,7 +14,7 @@ from ottla.base.errors import ApiError
 from ottla.base.types import TopicPartition
 from ottla.cli.main import main
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.blocking.producer_identity import ProducerIdentity
+from ottla.client.core.producer_identity import ProducerIdentity
 from ottla.client.core.transaction_admin import finish_prepared
 from ottla.testing import Broker
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
@@ -64,11 +64,10 @@ class Writer:
     def __init__(self, cluster: Cluster, name: str, *, is_two_phase: bool = False) -> None:
         self.cluster = cluster
         self.name = name
-        self.identity = ProducerIdentity(cluster, transactional_id=name)
+        self.identity = ProducerIdentity(cluster.core, transactional_id=name)
         request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000, enable2_pc=is_two_phase)
-        answer = cluster.run(self.identity.core._ask(request, lambda found: found.error_code))
-        core = self.identity.core
-        core.producer_id, core.epoch, core.is_lost = answer.producer_id, answer.producer_epoch, False
+        answer = cluster.run(self.identity._ask(request, lambda found: found.error_code))
+        self.identity.producer_id, self.identity.epoch, self.identity.is_lost = answer.producer_id, answer.producer_epoch, False
         self.identity.begin()
 
     @property
@@ -78,7 +77,7 @@ class Writer:
     def write(self, partition: TopicPartition, values: list[bytes], *, is_added: bool = True) -> None:
         """Without `is_added` the coordinator does not know of the partition."""
         if is_added:
-            self.identity.add([partition])
+            self.cluster.run(self.identity.add([partition]))
         batch = encode_batch(
             [Record(0, 1_700_000_000_000, None, value) for value in values],
             producer_id=self.identity.producer_id,
@@ -106,7 +105,7 @@ def writer(cluster: Cluster, place: TopicPartition) -> Iterator[Writer]:
     writer = Writer(cluster, f"shop-{next(numbers)}")
     writer.write(place, [b"1", b"2", b"3"])
     yield writer
-    ProducerIdentity(cluster, transactional_id=writer.name).initialize()
+    cluster.run(ProducerIdentity(cluster.core, transactional_id=writer.name).initialize())
 
 
 @pytest.fixture
@@ -194,7 +193,7 @@ def test_why_shows_the_next_transaction(ottla: Ottla, cluster: Cluster, writer: 
     first, after = ottla.json("why", place.topic, "--partition", "0")["transactions"]
     assert (first["transactional_id"], first["is_first"], first["records_behind"]) == (writer.name, True, 4)
     assert (after["transactional_id"], after["is_first"], after["start_offset"]) == (second.name, False, 3)
-    second.identity.end(is_commit=True)
+    cluster.run(second.identity.end(is_commit=True))
     assert held_back(ottla, place.topic)
 
 
@@ -251,7 +250,7 @@ def test_the_stored_state_decides(ottla: Ottla, prepared: Writer, is_right: bool
 def test_the_previous_owner_is_fenced(ottla: Ottla, prepared: Writer, place: TopicPartition) -> None:
     assert ottla("finish", prepared.name, "--commit", "--yes")[0] == 0
     with pytest.raises(ApiError, match=r"FENCED|EPOCH"):
-        prepared.identity.end(is_commit=False)
+        prepared.cluster.run(prepared.identity.end(is_commit=False))
     assert ottla("finish", prepared.name, "--commit", "--yes")[0] == 1
 
 
