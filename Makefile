@@ -6,7 +6,7 @@
 #   make test                    all tests: of parts, of real clients against a real broker, of real Spark jobs
 #   make test T=tests/storage    a part of them: a folder, a file, or what pytest's options select
 #   make unit                    the quick tests that need no other program than Python
-#   make lint                    ruff, mypy --strict, import layers, generated docs, a quick simulation
+#   make lint                    ruff, mypy --strict, import layers, rules of style (tests/tidy), generated docs, a quick simulation
 #   make check                   lint and unit, beside each other
 #   make bench                   what one broker costs, next to a bare loop;  make bench-peer: next to Apache Kafka
 #   make bench-cluster           three brokers on a ZooKeeper, next to three of Apache Kafka 3.9
@@ -73,13 +73,13 @@ test: $(SPARK)
 	@$(PYTEST) -n $(WORKERS) $(T)
 
 unit: $(STAMP)
-	@$(PYTEST) -n $(CORES) -m "not foreign" $(addprefix --ignore=,$(SLOW))
+	@$(PYTEST) -n $(CORES) -m "not foreign" $(addprefix --ignore=,$(SLOW) tests/tidy)
 
 lint: $(STAMP)
 	@$(BIN)/ruff check --quiet --output-format concise .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
-	@$(BIN)/python -m tools.docs --check
+	@$(PYTEST) tests/tidy
 	@$(BIN)/python -m tests.sim SEED=$(SEED) SEEDS=$(SEEDS)
 	@$(BIN)/python -m tests.sim --share SEED=$(SEED) SEEDS=$(SEEDS)
 

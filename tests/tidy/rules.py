@@ -252,7 +252,9 @@ def empty_tests(tree: ast.Module) -> Iterator[Complaint]:
 
 def views_in_steps(tree: ast.Module) -> Iterator[Complaint]:
     """Generators with a local memoryview. The buffer of a connection may have the bytes of another request after a `yield`."""
-    for function in ast.walk(tree):
+    if not any(isinstance(node, ast.Name) and node.id == "memoryview" for node in nodes(tree)):
+        return
+    for function in nodes(tree):
         if isinstance(function, ast.FunctionDef):
             inside = _without_inner_functions(function)
             views = {name for node in inside if (name := _view_name(node))}
