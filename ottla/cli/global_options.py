@@ -80,7 +80,7 @@ def check_leading(parser: argparse.ArgumentParser, leading: Leading, args: argpa
     """
     actions = {action.dest: action for action in parser._actions}
     for dest, value in vars(leading.options).items():
-        one = next(known for known in OPTIONS if _dest(known) == dest)
+        one = next(known for known in OPTIONS if known.settings.get("dest", known.names[-1].lstrip("-").replace("-", "_")) == dest)
         name, action = one.names[0], actions.get(dest)
         if action is None:
             parser.error(f"{parser.prog} takes no {name}")
@@ -89,10 +89,6 @@ def check_leading(parser: argparse.ArgumentParser, leading: Leading, args: argpa
         found = getattr(args, dest)
         if one.settings.get("action") is None and found != value:
             raise UsageError(f"{name} is {value} before the command and {found} after it; give it once")
-
-
-def _dest(one: Option) -> str:
-    return str(one.settings.get("dest") or one.names[-1].lstrip("-").replace("-", "_"))
 
 
 def help_lines() -> list[str]:

@@ -55,17 +55,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _report(argv, f"{where}: {(error.strerror or str(error)).lower()}", type(error).__name__, EXIT_REFUSED)
 
 
-def _null_stream() -> io.TextIOWrapper:
-    return io.TextIOWrapper(io.BufferedRandom(io.FileIO(os.devnull, "r+")), encoding="utf-8")
-
-
 def _prepare_streams() -> None:
     """Makes all three standard streams usable, also when the caller has closed some (`>&-`), and stdout one that writes all or fails."""
     if sys.stdin is None or sys.stdout is None or sys.stderr is None:
         while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
             continue  # else a socket could be given number 1 and be written to as stdout
         os.close(descriptor)
-        sys.stdin, sys.stdout, sys.stderr = (stream or _null_stream() for stream in (sys.stdin, sys.stdout, sys.stderr))
+        null = io.TextIOWrapper(io.BufferedRandom(io.FileIO(os.devnull, "r+")), encoding="utf-8")
+        sys.stdin, sys.stdout, sys.stderr = (stream or null for stream in (sys.stdin, sys.stdout, sys.stderr))
     if not isinstance(sys.stdout, io.TextIOWrapper):
         return
     if isinstance(sys.stdout.buffer, io.RawIOBase):

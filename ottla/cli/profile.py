@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from ottla.cli.command import Args, Refused, UsageError, command, option, parse_pairs
-from ottla.cli.options import output_of, read_properties
+from ottla.cli.options import read_properties
 from ottla.cli.profile_file import profile_properties, read_profiles, write_profiles
 from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row
@@ -34,16 +34,16 @@ NAME = (option("name"),)
 
 
 @command("profile create", "Make a profile.", *NAME_AND_PAIRS, has_connection=False)
-def _create(args: Args) -> int:
-    return _change(args, is_new=True)
+def _create(args: Args, output: Output) -> None:
+    _change(args, output, is_new=True)
 
 
 @command("profile set", "Change a profile's properties.", *NAME_AND_PAIRS, has_connection=False)
-def _set(args: Args) -> int:
-    return _change(args, is_new=False)
+def _set(args: Args, output: Output) -> None:
+    _change(args, output, is_new=False)
 
 
-def _change(args: Args, *, is_new: bool) -> int:
+def _change(args: Args, output: Output, *, is_new: bool) -> None:
     current, profiles = read_profiles(os.environ)
     if not args.name:
         raise UsageError("a profile needs a name")
@@ -55,8 +55,7 @@ def _change(args: Args, *, is_new: bool) -> int:
     profiles.setdefault(args.name, {}).update(pairs)
     write_profiles(current or args.name, profiles, os.environ)
     what = {"profile": args.name, "properties": without_secrets(profiles[args.name])}
-    output_of(args).done(f"profile {args.name} {'created' if is_new else 'changed'}", what)
-    return 0
+    output.done(f"profile {args.name} {'created' if is_new else 'changed'}", what)
 
 
 def without_secrets(properties: Mapping[str, str]) -> dict[str, str]:

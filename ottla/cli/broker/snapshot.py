@@ -106,7 +106,10 @@ def _copy_all(args: Args, directories: list[Path], partial: Path) -> float | Non
     if running is None:
         with ExitStack() as locks:
             for path in directories:
-                locks.callback(_locked(path).release)
+                try:
+                    locks.callback(DirectoryLock(str(path)).release)
+                except DirectoryRefused:
+                    raise Refused(f"{path} is in use; stop its broker first") from None
             _copy(copy_data, directories, partial)
         return None
     check_holder(running)
@@ -147,13 +150,6 @@ def _suspended(pid: int) -> Iterator[None]:
             resume(pid)
             signal.signal(signal.SIGTERM, before)
             guard.communicate()
-
-
-def _locked(path: Path) -> DirectoryLock:
-    try:
-        return DirectoryLock(str(path))
-    except DirectoryRefused:
-        raise Refused(f"{path} is in use; stop its broker first") from None
 
 
 @command(

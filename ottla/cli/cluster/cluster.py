@@ -118,7 +118,8 @@ def _status(args: Args, output: Output) -> None:
         hosts = {broker_id for _, partition in partitions for broker_id in partition.replica_nodes}
         brokers = [_broker_row(cluster, broker_id, partitions) for broker_id in sorted(hosts | set(cluster.brokers))]
         moves = _moves(cluster)
-    troubled = [_partition_row(topic, one) for topic, one in partitions if _is_troubled(one)]
+    is_short = [(topic, one) for topic, one in partitions if one.leader_id < 0 or len(one.isr_nodes) < len(one.replica_nodes)]
+    troubled = [_partition_row(topic, one) for topic, one in is_short]
     found["controller_epoch"] = max((row.controller_epoch for row in brokers if row.controller_epoch is not None), default=None)
     if output.is_structured:
         lists = {"reassignments": moves, "brokers": brokers, "troubled_partitions": troubled}
@@ -174,11 +175,6 @@ def _moves(cluster: Cluster) -> list[MoveRow] | None:
     except OttlaError:
         return None
     return [MoveRow(*found, *move) for found, move in sorted(moves.items())]
-
-
-def _is_troubled(partition: Any) -> bool:
-    """Without a leader, or with too few replicas in sync."""
-    return partition.leader_id < 0 or len(partition.isr_nodes) < len(partition.replica_nodes)
 
 
 def _partition_row(topic: str | None, partition: Any) -> TroubledRow:

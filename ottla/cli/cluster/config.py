@@ -16,7 +16,7 @@ from ottla.cli.cluster import config_quotas
 from ottla.cli.cluster.config_entities import ENTITY_OPTIONS, RESOURCES, entities_of
 from ottla.cli.command import Args, UsageError, command, flag, granted, merged, option, parse_pairs
 from ottla.cli.input_files import file_text, read_text
-from ottla.cli.options import connect, read_properties
+from ottla.cli.options import read_properties
 from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row, column, json_only
 from ottla.client.blocking.cluster import Cluster
@@ -86,14 +86,16 @@ class SettingRow(Row):
     option("--principal", metavar="User:NAME", help="credentials, quotas, access rules and tokens of a user"),
     may_watch=True,
 )
-def _describe(args: Args, cluster: Cluster, output: Output) -> int:
+def _describe(args: Args, cluster: Cluster, output: Output) -> None:
     if getattr(args, "principal", None) is not None:
         from ottla.cli.cluster import config_principal
 
-        return config_principal.describe(args)
+        config_principal.describe(args, cluster, output)
+        return
     asked = entities_of(args)
     if asked.has_quotas:
-        return config_quotas.describe(args, asked)
+        config_quotas.describe(cluster, output, asked)
+        return
     word, name = asked.parts[0]
     resource_type = RESOURCES[word]
     names = _names(cluster, resource_type, name)
@@ -108,7 +110,6 @@ def _describe(args: Args, cluster: Cluster, output: Output) -> int:
     for one in entities:
         output.report(one)
     output.rows("configs", ConfigRow, [row for one in entities for row in one.rows])
-    return 0
 
 
 def _names(cluster: Cluster, resource_type: int, name: str | None) -> list[str]:
@@ -144,7 +145,7 @@ def _row(word: str, entity: str, entry: Any) -> ConfigRow:
     option("--delete-config", action="append", metavar="K,...", help="reset to the default"),
     flag("--dry-run", help="let the broker validate, change nothing"),
 )
-def _alter(args: Args, output: Output) -> None:
+def _alter(args: Args, cluster: Cluster, output: Output) -> None:
     entities = entities_of(args)
     if not entities.is_named:
         raise UsageError("name the one to alter, or give --entity-default")
@@ -152,12 +153,11 @@ def _alter(args: Args, output: Output) -> None:
     remark = None
     word, name = entities.parts[0]
     if entities.has_quotas:
-        remark = config_quotas.alter(args, entities, changes, deletions)
+        remark = config_quotas.alter(args, cluster, entities, changes, deletions)
     else:
         resource_type = RESOURCES[word]
-        with connect(args) as cluster:
-            _names(cluster, resource_type, name)
-            admin.alter_configs(cluster, resource_type, name or "", changes=changes, deletions=deletions, validate_only=args.dry_run)
+        _names(cluster, resource_type, name)
+        admin.alter_configs(cluster, resource_type, name or "", changes=changes, deletions=deletions, validate_only=args.dry_run)
     if remark:
         output.note(f"note: {remark}")
     shown = {key: value if key not in MECHANISMS else "[hidden]" for key, value in changes.items()}

@@ -14,7 +14,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.cli.access.acl_options import principal_of
 from ottla.cli.command import Args, UsageError, granted
 from ottla.cli.moments import format_ms
-from ottla.cli.options import connect, output_of
+from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row
 from ottla.client.blocking import scram_admin
 from ottla.client.blocking.cluster import Cluster
@@ -35,15 +35,13 @@ class PrincipalRow(Row):
     value: str
 
 
-def describe(args: Args) -> int:
+def describe(args: Args, cluster: Cluster, output: Output) -> None:
     principal = principal_of(args.principal)
     kind, _, user = principal.partition(":")
     if kind != "User":
         raise UsageError(f"{principal}: only users have settings; write User:NAME")
-    with connect(args) as cluster:
-        rows = [*_credentials(cluster, user), *_quotas(cluster, user), *_rules(cluster, principal), *_tokens(cluster, principal)]
-    output_of(args).rows("settings", PrincipalRow, rows)
-    return 0
+    rows = [*_credentials(cluster, user), *_quotas(cluster, user), *_rules(cluster, principal), *_tokens(cluster, principal)]
+    output.rows("settings", PrincipalRow, rows)
 
 
 def _there(ask: Callable[[], Any]) -> Any:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.cli.cluster.config_entities import Entities
 from ottla.cli.command import Args, UsageError
-from ottla.cli.options import connect, output_of
 from ottla.cli.records.record_numbers import java_decimal
+from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row, column, json_only
 from ottla.client.blocking import scram_admin
 from ottla.client.blocking.cluster import Cluster, nearest_hint
@@ -47,12 +47,9 @@ class Described(NamedTuple):
 # describe
 
 
-def describe(args: Args, entities: Entities) -> int:
-    output = output_of(args)
-    filters = [_filter(KINDS[word], name) for word, name in entities.parts]
-    with connect(args) as cluster:
-        quotas = quota_admin.describe_quotas(cluster, filters)
-        credentials = _credentials(cluster, entities)
+def describe(cluster: Cluster, output: Output, entities: Entities) -> None:
+    quotas = quota_admin.describe_quotas(cluster, [_filter(KINDS[word], name) for word, name in entities.parts])
+    credentials = _credentials(cluster, entities)
     words = {kind: word for word, kind in KINDS.items()}
     rows = [
         _row([(words[kind], name) for kind, name in entity], key, java_decimal(value))
@@ -66,7 +63,6 @@ def describe(args: Args, entities: Entities) -> int:
         else:
             rows += [_row([("users", user)], found.mechanism, f"iterations={found.iterations}") for found in scram]
     output.rows("configs", QuotaRow, rows)
-    return 0
 
 
 def _filter(kind: str, name: str | None) -> tuple[str, int, str | None]:
@@ -97,11 +93,12 @@ def _row(entity: Sequence[tuple[str, str | None]], key: str, value: str) -> Quot
 # alter
 
 
-def alter(args: Args, entities: Entities, changes: Mapping[str, str], deletions: Sequence[str]) -> str | None:
+def alter(args: Args, cluster: Cluster, entities: Entities, changes: Mapping[str, str], deletions: Sequence[str]) -> str | None:
     """Applies the changes; returns the broker's remarks."""
     named = [key for key in (*changes, *deletions) if key in scram_admin.MECHANISMS]
     if named and entities.parts[0][0] == "users" and len(entities.parts) == 1:
-        _alter_credentials(args, entities, changes, deletions, named)
+        passwords = _passwords(args, entities, changes, deletions, named)
+        scram_admin.alter_scram(cluster, entities.parts[0][1] or "", passwords=passwords, deletions=deletions)
         return None
     known = QUOTAS_OF_IP if entities.parts[0][0] == "ips" else QUOTAS
     for key in (*changes, *deletions):
@@ -109,10 +106,9 @@ def alter(args: Args, entities: Entities, changes: Mapping[str, str], deletions:
             raise UsageError(f"no quota {key!r}{nearest_hint(key, known) or '; there are ' + ', '.join(known)}")
     values = {key: _number(key, value) for key, value in changes.items()}
     entity = tuple((KINDS[word], name or None) for word, name in entities.parts)
-    with connect(args) as cluster:
-        if deletions:
-            _check_is_set(cluster, entities, deletions)
-        return quota_admin.alter_quotas(cluster, entity, changes=values, deletions=deletions, validate_only=args.dry_run)
+    if deletions:
+        _check_is_set(cluster, entities, deletions)
+    return quota_admin.alter_quotas(cluster, entity, changes=values, deletions=deletions, validate_only=args.dry_run)
 
 
 def _check_is_set(cluster: Cluster, entities: Entities, deletions: Sequence[str]) -> None:
@@ -134,18 +130,19 @@ def _number(key: str, text: str) -> float:
     return value
 
 
-def _alter_credentials(args: Args, entities: Entities, changes: Mapping[str, str], deletions: Sequence[str], named: Sequence[str]) -> None:
-    user = entities.parts[0][1]
+def _passwords(
+    args: Args, entities: Entities, changes: Mapping[str, str], deletions: Sequence[str], named: Sequence[str]
+) -> dict[str, tuple[str, int]]:
+    """The new passwords of a user, with their iterations. Raises UsageError for what credentials do not allow."""
     others = [key for key in (*changes, *deletions) if key not in named]
     if others:
         raise UsageError(f"{others[0]} cannot be changed together with SCRAM credentials; change one after the other")
-    if not user:
+    if not entities.parts[0][1]:
         raise UsageError("there are no default SCRAM credentials; name a user")
     passwords = {mechanism: parse_credential(mechanism, text) for mechanism, text in changes.items()}
     if args.dry_run:
         raise UsageError("SCRAM credentials cannot be validated: the broker has no dry run for them")
-    with connect(args) as cluster:
-        scram_admin.alter_scram(cluster, user, passwords=passwords, deletions=deletions)
+    return passwords
 
 
 def parse_credential(mechanism: str, text: str) -> tuple[str, int]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from ottla.base.errors import error_code
 from ottla.cli.cluster.feature_levels import LEVELS, METADATA, RELEASES, dependency, named_level
 from ottla.cli.command import Args, UsageError, command, flag, merged, option
-from ottla.cli.options import connect, output_of
 from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row, unshown
 from ottla.client.blocking.cluster import Cluster
@@ -105,20 +104,20 @@ def _levels(texts: list[str] | None, metadata: str | None = None) -> dict[str, i
     *CHANGE_OPTIONS,
     option("--release-version", choices=tuple(LEVELS), metavar="X.Y", help="the levels of this version of Kafka"),
 )
-def _upgrade(args: Args) -> int:
+def _upgrade(args: Args, cluster: Cluster, output: Output) -> int:
     levels = _levels(args.feature, args.metadata)
     if bool(levels) == bool(args.release_version):
         raise UsageError("give either --feature NAME=LEVEL or --release-version X.Y")
     wanted = levels or {name: level for name, level in LEVELS[args.release_version].items() if level}
-    return _change(args, "upgrade", wanted, UPGRADE, only_offered=not levels)
+    return _change(args, cluster, output, "upgrade", wanted, UPGRADE, only_offered=not levels)
 
 
 @command("features downgrade", "Lower feature levels.", *CHANGE_OPTIONS, flag("--unsafe", help="even where metadata may be lost"))
-def _downgrade(args: Args) -> int:
+def _downgrade(args: Args, cluster: Cluster, output: Output) -> int:
     levels = _levels(args.feature, args.metadata)
     if not levels:
         raise UsageError("give --feature NAME=LEVEL")
-    return _change(args, "downgrade", levels, UNSAFE_DOWNGRADE if args.unsafe else SAFE_DOWNGRADE)
+    return _change(args, cluster, output, "downgrade", levels, UNSAFE_DOWNGRADE if args.unsafe else SAFE_DOWNGRADE)
 
 
 @command(
@@ -128,34 +127,35 @@ def _downgrade(args: Args) -> int:
     flag("--unsafe", help="even where metadata may be lost"),
     flag("--dry-run", help="let the broker validate, change nothing"),
 )
-def _disable(args: Args) -> int:
+def _disable(args: Args, cluster: Cluster, output: Output) -> int:
     names = merged(args.feature)
     if not names or any("=" in name for name in names):
         raise UsageError("give --feature NAME")
-    return _change(args, "disable", dict.fromkeys(names, 0), UNSAFE_DOWNGRADE if args.unsafe else SAFE_DOWNGRADE)
+    return _change(args, cluster, output, "disable", dict.fromkeys(names, 0), UNSAFE_DOWNGRADE if args.unsafe else SAFE_DOWNGRADE)
 
 
-def _change(args: Args, verb: str, levels: dict[str, int], kind: int, *, only_offered: bool = False) -> int:
+def _change(
+    args: Args, cluster: Cluster, output: Output, verb: str, levels: dict[str, int], kind: int, *, only_offered: bool = False
+) -> int:
     """Requests the levels. Of a release's levels, features that the cluster does not know are left out."""
     from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
-    with connect(args) as cluster:
-        if only_offered:
-            offered = {feature.name for feature in request_versions(cluster).supported_features}
-            levels = {name: level for name, level in levels.items() if name in offered}
-        updates = [FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind) for name, level in sorted(levels.items())]
-        answer = admin.ask_controller(
-            cluster,
-            lambda: UpdateFeaturesRequest(timeout_ms=admin.timeout_ms(cluster), feature_updates=updates, validate_only=args.dry_run),
-            lambda found: found.error_code,
-        )
+    if only_offered:
+        offered = {feature.name for feature in request_versions(cluster).supported_features}
+        levels = {name: level for name, level in levels.items() if name in offered}
+    updates = [FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind) for name, level in sorted(levels.items())]
+    answer = admin.ask_controller(
+        cluster,
+        lambda: UpdateFeaturesRequest(timeout_ms=admin.timeout_ms(cluster), feature_updates=updates, validate_only=args.dry_run),
+        lambda found: found.error_code,
+    )
     results = {found.feature: (found.error_code, found.error_message) for found in answer.results}
     rows = []
     for name, level in sorted(levels.items()):
         code, message = results.get(name, (answer.error_code, answer.error_message))
         error = error_code(code).name if code else None
         rows.append(ChangeRow(name, level, "refused" if code else "done", error, message or None, verb, args.dry_run))
-    output_of(args).rows("features", ChangeRow, rows, extra={"dry_run": args.dry_run})
+    output.rows("features", ChangeRow, rows, extra={"dry_run": args.dry_run})
     return 1 if any(row.error for row in rows) else 0
 
 

@@ -121,7 +121,8 @@ def _start(
         return replica_admin.log_dirs_of(cluster, sorted(cluster.brokers), plan.topics)
 
     lie = log_dirs() if plan.log_dirs else {}
-    strays = {replica: path for replica, path in plan.log_dirs.items() if not _is_settled(path, *lie.get(replica, ("", "")))}
+    ends = {replica: target or now for replica, (now, target) in lie.items()}
+    strays = {replica: path for replica, path in plan.log_dirs.items() if path != ends.get(replica, "")}
     if strays:
         cluster.any_connection().version_of(ALTER_REPLICA_LOG_DIRS)
         _check_directories(cluster, strays)
@@ -140,11 +141,6 @@ def _start(
         if started:
             output.report(LogDirsStarted(started))
     return errors
-
-
-def _is_settled(wanted: str, now: str, future: str) -> bool:
-    """Whether a replica needs no move. `now` is its directory, `future` is the target of its move, empty without one."""
-    return wanted == (future or now)
 
 
 def _check_directories(cluster: Cluster, wanted: Mapping[replica_admin.Replica, str]) -> None:

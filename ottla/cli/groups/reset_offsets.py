@@ -59,12 +59,11 @@ class OffsetStore(NamedTuple):
     set_offsets: Callable[[Cluster, str, Mapping[TopicPartition, int]], Mapping[TopicPartition, ApiError | None]]
 
 
-def _committed(cluster: Cluster, group: str) -> dict[TopicPartition, int | None]:
-    return {partition: found.offset for partition, found in group_admin.committed_offsets(cluster, group).items()}
-
-
 COMMITTED = OffsetStore(
-    CONSUMERS, lambda cluster, group: group_admin.describe_group(cluster, group).state, _committed, group_admin.commit_offsets
+    CONSUMERS,
+    lambda cluster, group: group_admin.describe_group(cluster, group).state,
+    lambda cluster, group: {place: found.offset for place, found in group_admin.committed_offsets(cluster, group).items()},
+    group_admin.commit_offsets,
 )
 
 

@@ -19,7 +19,7 @@ _TIME_ENTRY = Struct(">qi")
 
 def dump_offset_index(dump: Dump, path: str, data: Buffer) -> None:
     base = base_offset_of(path)
-    entries = _offset_entries(data)
+    entries = _entries(data, _OFFSET_ENTRY)
     if not entries:
         dump.line(f"{path} is empty.")
         return
@@ -44,20 +44,19 @@ def dump_offset_index(dump: Dump, path: str, data: Buffer) -> None:
                 dump.spans(reader)
 
 
-def _offset_entries(data: Buffer) -> list[tuple[int, int]]:
-    """(relative offset, position) of each entry, without the zeros of a preallocated file."""
-    whole = len(data) - len(data) % OFFSET_ENTRY_BYTES
+def _entries(data: Buffer, form: Struct) -> list[tuple[int, int]]:
+    """The pairs of an index, without the zeros of a preallocated file."""
     entries: list[tuple[int, int]] = []
-    for relative, position in _OFFSET_ENTRY.iter_unpack(data[:whole]):
-        if relative == 0 and entries:
+    for first, second in form.iter_unpack(data[: len(data) - len(data) % form.size]):
+        if entries and not first and not second:
             break
-        entries.append((relative, position))
+        entries.append((first, second))
     return entries
 
 
 def dump_time_index(dump: Dump, path: str, data: Buffer) -> None:
     base = base_offset_of(path)
-    entries = _time_entries(data)
+    entries = _entries(data, _TIME_ENTRY)
     if dump.options.is_checking:
         if len(data) % TIME_ENTRY_BYTES or (entries and entries[-1][0] < entries[0][0]):
             raise Refused(f"{path} is corrupt: {len(data)} bytes, or its timestamps go back", "CORRUPT_FILE")
@@ -81,16 +80,6 @@ def dump_time_index(dump: Dump, path: str, data: Buffer) -> None:
                 reader.fixed("timestamp", "q", as_moment)
                 reader.fixed("relative_offset", "i", f"offset {offset}")
                 dump.spans(reader)
-
-
-def _time_entries(data: Buffer) -> list[tuple[int, int]]:
-    whole = len(data) - len(data) % TIME_ENTRY_BYTES
-    entries: list[tuple[int, int]] = []
-    for timestamp, relative in _TIME_ENTRY.iter_unpack(data[:whole]):
-        if timestamp == 0 and relative == 0 and entries:
-            break
-        entries.append((timestamp, relative))
-    return entries
 
 
 def _compare_time(dump: Dump, path: str, segment: Buffer, positions: list[tuple[int, int]], entry: tuple[int, int]) -> None:
@@ -121,7 +110,7 @@ def _positions_beside(path: str) -> list[tuple[int, int]]:
     """The entries of the offset index as (offset, position), so that the segment is not read from its beginning for each time entry."""
     try:
         with open(path.rpartition(".")[0] + ".index", "rb") as file:
-            entries = _offset_entries(file.read())
+            entries = _entries(file.read(), _OFFSET_ENTRY)
     except OSError:
         return []
     return [(base_offset_of(path) + relative, position) for relative, position in entries]

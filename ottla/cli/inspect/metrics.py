@@ -142,9 +142,8 @@ def _sample(line: str) -> MetricRow | None:
     match = _SAMPLE.match(line)
     if match is None:
         return None
-    labels = {name: _unescape(value) for name, value in _LABEL.findall(match.group(2) or "")}
+    labels = {
+        name: re.sub(r"\\(.)", lambda found: "\n" if found.group(1) == "n" else found.group(1), value)
+        for name, value in _LABEL.findall(match.group(2) or "")
+    }
     return MetricRow(match.group(1), labels, float(match.group(3)))
-
-
-def _unescape(text: str) -> str:
-    return re.sub(r"\\(.)", lambda found: "\n" if found.group(1) == "n" else found.group(1), text)

@@ -53,7 +53,9 @@ def _run(args: Args, output: Output) -> int:
     if args.api is not None:
         key = key_of(args.api)
         if key is None:
-            raise UsageError(f"no API {args.api!r}{_nearest(args.api)}")
+            from ottla.client.blocking.cluster import nearest_hint
+
+            raise UsageError(f"no API {args.api!r}{nearest_hint(args.api, dict.fromkeys(API_NAMES.values()))}")
     data = _read(args.frame)
     try:
         if part("captures").is_recording(data):
@@ -71,12 +73,6 @@ def _run(args: Args, output: Output) -> int:
     if problems:
         raise Refused(f"{problems[0].title}: {problems[0].problem}", "CORRUPT_FRAME")
     return 0
-
-
-def _nearest(name: str) -> str:
-    from ottla.client.blocking.cluster import nearest_hint
-
-    return nearest_hint(name, dict.fromkeys(API_NAMES.values()))
 
 
 # Reading

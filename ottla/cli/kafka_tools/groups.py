@@ -88,9 +88,9 @@ def _run(tool: GroupTool, args: Args, cluster: Cluster) -> int:
     tool.check_usage(args, action)
     if action == "reset_offsets":
         reset_offsets.check_usage(args)
-    do = {"list": _list, "describe": _describe, "delete": _delete, "reset_offsets": _reset, "delete_offsets": _delete_offsets}
+    do = {"list": _list, "describe": _describe, "delete": _delete, "reset_offsets": _reset}
     try:
-        return do[action](cluster, tool, args)
+        return do[action](cluster, tool, args) if action in do else tool.delete_offsets(cluster, args)
     except ApiError as error:
         _write_failure(tool, error)
     return 1
@@ -161,10 +161,6 @@ def _describe(cluster: Cluster, tool: GroupTool, args: Args) -> int:
 
 
 # reset-offsets, delete
-
-
-def _delete_offsets(cluster: Cluster, tool: GroupTool, args: Args) -> int:
-    return tool.delete_offsets(cluster, args)
 
 
 def _reset(cluster: Cluster, tool: GroupTool, args: Args) -> int:
@@ -241,10 +237,6 @@ def _consumers_active(args: Args, error: reset_offsets.ActiveError) -> None:
     if not args.export:
         why = f"Assignments can only be reset if the group '{error.group}' is inactive, but the current state is {error.state}."
         write(f"\nError: {why}\n\n" + _plan_table({}))
-
-
-def _delete_consumers(cluster: Cluster, names: Sequence[str]) -> dict[str, str]:
-    return {name: java_error(error) for name, error in delete_groups(cluster, names).items()}
 
 
 def _delete_committed(cluster: Cluster, args: Args) -> int:
@@ -358,7 +350,7 @@ CONSUMERS = GroupTool(
     list_width=10,
     check_usage=lambda args, action: None,
     active=_consumers_active,
-    delete=_delete_consumers,
+    delete=lambda cluster, names: {name: java_error(error) for name, error in delete_groups(cluster, names).items()},
     delete_offsets=_delete_committed,
 )
 SHARES = GroupTool(

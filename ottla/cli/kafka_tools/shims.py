@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-
 from ottla.base.counted import counted
 from ottla.cli.command import Args, Refused, command, flag, option
 from ottla.cli.kafka_tools.tools import NOT_OFFERED, RUN_CLASS, TOOLS
@@ -47,10 +45,6 @@ def _install(args: Args, output: Output) -> None:
     except OSError as error:
         raise Refused(f"cannot write to {directory}: {(error.strerror or str(error)).lower()}") from None
     output.done(f"Wrote {counted(len(names), 'script')} to {directory}.", {"directory": str(directory), "scripts": names})
-
-
-def _list_arguments(_: argparse.ArgumentParser) -> None:
-    """Adds no options."""
 
 
 @command("shims list", "The offered tools of Kafka, with their class names.", may_watch=True, has_connection=False)

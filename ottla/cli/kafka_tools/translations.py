@@ -130,10 +130,8 @@ def _e2e_latency(arguments: list[str]) -> Translation:
 def _leader_election(arguments: list[str]) -> Translation:
     given = {word.partition("=")[0] for word in arguments}
     if "--help" not in given:
-        missing = [
-            name for name, is_there in (("election-type", True), ("partition", "--topic" in given)) if is_there and f"--{name}" not in given
-        ]
-        if missing:
+        needed = ["election-type", *(["partition"] if "--topic" in given else [])]
+        if missing := [name for name in needed if f"--{name}" not in given]:
             raise UsageError(f"Missing required option(s): {', '.join(missing)}")
     return Translation(["partitions", "elect", "--yes", *renamed(arguments, {"--bootstrap-controller": "--bootstrap-server"})])
 

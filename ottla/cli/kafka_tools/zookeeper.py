@@ -146,13 +146,9 @@ def _alter_in_zookeeper(place: Place, arguments: Sequence[str]) -> Command | Non
 
 
 def _values(option: str, arguments: Sequence[str]) -> list[str]:
-    rest, found = list(arguments), list[str]()
-    while option in rest or any(word.startswith(f"{option}=") for word in rest):
-        position = next(number for number, word in enumerate(rest) if word == option or word.startswith(f"{option}="))
-        value, _ = take_option(option, rest[position : position + 2])
-        found.append(value or "")
-        del rest[position : position + (1 if "=" in rest[position] else 2)]
-    return found
+    words = iter(arguments)
+    named = (word for word in words if word.partition("=")[0] == option)
+    return [word.partition("=")[2] if "=" in word else next(words, "") for word in named]
 
 
 def _command(help: str, run: Callable[[Args], None]) -> Command:

@@ -338,8 +338,8 @@ class _Reading:
 
     def _print_each(self, consumer: Consumer, fetched: Fetched, end: int | None, left: int | None) -> bool:
         topic, number = fetched.partition
-        for header, batch_records in _by_batch(fetched):
-            for record in batch_records:
+        for header, batch in fetched.batches:
+            for record in fetched._replace(batches=((header, batch),)).records():
                 if end is not None and record.offset >= end:
                     return True
                 if self.decoder is not None:
@@ -371,8 +371,3 @@ class _Reading:
             kind = "COMMIT" if marker.kind == CONTROL_COMMIT else "ABORT"
             where = f"{fetched.partition} offset {header.base_offset} producer {header.producer_id} epoch {header.producer_epoch}"
             self._write(f"-- {kind} {where} coordinator epoch {marker.coordinator_epoch}\n".encode())
-
-
-def _by_batch(fetched: Fetched) -> Any:
-    for header, batch in fetched.batches:
-        yield header, fetched._replace(batches=((header, batch),)).records()

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TextIO
 
 from ottla.base.counted import counted
 from ottla.cli.command import Refused, UsageError
-from ottla.cli.records.json_numbers import WrittenFloat, finite, json_text
+from ottla.cli.records.json_numbers import finite, json_text
 from ottla.cli.records.record_forms import BASE64, COLUMNS
 
 INPUTS = ("lines", "csv", "json", "records")
@@ -228,10 +228,4 @@ def _plain(value: Any) -> bytes | None:
     """Texts as they are, null as none, everything else as JSON."""
     if value is None:
         return None
-    if isinstance(value, WrittenFloat):
-        return str(value).encode()
-    return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else _json(value)
-
-
-def _json(value: Any) -> bytes:
-    return json_text(value, is_compact=True).encode("utf-8", "surrogateescape")
+    return (value if isinstance(value, str) else json_text(value, is_compact=True)).encode("utf-8", "surrogateescape")

@@ -60,13 +60,10 @@ def _delete(args: Args, cluster: Cluster, output: Output) -> int:
     results = admin.delete_records(cluster, before)
     failures = {partition: result for partition, result in results.items() if isinstance(result, KafkaError)}
     lows = {partition: result for partition, result in results.items() if isinstance(result, int)}
-    rows = [DeletionRow(*key, lows.get(key), _name(failures.get(key)), failures.get(key)) for key in sorted(results)]
+    names = {partition: failure.code.name for partition, failure in failures.items()}
+    rows = [DeletionRow(*key, lows.get(key), names.get(key), failures.get(key)) for key in sorted(results)]
     output.rows("partitions", DeletionRow, rows)
     if failures and output.is_structured:
         first = next(iter(failures.values()))
         raise Refused(f"records not deleted in {len(failures)} of {counted(len(rows), 'partition')}", first.code.name)
     return 1 if failures else 0
-
-
-def _name(failure: KafkaError | None) -> str | None:
-    return None if failure is None else failure.code.name

@@ -10,11 +10,11 @@ from typing import Any
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Args, Refused, UsageError, command, granted, merged, option
 from ottla.cli.moments import now_ms
-from ottla.cli.options import YES, confirm, connect
+from ottla.cli.options import YES, confirm
 from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row, column, joined, json_only
 from ottla.cli.topics.topic_names import ONE_TOPIC, one_topic
-from ottla.cli.transactions.why import OpenRow, ProducerRow, open_transactions, partitions_of, producer_values
+from ottla.cli.transactions.why import OpenRow, ProducerRow, open_transactions, partitions_of, producer_row
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import transaction_admin
 
@@ -113,7 +113,7 @@ def _describe_producers(args: Args, cluster: Cluster, output: Output) -> None:
     partition = _one_partition(args)
     cluster.leader(partition)
     found = transaction_admin.describe_producers(cluster, [partition], broker_id=args.broker_id)[partition]
-    output.rows("producers", ProducerRow, [ProducerRow(*producer_values(state)) for state in granted(found)])
+    output.rows("producers", ProducerRow, list(map(producer_row, granted(found))))
 
 
 # find-hanging
@@ -160,25 +160,23 @@ def _find_hanging(args: Args, cluster: Cluster, output: Output) -> int:
     option("--transactional-id", metavar="ID", help="fence this producer; its open transaction is aborted"),
     YES,
 )
-def _abort(args: Args, output: Output) -> None:
+def _abort(args: Args, cluster: Cluster, output: Output) -> None:
     if args.transactional_id is not None:
         if one_topic(args, is_needed=False) or args.partition is not None:
             raise UsageError("either --transactional-id or a partition")
         confirm(args, f"Abort the open transaction of {args.transactional_id!r} and fence its producer?")
-        with connect(args) as cluster:
-            transaction_admin.describe_transaction(cluster, args.transactional_id)
-            transaction_admin.fence_producer(cluster, args.transactional_id)
+        transaction_admin.describe_transaction(cluster, args.transactional_id)
+        transaction_admin.fence_producer(cluster, args.transactional_id)
         what: dict[str, Any] = {"transactional_id": args.transactional_id, "aborted": True}
         output.done(f"Fenced {args.transactional_id}; its open transaction is aborted.", what)
         return
     partition = _one_partition(args)
-    with connect(args) as cluster:
-        cluster.leader(partition)
-        producer_id, epoch, coordinator_epoch = _to_abort(cluster, args, partition)
-        confirm(args, f"Write an abort marker for producer {producer_id} into {partition}?")
-        transaction_admin.write_abort_marker(
-            cluster, partition, producer_id=producer_id, producer_epoch=epoch, coordinator_epoch=coordinator_epoch
-        )
+    cluster.leader(partition)
+    producer_id, epoch, coordinator_epoch = _to_abort(cluster, args, partition)
+    confirm(args, f"Write an abort marker for producer {producer_id} into {partition}?")
+    transaction_admin.write_abort_marker(
+        cluster, partition, producer_id=producer_id, producer_epoch=epoch, coordinator_epoch=coordinator_epoch
+    )
     what = {"topic": partition.topic, "partition": partition.partition, "producer_id": producer_id, "aborted": True}
     output.done(f"Wrote an abort marker for producer {producer_id} into {partition}.", what)
 

@@ -94,19 +94,18 @@ def partitions_of(cluster: Cluster, topic: str, number: int | None) -> list[Topi
     return [TopicPartition(topic, number)]
 
 
-def producer_values(state: Any) -> tuple[int, int, int, int, int, int | None]:
-    """The values of a `ProducerRow`."""
+def producer_row(state: Any) -> ProducerRow:
+    """A producer as DescribeProducers describes it."""
     start = state.current_txn_start_offset if state.current_txn_start_offset >= 0 else None
-    return state.producer_id, state.producer_epoch, state.coordinator_epoch, state.last_sequence, state.last_timestamp, start
+    epochs = (state.producer_epoch, state.coordinator_epoch)
+    return ProducerRow(state.producer_id, *epochs, state.last_sequence, state.last_timestamp, start)
 
 
 def open_transactions(cluster: Cluster, partitions: list[TopicPartition]) -> list[OpenRow]:
     """The open transactions of these partitions with their owners, oldest first in each partition."""
     rows = []
     for partition, producers in sorted(transaction_admin.describe_producers(cluster, partitions).items()):
-        found = [
-            ProducerRow(*producer_values(state)) for state in sorted(granted(producers), key=lambda state: state.current_txn_start_offset)
-        ]
+        found = [producer_row(state) for state in sorted(granted(producers), key=lambda state: state.current_txn_start_offset)]
         rows += [OpenRow(*partition, **vars(row)) for row in found if row.start_offset is not None]
     owners = transaction_admin.owners_of(cluster, [row.producer_id for row in rows])
     for row in rows:
