@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -17,6 +18,9 @@ class Result(NamedTuple):
     code: int
     out: str
     err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
 
 
 Ottla = Callable[..., Result]

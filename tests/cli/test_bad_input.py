@@ -51,13 +51,7 @@ def test_one_line_and_wrong_usage(ottla: Ottla, offline: Ottla, topic: str, file
     assert (result.code, result.out, result.err.count("\n")) == (2, "", 1), result
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "group reset-offsets --group g --from-file {files}/bad.csv",
-        "topic describe \udcff",
-    ],
-)
+@pytest.mark.parametrize("line", ["group reset-offsets --group g --from-file {files}/bad.csv", "topic describe \udcff"])
 def test_one_line_and_a_refusal(ottla: Ottla, files: Path, line: str) -> None:
     result = ottla(*(word.format(files=files) for word in line.split()))
     assert (result.code, result.out, result.err.count("\n")) == (1, "", 1), result
@@ -106,5 +100,4 @@ def test_a_long_argument_makes_no_long_error(offline: Ottla) -> None:
 def test_a_silent_broker_costs_no_more_than_the_timeout(offline: Ottla, line: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         result = offline(*line.split(), "-b", f"127.0.0.1:{silent.getsockname()[1]}")
-    assert (result.code, result.err.count("\n")) == (3, 1)
-    assert "did not answer within 0." in result.err
+    assert result.code == 3 and result.err.count("\n") == 1 and "did not answer within 0." in result.err

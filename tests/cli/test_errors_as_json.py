@@ -36,7 +36,7 @@ CONNECTED = [name for name, command in COMMANDS.items() if command.has_connectio
 def the_object(result: Result, code: int) -> dict[str, str]:
     """The one object that is on stderr."""
     assert (result.code, result.err.count("\n")) == (code, 1), result
-    assert result.out == "" or ("error" in result.out and json.loads(result.out)), result
+    assert result.out == "" or ("error" in result.out and result.json()), result
     found: dict[str, str] = json.loads(result.err)["error"]
     assert set(found) == {"name", "message"} and all(found.values()), found
     return found

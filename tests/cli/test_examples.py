@@ -125,9 +125,7 @@ def run(example: Example) -> int:
 
 
 @pytest.mark.parametrize(
-    "example",
-    [found for found in examples.EXAMPLES if found.is_endless and not found.needs],
-    ids=lambda found: found.line,
+    "example", [found for found in examples.EXAMPLES if found.is_endless and not found.needs], ids=lambda found: found.line
 )
 def test_endless_examples_begin_their_work_and_end_by_ctrl_c(example: Example, place: Path, example_broker: Broker) -> None:
     line = example.line

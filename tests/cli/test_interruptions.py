@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import _thread
 import gc
-import json
 import os
 import subprocess
 import sys
@@ -65,7 +64,7 @@ def test_ctrl_c_in_the_middle_of_an_answer_leaves_no_transaction_open(
     stopped = ottla("produce", topic, "--generate", "100000", "--transactional-id", f"id-{topic}", "--batch-size", "2000")
     monkeypatch.undo()
     assert (stopped.code, stopped.err) == (130, "")
-    transactions = json.loads(ottla("txn", "list", "-o", "json").out)["transactions"]
+    transactions = ottla("txn", "list", "-o", "json").json()["transactions"]
     assert [found for found in transactions if found["transactional_id"] == f"id-{topic}" and found["state"] == "Ongoing"] == []
     assert ottla("consume", topic, "-e", "-q", "--isolation-level", "read_committed").out == ""
 
@@ -79,7 +78,7 @@ def test_ctrl_c_in_a_group_leaves_the_group(ottla: Ottla, topic: str, monkeypatc
     monkeypatch.undo()
     assert stopped.code == 130
     assert stopped.err in ("", "Processed a total of 0 messages\n")
-    groups = json.loads(ottla("group", "list", "-o", "json").out)["groups"]
+    groups = ottla("group", "list", "-o", "json").json()["groups"]
     assert [found["state"] for found in groups if found["group"] == f"group-{topic}"] in ([], ["Empty"])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -55,7 +54,7 @@ def test_properties_on_the_line_and_in_a_profile(offline: Ottla, guarded: Broker
 
 
 def _principal(offline: Ottla, *words: str) -> str:
-    rows = json.loads(offline("security", "check", *words, "-o", "json").out)["access"]
+    rows = offline("security", "check", *words, "-o", "json").json()["access"]
     (row,) = [row for row in rows if row["what"] == "connect"]
     assert row["may"] == "yes"
     return str(row["why"])
@@ -109,7 +108,7 @@ def test_kafkas_tools(offline: Ottla, guarded: Broker, topic: str, file: Path, t
 
 def test_checks_by_a_stock_client(offline: Ottla, file: Path) -> None:
     result = offline("check", "eos", "--only", "aborted-hidden", "--command-config", file, "-o", "json")
-    assert json.loads(result.out)["passed"] is True, result.err
+    assert result.json()["passed"] is True, result.err
 
 
 def test_the_doctor_in_a_process_of_its_own(guarded: Broker, file: Path, topic: str) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+import ast
 import errno
+import importlib
 import io
 import json
 import os
@@ -16,7 +19,11 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.command_groups import ABSENT, GROUPS
+from ottla.cli import progress
+from ottla.cli.command import Refused, add_options
+from ottla.cli.command_groups import ABSENT, GROUPS, load_commands
+from ottla.cli.optional import PARTS, library, part
+from ottla.cli.progress import Progress
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
 from tests.client.fake_broker import FakeBroker, HangUp
@@ -38,7 +45,7 @@ def test_help_on_each_level(offline: Ottla) -> None:
 
 
 def test_help_as_data_has_every_command(offline: Ottla) -> None:
-    tree = json.loads(offline("--help-json").out)
+    tree = offline("--help-json").json()
     assert [command["name"] for command in tree["commands"]] == list(GROUPS)
     topics = next(command for command in tree["commands"] if command["name"] == "topic")
     create = next(command for command in topics["commands"] if command["name"] == "create")
@@ -47,33 +54,6 @@ def test_help_as_data_has_every_command(offline: Ottla) -> None:
     (output,) = [option for option in create["options"] if "--output" in option["names"]]
     assert (partitions["value"], "value" in quiet, output["value"]) == ("N", False, "FORM")
     assert all(command["help"] for command in tree["commands"])
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("topics",), "no command 'topics'; did you mean 'topic'? See `ottla --help`.\n"),
-        (("topic", "lst"), "no command 'topic lst'; did you mean 'list'? See `ottla topic --help`.\n"),
-        (("topic", "list", "--nope"), "unrecognized arguments: --nope; see `ottla topic list --help`\n"),
-        (
-            ("topic", "create", "a", "--partitons=3", "-z"),
-            "arguments: --partitons=3 -z; did you mean --partitions? See `ottla topic create --help`.\n",
-        ),
-        (("topic", "list", "-o", "xml"), "invalid choice: 'xml'"),
-        (("topic", "list", "-b", "host:port:x"), "host:port:x"),
-        (("topic", "list", "-b", ""), "no broker is named"),
-        (("topic", "list", "-X", "nonsense"), "'nonsense' is not KEY=VALUE"),
-        (("topic", "list", "--command-config", "no-such-file"), "cannot read no-such-file"),
-        (("topic", "list", "--profile", "none"), "no profile 'none'"),
-        (("topic", "list", "-X", "request.timeout.ms=soon"), "soon"),
-    ],
-)
-def test_wrong_usage_is_one_line_and_code_2(offline: Ottla, words: tuple[str, ...], message: str) -> None:
-    result = offline(*words)
-    assert (result.code, result.out) == (2, "")
-    assert message in result.err
-    assert result.err.startswith("error: ")
-    assert result.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("name", sorted(ABSENT))
@@ -113,18 +93,14 @@ ASKING = [
 @pytest.mark.parametrize("words", ASKING, ids=" ".join)
 def test_a_broker_that_is_away(offline: Ottla, words: tuple[str, ...]) -> None:
     result = offline(*words, "-b", "127.0.0.1:1")
-    assert (result.code, result.out) == (3, "")
-    assert "cannot reach 127.0.0.1:1: connection refused" in result.err
-    assert result.err.count("\n") == 1
+    assert (result.code, result.out, result.err.count("\n")) == (3, "", 1) and "cannot reach 127.0.0.1:1: connection refused" in result.err
 
 
 @pytest.mark.parametrize("words", ASKING, ids=" ".join)
 def test_a_broker_that_never_answers(offline: Ottla, words: tuple[str, ...]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         result = offline(*words, "-b", f"127.0.0.1:{listener.getsockname()[1]}", "-X", "request.timeout.ms=150")
-    assert (result.code, result.out) == (3, "")
-    assert "did not answer within 0." in result.err
-    assert result.err.count("\n") == 1
+    assert (result.code, result.out, result.err.count("\n")) == (3, "", 1) and "did not answer within 0." in result.err
 
 
 @pytest.fixture(params=[b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\x08\0\0\0\x63\0\0\0\0", b"\x7f\xff\xff\xff", b""])
@@ -266,3 +242,107 @@ def test_the_package_runs_as_a_module(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ottla", "--version"]
     result = subprocess.run(command, capture_output=True, text=True, env=_environment(tmp_path), check=True)
     assert result.stdout.startswith("ottla ")
+
+
+# The table of commands: each word has a module of its name, and the module has the command
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_a_command_is_found_in_the_module_of_its_name(name: str) -> None:
+    names = {part for module in GROUPS[name].modules.split() for part in module.split(".")}
+    assert name.replace("-", "_") in names or name == "restore"  # beside `snapshot`, its inverse
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_every_word_has_its_commands(name: str) -> None:
+    found = load_commands(name)
+    for command in found.values():
+        assert command.help.endswith((".", "?"))
+        add_options(argparse.ArgumentParser(), command.options)
+    assert found
+
+
+# The optional parts: nothing else imports them, and the program says which package a part lacks
+
+
+ROOT = Path(__file__).parents[2] / "ottla" / "cli"
+PACKAGES = sorted({module.partition(".")[0] for module in PARTS.values()})
+
+
+def importers_of(package: str) -> list[str]:
+    """Modules outside a package that import from it when they run."""
+    found = []
+    for path in sorted(ROOT.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        guards = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+        for_types = {node for guard in guards for node in guard.body}
+        names = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node not in for_types]
+        if path.relative_to(ROOT).parts[0] != package and any(name.startswith(f"ottla.cli.{package}") for name in names):
+            found.append(str(path.relative_to(ROOT)))
+    return found
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_nothing_else_imports_a_part(package: str) -> None:
+    assert importers_of(package) == []
+    assert importers_of("records") != [], "the search finds imports"
+
+
+@pytest.mark.parametrize("name", sorted(PARTS))
+def test_every_part_can_be_loaded(name: str) -> None:
+    assert part(name) is importlib.import_module(f"ottla.cli.{PARTS[name]}")
+
+
+def test_a_missing_library_is_named_with_its_package() -> None:
+    assert library("json").loads("1") == 1
+    with pytest.raises(Refused, match="no_such_library cannot be imported; install it: pip install no-such-library"):
+        library("no_such_library.part", "no-such-library")
+
+
+# The progress bar: a line that is overwritten on a terminal, and nothing elsewhere
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def use_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """From here on stderr is a terminal. Not a fixture: pytest puts its own stderr in place again when a test begins."""
+    made = Terminal()
+    monkeypatch.setattr(sys, "stderr", made)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(progress, "SHOWN_AFTER_S", 0)
+    monkeypatch.setattr(progress, "SHOWN_EVERY_S", 0)
+    return made
+
+
+def test_a_bar_fills_and_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = use_terminal(monkeypatch)
+    with Progress("to t", 200) as bar:
+        bar.add(50)
+        bar.add(150)
+    half, full, gone = terminal.getvalue().split("\r")[1:]
+    assert half == f"to t [{'#' * 7}{' ' * 23}]  25%\x1b[K"
+    assert full == f"to t [{'#' * 30}] 100%\x1b[K"
+    assert gone == "\x1b[K"
+
+
+def test_without_a_known_end_the_count_is_shown() -> None:
+    bar = Progress("to t", 0)
+    bar.add(12345)
+    assert bar.line() == "to t 12,345"
+
+
+@pytest.mark.parametrize("reason", ["quiet", "dumb", "no terminal", "too short"])
+def test_nothing_is_shown_without_a_terminal(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
+    terminal = use_terminal(monkeypatch)
+    if reason == "dumb":
+        monkeypatch.setenv("TERM", "dumb")
+    elif reason == "no terminal":
+        monkeypatch.setattr(terminal, "isatty", lambda: False)
+    elif reason == "too short":
+        monkeypatch.setattr(progress, "SHOWN_AFTER_S", 60)
+    with Progress("to t", 10, is_quiet=reason == "quiet") as bar:
+        bar.add(5)
+    assert terminal.getvalue() == ""

@@ -29,7 +29,7 @@ def test_the_life_of_a_profile(offline: Ottla, broker: Broker, topic: str) -> No
     assert "secret" not in listed
     assert [row["current"] for row in json.loads(listed)["profiles"]] == [True, False]
     assert offline("profile", "delete", "away").code == 0
-    assert [row["name"] for row in json.loads(offline("profile", "list", "-o", "json").out)["profiles"]] == ["here"]
+    assert [row["name"] for row in offline("profile", "list", "-o", "json").json()["profiles"]] == ["here"]
 
 
 def test_the_file_is_private(offline: Ottla) -> None:
@@ -73,7 +73,7 @@ def test_a_name_is_needed_and_no_secret_is_printed(offline: Ottla) -> None:
 @pytest.mark.parametrize("name", ["\U0001f600", "a\x7fb", 'quo"te', "new\nline", "back\\slash"])
 def test_names_of_any_letters_are_found_again(offline: Ottla, name: str) -> None:
     assert offline("profile", "create", name, f"client.id={name.strip()}").code == 0
-    (found,) = json.loads(offline("profile", "list", "-o", "json").out)["profiles"]
+    (found,) = offline("profile", "list", "-o", "json").json()["profiles"]
     assert (found["name"], found["current"], found["properties"]) == (name, True, {"client.id": name})
 
 

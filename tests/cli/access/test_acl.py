@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
-import pytest
-
 from tests.cli.conftest import Ottla
 
 
 def rows(acl: Ottla, *words: str) -> list[tuple[str, ...]]:
-    found = json.loads(acl("acl", "list", *words, "-o", "json").out)["acls"]
+    found = acl("acl", "list", *words, "-o", "json").json()["acls"]
     return [tuple(row.values()) for row in found]
 
 
@@ -50,32 +46,7 @@ def test_producers_and_consumers_get_what_they_need(acl: Ottla) -> None:
 
 def test_a_broker_without_rules_says_how_to_get_them(ottla: Ottla) -> None:
     result = ottla("acl", "list")
-    assert (result.code, result.err.count("\n")) == (1, 1)
-    assert "(SECURITY_DISABLED); start the broker with --acls" in result.err
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("add", "--allow-principal", "User:a"), "at least one resource"),
-        (("add", "--topic", "t"), "--allow-principal, --deny-principal"),
-        (("add", "--topic", "t", "--allow-principal", "alice"), "write User:alice"),
-        (("add", "--topic", "t", "--allow-principal", "User:"), "principalType:principalName"),
-        (("add", "--topic", "t", "--allow-principal", "User:a", "--operation", "Reed"), "unknown operation 'Reed'; there are All, Read"),
-        (("add", "--topic", "t", "--allow-principal", "User:a", "--operation", "ClusterAction"), "ResourceType TOPIC only supports"),
-        (("add", "--cluster", "--allow-principal", "User:a", "--operation", "Read"), "ResourceType CLUSTER only supports"),
-        (("add", "--topic", "t", "--allow-principal", "User:a", "--resource-pattern-type", "match"), "value of 'MATCH' is not valid"),
-        (("add", "--topic", "t", "--allow-principal", "User:a", "--resource-pattern-type", "regex"), "any, match, literal, prefixed"),
-        (("add", "--producer", "--group", "g", "--allow-principal", "User:a"), "With --producer you must specify a --topic"),
-        (("add", "--consumer", "--topic", "t", "--allow-principal", "User:a"), "With --consumer you must specify"),
-        (("add", "--idempotent", "--topic", "t", "--allow-principal", "User:a"), "only available if --producer is set"),
-        (("add", "--producer", "--topic", "t", "--operation", "Read", "--allow-principal", "User:a"), "used with option \"[operation]\""),
-        (("list", "--principal", "alice"), "write User:alice"),
-    ],
-)
-def test_nonsense_is_refused_in_one_line(offline: Ottla, words: tuple[str, ...], message: str) -> None:
-    refused = offline("acl", *words)
-    assert refused.code == 2 and message in refused.err and refused.err.count("\n") == 1
+    assert result.code == 1 and result.err.count("\n") == 1 and "(SECURITY_DISABLED); start the broker with --acls" in result.err
 
 
 def test_what_the_broker_refuses_is_one_line(acl: Ottla, ottla: Ottla) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import ssl
 import sys
 from pathlib import Path
@@ -44,7 +43,7 @@ def shake_hands(certs: Path, host: str, client: str) -> dict[str, object]:
 def test_a_broker_and_a_client_shake_hands(offline: Ottla) -> None:
     result = offline("security", "cert", "broker", "alice", "--host", "kafka.example.org", "--host", "10.0.0.1", "-o", "json")
     assert result.code == 0 and "ssl.keystore.location=certs/broker.pem" in result.err
-    files = [row["file"] for row in json.loads(result.out)["certificates"]]
+    files = [row["file"] for row in result.json()["certificates"]]
     assert files == ["certs/ca.pem", "certs/ca.key", "certs/broker.pem", "certs/alice.pem"]
     modes = {path.name: path.stat().st_mode & 0o777 for path in Path("certs").iterdir() if path.name != "ca.pem"}
     assert modes == dict.fromkeys(("ca.key", "broker.pem", "alice.pem"), 0o600)

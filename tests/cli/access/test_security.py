@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ TOPIC = ResourceType.TOPIC
 
 def checked(run: Ottla, *words: object) -> dict[str, dict[str, Any]]:
     result = run("security", "check", *words, "-o", "json")
-    return {row["what"]: row for row in json.loads(result.out)["access"]}
+    return {row["what"]: row for row in result.json()["access"]}
 
 
 def test_a_broker_without_an_authorizer_says_so(ottla: Ottla, topic: str) -> None:
@@ -67,7 +66,7 @@ def test_how_long_the_broker_s_certificate_holds(offline: Ottla, tmp_path: Path)
 def test_an_address_without_a_broker_is_said_to_be_one(offline: Ottla) -> None:
     result = offline("security", "check", "-b", "127.0.0.1:1", "-o", "json")
     assert result.code == 1
-    (row,) = json.loads(result.out)["access"]
+    (row,) = result.json()["access"]
     assert row["what"] == "connect" and row["may"] == "no" and row["why"]
 
 

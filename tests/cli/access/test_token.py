@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import shlex
 from collections.abc import Iterator
 from typing import Any
@@ -34,11 +33,11 @@ def token(offline: Ottla, logins: Broker) -> Ottla:
 
 
 def test_a_token_from_its_making_to_its_end(token: Ottla) -> None:
-    made = json.loads(token("alice", "create", "--renewer", "User:bob", "--lifetime", "P1D", "-o", "json").out)
+    made = token("alice", "create", "--renewer", "User:bob", "--lifetime", "P1D", "-o", "json").json()
 
     def listed(user: str, *words: str) -> list[dict[str, Any]]:
         """The rows of this token; other tests leave some of theirs."""
-        rows = json.loads(token(user, "list", *words, "-o", "json").out)["tokens"]
+        rows = token(user, "list", *words, "-o", "json").json()["tokens"]
         return [row for row in rows if row["token_id"] == made["token_id"]]
 
     assert len(base64.b64decode(made["hmac"])) == 64 and made["owner"] == "User:alice" and made["renewers"] == ["User:bob"]
@@ -54,8 +53,7 @@ def test_a_token_from_its_making_to_its_end(token: Ottla) -> None:
 def test_a_refusal_says_who_may(ottla: Ottla) -> None:
     """The broker's answer to a listing has a code and no message."""
     refused = ottla("token", "list")
-    assert (refused.code, refused.err.count("\n")) == (1, 1)
-    assert "log in with a password or a certificate" in refused.err
+    assert refused.code == 1 and refused.err.count("\n") == 1 and "log in with a password or a certificate" in refused.err
 
 
 def test_refusals_are_one_line(token: Ottla) -> None:
@@ -70,7 +68,7 @@ def test_refusals_are_one_line(token: Ottla) -> None:
 
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if name.startswith("token ")])
 def test_examples_run(token: Ottla, name: str) -> None:
-    known = json.loads(token("alice", "create", "-o", "json").out)["token_id"]
+    known = token("alice", "create", "-o", "json").json()["token_id"]
     for example in EXAMPLES[name]:
         assert example.needs == "login"
         result = token("alice", *shlex.split(example.line.replace("Sb0F5mSbQ0C6JdSBqkIK9A", known))[2:])

@@ -2,22 +2,91 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+from ottla.cli.bench import figures
 from tests.cli.conftest import Ottla
+
+# The arithmetic of the performance tools
+
+
+def test_percentiles_are_counted_from_the_fastest() -> None:
+    latencies = figures.Latencies()
+    latencies.add(range(1, 1001))
+    assert latencies.percentiles() == [501, 951, 991, 1000]
+    assert (latencies.average_ms(), latencies.max_ms) == (500.5, 1000)
+
+
+# `ottla bench e2e` on a broker: Kafka's result lines to the letter
+
+
+NUMBER = r"\d+\.\d+"
+
+
+def test_end_to_end(ottla: Ottla, topic: str) -> None:
+    result = ottla("bench", "e2e", "--topic", topic, "--num-records", 20, "--producer-acks", "1", "--record-size", "20")
+    assert re.fullmatch(rf"0\t{NUMBER}\nAvg latency: {NUMBER} ms\nPercentiles: 50th = \d+, 99th = \d+, 99.9th = \d+\n", result.out)
+    made = ottla("bench", "e2e", "--topic", f"{topic}-new", "--num-records", 2, "--record-size", "20")
+    assert made.out.startswith(f'Topic "{topic}-new" does not exist. Will create topic with 1 partition(s) and replication factor = 1\n')
+
+
+# `ottla bench consumer` on a broker: Kafka's columns to the letter, and the same figures as JSON
+
+
+def test_consumer_prints_kafkas_columns(ottla: Ottla, topic: str) -> None:
+    ottla("bench", "producer", "--topic", topic, "--num-records", 300, "--record-size", 100)
+    read = ["bench", "consumer", "--topic", topic, "--messages", 300]
+    header, line = ottla(*read).out.splitlines()
+    assert header == figures.CONSUMER_HEADER
+    cells = line.split(", ")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{3}", cells[0]) and cells[4] == "300" and cells[2] == "0.0286"
+    assert len(ottla(*read, "--hide-header").out.splitlines()) == 1
+    found = ottla(*read, "-o", "json").json()
+    assert found["data.consumed.in.nMsg"] == 300
+    assert ottla(*read, "--show-detailed-stats").out == figures.CONSUMER_DETAIL_HEADER + "\n"
+    noted = ottla(*read, "--threads", 2)
+    assert noted.err == "--threads has no effect any more\n"
+
+
+def test_consumer_gives_up_when_nothing_comes(ottla: Ottla, topic: str) -> None:
+    result = ottla("bench", "consumer", "--topic", topic, "--num-records", 5, "--timeout", 200)
+    assert result.code == 0 and "timeout (200 ms) exceeded" in result.err
+
+
+# `ottla bench producer` on a broker: Kafka's result lines to the letter
+
+
+DECIMAL = r"\d+\.\d+"
+TOTAL = re.compile(
+    rf"(\d+) records sent, \d+\.\d{{6}} records/sec \(\d+\.\d\d MB/sec\), {DECIMAL} ms avg latency, {DECIMAL} ms max latency, "
+    r"\d+ ms 50th, \d+ ms 95th, \d+ ms 99th, \d+ ms 99\.9th\.\n"
+)
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    "options",
     [
-        (["producer", "--topic", "t", "--num-records", "1"], "give exactly one of --record-size"),
-        (["producer", "--topic", "t", "--num-records", "0", "--record-size", "1"], "--num-records must be 1 or more"),
-        (["producer", "--topic", "t", "--num-records", "1", "--record-size", "0"], "--record-size must be 1 or more"),
-        (["producer", "--topic", "t", "--num-records", "1", "--payload-file", "/nowhere"], "cannot read /nowhere"),
-        (["consumer", "--num-records", "1"], "give --topic or --include"),
-        (["e2e", "--topic", "t", "--num-records", "0"], "must be 1 or more"),
+        ["--record-size", "100"],
+        ["--payload-monotonic", "--throughput", "-1"],
+        ["--record-size", "100", "--throughput", "5000"],
+        ["--record-size", "100", "--transactional-id", "{t}", "--transaction-duration-ms", "20"],
+        ["--record-size", "100", "--producer-props", "acks=1", "linger.ms=5"],
     ],
 )
-def test_wrong_usage(ottla: Ottla, words: list[str], message: str) -> None:
-    result = ottla("bench", *words)
-    assert result.code == 2 and message in result.err and result.err.count("\n") == 1
+def test_producer(ottla: Ottla, topic: str, options: list[str]) -> None:
+    words = [option.replace("{t}", topic) for option in options]
+    result = ottla("bench", "producer", "--topic", topic, "--num-records", 600, *words)
+    found = TOTAL.fullmatch(result.out)
+    assert result.code == 0 and found is not None and found[1] == "600", result
+    assert ottla("topic", "analyze", topic, "-o", "json").json()["records"] == 600
+
+
+def test_payloads_from_a_file(ottla: Ottla, topic: str, tmp_path: Path) -> None:
+    payloads = tmp_path / "payloads"
+    payloads.write_text("one;two")
+    words = ["--num-records", 50, "--payload-file", payloads, "--payload-delimiter", ";"]
+    assert ottla("bench", "producer", "--topic", topic, *words).code == 0
+    assert set(ottla("consume", topic, "-e", "-q").out.split()) == {"one", "two"}

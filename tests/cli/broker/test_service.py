@@ -40,7 +40,7 @@ def test_each_line_stands_in_its_section(offline: Ottla, tmp_path: Path) -> None
 
 
 def test_words_are_quoted_as_systemd_reads_them() -> None:
-    config = "/etc/it's \\ 100% of \"$HOME\"/server.properties"
+    config = '/etc/it\'s \\ 100% of "$HOME"/server.properties'
     (line,) = [line for line in service.unit_text("/opt/ottla", config=config).splitlines() if line.startswith("ExecStart=")]
     assert line.endswith(' --config "/etc/it\'s \\\\ 100%% of \\"$$HOME\\"/server.properties"')
 

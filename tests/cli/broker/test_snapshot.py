@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -55,7 +54,7 @@ def test_a_snapshot_of_a_serving_broker_has_every_acknowledged_record(offline: O
         with writing(broker) as before:
             result = offline("snapshot", tmp_path / "copy", "--data-dir", broker.data_dir, "-o", "json")
             assert result.code == 0, result
-        assert json.loads(result.out)["paused_ms"] > 0
+        assert result.json()["paused_ms"] > 0
         files = [path for path in (tmp_path / "copy").rglob("*") if path.is_file()]
         assert len(files) > 5 and [path for path in files if path.stat().st_mode & 0o077] == [], "as the broker's own"
     restored = offline("restore", tmp_path / "copy", "--data-dir", tmp_path / "restored")

@@ -102,9 +102,7 @@ def test_seed_topics() -> None:
 )
 def test_what_cannot_be_started_is_one_line(offline: Ottla, words: tuple[str, ...], what: str) -> None:
     result = offline(*words)
-    assert (result.code, result.out) == (1, "")
-    assert what in result.err
-    assert result.err.count("\n") == 1
+    assert (result.code, result.out, result.err.count("\n")) == (1, "", 1) and what in result.err
 
 
 def test_a_cluster_without_a_zookeeper_is_one_line(offline: Ottla, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -170,7 +168,7 @@ def test_the_address_that_is_printed_can_be_used(offline: Ottla, tmp_path: Path,
         try:
             address = process.stdout.readline().split()[1]
             assert offline("topic", "list", "-b", address, "-o", "plain").out == "a\n"
-            found = json.loads(offline("status", "-d", data, "-o", "json").out)
+            found = offline("status", "-d", data, "-o", "json").json()
             assert (found["address"], found["answer_ms"] > 0) == (address, True)
             assert offline("stop", "-d", data).code == 0
             assert process.wait(30) == 0
@@ -197,14 +195,12 @@ def test_ephemeral_removes_only_what_it_has_made(offline: Ottla, tmp_path: Path,
 def test_settings_reach_the_broker(offline: Ottla, tmp_path: Path) -> None:
     with Broker(settings={"num.partitions": 4}, data_dir=tmp_path / "data") as broker:
         described = offline("config", "describe", "--broker", "0", "--all", "-b", broker.bootstrap_server, "-o", "json")
-    values = {entry["key"]: entry["value"] for entry in json.loads(described.out)["configs"]}
+    values = {entry["key"]: entry["value"] for entry in described.json()["configs"]}
     assert values["num.partitions"] == "4"
 
 
 @pytest.mark.parametrize(("settings", "file_mode", "directory_mode"), [({}, 0o600, 0o700), ({"ottla.umask": "027"}, 0o640, 0o750)])
-def test_others_may_not_read_what_the_broker_stores(
-    tmp_path: Path, settings: dict[str, str], file_mode: int, directory_mode: int
-) -> None:
+def test_others_may_not_read_what_the_broker_stores(tmp_path: Path, settings: dict[str, str], file_mode: int, directory_mode: int) -> None:
     with Broker(topics=["t:1"], settings=settings, data_dir=tmp_path / "data"):
         partition = tmp_path / "data" / "t-0"
         assert partition.stat().st_mode & 0o777 == directory_mode

@@ -28,12 +28,12 @@ def quick() -> Iterator[Broker]:
 
 def test_our_broker_keeps_every_promise(offline: Ottla, quick: Broker) -> None:
     result = offline("check", "eos", "--bootstrap", quick.get_bootstrap_server(), "-o", "json")
-    found = json.loads(result.out)
+    found = result.json()
     assert [(row["check"], row["verdict"]) for row in found["checks"]] == [(name, "pass") for name in NAMES]
     assert found["passed"] is True
     assert result.code == 0
     assert all(row["detail"] for row in found["checks"])
-    topics = json.loads(offline("topic", "list", "-b", quick.get_bootstrap_server(), "-o", "json").out)
+    topics = offline("topic", "list", "-b", quick.get_bootstrap_server(), "-o", "json").json()
     assert "ottla-check-eos" not in json.dumps(topics)
 
 
@@ -60,7 +60,7 @@ def test_a_broken_promise_is_found(
     monkeypatch.setattr(fencing, "PATIENCE_SECONDS", 0.5)
     with Proxy(parse_addresses(quick.get_bootstrap_server()), lie()) as proxy:
         result = offline("check", "eos", "-b", proxy.address, "--only", check, "-o", "json")
-    found = json.loads(result.out)
+    found = result.json()
     (row,) = found["checks"]
     assert (row["check"], row["verdict"]) == (check, "fail")
     assert words in row["detail"]
@@ -81,12 +81,12 @@ def test_topics_that_cannot_be_created_break_no_promise(offline: Ottla, quick: B
     """As on a cluster of three while one of its brokers is down: its default asks for three replicas."""
     arguments = ("check", "eos", "-b", quick.get_bootstrap_server(), "--only", "retry", "--replication-factor")
     result = offline(*arguments, "3", "-o", "json")
-    found = json.loads(result.out)
+    found = result.json()
     (row,) = found["checks"]
     assert row["verdict"] == "unclear" and "INVALID_REPLICATION_FACTOR" in row["detail"]
     assert row["detail"].endswith("; choose another one by --replication-factor")
     assert (found["passed"], result.code) == (False, 1)
-    assert json.loads(offline(*arguments, "1", "-o", "json").out)["passed"]
+    assert offline(*arguments, "1", "-o", "json").json()["passed"]
 
 
 def test_a_broker_that_is_away_is_one_line(offline: Ottla) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from pathlib import Path
@@ -31,7 +30,7 @@ from tests.client.fake_broker import FakeBroker
 
 def test_a_healthy_broker(ottla: Ottla, broker: Broker, tmp_path: Path) -> None:
     result = ottla("doctor", "-d", tmp_path, "-o", "json")
-    found = json.loads(result.out)
+    found = result.json()
     checks = {check["check"]: check["status"] for check in found["checks"]}
     assert checks["broker"] == checks["advertised listener of broker 0"] == checks["partitions"] == PASS
     assert {"open files", "disk", "fsync", "clock", "libraries"} <= set(checks)
@@ -59,7 +58,7 @@ def test_an_advertised_address_without_a_broker(offline: Ottla, tmp_path: Path) 
 
     with FakeBroker({3: metadata}) as broker:
         result = offline("doctor", "-d", tmp_path, "-b", broker.address, "-o", "json")
-    failed = {check["check"]: check["hint"] for check in json.loads(result.out)["checks"] if check["status"] == FAIL}
+    failed = {check["check"]: check["hint"] for check in result.json()["checks"] if check["status"] == FAIL}
     assert result.code == 1
     assert set(failed) == {"advertised listener of broker 1", "advertised listener of broker 2"}
     assert all("advertised.listeners" in hint for hint in failed.values())
@@ -74,7 +73,7 @@ def test_an_advertised_address_of_another_cluster(offline: Ottla, broker: Broker
 
     with FakeBroker({3: metadata}) as fake:
         result = offline("doctor", "-d", tmp_path, "-b", fake.address, "-o", "json")
-    (failed,) = (check for check in json.loads(result.out)["checks"] if check["status"] == FAIL)
+    (failed,) = (check for check in result.json()["checks"] if check["status"] == FAIL)
     assert result.code == 1
     assert "answers cluster" in failed["message"] and "not mine" in failed["message"]
 

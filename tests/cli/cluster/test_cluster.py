@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from ottla.testing.broker import Broker
 from ottla.wire.messages.describe_cluster import DescribeClusterResponse
 from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic
@@ -12,7 +10,7 @@ from tests.client.fake_broker import FakeBroker
 
 
 def test_status(ottla: Ottla, broker: Broker, topic: str) -> None:
-    found = json.loads(ottla("cluster", "status", "-o", "json").out)
+    found = ottla("cluster", "status", "-o", "json").json()
     assert found["broker_count"] == 1
     assert found["topics"] >= 1
     assert found["brokers"][0]["controller"] is True
@@ -32,7 +30,7 @@ def test_the_status_of_a_broker_that_is_not_ours(offline: Ottla) -> None:
         return MetadataResponse(brokers=[MetadataResponseBroker(node_id=1, host="127.0.0.1", port=server.port)], controller_id=1)
 
     with FakeBroker({3: metadata, 60: lambda _body, _version: DescribeClusterResponse(cluster_id="x")}) as server:
-        found = json.loads(offline("cluster", "status", "-b", server.address, "-o", "json").out)
+        found = offline("cluster", "status", "-b", server.address, "-o", "json").json()
     assert (found["controller_epoch"], found["reassignments"], found["brokers"][0]["isr_shrinks"]) == (None, None, None)
 
 
@@ -43,7 +41,7 @@ def test_the_status_names_a_broker_that_is_not_there_but_has_replicas(offline: O
         return MetadataResponse(brokers=brokers, controller_id=1, topics=[MetadataResponseTopic(name="t", partitions=partitions)])
 
     with FakeBroker({3: metadata, 60: lambda _body, _version: DescribeClusterResponse(cluster_id="x")}) as server:
-        found = json.loads(offline("cluster", "status", "-b", server.address, "-o", "json").out)
+        found = offline("cluster", "status", "-b", server.address, "-o", "json").json()
         table = offline("cluster", "status", "-b", server.address).out
     away = {"id": 2, "host": None, "port": None, "rack": None, "controller": False, "leaders": 0, "replicas": 1, "out_of_sync": 1}
     assert found["brokers"][1] == away | {"controller_epoch": None, "isr_expansions": None, "isr_shrinks": None}
@@ -65,19 +63,19 @@ def test_a_healthy_cluster_and_an_unhealthy_one(ottla: Ottla, offline: Ottla) ->
 
     with FakeBroker({3: metadata}) as broker:
         ill = offline("cluster", "health", "-b", broker.address, "-o", "json")
-    found = json.loads(ill.out)
+    found = ill.json()
     assert (ill.code, found["healthy"]) == (1, False)
     assert found["reasons"] == ["no controller", "1 partition without a leader", "1 partition with too few replicas in sync"]
 
 
 def test_api_versions(ottla: Ottla) -> None:
-    rows = json.loads(ottla("cluster", "api-versions", "-o", "json").out)["api_versions"]
+    rows = ottla("cluster", "api-versions", "-o", "json").json()["api_versions"]
     produce = next(row for row in rows if row["api"] == "Produce")
     assert (produce["key"], produce["max"] >= 9, produce["usable"] is not None) == (0, True, True)
 
 
 def test_brokers_and_topics_in_one_look(ottla: Ottla, broker: Broker, topic: str) -> None:
-    found = json.loads(ottla("cluster", "info", "-o", "json").out)
+    found = ottla("cluster", "info", "-o", "json").json()
     host, port = broker.address
     assert found["brokers"] == [{"id": 0, "host": host, "port": port, "rack": None, "controller": True}]
     (row,) = [one for one in found["topics"] if one["topic"] == topic]
@@ -85,3 +83,48 @@ def test_brokers_and_topics_in_one_look(ottla: Ottla, broker: Broker, topic: str
     table = ottla("cluster", "info").out
     assert table.startswith(f"cluster {found['cluster_id']}\n\nID ")
     assert any(line.split() == [topic, "1", "1", "0", "0"] for line in table.splitlines())
+
+
+# Sizes of logs, by broker and directory
+
+
+def test_sizes(ottla: Ottla, broker: Broker, topic: str) -> None:
+    broker.add_record(topic, "x" * 100)
+    found = ottla("logdirs", "--topic-list", topic, "-o", "json").json()["brokers"]
+    (directory,) = found[0]["log_dirs"]
+    (partition,) = directory["partitions"]
+    assert (partition["topic"], partition["partition"], partition["size"] > 100) == (topic, 0, True)
+    assert directory["error"] is None
+    table = ottla("logdirs", "--topic-list", topic, "--broker-list", "0").out.splitlines()
+    assert table[0].split() == ["BROKER", "LOG-DIR", "TOPIC", "PARTITION", "SIZE", "OFFSET-LAG", "FUTURE"]
+    assert table[2] == ""
+    assert table[3].split() == ["BROKER", "LOG-DIR", "PARTITIONS", "SIZE", "DISK-FREE", "DISK-SIZE", "FREE-%", "ERROR"]
+    total = table[4].split()
+    assert total[:4] == ["0", str(broker.data_dir), "1", str(partition["size"])]
+    assert len(table) == 5
+    assert (directory["size"], directory["partition_count"]) == (partition["size"], 1)
+    assert 0 <= directory["free_percent"] <= 100
+    assert 0 <= directory["usable_bytes"] <= directory["total_bytes"]
+    assert len(ottla("logdirs", "--topic-list", topic, "-o", "csv").out.splitlines()) == 2
+
+
+def test_internal_topics_can_be_left_out(ottla: Ottla, broker: Broker, topic: str) -> None:
+    broker.add_record(topic, "x" * 100)
+    ottla("consume", topic, "-g", f"{topic}-readers", "--from-beginning", "-c", "1", "-q")
+
+    def topics(*options: str) -> set[str]:
+        brokers = ottla("logdirs", *options, "-o", "json").json()["brokers"]
+        return {partition["topic"] for directory in brokers[0]["log_dirs"] for partition in directory["partitions"]}
+
+    assert {topic, "__consumer_offsets"} <= topics()
+    assert {name for name in topics("--exclude-internal") if name.startswith("__")} == set()
+    assert topic in topics("--exclude-internal")
+    (directory,) = ottla("logdirs", "--exclude-internal", "-o", "json").json()["brokers"][0]["log_dirs"]
+    assert directory["partition_count"] == len(directory["partitions"]) > 0
+    assert directory["size"] == sum(partition["size"] for partition in directory["partitions"])
+
+
+def test_wrong_brokers(ottla: Ottla) -> None:
+    assert ottla("logdirs", "--broker-list", "x").code == 2
+    result = ottla("logdirs", "--broker-list", "77")
+    assert (result.code in (1, 3), result.err.count("\n")) == (True, 1)

@@ -9,6 +9,7 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
+from ottla.cli.cluster.partitions_generate import place
 from ottla.cli.kafka_tools import partitions_output as kafka
 from ottla.client.core.replica_admin import Move, Replica
 from tests.cli.conftest import Ottla
@@ -24,20 +25,17 @@ def test_a_plan_is_shown_and_nothing_changes(ottla: Ottla, topic: str, tmp_path:
     file = _plan(tmp_path / "plan.json", {"topic": topic, "partition": 0, "replicas": [0]})
     shown = ottla("partitions", "reassign", "--reassignment-json-file", file, "-o", "json")
     assert shown.code == 0
-    assert json.loads(shown.out) == {
+    assert shown.json() == {
         "partitions": [{"topic": topic, "partition": 0, "replicas": [0], "new_replicas": [0], "error": None}],
         "executed": False,
     }
     assert shown.err == "nothing was changed; add --execute to do it\n"
     assert ottla("partitions", "reassign", "--reassignment-json-file", file, "--execute").code == 2
     assert ottla("partitions", "reassign", "--reassignment-json-file", file, "--execute", "--yes").code == 0
-    assert (
-        json.loads(ottla("partitions", "verify", "--reassignment-json-file", file, "-o", "json").out)["partitions"][0]["state"]
-        == "complete"
-    )
-    assert json.loads(ottla("partitions", "list", "-o", "json").out) == {"reassignments": []}
+    assert ottla("partitions", "verify", "--reassignment-json-file", file, "-o", "json").json()["partitions"][0]["state"] == "complete"
+    assert ottla("partitions", "list", "-o", "json").json() == {"reassignments": []}
     cancelled = ottla("partitions", "cancel", "--reassignment-json-file", file, "--yes", "-o", "json")
-    assert (cancelled.code, json.loads(cancelled.out)["partitions"][0]["error"]) == (1, "NO_REASSIGNMENT_IN_PROGRESS")
+    assert (cancelled.code, cancelled.json()["partitions"][0]["error"]) == (1, "NO_REASSIGNMENT_IN_PROGRESS")
 
 
 def test_brokers_and_partitions_that_are_not_there(ottla: Ottla, topic: str, tmp_path: Path) -> None:
@@ -53,12 +51,12 @@ def test_brokers_and_partitions_that_are_not_there(ottla: Ottla, topic: str, tmp
 
 def test_elections(ottla: Ottla, topic: str, tmp_path: Path) -> None:
     one = ottla("partitions", "elect", "--topic", topic, "--partition", "0", "-o", "json")
-    assert (one.code, json.loads(one.out)["partitions"][0]["error"]) == (0, "ELECTION_NOT_NEEDED")
+    assert (one.code, one.json()["partitions"][0]["error"]) == (0, "ELECTION_NOT_NEEDED")
     assert ottla("partitions", "elect", "--all-topic-partitions").code == 0
     file = _plan(tmp_path / "which.json", {"topic": topic, "partition": 0}, {"topic": topic, "partition": 5})
     some = ottla("partitions", "elect", "--path-to-json-file", file, "-o", "json")
     assert some.code == 1
-    assert [row["error"] for row in json.loads(some.out)["partitions"]] == ["ELECTION_NOT_NEEDED", "UNKNOWN_TOPIC_OR_PARTITION"]
+    assert [row["error"] for row in some.json()["partitions"]] == ["ELECTION_NOT_NEEDED", "UNKNOWN_TOPIC_OR_PARTITION"]
     assert ottla("partitions", "elect", "--topic", topic, "--election-type", "UNCLEAN").code == 2
     assert ottla("partitions", "elect").code == 2
     assert ottla("partitions", "elect", "--topic", topic, "--partition", "x").code == 2
@@ -95,7 +93,7 @@ def _throttles(ottla: Ottla, topic: str) -> list[str]:
     entries = [
         entry
         for words in (("--broker", "0"), ("--topic", topic))
-        for entry in json.loads(ottla("config", "describe", *words, "-o", "json").out)["configs"]
+        for entry in ottla("config", "describe", *words, "-o", "json").json()["configs"]
     ]
     return [f"{entry['key']}={entry['value']}" for entry in entries if "thrott" in entry["key"]]
 
@@ -129,9 +127,7 @@ def test_a_directory_that_is_not_there_is_refused_before_anything_changes(ottla:
     assert ottla("partitions", "verify", "--reassignment-json-file", file).code == 1
     topics = tmp_path / "topics.json"
     topics.write_text(json.dumps({"version": 1, "topics": [{"topic": topic}]}))
-    now = json.loads(ottla("partitions", "generate", "--topics-to-move-json-file", topics, "--broker-list", "0", "-o", "json").out)[
-        "current"
-    ]
+    now = ottla("partitions", "generate", "--topics-to-move-json-file", topics, "--broker-list", "0", "-o", "json").json()["current"]
     file.write_text(json.dumps(now))
     assert ottla(*start[:-2]).code == 0
     assert ottla("partitions", "verify", "--reassignment-json-file", file).code == 0
@@ -169,12 +165,7 @@ def test_states_of_moves_as_kafka_words_them(capsys: pytest.CaptureFixture[str])
     ]
     kafka.show_log_dir_status(
         {Replica(one, broker): "/b" for broker in range(5)},
-        {
-            Replica(one, 0): ("/b", ""),
-            Replica(one, 1): ("/a", "/b"),
-            Replica(one, 2): ("/a", "/c"),
-            Replica(one, 3): ("/a", ""),
-        },
+        {Replica(one, 0): ("/b", ""), Replica(one, 1): ("/a", "/b"), Replica(one, 2): ("/a", "/c"), Replica(one, 3): ("/a", "")},
     )
     assert capsys.readouterr().out.splitlines() == [
         "Reassignment of replica t-0-0 completed successfully.",
@@ -194,7 +185,7 @@ def test_a_replica_moves_to_another_directory_of_its_broker(offline: Ottla, tmp_
 
         def lies() -> dict[str, list[bool]]:
             """By directory, of each replica in it whether it is the future one."""
-            (found,) = json.loads(offline("logdirs", "--topic-list", "t", *connection, "-o", "json").out)["brokers"]
+            (found,) = offline("logdirs", "--topic-list", "t", *connection, "-o", "json").json()["brokers"]
             return {one["log_dir"]: [part["is_future"] for part in one["partitions"]] for one in found["log_dirs"] if one["partitions"]}
 
         assert offline("topic", "create", "t", *connection).code == 0
@@ -208,7 +199,7 @@ def test_a_replica_moves_to_another_directory_of_its_broker(offline: Ottla, tmp_
         verify = ("partitions", "verify", "--reassignment-json-file", file, *connection)
         assert offline(*reassign, "--replica-alter-log-dirs-throttle", "1").code == 0
         assert lies() == {origin: [False], target: [True]}
-        assert json.loads(offline(*verify, "-o", "json").out)["partitions"][0]["state"] == "in progress"
+        assert offline(*verify, "-o", "json").json()["partitions"][0]["state"] == "in progress"
         broker.crash()
         assert lies() == {origin: [False], target: [True]}
         tool = ("kafka-reassign-partitions", "--bootstrap-server", broker.address, "--reassignment-json-file", file)
@@ -220,3 +211,52 @@ def test_a_replica_moves_to_another_directory_of_its_broker(offline: Ottla, tmp_
         assert offline("consume", "t", "--from-beginning", "-c", "10000", *connection).out.count("some text") == 300_000
     finally:
         broker.stop()
+
+
+# `partitions generate`: Kafka's formula, Kafka's two documents, and one line for what cannot be proposed
+
+
+def topics_file(folder: Path, *topics: str) -> Path:
+    path = folder / "topics.json"
+    path.write_text(json.dumps({"version": 1, "topics": [{"topic": topic} for topic in topics]}))
+    return path
+
+
+def test_leaders_go_round_and_followers_stand_further_away_each_round() -> None:
+    """The example of Kafka's own description: 10 partitions of 3 replicas on 5 brokers."""
+    placed = place(10, 3, [0, 1, 2, 3, 4], start=0)
+    assert placed[:5] == [[0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 0], [4, 0, 1]]
+    assert placed[5:] == [[0, 2, 3], [1, 3, 4], [2, 4, 0], [3, 0, 1], [4, 1, 2]]
+    assert place(3, 1, [7], start=4) == [[7], [7], [7]]
+
+
+def test_both_documents_are_printed_and_the_second_can_be_executed(ottla: Ottla, topic: str, tmp_path: Path) -> None:
+    options = ("partitions", "generate", "--topics-to-move-json-file", topics_file(tmp_path, topic), "--broker-list", "0")
+    heading, current, empty, second, proposed = ottla(*options).out.splitlines()
+    assert (heading, empty, second) == ("Current partition replica assignment", "", "Proposed partition reassignment configuration")
+    ((now,), (then,)) = (json.loads(text)["partitions"] for text in (current, proposed))
+    assert then == {"topic": topic, "partition": 0, "replicas": [0], "log_dirs": ["any"]}
+    assert now == {**then, "log_dirs": now["log_dirs"]} and Path(now["log_dirs"][0]).is_dir()
+    assert ottla(*options, "-o", "json").json()["proposed"] == json.loads(proposed)
+    plan = tmp_path / "plan.json"
+    plan.write_text(proposed)
+    assert ottla("partitions", "reassign", "--reassignment-json-file", plan, "--execute", "--yes").code == 0
+    assert ottla("kafka-reassign-partitions", "--generate", *options[2:]).out.startswith(heading)
+
+
+@pytest.mark.parametrize(
+    ("text", "brokers", "message"),
+    [
+        ('{"topics": [{"topic": "t"}]}', "0,9", "there is no broker 9"),
+        ('{"topics": [{"topic": "t"}]}', "0,0", "or one twice"),
+        ('{"topics": [{"topic": "t"}]}', "a", "a list of broker ids"),
+        ('{"topics": []}', "0", "with each topic once"),
+        ("[1]", "0", "with each topic once"),
+        ("{", "0", "is not JSON"),
+    ],
+)
+def test_bad_input_is_one_line(ottla: Ottla, tmp_path: Path, text: str, brokers: str, message: str) -> None:
+    path = tmp_path / "topics.json"
+    path.write_text(text)
+    result = ottla("partitions", "generate", "--topics-to-move-json-file", path, "--broker-list", brokers)
+    assert result.code == 2 and message in result.err and result.err.count("\n") == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import uuid
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +28,7 @@ def test_a_user_is_added_shown_and_removed(ottla: Ottla, tmp_path: Path) -> None
     name = f"user-{uuid.uuid4().hex[:8]}"
     added = ottla("user", "add", name, "--password-file", str(secret), "--mechanism", "SCRAM-SHA-512", "--iterations", "8192")
     assert added.code == 0 and "s3cret" not in added.out + added.err
-    shown = json.loads(ottla("user", "list", name, "-o", "json").out)
+    shown = ottla("user", "list", name, "-o", "json").json()
     assert shown == {"users": [{"user": name, "mechanism": "SCRAM-SHA-512", "iterations": 8192}]}
     assert ottla("user", "remove", name, "--yes").code == 0
     for words in (("remove", name, "--yes"), ("list", name)):
@@ -41,7 +40,7 @@ def test_create_and_delete_are_other_names(ottla: Ottla, monkeypatch: pytest.Mon
     name = f"user-{uuid.uuid4().hex[:8]}"
     monkeypatch.setattr("sys.stdin", io.StringIO("s3cret\n"))
     assert ottla("user", "create", name, "--password-stdin").code == 0
-    (shown,) = json.loads(ottla("user", "list", name, "-o", "json").out)["users"]
+    (shown,) = ottla("user", "list", name, "-o", "json").json()["users"]
     assert (shown["user"], shown["mechanism"]) == (name, "SCRAM-SHA-256")
     assert ottla("user", "delete", name, "--yes").code == 0
     assert ottla("user", "list", name).code == 1

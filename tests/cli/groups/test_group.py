@@ -44,7 +44,7 @@ def write(cluster: Cluster, topic: str, count: int, *, age_s: float = 0) -> None
 
 def test_list_shows_type_state_and_protocol(cluster: Cluster, ottla: Ottla, topic: str, group: str) -> None:
     commit(cluster, group, topic, 0)
-    (row,) = [row for row in json.loads(ottla("group", "list", "-o", "json").out)["groups"] if row["group"] == group]
+    (row,) = [row for row in ottla("group", "list", "-o", "json").json()["groups"] if row["group"] == group]
     assert row["type"] == "Classic" and row["state"] == "Empty"
     assert group in ottla("group", "list", "--state", "empty").out
     assert group not in ottla("group", "list", "--state", "stable,dead").out
@@ -59,7 +59,7 @@ def test_describe_shows_members_partitions_and_lag(cluster: Cluster, broker: Bro
         member.subscribe([topic])
         while not member.positions:
             member.poll(0.1)
-        (described,) = json.loads(ottla("group", "describe", group, "-o", "json").out)["groups"]
+        (described,) = ottla("group", "describe", group, "-o", "json").json()["groups"]
         assert described["state"] == "Stable" and described["lag"] == 3
         assert described["members"][0]["client_id"] == "reader" and described["members"][0]["assignment"] == [f"{topic}-0"]
         (offset,) = described["offsets"]
@@ -105,7 +105,7 @@ def test_lag_counts_to_both_ends_in_records_and_seconds(cluster: Cluster, ottla:
         for _ in range(2):
             producer.produce(topic, b"x")
         producer.flush()
-        found = json.loads(ottla("group", "lag", group, "-o", "json").out)
+        found = ottla("group", "lag", group, "-o", "json").json()
         producer.abort()
     (row,) = found["offsets"]
     assert (row["current_offset"], row["last_stable_offset"], row["log_end_offset"]) == (0, 3, 5)
@@ -122,7 +122,7 @@ def test_describe_counts_to_the_last_stable_offset(cluster: Cluster, ottla: Ottl
         producer.produce(topic, b"x")
         producer.flush()
         header, line = ottla("group", "describe", group, "-v").out.splitlines()
-        (described,) = json.loads(ottla("group", "describe", group, "-o", "json").out)["groups"]
+        (described,) = ottla("group", "describe", group, "-o", "json").json()["groups"]
         producer.abort()
     table = dict(zip(header.split(), line.split(), strict=True))
     assert (table["LAG"], table["LAST-STABLE-OFFSET"], table["STABLE-LAG"]) == ("3", "3", "2")
@@ -137,18 +137,18 @@ def test_a_marker_at_the_end_does_not_count_as_lag(cluster: Cluster, ottla: Ottl
         producer.produce(topic, b"x", timestamp=int((time.time() - 60) * 1000))
         producer.commit()
     commit(cluster, group, topic, 1)
-    (row,) = json.loads(ottla("group", "lag", group, "-o", "json").out)["offsets"]
+    (row,) = ottla("group", "lag", group, "-o", "json").json()["offsets"]
     assert (row["lag"], row["lag_seconds"]) == (1, 0.0)
 
 
 def test_lag_is_nothing_at_the_end_and_counts_deleted_records(cluster: Cluster, ottla: Ottla, topic: str, group: str) -> None:
     write(cluster, topic, 4, age_s=30)
     commit(cluster, group, topic, 4)
-    (row,) = json.loads(ottla("group", "lag", group, "-o", "json").out)["offsets"]
+    (row,) = ottla("group", "lag", group, "-o", "json").json()["offsets"]
     assert (row["lag"], row["stable_lag"], row["lag_seconds"]) == (0, 0, 0)
     commit(cluster, group, topic, 1)
     ottla("topic", "trim", topic, "--before", "3", "--yes")
-    (row,) = json.loads(ottla("group", "lag", group, "-o", "json").out)["offsets"]
+    (row,) = ottla("group", "lag", group, "-o", "json").json()["offsets"]
     assert row["lag"] == 3 and 29 <= row["lag_seconds"] <= 60, "the age is that of the oldest record that is still there"
 
 
@@ -160,7 +160,7 @@ def test_delete_and_delete_offsets(cluster: Cluster, ottla: Ottla, topic: str, g
     commit(cluster, group, topic, 0)
     assert ottla("group", "delete", group).code == 2
     gone = ottla("group", "delete", group, "--yes", "-o", "json")
-    assert gone.code == 0 and json.loads(gone.out) == {"deleted": [group], "errors": {}}
+    assert gone.code == 0 and gone.json() == {"deleted": [group], "errors": {}}
     again = ottla("group", "delete", group, "--yes", "-o", "json")
-    assert again.code == 1 and json.loads(again.out)["errors"] == {group: "GROUP_ID_NOT_FOUND"}
+    assert again.code == 1 and again.json()["errors"] == {group: "GROUP_ID_NOT_FOUND"}
     assert json.loads(again.err)["error"] == {"name": "GROUP_ID_NOT_FOUND", "message": "not deleted: 1 of 1 group"}

@@ -125,9 +125,7 @@ def test_the_table(cluster: Cluster, run: Ottla, scope: str, row: Row, mode: str
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_an_active_group_is_refused_by_its_state(
-    cluster: Cluster, own_broker: Broker, run: Ottla, offline: Ottla, protocol: str
-) -> None:
+def test_an_active_group_is_refused_by_its_state(cluster: Cluster, own_broker: Broker, run: Ottla, offline: Ottla, protocol: str) -> None:
     group = new_group(cluster, has_commits=True)
     before = committed(cluster, group)
     if protocol == "classic":
@@ -151,9 +149,7 @@ def test_an_active_group_is_refused_by_its_state(
     assert run(f"--group {group} --topic orders --to-latest --execute").code == 0, "as soon as its member has left, it is reset"
 
 
-def check_refusal(
-    cluster: Cluster, run: Ottla, offline: Ottla, own_broker: Broker, group: str, before: dict[TopicPartition, int]
-) -> None:
+def check_refusal(cluster: Cluster, run: Ottla, offline: Ottla, own_broker: Broker, group: str, before: dict[TopicPartition, int]) -> None:
     for mode in ("--execute", "--dry-run"):
         result = run(f"--group {group} --topic orders --to-latest {mode} -o json")
         error = json.loads(result.err)["error"]
@@ -225,9 +221,7 @@ def test_groups_of_any_name_are_exported_and_imported(
         (None, "--group a", "no such file or directory"),
     ],
 )
-def test_a_bad_file_is_named_by_line(
-    cluster: Cluster, run: Ottla, tmp_path: Path, text: str | None, groups: str, message: str
-) -> None:
+def test_a_bad_file_is_named_by_line(cluster: Cluster, run: Ottla, tmp_path: Path, text: str | None, groups: str, message: str) -> None:
     file = tmp_path / "bad.csv"
     if text is not None:
         file.write_bytes(text.encode("latin-1"))
@@ -270,11 +264,9 @@ def test_a_partition_that_is_gone_is_not_reset(cluster: Cluster, run: Ottla) -> 
 
 def test_json_has_old_new_and_distance(cluster: Cluster, run: Ottla) -> None:
     group = new_group(cluster, has_commits=True)
-    found = json.loads(run(f"--group {group} --topic bills --to-latest --execute -o json").out)
+    found = run(f"--group {group} --topic bills --to-latest --execute -o json").json()
     assert found == {
-        "offsets": [
-            {"group": group, "topic": "bills", "partition": 0, "new_offset": 4, "old_offset": 1, "distance": 3, "error": None}
-        ],
+        "offsets": [{"group": group, "topic": "bills", "partition": 0, "new_offset": 4, "old_offset": 1, "distance": 3, "error": None}],
         "executed": True,
         "warnings": [],
     }

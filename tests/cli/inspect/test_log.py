@@ -12,10 +12,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.errors import WireError
+from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
+from ottla.base.types import TopicPartition
+from ottla.cli.inspect.log_decoders import camel, decode_control, decode_record
 from ottla.cli.main import main
+from ottla.groups.records import group_metadata, group_tombstone
+from ottla.sharing import state_records
+from ottla.transactions.metadata import TransactionMetadata
+from ottla.transactions.records import state_record, tombstone
+from ottla.transactions.states import ONGOING
+from ottla.wire.codec import encoder
+from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
+from ottla.wire.messages.control_records import LeaderChangeMessage, Voter
+from ottla.wire.messages.group_records import GroupMetadataValue, MemberMetadata
+from ottla.wire.messages.share_group_records import (
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    TopicPartitionsInfo,
+)
 from ottla.wire.records import Record, encode_batch, iter_batches, stamp_crc
 from tests.cli.conftest import Ottla
-from tests.cli.inspect.segment_files import STEM, make_partition
+from tests.cli.inspect.segment_files import STEM, batch, make_partition
 
 
 @pytest.fixture
@@ -97,7 +114,7 @@ def test_names_that_are_not_text_are_shown_nevertheless(offline: Ottla, tmp_path
 
 def test_a_directory_is_all_of_its_files(offline: Ottla, partition: Path) -> None:
     result = offline("log", "dump", partition, "-o", "json")
-    files = json.loads(result.out)["files"]
+    files = result.json()["files"]
     assert [Path(found["file"]).name for found in files] == sorted(path.name for path in partition.iterdir())
     assert [entry["base_offset"] for entry in files[1]["entries"]] == [100, 101, 102, 103, 104]
 
@@ -105,7 +122,7 @@ def test_a_directory_is_all_of_its_files(offline: Ottla, partition: Path) -> Non
 def test_hex_names_every_byte_of_every_file(offline: Ottla, partition: Path) -> None:
     """Each byte of a file stands in exactly one span (compressed bytes are shown twice, packed and unpacked)."""
     result = offline("log", "dump", partition, "--hex", "-o", "json")
-    for found in json.loads(result.out)["files"]:
+    for found in result.json()["files"]:
         data = Path(found["file"]).read_bytes()
         covered = b"".join(bytes.fromhex(span["data"]) for span in found["bytes"] if not span["is_unpacked"])
         assert covered == data, found["file"]
@@ -263,3 +280,163 @@ def test_wrong_usage(offline: Ottla, words: tuple[str, ...], code: int) -> None:
     assert result.code == code
     assert result.err.startswith("error: ")
     assert result.err.count("\n") == 1
+
+
+# `ottla log scrub` finds damage in the files of a log, says which offsets it costs, and writes nothing
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A log directory with two partitions; the first has two segments."""
+    for name in ("t-0", "t-1"):
+        make_partition(tmp_path / "data" / name)
+    (tmp_path / "data/t-0" / f"{105:020d}.log").write_bytes(batch(105, 1050))
+    return tmp_path / "data"
+
+
+def files(directory: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def flip(path: Path, position: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1
+    path.write_bytes(content)
+
+
+def test_sound_logs_are_counted(offline: Ottla, data: Path) -> None:
+    before = files(data)
+    result = offline("log", "scrub", data)
+    assert (result.code, result.out, result.err) == (0, "", "11 batches in 3 segments were checked, 0 places are damaged\n")
+    assert files(data) == before
+
+
+@pytest.mark.parametrize("path", ["", "t-0", f"t-0/{STEM}.log"])
+def test_a_flipped_bit_is_shown_with_its_offsets(offline: Ottla, data: Path, path: str) -> None:
+    segment = data / "t-0" / f"{STEM}.log"
+    flip(segment, 70)
+    before = files(data)
+    result = offline("log", "scrub", data / path, "-o", "json")
+    assert result.code == 1 and files(data) == before
+    (found,) = result.json()["damage"]
+    assert found["file"] == str(segment)
+    assert (found["first_offset"], found["last_offset"], found["position"]) == (100, 100, 0)
+    assert "CRC" in found["reason"]
+    assert f"{segment}  " in offline("log", "scrub", data / path).out
+
+
+def test_a_missing_end_is_damage_unless_the_log_was_compacted(offline: Ottla, data: Path) -> None:
+    (data / "t-0" / f"{105:020d}.log").rename(data / "t-0" / f"{110:020d}.log")
+    (data / "t-0" / f"{110:020d}.log").write_bytes(batch(110, 1050))
+    (found,) = offline("log", "scrub", data, "-o", "json").json()["damage"]
+    assert (found["first_offset"], found["last_offset"]) == (105, 109)
+    marker = data / "t-0" / f"{110:020d}.compacted"
+    marker.touch()
+    assert offline("log", "scrub", data).code == 0
+    marker.unlink()
+    (data / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 110\n")
+    assert offline("log", "scrub", data).code == 0
+
+
+@pytest.mark.parametrize("name", ["nothing", "t-0/partition.metadata", "empty"])
+def test_what_is_no_log_is_refused_in_one_line(offline: Ottla, data: Path, name: str) -> None:
+    (data / "empty").mkdir()
+    result = offline("log", "scrub", data / name)
+    assert result.code == 1 and len(result.err.splitlines()) == 1
+    assert offline("log", "scrub").code == 2
+
+
+# Records of the internal topics as JSON, in the form of Kafka's dump tool
+
+
+def _record(key: bytes, value: bytes | None) -> Record:
+    return Record(0, 0, key, value)
+
+
+def test_a_transactions_state() -> None:
+    made = state_record(
+        TransactionMetadata(
+            transactional_id="tid",
+            producer_id=2,
+            producer_epoch=0,
+            timeout_ms=60_000,
+            state=ONGOING,
+            partitions=frozenset({TopicPartition("t", 0)}),
+            start_timestamp_ms=5,
+            update_timestamp_ms=6,
+        )
+    )
+    key, value = decode_record(_record(made.key, made.value), "transactions")
+    assert key == '{"type":"0","data":{"transactionalId":"tid"}}'
+    assert value == (
+        '{"version":"1","data":{"producerId":2,"producerEpoch":0,"transactionTimeoutMs":60000,"transactionStatus":1,'
+        '"transactionPartitions":[{"topic":"t","partitionIds":[0]}],"transactionLastUpdateTimestampMs":6,'
+        '"transactionStartTimestampMs":5}}'
+    )
+    gone = tombstone("tid")
+    assert decode_record(_record(gone.key, None), "transactions") == (key, "<DELETE>")
+
+
+def test_a_group_with_what_its_members_say_to_each_other() -> None:
+    subscription = b"\0\2" + encoder(ConsumerProtocolSubscription, 2)(ConsumerProtocolSubscription(topics=["t"], user_data=None))
+    member = MemberMetadata(member_id="m", subscription=subscription, assignment=b"\xff")
+    made = group_metadata("g", GroupMetadataValue(protocol_type="consumer", generation=1, members=[member]))
+    key, value = decode_record(_record(made.key, made.value), "offsets")
+    assert key == '{"type":"2","data":{"group":"g"}}'
+    tree = json.loads(value or "")
+    assert tree["version"] == "3"
+    shown = tree["data"]["members"][0]
+    assert shown["subscription"] == {"topics": ["t"], "userData": None, "ownedPartitions": [], "generationId": -1}
+    assert shown["assignment"] == "/w=="
+    assert decode_record(_record(group_tombstone("g").key, None), "offsets")[1] == "<DELETE>"
+
+
+def test_a_share_partitions_state() -> None:
+    key = SharePartitionKey("g", bytes(16), 3)
+    state = ShareState(2, 1, 5, 0, (StateBatch(5, 6, 0, 1),))
+    made = state_records.snapshot_record(key, state_records.Snapshot(4, state, 8, 9))
+    shown_key, value = decode_record(_record(made.key, made.value), "shares")
+    assert shown_key == '{"type":"0","data":{"groupId":"g","topicId":"AAAAAAAAAAAAAAAAAAAAAA","partition":3}}'
+    assert value == (
+        '{"version":"0","data":{"snapshotEpoch":4,"stateEpoch":2,"leaderEpoch":1,"startOffset":5,"deliveryCompleteCount":0,'
+        '"createTimestamp":8,"writeTimestamp":9,"stateBatches":[{"firstOffset":5,"lastOffset":6,"deliveryState":0,"deliveryCount":1}]}}'
+    )
+    change = ShareState(2, 1, -1, -1)
+    made = state_records.update_record(key, state_records.StateUpdate(4, change))
+    shown_key, value = decode_record(_record(made.key, made.value), "shares")
+    assert shown_key == '{"type":"1","data":{"groupId":"g","topicId":"AAAAAAAAAAAAAAAAAAAAAA","partition":3}}'
+    assert value == '{"version":"0","data":{"snapshotEpoch":4,"leaderEpoch":1,"startOffset":-1,"stateBatches":[]}}'
+    assert decode_record(_record(state_records.tombstone(key).key, None), "shares")[1] == "<DELETE>"
+
+
+def test_what_a_share_group_has_initialized() -> None:
+    topic = TopicPartitionsInfo(topic_id=bytes(16), topic_name="t", partitions=[0, 1])
+    key = b"\0\x0f" + encoder(ShareGroupStatePartitionMetadataKey, 0)(ShareGroupStatePartitionMetadataKey(group_id="g"))
+    data = ShareGroupStatePartitionMetadataValue(initialized_topics=[topic])
+    shown = decode_record(_record(key, b"\0\0" + encoder(ShareGroupStatePartitionMetadataValue, 0)(data)), "offsets")
+    assert shown == (
+        '{"type":"15","data":{"groupId":"g"}}',
+        '{"version":"0","data":{"initializingTopics":[],"initializedTopics":[{"topicId":"AAAAAAAAAAAAAAAAAAAAAA","topicName":"t",'
+        '"partitions":[0,1]}],"deletingTopics":[]}}',
+    )
+
+
+def test_unknown_records_are_named_or_shown_as_text() -> None:
+    assert decode_record(_record(b"\0\x63x", b"v"), "offsets") == ('{"type":"99","data":"unknown"}', "v")
+    assert decode_record(_record(b"\0\0\0\x05x", b"v"), "transactions") == ("\0\0\0\x05x", "v")
+    assert decode_record(_record(group_tombstone("g").key, b"\x7f\0"), "offsets")[1] == '{"version":"32512","data":"unknown"}'
+    assert decode_record(_record(b"k", None), "offsets") == ("k", None)
+
+
+def test_control_records_of_a_metadata_log() -> None:
+    change = LeaderChangeMessage(leader_id=1, voters=[Voter(voter_id=1)], granting_voters=[Voter(voter_id=1)])
+    assert decode_control(2, encoder(LeaderChangeMessage, 0)(change)) == (
+        "LeaderChange",
+        '{"version":0,"leaderId":1,"voters":[{"voterId":1}],"grantingVoters":[{"voterId":1}]}',
+    )
+    assert decode_control(2, b"\0\0\1") is None
+    assert decode_control(99, b"\0\0") is None
+
+
+def test_names_in_kafkas_form() -> None:
+    assert camel("transaction_last_update_timestamp_ms") == "transactionLastUpdateTimestampMs"

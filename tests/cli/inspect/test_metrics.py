@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.server
-import json
 import re
 import threading
 from collections.abc import Iterator
@@ -44,7 +43,7 @@ def test_a_scrape_as_it_is(offline: Ottla, page: str) -> None:
 
 def test_some_names(offline: Ottla, page: str) -> None:
     assert offline("metrics", "--from", page, "b").out == "# HELP b Others.\n# TYPE b gauge\nb NaN\n"
-    found = json.loads(offline("metrics", "--from", page, "a", "-o", "json").out)["samples"]
+    found = offline("metrics", "--from", page, "a", "-o", "json").json()["samples"]
     assert found == [{"name": "a_total", "labels": {"x": "1", "y": 'q"\n'}, "value": 5.0}, {"name": "a_total", "labels": {}, "value": 6.0}]
 
 

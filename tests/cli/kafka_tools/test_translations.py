@@ -23,11 +23,7 @@ from tests.cli.conftest import Ottla
         ("kafka-log-dirs", "--describe --broker-list 0,1", "logdirs --describe --broker-list 0,1"),
         ("kafka-delete-records", "--offset-json-file f", "records delete --yes --offset-json-file f"),
         ("kafka-dump-log", "--files 0.log", "log dump --files 0.log"),
-        (
-            "kafka-configs",
-            "--alter --broker-defaults --add-config a=1",
-            "config alter --broker-defaults --add-config a=1",
-        ),
+        ("kafka-configs", "--alter --broker-defaults --add-config a=1", "config alter --broker-defaults --add-config a=1"),
         ("kafka-transactions", "--bootstrap-server h:1 list", "txn list --bootstrap-server h:1"),
         ("kafka-transactions", "abort --topic t", "txn abort --yes --topic t"),
         ("kafka-features", "--bootstrap-server h:1 describe", "features describe --bootstrap-server h:1"),

@@ -28,9 +28,7 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def server(
-    need_zookeeper: None, tmp_path_factory: pytest.TempPathFactory, need_program: Callable[[str], str]
-) -> Iterator[Server]:
+def server(need_zookeeper: None, tmp_path_factory: pytest.TempPathFactory, need_program: Callable[[str], str]) -> Iterator[Server]:
     directory, tls_port = tmp_path_factory.mktemp("zookeeper"), free_port()
     authority = Authority(directory, need_program)
     keystore, jaas = authority.issue("zookeeper"), directory / "jaas.conf"

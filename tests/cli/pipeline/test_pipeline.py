@@ -77,7 +77,7 @@ def test_verify_finds_a_fault_and_says_so_in_json(ottla: Ottla, pipeline: HandMa
     pipeline.run(start=15)
     result = ottla("pipeline", "verify", pipeline.group, "--sink", pipeline.sink, "-o", "json")
     assert result.code == 1
-    (found,) = json.loads(result.out)["pipelines"]
+    (found,) = result.json()["pipelines"]
     assert found["proved"] is False
     assert [fault["kind"] for fault in found["faults"]] == ["overlap"]
     assert "fault    overlap: " in ottla("pipeline", "verify", pipeline.group, "--sink", pipeline.sink).out
@@ -86,13 +86,12 @@ def test_verify_finds_a_fault_and_says_so_in_json(ottla: Ottla, pipeline: HandMa
 def test_verify_of_a_file(ottla: Ottla, pipeline: HandMadePipeline, definition: Path) -> None:
     result = ottla("pipeline", "verify", definition, "-o", "json")
     assert result.code == 0, result.err
-    assert [one["group"] for one in json.loads(result.out)["pipelines"]] == [pipeline.group]
+    assert [one["group"] for one in result.json()["pipelines"]] == [pipeline.group]
 
 
 def test_verify_without_a_sink_or_with_an_unknown_one(ottla: Ottla, pipeline: HandMadePipeline) -> None:
     result = ottla("pipeline", "verify", pipeline.group)
-    assert (result.code, result.err.count("\n")) == (2, 1)
-    assert "--sink" in result.err
+    assert result.code == 2 and result.err.count("\n") == 1 and "--sink" in result.err
     result = ottla("pipeline", "verify", pipeline.group, "--sink", "no-such-topic")
     assert (result.code, result.err.count("\n")) == (1, 1)
 
@@ -100,7 +99,7 @@ def test_verify_without_a_sink_or_with_an_unknown_one(ottla: Ottla, pipeline: Ha
 def test_status_of_a_group_comes_from_its_log(ottla: Ottla, pipeline: HandMadePipeline) -> None:
     result = ottla("pipeline", "status", pipeline.group, "-o", "json")
     assert result.code == 0, result.err
-    (found,) = json.loads(result.out)["pipelines"]
+    (found,) = result.json()["pipelines"]
     assert (found["commits"], found["rows_out"], found["batch_id"], found["lag"]) == (2, 20, 1, 80)
     assert found["restarts"] is None and found["last_commit"]
     assert [(one["committed"], one["end"]) for one in found["positions"]] == [(20, 100)]
@@ -145,8 +144,7 @@ def test_a_file_that_is_of_no_use(offline: Ottla, tmp_path: Path, text: str | No
     if text is not None:
         path.write_text(text)
     result = offline("pipeline", "run", path)
-    assert (result.code, result.err.count("\n")) == (code, 1)
-    assert words in result.err
+    assert result.code == code and result.err.count("\n") == 1 and words in result.err
 
 
 def test_a_file_may_have_the_name_of_another_module(ottla: Ottla, definition: Path) -> None:
@@ -197,7 +195,7 @@ def test_the_exit_code_of_a_run_says_how_it_was_stopped(
     words = ["--once", "--checkpoint", "elsewhere", "--conf", "spark.a=b=c", "--master", "local[1]", "--metrics-port", "9400"]
     result = ottla("pipeline", "run", definition, *words, "-o", "json")
     assert result.code == code
-    assert [one["state"] for one in json.loads(result.out)["pipelines"]] == [STOPPED]
+    assert [one["state"] for one in result.json()["pipelines"]] == [STOPPED]
     (((pipeline,), options),) = runs
     assert (pipeline.trigger, pipeline.checkpoint, dict(pipeline.settings)) == ("available-now", "elsewhere", {"spark.a": "b=c"})
     assert (options["master"], options["metrics_port"]) == ("local[1]", 9400)

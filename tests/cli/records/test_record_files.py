@@ -9,8 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ottla.cli.command import Refused, UsageError
+from ottla.cli.records.json_numbers import WrittenFloat, json_text
 from ottla.cli.records.record_files import FileRecord, read_records
 from ottla.testing.broker import Broker
 from ottla.testing.handle import TopicRecord
@@ -84,10 +87,7 @@ def test_a_member_is_the_key() -> None:
 def test_an_export() -> None:
     text = '{"topic": "t", "offset": 3, "ts": 5, "headers": ["h", "1", "n", null], "key_base64": "/w==", "payload": "v"}\n'
     text += '{"key": null, "payload": null}'
-    assert read(text, "records") == [
-        FileRecord(b"\xff", b"v", (("h", b"1"), ("n", None)), 5),
-        FileRecord(None, None),
-    ]
+    assert read(text, "records") == [FileRecord(b"\xff", b"v", (("h", b"1"), ("n", None)), 5), FileRecord(None, None)]
 
 
 def test_numbers_of_a_table_keep_their_digits() -> None:
@@ -227,3 +227,40 @@ def test_semicolons_and_tabs(ottla: Ottla, broker: Broker, topic: str, tmp_path:
     for form, separator in (("json", ";"), ("csv", "ab"), ("csv", '"'), ("csv", "")):
         refused = ottla("produce", topic, "-l", table, "--input", form, "--separator", separator)
         assert (refused.code, refused.err.count("\n"), "--separator" in refused.err) == (2, 1, True)
+
+
+# Numbers keep the digits with which they were written, in every form in which they are printed again
+
+
+DIGITS = '{"net":2.50,"parts":[1.10,{"tax":0.1000000000000000055511151231257827}],"big":1e30}'
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda children: st.lists(children) | st.dictionaries(st.text(), children),
+)
+
+
+@given(JSON)
+def test_values_without_such_numbers_are_written_as_json_writes_them(value: object) -> None:
+    assert json_text(value) == json.dumps(value, ensure_ascii=False)
+    assert json_text(value, is_compact=True) == json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def test_digits_within_objects_stay() -> None:
+    assert json_text(json.loads(DIGITS, parse_float=WrittenFloat), is_compact=True) == DIGITS
+
+
+@pytest.mark.parametrize("depth", [3, 300, 900])
+def test_deep_values_are_written(depth: int) -> None:
+    text = "[" * depth + "2.5" + "]" * depth
+    assert json_text(json.loads(text, parse_float=WrittenFloat)) == text
+
+
+def test_a_key_that_is_an_object_keeps_its_digits() -> None:
+    (record,) = read_records(io.StringIO(f'[{{"id": {DIGITS}, "x": 1}}]'), "json", "id")
+    assert record.key == DIGITS.encode()
+
+
+def test_columns_of_a_table_keep_digits_within_objects(ottla: Ottla, broker: Broker, topic: str) -> None:
+    broker.add_record(topic, f'{{"amount":{DIGITS},"price":2.50}}')
+    out = ottla("consume", topic, "-e", "-q", "-o", "csv", "--columns", "value.price,value.amount.net,value.amount.parts").out
+    assert out.splitlines()[1] == '2.50,2.50,"[1.10, {""tax"": 0.1000000000000000055511151231257827}]"'

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import io
-import json
 import os
 import pty
 import re
@@ -151,7 +150,7 @@ def test_one_picture_and_data(busy: Broker, offline: Ottla) -> None:
     picture = offline(*words)
     assert picture.code == 0
     assert [name for name in ("Topics 3", "Groups 1", "Open transactions 1", "Requests") if name not in picture.out] == []
-    found = json.loads(offline(*words, "-o", "json").out)
+    found = offline(*words, "-o", "json").json()
     (group,) = found["groups"]
     assert (group["name"], group["lag"], group["change"]) == ("billing", 3, 0.0)
     topics = {topic["name"]: topic for topic in found["topics"]}
