@@ -13,24 +13,19 @@ def file_text(path: str) -> str:
         return file.read()
 
 
-def reason(error: OSError) -> str:
-    """The system's words for an error, as a part of a sentence."""
-    return (error.strerror or str(error)).lower()
-
-
 def read_bytes(path: str) -> bytes:
     """The file's bytes."""
     try:
         with open(path, "rb") as file:
             return file.read()
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {reason(error)}") from None
+        raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
 
 
 def read_text(path: str) -> str:
     """The file's text."""
     try:
-        return read_bytes(path).decode().replace("\r\n", "\n")
+        return read_bytes(path).decode().replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:
         raise UsageError(f"cannot read {path}: it is not a text file") from None
 

@@ -1,4 +1,4 @@
-"""`ottla cluster`: brokers, health, and served versions."""
+"""`ottla cluster`: brokers, topics, health, and served versions; `info` is a look as by `kcat -L` and `rpk cluster info`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of both `ottla group` and `ottla share-group`: groups, states, and views of `describe`."""
+"""Options of both `ottla group` and `ottla share-group`: groups, states, and the partitions that `--topic` and `--all-topics` select."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """`consume --output`: records as one JSON array, as an object a line, as CSV with a header row, or as values.
 
-An array and a table have a beginning and an end, which are printed also when there is no record, and after Ctrl-C.
+An array and a table have a beginning and an end, which are printed also when there is no record, and after Ctrl-C. All readers end with the
+line of Kafka's console consumers that counts the messages (`processed_count`).
 """
 
 from __future__ import annotations
