@@ -19,7 +19,7 @@ from ottla.base.errors import StorageError
 from ottla.base.ports import Disk
 from ottla.base.types import NO_LEADER_EPOCH, NO_OFFSET
 from ottla.storage.file_slice import PathSync, Syncable
-from ottla.storage.small_files import LEADER_EPOCH_FILE, lines_text, read_lines, read_whole, write_lines
+from ottla.storage.small_files import LEADER_EPOCH_FILE, lines_text, parse_lines, read_whole, write_lines
 
 PAGE_BYTES = 4096
 """A page of memory, which a write changes as a whole or not at all when the process is killed."""
@@ -118,13 +118,13 @@ class LeaderEpochs:
         self._stored = (self.epochs, self.starts)
 
     def append_to_file(self, disk: Disk, directory: str) -> Syncable | None:
-        """Adds the epochs that the file lacks, in place, and returns the file, which must be synced. Returns None, without a change, if the
-        file must be replaced.
+        """Adds the epochs that the file lacks, in place, and returns the file, which must be synced. Makes the first file. Returns None,
+        without a change, if the file must be replaced.
 
         Replacing a file is slower: ext4 first writes the blocks of the new file, up to 3 ms for each log of a clean stop. A kill does not
         tear the write in place. A file that a power failure tears is invalid, and recovery rebuilds it from the batches.
         """
-        if self._stored is None or not self._stored[0]:
+        if self._stored is None:
             return None
         old_lines, lines = _lines(*self._stored), _lines(self.epochs, self.starts)
         old, new = lines_text(old_lines).encode(), lines_text(lines).encode()
@@ -132,9 +132,10 @@ class LeaderEpochs:
         if lines[: len(old_lines)] != old_lines or len(new) > (SECTOR_BYTES if is_shifted else PAGE_BYTES):
             return None
         path = f"{directory}/{LEADER_EPOCH_FILE}"
-        if read_whole(disk, path) != old:
+        found = read_whole(disk, path)
+        if found != old and (found or old_lines):
             return None
-        file = disk.open(path)
+        file = disk.open(path, create=True)
         try:
             file.pwrite(new, 0)
         finally:
@@ -153,13 +154,14 @@ def _lines(epochs: list[int], starts: list[int]) -> list[str]:
 
 
 def read_epochs(disk: Disk, directory: str) -> LeaderEpochs | None:
-    """Returns the epochs in the file of a partition directory, None if there is no file. Raises `StorageError` for a damaged file (the
-    caller rebuilds it from the batches).
+    """Returns the epochs in the file of a partition directory. Returns None if there is no file, or an empty one: the broker was killed
+    while it made the file. Raises `StorageError` for a damaged file (the caller rebuilds it from the batches).
     """
     path = f"{directory}/{LEADER_EPOCH_FILE}"
-    entries = read_lines(disk, path, lambda fields: (int(fields[0]), int(fields[1])), 2)
-    if entries is None:
+    data = read_whole(disk, path)
+    if not data:
         return None
+    entries = parse_lines(data, path, lambda fields: (int(fields[0]), int(fields[1])), 2)
     for (epoch, start), (next_epoch, next_start) in zip(entries, entries[1:], strict=False):
         if epoch >= next_epoch or start >= next_start:
             raise StorageError(f"{path} is damaged: epoch {next_epoch} at {next_start} follows epoch {epoch} at {start}", path)

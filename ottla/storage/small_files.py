@@ -76,8 +76,11 @@ def read_lines(disk: Disk, path: str, parse: Callable[[list[str]], _Line], field
     malformed.
     """
     data = read_whole(disk, path)
-    if data is None:
-        return None
+    return None if data is None else parse_lines(data, path, parse, field_count)
+
+
+def parse_lines(data: bytes, path: str, parse: Callable[[list[str]], _Line], field_count: int) -> list[_Line]:
+    """The entries of a checkpoint file with these contents."""
     try:
         lines = data.decode("utf-8").splitlines()
         if len(lines) < 2 or lines[0].strip() != _VERSION:

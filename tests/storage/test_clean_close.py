@@ -72,6 +72,17 @@ def test_files_that_lack_little_are_not_written(monkeypatch: pytest.MonkeyPatch)
     assert log.epochs.entries() == [(4, 0), (5, 3)] and offsets_of(log) == [0, 3] and not log.recovery_notes
 
 
+def test_a_new_logs_epochs_get_a_file_without_a_rename(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Temporary files were a third of the stop of 3,000 new logs."""
+    built = LogBuilder()
+    built.append(batch_of(3), leader_epoch=4)
+    assert opened_by(built, monkeypatch) == ["00000000000000000000.timeindex", "leader-epoch-checkpoint", "leader-epoch-checkpoint"]
+    clean_close.finish(built.log, 3)
+    built.checkpoint()
+    log = built.open(was_clean=True)
+    assert log.epochs.entries() == [(4, 0)] and offsets_of(log) == [0] and not log.recovery_notes
+
+
 def test_each_file_of_a_changed_log_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
     built = written()
     while built.log.active.size <= clean_close.UNAIDED_BYTES_MAX + built.log.active.index_interval_bytes:

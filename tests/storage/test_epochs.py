@@ -113,13 +113,25 @@ def test_epochs_are_added_to_the_file_in_place(first: list[tuple[int, int]], mor
     for epoch, start in both[len(entries) :]:
         epochs.assign(epoch, start)
     file = epochs.append_to_file(disk, ROOT)
-    assert (file is not None) == bool(entries), "without a file there is nothing to add to"
-    if file is not None:
-        file.sync()
-        assert not epochs.is_dirty and read_whole(disk, path) == lines_text([f"{a} {b}" for a, b in both]).encode()
-        disk.crash()
-        found = read_epochs(disk, ROOT)
-        assert found is not None and found.entries() == both
+    assert file is not None
+    file.sync()
+    assert not epochs.is_dirty and read_whole(disk, path) == lines_text([f"{a} {b}" for a, b in both]).encode()
+    disk.crash()
+    found = read_epochs(disk, ROOT)
+    assert found is not None and found.entries() == both
+
+
+def test_the_first_file_is_made_in_place() -> None:
+    disk, epochs = MemDisk(ROOT), LeaderEpochs()
+    epochs.assign(4, 0)
+    disk.write_file(f"{ROOT}/{LEADER_EPOCH_FILE}", b"")
+    assert read_epochs(disk, ROOT) is None, "a kill may leave an empty file"
+    for _ in range(2):
+        assert epochs.append_to_file(disk, ROOT) is not None
+        assert disk.read_file(f"{ROOT}/{LEADER_EPOCH_FILE}") == b"0\n1\n4 0\n"
+        disk.remove(f"{ROOT}/{LEADER_EPOCH_FILE}")
+        epochs = LeaderEpochs()
+        epochs.assign(4, 0)
 
 
 def test_a_file_that_was_cut_changed_by_others_or_is_large_is_replaced() -> None:
