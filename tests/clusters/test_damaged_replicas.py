@@ -152,6 +152,15 @@ def test_damage_in_the_leaders_active_segment_is_found_by_a_follower_that_comes_
     assert read(cluster, topic, 1050) == list(range(1050))
 
 
+@pytest.mark.parametrize("victim", [LEADER, SECOND])
+def test_damage_in_an_active_segment_without_readers_is_found_by_the_scrub(cluster: Cluster, topic: str, victim: int) -> None:
+    write(cluster, topic, 1000, 1050)
+    in_the_records(segments(cluster, victim, topic)[-1])
+    wait_until_whole(cluster, victim, topic)
+    write(cluster, topic, 1050, 1100)
+    assert read(cluster, topic, 1100) == list(range(1100))
+
+
 def test_a_sealed_segment_that_is_gone_at_the_start_is_fetched_again(cluster: Cluster, topic: str) -> None:
     broker = cluster.brokers[SECOND]
     broker.stop()

@@ -134,7 +134,7 @@ class LogSettings:
     ottla_scrub_interval_ms = long(
         "ottla.scrub.interval.ms",
         604800000,
-        "How often all sealed segments are read and their CRCs checked, in the background; 0 never.",
+        "How often all segments are read and their CRCs checked, in the background; 0 never.",
         valid=at_least(0),
         update=WIDE,
     )

@@ -1,11 +1,11 @@
-"""Reads all sealed segments in the background, at a bounded rate, and hands damage over to be repaired.
+"""Reads all segments in the background, at a bounded rate, and hands damage over to be repaired.
 
 A round checks all logs once. It begins with one chosen by chance, so that a broker that is started often does not check the same ones each
 time. A round begins `ottla.scrub.interval.ms` after the last round began, and the first one within ten minutes of the start. One segment is
 read at a time, `ottla.scrub.io.max.bytes.per.second` at most. A setting that changes counts from the next segment on, and a shorter
 interval at once. A page that is in the kernel's memory is checked there: damage on the disk is found when the page is read again.
 
-The active segment is left out; it is checked after it is sealed.
+An active segment is read up to its end at the start of its check. If it is sealed or cut meanwhile, the next round checks it.
 """
 
 from __future__ import annotations
@@ -76,15 +76,15 @@ class ScrubSchedule:
         self._began_ms = self._clock.monotonic_ms()
         keys = [partition.topic_partition for partition in self._partitions.all()]
         first = self._random.uniform(0, len(keys)) if keys else 0
-        self._due = self._sealed([*keys[int(first) :], *keys[: int(first)]])
+        self._due = self._segments([*keys[int(first) :], *keys[: int(first)]])
         self._next()
 
-    def _sealed(self, keys: list[TopicPartition]) -> Iterator[tuple[Partition, Segment] | None]:
-        """The sealed segments of these logs; None where the loop should serve others."""
+    def _segments(self, keys: list[TopicPartition]) -> Iterator[tuple[Partition, Segment] | None]:
+        """The segments of these logs; None where the loop should serve others."""
         for number, key in enumerate(keys, 1):
             partition = self._partitions.get(*key)
-            for segment in [] if partition is None or not partition.is_online else partition.log.segments[:-1]:
-                yield (partition, segment) if partition is not None else None
+            if partition is not None and partition.is_online:
+                yield from [(partition, segment) for segment in partition.log.segments if segment.size or segment.is_sealed]
             if not number % LOGS_PER_TURN:
                 yield None
 
@@ -102,7 +102,7 @@ class ScrubSchedule:
             self.rounds += 1
             self._wait()
             return
-        if found is None or found[1] not in found[0].log.segments or not found[1].is_sealed:
+        if found is None or found[1] not in found[0].log.segments:
             self._timers.call_soon(self._next)
             return
         partition, segment = found
