@@ -1,7 +1,7 @@
 """Changes the SCRAM credentials of users in their nodes.
 
 A user's node holds quotas as well (`configs.py`), so both are written together. `handlers/access/alter_user_scram_credentials.py` checks
-the form of a credential; here only its existence is checked, before it is removed.
+the form of a credential. This module checks that a credential exists before it is removed, and that no credential is altered twice.
 """
 
 from __future__ import annotations
@@ -39,6 +39,10 @@ def decide_alter_scram(state: ClusterState, config: BrokerConfig, requests: Sequ
         if missing:
             message = "Attempt to delete a user credential that does not exist"
             results.append(ScramResult(user=user, error=ErrorCode.RESOURCE_NOT_FOUND, message=message))
+            continue
+        if len({request.mechanism for request in wanted}) < len(wanted):
+            message = "A user credential cannot be altered twice in the same request"
+            results.append(ScramResult(user=user, error=ErrorCode.DUPLICATE_RESOURCE, message=message))
             continue
         for request in wanted:
             if request.credential is None:

@@ -60,6 +60,12 @@ def quota(*entity: tuple[str, str], key: str = "producer_byte_rate", value: floa
     return alter_client_quotas.AlterClientQuotasRequest(entries=[entry])
 
 
+def twice(request: Any) -> Any:
+    """The request with each of its entries twice."""
+    request.entries *= 2
+    return request
+
+
 def quotas(*kinds: str) -> Any:
     components = [describe_client_quotas.ComponentData(entity_type=kind, match_type=0, match="x") for kind in kinds]
     return describe_client_quotas.DescribeClientQuotasRequest(components=components)
@@ -99,6 +105,7 @@ TEXTS = [
     (described(8, ""), "Broker id must not be empty"),
     (quota(("nope", "u")), "Unhandled client quota entity type: nope"),
     (quota(), "Invalid empty client quota entity"),
+    (twice(quota(("user", "u"))), "Ignoring duplicate entity ClientQuotaEntity(entries={user=u})"),
     (quota(("user", "")), "Empty user not supported"),
     (quota(("user", "u"), value=-1.0), "Quota producer_byte_rate must be greater than 0"),
     (quota(("ip", "999.1.1.1"), key="connection_creation_rate"), "999.1.1.1 is not a valid IP or resolvable host."),

@@ -9,7 +9,6 @@ Version notes: KIP-554.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator
 
 from ottla.base.errors import ApiError, ErrorCode
@@ -45,12 +44,11 @@ def handle(
     if len(entries) > ENTRIES_MAX:
         return _refused(entries, TOO_MANY)
     users = list(dict.fromkeys(entry.name for entry in entries))
-    repeated = Counter((entry.name, entry.mechanism) for entry in entries)
     refused: dict[str, ScramResult] = {}
     wanted: list[ScramRequest] = []
     for entry in entries:
         try:
-            _check(entry, repeated[entry.name, entry.mechanism])
+            _check(entry)
         except ApiError as refusal:
             refused.setdefault(entry.name, ScramResult(user=entry.name, error=refusal.code, message=refusal.message))
             continue
@@ -76,7 +74,7 @@ def _refused(entries: list[Entry], refusal: ScramResult) -> Generator[None, None
     return AlterUserScramCredentialsResponse(results=list(results.values()))
 
 
-def _check(entry: Entry, count: int) -> None:
+def _check(entry: Entry) -> None:
     """Raises `ApiError` as Kafka does."""
     if not entry.name:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
@@ -84,8 +82,6 @@ def _check(entry: Entry, count: int) -> None:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Username must not be longer than {NAME_BYTES_MAX} bytes")
     if entry.mechanism not in NAMES:
         raise ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
-    if count > 1:
-        raise ApiError(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
     if isinstance(entry, ScramCredentialDeletion):
         return
     if entry.iterations < ITERATIONS_MIN:

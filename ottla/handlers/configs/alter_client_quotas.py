@@ -9,7 +9,7 @@ Version notes: KIP-546, addresses by KIP-612. 1 is flexible.
 from __future__ import annotations
 
 from ottla.base.cluster_metadata import QuotaEntity
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ErrorCode, shortened
 from ottla.controller.api import QuotaRequest, QuotaResult
 from ottla.handlers.context import Broker, Pending, RequestContext
 from ottla.handlers.rights import is_allowed_on_cluster
@@ -44,7 +44,7 @@ def handle(broker: Broker, request: RequestContext, body: AlterClientQuotasReque
     def altered(results: list[QuotaResult]) -> None:
         by_index = dict(zip(wanted, results, strict=True))
         answers = [
-            _answer(entry, ErrorCode.INVALID_REQUEST, "The entity, a part of it or one of its quotas is named more than once.")
+            _answer(entry, ErrorCode.INVALID_REQUEST, _repeated(entry))
             if index in repeated
             else _answer(entry, by_index[index].error, by_index[index].message or None)
             for index, entry in enumerate(body.entries)
@@ -66,6 +66,12 @@ def _wanted(entry: EntryData) -> QuotaRequest | None:
     if len(values) != len(entry.ops):
         return None
     return QuotaRequest(entity=tuple((kind, parts[kind]) for kind in sorted(parts)), values=values)
+
+
+def _repeated(entry: EntryData) -> str:
+    """Kafka's text for an entity, a part of it or a quota that is named more than once."""
+    parts = [f"{part.entity_type}={'null' if part.entity_name is None else part.entity_name}" for part in entry.entity[:TYPES_MAX]]
+    return shortened(f"Ignoring duplicate entity ClientQuotaEntity(entries={{{', '.join(parts)}}})")
 
 
 def _answer(entry: EntryData, code: ErrorCode, message: str | None = None) -> AlterClientQuotasResponseEntryData:

@@ -85,9 +85,19 @@ def test_what_is_refused(change: ScramCredentialDeletion | ScramCredentialUpsert
 
 def test_a_users_changes_are_carried_out_together_or_not_at_all() -> None:
     world = AdminWorld()
-    assert altered(world, upsertion(), deletion()) == [("alice", ErrorCode.DUPLICATE_RESOURCE)]
+    assert altered(world, upsertion(), upsertion()) == [("alice", ErrorCode.DUPLICATE_RESOURCE)]
     assert altered(world, upsertion(), deletion(mechanism=SHA512)) == [("alice", ErrorCode.RESOURCE_NOT_FOUND)]
     assert described(world) == {}
+
+
+def test_a_credential_that_is_altered_twice_is_looked_up_first() -> None:
+    world = AdminWorld()
+    for changes in ([upsertion(), deletion()], [deletion(), deletion()]):
+        assert altered(world, *changes) == [("alice", ErrorCode.RESOURCE_NOT_FOUND)], "as in Kafka 4"
+    altered(world, upsertion())
+    for changes in ([upsertion(), deletion()], [deletion(), deletion()]):
+        assert altered(world, *changes) == [("alice", ErrorCode.DUPLICATE_RESOURCE)]
+    assert described(world) == {"alice": [(SHA256, 4096)]}
 
 
 def test_quotas_of_the_user_stay() -> None:
