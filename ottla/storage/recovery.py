@@ -290,8 +290,10 @@ def _read_epochs(opening: Opening) -> None:
         for segment in opening.segments:
             for _, header, _ in segment.scan(0):
                 opening.epochs.assign(header.partition_leader_epoch, header.base_offset)
-    except DamageError:
-        return  # the tail is judged later; up to here the epochs are right
+    except DamageError as damage:
+        if damage.offset < opening.recovery_point:  # an epoch may begin in the damage, so of its offsets none is known
+            opening.epochs.clear()
+        return  # a torn tail: up to here the epochs are right
 
 
 # After a clean stop

@@ -129,18 +129,18 @@ class LyingDisks:
     def _roll_back(self, broker: ClusterBroker) -> str:
         return DATA if broker.disk.put_back(DATA, self._copies.get(broker.broker_id)) else ""
 
-    def _sealed(self, broker: ClusterBroker) -> str:
-        """A segment that is not the last one of its log and has a batch; "" if there is none."""
+    def _segment(self, broker: ClusterBroker) -> str:
+        """A segment that has a batch; "" if there is none."""
         found = []
         for key in self._logs(broker):
             segments = [name for name in broker.disk.listdir(f"{DATA}/{key}") if name.endswith(LOG_SUFFIX)]
-            paths = [f"{DATA}/{key}/{name}" for name in sorted(segments)[:-1]]
+            paths = [f"{DATA}/{key}/{name}" for name in sorted(segments)]
             found += [path for path in paths if any(whole_batches(broker.disk.read_file(path)))]
         return self.world.chance.choice(found) if found else ""
 
     def _flip(self, broker: ClusterBroker) -> str:
         """One bit of a batch."""
-        path = self._sealed(broker)
+        path = self._segment(broker)
         if path:
             chance = self.world.chance
             position, header = chance.choice(list(whole_batches(broker.disk.read_file(path))))
@@ -154,12 +154,12 @@ class LyingDisks:
 
     def _misdirect(self, broker: ClusterBroker) -> str:
         """The bytes of another log were written over a batch."""
-        other = self._sealed(broker)
+        other = self._segment(broker)
         data = broker.disk.read_file(other) if other else b""
         return self._overwrite(broker, lambda size: (data * (size // len(data) + 1))[:size]) if data else ""
 
     def _overwrite(self, broker: ClusterBroker, content: Callable[[int], bytes]) -> str:
-        path = self._sealed(broker)
+        path = self._segment(broker)
         if path:
             data = bytearray(broker.disk.read_file(path))
             position, header = self.world.chance.choice(list(whole_batches(data)))

@@ -25,7 +25,7 @@ class OldDiskWorld(LyingWorld):
 
 
 class RottenWorld(LyingWorld):
-    """Sealed segments change on the disk. The scrub finds that, and another replica repairs it."""
+    """Segments change on the disk. Recovery or the scrub finds that, and another replica repairs it."""
 
     lies = ("flip", "lost write", "misdirected")
     settings = ("ottla.scrub.interval.ms=500",)

@@ -19,7 +19,7 @@ def test_what_is_right_has_no_fault() -> None:
     assert run_cluster_seeds(1, SEEDS, LyingWorld) == 0
 
 
-def test_damage_of_sealed_segments_is_repaired() -> None:
+def test_damage_of_segments_is_repaired() -> None:
     def is_enough(found: list[RottenWorld]) -> bool:
         kinds = {kind for world in found for kind, count in world.lying_disks.counts.items() if count}
         nodes = [broker.node for world in found for broker in world.brokers.values() if broker.node is not None]

@@ -8,6 +8,7 @@ import pytest
 
 from ottla.base.errors import DamagedLogError, DiskError, StorageError
 from ottla.base.log_config import LogConfig
+from ottla.base.types import NO_LEADER_EPOCH
 from ottla.storage.log import Log
 from ottla.storage.recovery import offset_of
 from tests.fakes.disk import MemDisk
@@ -267,6 +268,21 @@ def test_a_torn_epoch_file_is_made_again_from_the_batches(content: bytes) -> Non
     log = built.open(was_clean=True)
     assert log.epochs.entries() == entries
     assert any("leader-epoch-checkpoint" in note for note in log.recovery_notes)
+
+
+def test_epochs_that_begin_in_damage_below_the_recovery_point_are_unknown() -> None:
+    """With a wrong epoch there, the batches of another replica seemed to be of another history, and repaired nothing."""
+    built = LogBuilder(log_settings(segment_bytes=100))
+    for epoch in (0, 1, 1):
+        built.append(batch_of(3), leader_epoch=epoch)
+    built.log.flush()
+    built.checkpoint()
+    memory(built).write_back()
+    memory(built).write_file(f"{DIRECTORY}/leader-epoch-checkpoint", b"")
+    memory(built).flip_bits(built.log.segments[1].path(".log"), 16)
+    log = built.kill()
+    assert log.log_end_offset == 9
+    assert log.epochs.epoch_at(3) == NO_LEADER_EPOCH
 
 
 def test_a_damaged_snapshot_is_removed_and_an_older_one_serves() -> None:
