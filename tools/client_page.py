@@ -25,7 +25,7 @@ def page_lines(table: Callable[[Sequence[str], Sequence[Sequence[object]]], list
         "",
         "`ottla.client.aio.connect` gives one. It has the same operations as coroutines: "
         + ", ".join(f"`{name}`" for name in vars(Operations) if not name.startswith("_"))
-        + "; and `run`, for any procedure of `ottla.client.core`.",
+        + "; and `run`, for any conversation of `ottla.client.core`.",
         "",
         "## Values",
         "",
@@ -53,11 +53,11 @@ def _members(cls: type) -> Iterator[tuple[str, str]]:
 
 
 def signature(function: Any) -> str:
-    """Returns the signature without `self` or `cluster`, without `-> None`, and with X in place of `Procedure[X]`."""
+    """Returns the signature without `self` or `cluster`, without `-> None`, and with X in place of `Conversation[X]`."""
     text = str(inspect.signature(inspect.unwrap(function)))
     text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)
     text = re.sub(r"^\((self|cluster: ClusterCore)(, )?", "(", text)
-    text = re.sub(r"-> Procedure\[(.*)\]$", r"-> \1", text)
+    text = re.sub(r"-> Conversation\[(.*)\]$", r"-> \1", text)
     return text.removesuffix(" -> None")
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from ottla.base.acls import AclOperation, ResourceType
 from ottla.base.errors import ErrorCode, OttlaError
 from ottla.client.addresses import parse_address
-from ottla.client.blocking.connection import Connection
+from ottla.client.blocking.connection import BlockingConnection
 from ottla.client.security import Security
 from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.wire.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
@@ -47,7 +47,7 @@ class Side:
         self.address = address
         self.tokens: dict[str, tuple[str, bytes]] = {}
         """Id and HMAC of each token, by the name that the steps give it."""
-        self._connections: dict[str, Connection] = {}
+        self._connections: dict[str, BlockingConnection] = {}
 
     def ask(self, who: str, request: Request) -> Any:
         """Returns the response to a user, or to a client that has logged in with the token of that name."""
@@ -104,7 +104,7 @@ class Side:
         for connection in self._connections.values():
             connection.close()
 
-    def _connect(self, who: str) -> Connection:
+    def _connect(self, who: str) -> BlockingConnection:
         if who in USERS:
             properties = {"sasl.mechanism": "PLAIN", "sasl.username": who, "sasl.password": who}
         else:
@@ -113,7 +113,7 @@ class Side:
             module = f"{LOGIN_MODULES}.scram.ScramLoginModule"
             properties = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": f"{module} required {words};"}
         security = Security({"security.protocol": "SASL_PLAINTEXT", **properties})
-        return Connection(parse_address(self.address), security=security).open()
+        return BlockingConnection(parse_address(self.address), security=security).open()
 
     def _hmac(self, name: str) -> bytes:
         return self.tokens[name][1] if name in self.tokens else b"of no token"

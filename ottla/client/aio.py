@@ -1,6 +1,6 @@
 """The client on asyncio: the shell round the core for programs and consoles that await.
 
-`Cluster.run` drives any procedure of the core. Tasks may share a cluster: requests of several tasks share one connection, and each
+`AsyncCluster.run` drives any conversation of the core. Tasks may share a cluster: requests of several tasks share one connection, and each
 task gets its own answer. A request that is not answered in time closes its connection: a broker answers in order, so no later request would
 get an answer.
 """
@@ -19,8 +19,8 @@ from ottla.base.errors import ErrorCode, OttlaError, WireError
 from ottla.client.addresses import Address, parse_addresses
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.connection import CLIENT_SOFTWARE, ConnectionProtocol
+from ottla.client.core.conversation import Ask, AskAll, AskRolling, Conversation, Effect, Open
 from ottla.client.core.operations import Operations
-from ottla.client.core.procedure import Ask, AskAll, AskRolling, Effect, Open, Procedure
 from ottla.client.core.request_line import RequestLine
 from ottla.client.errors import ClientError, ConnectError, RequestTimeoutError, refused
 from ottla.client.security import Security, is_about_tls, lost, no_tls, reason_of, security_of
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class AsyncConnection(asyncio.BufferedProtocol):
-    """One connection; a `Link` for procedures. Made by `connect`."""
+    """One connection; a `Link` for conversations. Made by `connect`."""
 
     def __init__(self, address: Address, protocol: ConnectionProtocol, security: Security | None = None) -> None:
         self.address = address
@@ -232,7 +232,7 @@ async def _exchange(security: Security | None) -> SaslExchange | None:
     return await asyncio.to_thread(security.new_exchange) if security.may_block else security.new_exchange()
 
 
-class Cluster:
+class AsyncCluster:
     """The brokers of one cluster, for any number of tasks of one loop."""
 
     def __init__(
@@ -254,7 +254,7 @@ class Cluster:
         self._opening: dict[Address, asyncio.Task[AsyncConnection]] = {}
         self._is_closed = False
 
-    async def __aenter__(self) -> Cluster:
+    async def __aenter__(self) -> AsyncCluster:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -272,21 +272,21 @@ class Cluster:
         self.core.close()
         await asyncio.sleep(0)  # lets the transports report that they are closed
 
-    async def run(self, procedure: Procedure[T]) -> T:
-        """Runs a procedure of the core to its end."""
-        step, argument = procedure.send, None
+    async def run(self, conversation: Conversation[T]) -> T:
+        """Runs a conversation of the core to its end."""
+        step, argument = conversation.send, None
         try:
             while True:
                 effect = step(argument)
                 try:
-                    argument, step = await self._perform(effect), procedure.send
+                    argument, step = await self._perform(effect), conversation.send
                 except OttlaError as error:
-                    argument, step = error, procedure.throw
+                    argument, step = error, conversation.throw
         except StopIteration as stop:
             result: T = stop.value
             return result
         finally:
-            procedure.close()
+            conversation.close()
 
     async def _perform(self, effect: Effect) -> Any:
         if isinstance(effect, Ask):
@@ -383,7 +383,7 @@ async def connect(
 ) -> AsyncClient:
     """Connects to a cluster, as `ottla.client.connect` does, with the same settings and errors. Tokens are fetched in a thread."""
     security = security_of(config, bearer_token)
-    cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s, security=security, with_extensions=with_extensions)
+    cluster = AsyncCluster(bootstrap, client_id=client_id, timeout_s=timeout_s, security=security, with_extensions=with_extensions)
     try:
         await cluster.run(cluster.core.refresh([]))
     except BaseException:
@@ -395,7 +395,7 @@ async def connect(
 class AsyncClient(Operations):
     """A cluster, by way of coroutines, for any number of tasks of one loop. Made by `connect`; `async with` closes it."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: AsyncCluster) -> None:
         self.cluster = cluster
 
     async def __aenter__(self) -> AsyncClient:
@@ -413,6 +413,6 @@ class AsyncClient(Operations):
         """The cluster's id, None from brokers that do not name it."""
         return self.cluster.core.metadata.cluster_id
 
-    async def run(self, procedure: Callable[Concatenate[ClusterCore, P], Procedure[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs any procedure of `ottla.client.core` whose first argument is the cluster, such as the procedures of administration."""
-        return await self.cluster.run(procedure(self.cluster.core, *args, **kwargs))
+    async def run(self, conversation: Callable[Concatenate[ClusterCore, P], Conversation[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs any conversation of `ottla.client.core` whose first argument is the cluster, such as the conversations of administration."""
+        return await self.cluster.run(conversation(self.cluster.core, *args, **kwargs))

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ottla.base.errors import ErrorCode
-from ottla.client.blocking.token_endpoint import Endpoint, fetch_token, file_path, file_token
+from ottla.client.blocking.token_endpoint import OauthEndpoint, fetch_token, file_path, file_token
 from ottla.client.core.bearer_token import BearerToken, bearer_token, checked_extensions, unsecured_token
 from ottla.client.errors import ClientError, refused
 
@@ -140,7 +140,7 @@ def _refuse_other_classes(properties: Properties) -> None:
 # An endpoint
 
 
-def _endpoint(url: str, properties: Properties, jaas: Mapping[str, str], extensions: Mapping[str, str]) -> Endpoint:
+def _endpoint(url: str, properties: Properties, jaas: Mapping[str, str], extensions: Mapping[str, str]) -> OauthEndpoint:
     from urllib.parse import urlsplit
 
     try:
@@ -151,7 +151,7 @@ def _endpoint(url: str, properties: Properties, jaas: Mapping[str, str], extensi
     if not is_address:
         raise ValueError(f"{_URL} is neither https://HOST/PATH, http://HOST/PATH nor file:///PATH")
     client_id, secret = (_credential(properties, jaas, *names) for names in _CLIENT)
-    return Endpoint(
+    return OauthEndpoint(
         url=url,
         client_id=client_id,
         client_secret=secret,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli import entry
-from ottla.client.blocking.connection import Connection
+from ottla.client.blocking.connection import BlockingConnection
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
 
@@ -38,9 +38,9 @@ def collected() -> Iterator[None]:
 
 def interrupt_at(monkeypatch: pytest.MonkeyPatch, answer: int) -> None:
     """Ctrl-C as the client begins to wait for its nth answer. It interrupts the main thread, whichever thread waits."""
-    read_frame, seen = Connection._read_frame, []
+    read_frame, seen = BlockingConnection._read_frame, []
 
-    def interrupted(self: Connection, timeout_s: float) -> memoryview:
+    def interrupted(self: BlockingConnection, timeout_s: float) -> memoryview:
         seen.append(1)
         if len(seen) == answer:
             if threading.current_thread() is threading.main_thread():
@@ -48,7 +48,7 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, answer: int) -> None:
             _thread.interrupt_main()
         return read_frame(self, timeout_s)
 
-    monkeypatch.setattr(Connection, "_read_frame", interrupted)
+    monkeypatch.setattr(BlockingConnection, "_read_frame", interrupted)
 
 
 interrupts = pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")

@@ -13,7 +13,7 @@ from ottla.base.types import TopicPartition
 from ottla.client import aio
 from ottla.client.addresses import Address
 from ottla.client.core.admin import describe_cluster
-from ottla.client.core.procedure import Ask, AskAll, AskRolling, Procedure
+from ottla.client.core.conversation import Ask, AskAll, AskRolling, Conversation
 from ottla.client.errors import AuthenticationError, ConnectError, KafkaError, MalformedResponseError, RequestTimeoutError
 from ottla.client.security import Security
 from ottla.wire.messages.describe_cluster import DescribeClusterResponse
@@ -37,9 +37,9 @@ def _code(body: Any, _version: int) -> HeartbeatResponse:
     return HeartbeatResponse(error_code=int(body.group_id))
 
 
-def test_procedures_run_and_tasks_share_a_connection() -> None:
+def test_conversations_run_and_tasks_share_a_connection() -> None:
     async def work(broker: FakeBroker) -> None:
-        async with aio.Cluster(broker.address) as cluster:
+        async with aio.AsyncCluster(broker.address) as cluster:
             leaders = await asyncio.gather(*(cluster.run(cluster.core.leader(TopicPartition("t", number))) for number in range(3)))
             assert leaders == [1, 1, 1]
             answers = await asyncio.gather(*(cluster.run(cluster.core.ask_broker(1, HeartbeatRequest(group_id=str(n)))) for n in range(20)))
@@ -52,13 +52,13 @@ def test_procedures_run_and_tasks_share_a_connection() -> None:
 
 
 def test_several_requests_leave_at_once() -> None:
-    def procedure(cluster: aio.Cluster) -> Procedure[list[Any]]:
+    def conversation(cluster: aio.AsyncCluster) -> Conversation[list[Any]]:
         link = yield from cluster.core.any_link()
         return (yield AskAll(tuple(Ask(link, HeartbeatRequest(group_id=name)) for name in ("1", "x" * 70_000, "2"))))
 
     async def work(broker: FakeBroker) -> list[Any]:
-        async with aio.Cluster(broker.address) as cluster:
-            return await cluster.run(procedure(cluster))
+        async with aio.AsyncCluster(broker.address) as cluster:
+            return await cluster.run(conversation(cluster))
 
     with FakeBroker({HEARTBEAT: _code}) as broker:
         first, refused, second = _run(work(broker))
@@ -69,7 +69,7 @@ def test_several_requests_leave_at_once() -> None:
 def test_requests_leave_as_answers_come_in() -> None:
     noted: list[Any] = []
 
-    def procedure(cluster: aio.Cluster) -> Procedure[None]:
+    def conversation(cluster: aio.AsyncCluster) -> Conversation[None]:
         link = yield from cluster.core.any_link()
 
         def asks() -> Iterator[Ask | None]:
@@ -83,8 +83,8 @@ def test_requests_leave_as_answers_come_in() -> None:
         yield AskRolling(asks(), noted.append)
 
     async def work(broker: FakeBroker) -> None:
-        async with aio.Cluster(broker.address) as cluster:
-            await cluster.run(procedure(cluster))
+        async with aio.AsyncCluster(broker.address) as cluster:
+            await cluster.run(conversation(cluster))
 
     with FakeBroker({HEARTBEAT: _code}) as broker:
         _run(work(broker))
@@ -92,9 +92,9 @@ def test_requests_leave_as_answers_come_in() -> None:
     assert isinstance(noted[-1], KafkaError)
 
 
-def test_the_procedures_of_an_administrator_run_too() -> None:
+def test_the_conversations_of_an_administrator_run_too() -> None:
     async def work(broker: FakeBroker) -> Any:
-        async with aio.Cluster(broker.address) as cluster:
+        async with aio.AsyncCluster(broker.address) as cluster:
             return await cluster.run(describe_cluster(cluster.core))
 
     with FakeBroker({DESCRIBE_CLUSTER: lambda _body, _version: DescribeClusterResponse(cluster_id="fake")}) as broker:
@@ -106,7 +106,7 @@ def test_a_broker_that_is_not_there_is_named() -> None:
         port = listener.getsockname()[1]
 
     async def work() -> None:
-        async with aio.Cluster(f"127.0.0.1:{port}") as cluster:
+        async with aio.AsyncCluster(f"127.0.0.1:{port}") as cluster:
             await cluster.run(cluster.core.refresh([]))
 
     with pytest.raises(ConnectError, match=f"cannot reach 127.0.0.1:{port}"):
@@ -139,7 +139,7 @@ def _hang_up(_body: Any, _version: int) -> Any:
 )
 def test_a_broken_conversation_is_an_error(answer: Any, error: type[Exception]) -> None:
     async def work(broker: FakeBroker) -> None:
-        async with aio.Cluster(broker.address) as cluster:
+        async with aio.AsyncCluster(broker.address) as cluster:
             await cluster.run(cluster.core.ask_any(HeartbeatRequest(group_id="1")))
 
     with FakeBroker({HEARTBEAT: answer}) as broker, pytest.raises(error, match=f"127.0.0.1:{broker.port}"):
@@ -154,7 +154,7 @@ def test_authentication(code: int, is_accepted: bool) -> None:
     }
 
     async def work(broker: FakeBroker) -> None:
-        async with aio.Cluster(broker.address, security=Security(PLAIN)) as cluster:
+        async with aio.AsyncCluster(broker.address, security=Security(PLAIN)) as cluster:
             await cluster.run(cluster.core.refresh([]))
 
     with FakeBroker(script) as broker:

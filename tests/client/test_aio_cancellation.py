@@ -70,7 +70,7 @@ async def _cancel_everywhere(broker: GroupBroker, operation: Operation) -> int:
     places = 0
     for is_connected in (False, True):
         for place in range(100):
-            async with aio.AsyncClient(aio.Cluster(broker.address)) as client:
+            async with aio.AsyncClient(aio.AsyncCluster(broker.address)) as client:
                 if is_connected:
                     await operation(client)
                 cancelled = CancelledAt(operation(client), place)
@@ -105,7 +105,7 @@ def test_an_operation_may_be_cancelled_at_every_await(name: str) -> None:
 
 
 async def _close_while_connecting(broker: GroupBroker, turns: int) -> list[Any]:
-    client = aio.AsyncClient(aio.Cluster(broker.address))
+    client = aio.AsyncClient(aio.AsyncCluster(broker.address))
     tasks = [asyncio.create_task(client.topics()), asyncio.create_task(client.fetch({A: 0}))]
     for _ in range(turns):
         await asyncio.sleep(0)
@@ -127,7 +127,7 @@ def test_closing_while_other_tasks_connect_refuses_them_and_leaves_no_socket() -
 
 def test_a_cancelled_task_is_cancelled_and_a_closed_client_refuses() -> None:
     async def work(broker: GroupBroker) -> None:
-        client = aio.AsyncClient(aio.Cluster(broker.address))
+        client = aio.AsyncClient(aio.AsyncCluster(broker.address))
         task = asyncio.create_task(client.topics())
         await asyncio.sleep(0)
         task.cancel()

@@ -11,7 +11,7 @@ import pytest
 from ottla.base.errors import ApiError
 from ottla.client.addresses import Address
 from ottla.client.aio import AsyncConnection
-from ottla.client.blocking.connection import Connection
+from ottla.client.blocking.connection import BlockingConnection
 from ottla.client.errors import ConnectError
 from ottla.client.security import Security, credentials, security_of
 from ottla.wire.messages.metadata import MetadataRequest
@@ -69,8 +69,8 @@ def test_a_key_store_of_java_is_named(tmp_path: Path) -> None:
         Security({"security.protocol": "SSL", "ssl.truststore.location": str(store)})
 
 
-def _open(broker: FakeBroker, properties: dict[str, str]) -> Connection:
-    return Connection(Address("127.0.0.1", broker.port), security=Security(properties)).open()
+def _open(broker: FakeBroker, properties: dict[str, str]) -> BlockingConnection:
+    return BlockingConnection(Address("127.0.0.1", broker.port), security=Security(properties)).open()
 
 
 def test_plain_sends_one_message() -> None:
@@ -98,7 +98,7 @@ def test_refusals_do_not_repeat_the_password() -> None:
 def test_tls_to_a_port_without_it() -> None:
     security = Security({"security.protocol": "SSL"})
     with FakeBroker({}) as broker, pytest.raises(ConnectError, match=r"no TLS|cannot reach|closed"):
-        Connection(Address("127.0.0.1", broker.port), security=security, connect_timeout_s=0.3).open()
+        BlockingConnection(Address("127.0.0.1", broker.port), security=security, connect_timeout_s=0.3).open()
 
 
 def test_only_what_is_wanted_is_made() -> None:
@@ -114,7 +114,7 @@ def _hang_up(_body: Any, _version: int) -> bytes:
 def test_a_broker_that_closes_at_the_first_request_may_want_a_login() -> None:
     with FakeBroker({3: _hang_up}) as broker:
         with pytest.raises(ConnectError, match=r"closed the connection; it may want a login \(security.protocol=SASL"):
-            Connection(Address("127.0.0.1", broker.port)).open().request(MetadataRequest(topics=[]))
+            BlockingConnection(Address("127.0.0.1", broker.port)).open().request(MetadataRequest(topics=[]))
         with pytest.raises(ConnectError, match="it may want a login"):
             asyncio.run(_ask_metadata(broker.port))
 

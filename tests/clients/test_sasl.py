@@ -28,7 +28,7 @@ from ottla.client.addresses import parse_addresses
 from ottla.client.aio import AsyncConnection
 from ottla.client.blocking import scram_admin
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.blocking.connection import Connection
+from ottla.client.blocking.connection import BlockingConnection
 from ottla.client.core.login_renewal import LoginRenewal
 from ottla.client.errors import ConnectError
 from ottla.client.errors import KafkaError as OttlaKafkaError
@@ -205,7 +205,7 @@ def test_our_own_client_logs_in_again_in_time(broker: BrokerProcess, logins: lis
     """Over several sessions, on one connection, also while other answers are awaited."""
     security, count = Security(properties(address(broker, "SHORT"), mechanism)), 0
     since = len(broker.log_text())
-    with closing(Connection(parse_addresses(address(broker, "SHORT"))[0], security=security).open()) as connection:
+    with closing(BlockingConnection(parse_addresses(address(broker, "SHORT"))[0], security=security).open()) as connection:
         while len(logins) < 3:
             for _ in range(3):
                 connection.send(DescribeClusterRequest())
@@ -234,7 +234,7 @@ def test_a_fetch_waits_no_longer_than_its_session(broker: BrokerProcess, monkeyp
     with closing_admin(address(broker, "PLAINTEXT")) as admin:
         settle(admin.create_topics([NewTopic("waited-for", 1)]))
     security = Security(properties(address(broker, "SHORT"), "PLAIN"))
-    with closing(Connection(parse_addresses(address(broker, "SHORT"))[0], security=security).open()) as connection:
+    with closing(BlockingConnection(parse_addresses(address(broker, "SHORT"))[0], security=security).open()) as connection:
         (topic,) = connection.request(MetadataRequest(topics=[MetadataRequestTopic(name="waited-for")]), timeout_s=60).topics
         partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
         asked = FetchRequest(

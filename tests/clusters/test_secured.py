@@ -17,7 +17,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from ottla.adapters.zookeeper_tools import ZooKeeperTools
 from ottla.base.errors import ErrorCode
 from ottla.client.addresses import Address
-from ottla.client.blocking.connection import Connection
+from ottla.client.blocking.connection import BlockingConnection
 from ottla.client.security import security_of
 from ottla.testing.zookeeper_process import ZooKeeperProcess
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -133,7 +133,7 @@ def described(cluster: Cluster, asked: int, named: int) -> tuple[int, str | None
 
 def ask_at(cluster: Cluster, broker: int, body: Request) -> Any:
     security = security_of({name: str(value) for name, value in cluster.client.items()})
-    connection = Connection(Address("127.0.0.1", cluster.brokers[broker].port), security=security)
+    connection = BlockingConnection(Address("127.0.0.1", cluster.brokers[broker].port), security=security)
     try:
         return connection.open().request(body, timeout_s=WAIT_SECONDS)
     finally:

@@ -14,30 +14,30 @@ import signal
 import sys
 from typing import Any
 
-from ottla.client.blocking.connection import Connection
+from ottla.client.blocking.connection import BlockingConnection
 from ottla.wire.framing import load
 from tests.spark.pipeline import Pipeline
 
-_send = Connection.send
-_receive = Connection.receive
+_send = BlockingConnection.send
+_receive = BlockingConnection.receive
 
 
 def arm(when: str, key: int) -> None:
     """Makes this process kill itself at the point."""
 
-    def send(connection: Connection, body: Any, **options: Any) -> None:
+    def send(connection: BlockingConnection, body: Any, **options: Any) -> None:
         _send(connection, body, **options)
         if when == "sent" and key == body.API_KEY:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def receive(connection: Connection, timeout_s: float | None = None) -> Any:
+    def receive(connection: BlockingConnection, timeout_s: float | None = None) -> Any:
         answer = _receive(connection, timeout_s)
         if when == "answered" and isinstance(answer, load(key)[1]):
             os.kill(os.getpid(), signal.SIGKILL)
         return answer
 
-    setattr(Connection, "send", send)  # noqa: B010  replaces a method, on purpose
-    setattr(Connection, "receive", receive)  # noqa: B010
+    setattr(BlockingConnection, "send", send)  # noqa: B010  replaces a method, on purpose
+    setattr(BlockingConnection, "receive", receive)  # noqa: B010
 
 
 def main(arguments: list[str]) -> None:

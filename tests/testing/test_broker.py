@@ -11,7 +11,7 @@ import pytest
 
 from ottla.client import KafkaError, connect
 from ottla.client.addresses import parse_addresses
-from ottla.client.blocking.connection import Connection
+from ottla.client.blocking.connection import BlockingConnection
 from ottla.client.errors import ClientError
 from ottla.testing.broker import Broker
 from ottla.testing.cluster import cluster_defaults
@@ -108,7 +108,7 @@ def test_a_run_without_stop_ends_its_broker() -> None:
 
 
 def test_a_broker_is_suspended_and_resumed(broker: Broker) -> None:
-    connection = Connection(parse_addresses(broker.direct_server)[0]).open()
+    connection = BlockingConnection(parse_addresses(broker.direct_server)[0]).open()
     with broker.pause():
         connection.send(ListGroupsRequest())
         assert not connection.is_readable(0.1)
@@ -152,7 +152,7 @@ def test_a_snapshot_of_a_suspended_broker(broker: Broker, topic: str, tmp_path: 
 
 def test_a_killed_broker_closes_its_connections() -> None:
     with Broker() as broker:
-        connection = Connection(parse_addresses(broker.bootstrap_server)[0]).open()
+        connection = BlockingConnection(parse_addresses(broker.bootstrap_server)[0]).open()
         broker.process.kill()
         with pytest.raises(ClientError):
             connection.request(ListGroupsRequest())

@@ -10,7 +10,7 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.client.addresses import parse_addresses
-from ottla.client.blocking.connection import Connection
+from ottla.client.blocking.connection import BlockingConnection
 from ottla.client.errors import ClientError
 from ottla.testing import cluster
 from ottla.testing.cluster import BrokerDidNotStart, Cluster, replica_defaults
@@ -46,10 +46,10 @@ def test_a_port_that_was_asked_for_is_not_replaced(taken_port: int, need_zookeep
 
 def test_faults_of_one_broker_leave_the_others_alone(need_zookeeper: None) -> None:
     with Cluster(2) as brokers:
-        first = Connection(parse_addresses(brokers.bootstrap_server)[0]).open()
+        first = BlockingConnection(parse_addresses(brokers.bootstrap_server)[0]).open()
         places = {node.node_id: f"{node.host}:{node.port}" for node in first.request(MetadataRequest()).brokers}
         first.close()
-        connections = {number: Connection(parse_addresses(place)[0]).open() for number, place in places.items()}
+        connections = {number: BlockingConnection(parse_addresses(place)[0]).open() for number, place in places.items()}
 
         def codes() -> list[int]:
             return [connections[number].request(ListGroupsRequest()).error_code for number in (2, 1, 2)]

@@ -13,7 +13,7 @@ from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.client.addresses import Address
-from ottla.client.blocking.connection import Connection
+from ottla.client.blocking.connection import BlockingConnection
 from ottla.wire.messages.end_txn import EndTxnRequest
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
@@ -31,7 +31,7 @@ class BareTransactions:
 
     def __init__(self, address: str, topic: str, records: int) -> None:
         host, _, port = address.rpartition(":")
-        self._connection = Connection(Address(host, int(port))).open()
+        self._connection = BlockingConnection(Address(host, int(port))).open()
         self._topic = topic
         self._records = [Record(0, 1_700_000_000_000, None, b"x" * 100) for _ in range(records)]
         self._id = uuid.uuid4().hex

@@ -14,7 +14,7 @@ import time
 from contextlib import closing
 
 from ottla.client.addresses import parse_address
-from ottla.client.blocking.connection import Connection
+from ottla.client.blocking.connection import BlockingConnection
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -45,7 +45,7 @@ class Member(threading.Thread):
 
     def __init__(self, broker: Broker, group: str) -> None:
         super().__init__(daemon=True)
-        self.connection = Connection(parse_address(broker.address)).open()
+        self.connection = BlockingConnection(parse_address(broker.address)).open()
         self.group = group
         self.member_id = ""
         self.generation = -1
@@ -85,7 +85,7 @@ def rebalance(broker: Broker, count: int = 100) -> list[Row]:
     more.
     """
     group = f"bench-{time.time_ns()}"
-    with closing(Connection(parse_address(broker.address)).open()) as connection:
+    with closing(BlockingConnection(parse_address(broker.address)).open()) as connection:
         while connection.request(FindCoordinatorRequest(coordinator_keys=[group])).coordinators[0].error_code:
             time.sleep(0.01)
     members = [Member(broker, group) for _ in range(count + 1)]

@@ -28,7 +28,7 @@ from ottla.adapters.clock import SystemClock
 from ottla.base.acls import AclOperation, Binding, Pattern, PatternType, Permission, ResourceType, Rule
 from ottla.client.addresses import parse_address
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.blocking.connection import Connection
+from ottla.client.blocking.connection import BlockingConnection
 from ottla.client.blocking.scram_admin import alter_scram
 from ottla.client.core.acl_admin import create_acls
 from ottla.client.security import Security
@@ -188,7 +188,7 @@ def scram_logins(broker: Broker) -> list[Row]:
 
     def all_logins() -> None:
         with ThreadPoolExecutor(LOGIN_THREADS) as pool:
-            for done in [pool.submit(lambda: Connection(address, security=security).open().close()) for _ in range(LOGINS)]:
+            for done in [pool.submit(lambda: BlockingConnection(address, security=security).open().close()) for _ in range(LOGINS)]:
                 done.result()
         under_way.set()
 

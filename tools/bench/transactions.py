@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from ottla.base.types import READ_COMMITTED, TopicPartition
 from ottla.client.addresses import parse_address
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.blocking.connection import Connection
+from ottla.client.blocking.connection import BlockingConnection
 from ottla.client.core.producer_identity import ProducerIdentity
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -78,7 +78,7 @@ def committed_reads(scale: float) -> list[Row]:
         topic = new_topic(broker)
         write_committed(broker, topic)
         count = max(200, int(FETCHES * scale))
-        with closing(Connection(parse_address(broker.address)).open()) as connection:
+        with closing(BlockingConnection(parse_address(broker.address)).open()) as connection:
             for level in (READ_UNCOMMITTED, READ_COMMITTED):
                 cpu_of_fetches(broker, connection, topic, level, count // 4)
             pairs = [
@@ -107,7 +107,7 @@ def write_committed(broker: Broker, topic: str) -> None:
         producer.commit_transaction(30)
 
 
-def cpu_of_fetches(broker: Broker, connection: Connection, topic: str, level: int, count: int) -> float:
+def cpu_of_fetches(broker: Broker, connection: BlockingConnection, topic: str, level: int, count: int) -> float:
     """Returns the broker's CPU microseconds per Fetch, over `count` fetches at offsets all over the log."""
     before = broker.cpu_seconds()
     for number in range(count):

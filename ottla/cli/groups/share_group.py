@@ -19,7 +19,7 @@ from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row, column, json_only
 from ottla.client.blocking.cluster import Cluster, nearest_hint
 from ottla.client.core import group_admin, share_admin
-from ottla.client.core.share_admin import ShareGroup
+from ottla.client.core.share_admin import ShareGroupDescription
 
 
 class ListedRow(Row):
@@ -73,7 +73,7 @@ class TopicDeletionRow(Row):
     status: str
 
 
-def describe(cluster: Cluster, name: str) -> ShareGroup:
+def describe(cluster: Cluster, name: str) -> ShareGroupDescription:
     """Describes a share group. An unknown name is refused with the nearest name, or with the kind of group that has it."""
     try:
         return share_admin.describe_share_group(cluster, name)
@@ -87,7 +87,7 @@ def describe(cluster: Cluster, name: str) -> ShareGroup:
     raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"share group {name!r} not found{nearest_hint(name, shares)}")
 
 
-def offset_rows(cluster: Cluster, group: ShareGroup, is_wide: bool = False) -> list[StartOffsetRow]:
+def offset_rows(cluster: Cluster, group: ShareGroupDescription, is_wide: bool = False) -> list[StartOffsetRow]:
     """A row for each partition that the group has started. An error of one partition ends the command: half a table misleads."""
     rows = []
     for partition, found in share_admin.share_offsets(cluster, group.group_id).items():

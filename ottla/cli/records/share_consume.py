@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ottla.cli.records.record_format import Formatter
     from ottla.client.blocking.cluster import Cluster
     from ottla.client.blocking.share_consumer import ShareConsumer
-    from ottla.client.core.share_session import Delivery, Run
+    from ottla.client.core.share_session import AcquiredRecord, Run
 
 POLL_S = 0.5
 ACTIONS = ("accept", "reject", "release")
@@ -145,7 +145,7 @@ class _ShareReading:
             elif self.args.timeout_ms is not None and (now - waited_since) * 1000 >= self.args.timeout_ms:
                 return
 
-    def _print(self, delivery: Delivery) -> None:
+    def _print(self, delivery: AcquiredRecord) -> None:
         record = delivery.record
         if self.formatter is None:
             self._write((b"null" if record.value is None else record.value) + b"\n")

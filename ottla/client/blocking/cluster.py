@@ -1,4 +1,4 @@
-"""A cluster for code that may block: runs the procedures of `core/cluster.py` on sockets, waiting for each answer.
+"""A cluster for code that may block: runs the conversations of `core/cluster.py` on sockets, waiting for each answer.
 
 Shared by everything that this process asks of one cluster; `new_connection` is for requests that would block the others for long. Threads
 may share a cluster: each call waits for the call of another thread. An exception in a call, such as one that a
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.addresses import Address, parse_addresses
-from ottla.client.blocking.connection import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Connection
-from ottla.client.blocking.owner import Owner
+from ottla.client.blocking.connection import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, BlockingConnection
+from ottla.client.blocking.owner import CallOwner
 from ottla.client.core.cluster import GROUP, TRANSACTION, ClusterCore, nearest_hint
 from ottla.client.core.connection import CLIENT_SOFTWARE
+from ottla.client.core.conversation import Ask, AskAll, AskRolling, Conversation, Effect, Open, perform_all
 from ottla.client.core.operation import operation
-from ottla.client.core.procedure import Ask, AskAll, AskRolling, Effect, Open, Procedure, perform_all
 from ottla.client.errors import RETRIABLE, ClientError
 from ottla.wire.messages.metadata import MetadataResponseTopic
 
@@ -47,7 +47,7 @@ class Cluster:
     ) -> None:
         addresses = parse_addresses(bootstrap) if isinstance(bootstrap, str) else list(bootstrap)
         self.core = ClusterCore(addresses, now=time.monotonic, timeout_s=timeout_s)
-        self.owner = Owner("client", may_wait=True)
+        self.owner = CallOwner("client", may_wait=True)
         self.metadata = self.core.metadata
         self.client_id = client_id
         self.timeout_s = timeout_s
@@ -68,19 +68,19 @@ class Cluster:
         self._times_closed += 1
         self.core.close()
 
-    # Procedures
+    # Conversations
 
-    def run(self, procedure: Procedure[T]) -> T:
-        """Runs a procedure of the core to its end."""
+    def run(self, conversation: Conversation[T]) -> T:
+        """Runs a conversation of the core to its end."""
         with self.owner:
             self._times_closed_before = self._times_closed
             self.core.close_unread()
-            return perform_all(procedure, self._perform)
+            return perform_all(conversation, self._perform)
 
     def _perform(self, effect: Effect) -> Any:
         if isinstance(effect, Ask):
             connection = effect.link
-            assert isinstance(connection, Connection), "this shell has made every connection"
+            assert isinstance(connection, BlockingConnection), "this shell has made every connection"
             return connection.request(effect.body, timeout_s=effect.timeout_s, version=effect.version)
         if isinstance(effect, AskAll):
             return self._ask_all(effect)
@@ -107,7 +107,7 @@ class Cluster:
 
     def _send(self, ask: Ask) -> ClientError | None:
         connection = ask.link
-        assert isinstance(connection, Connection), "this shell has made every connection"
+        assert isinstance(connection, BlockingConnection), "this shell has made every connection"
         try:
             connection.send(ask.body, version=ask.version)
         except ClientError as error:
@@ -116,7 +116,7 @@ class Cluster:
 
     def _receive(self, ask: Ask, failure: ClientError | None) -> Any:
         connection = ask.link
-        assert isinstance(connection, Connection), "this shell has made every connection"
+        assert isinstance(connection, BlockingConnection), "this shell has made every connection"
         if failure is not None:
             return failure
         try:
@@ -124,15 +124,15 @@ class Cluster:
         except ClientError as error:
             return error
 
-    def _open_shared(self, effect: Open) -> Connection:
+    def _open_shared(self, effect: Open) -> BlockingConnection:
         opened = self._open(effect.address, effect.timeout_s)
         if self._times_closed != self._times_closed_before:
             opened.close()
             raise ClientError(f"the client was closed before it reached {effect.address}")
         return opened
 
-    def _open(self, address: Address, timeout_s: float | None = None) -> Connection:
-        return Connection(
+    def _open(self, address: Address, timeout_s: float | None = None) -> BlockingConnection:
+        return BlockingConnection(
             address,
             client_id=self.client_id,
             connect_timeout_s=min(CONNECT_TIMEOUT_S, self.timeout_s),
@@ -144,7 +144,7 @@ class Cluster:
     def retrying(self, attempt: Callable[[], T], *, codes: frozenset[ErrorCode] = RETRIABLE, timeout_s: float | None = None) -> T:
         """Calls a function until it succeeds, is refused for good, or the time is up."""
 
-        def once() -> Procedure[T]:
+        def once() -> Conversation[T]:
             yield from ()
             return attempt()
 
@@ -152,25 +152,25 @@ class Cluster:
 
     # Connections
 
-    def any_connection(self) -> Connection:
+    def any_connection(self) -> BlockingConnection:
         """An open connection to some broker."""
         found = self.run(self.core.any_link())
-        assert isinstance(found, Connection), "this shell has made every connection"
+        assert isinstance(found, BlockingConnection), "this shell has made every connection"
         return found
 
-    def connection(self, broker_id: int) -> Connection:
+    def connection(self, broker_id: int) -> BlockingConnection:
         """The shared connection to one broker, by its id."""
         found = self.run(self.core.link(broker_id))
-        assert isinstance(found, Connection), "this shell has made every connection"
+        assert isinstance(found, BlockingConnection), "this shell has made every connection"
         return found
 
-    def own_coordinator_connection(self, kind: int, key: str) -> Connection:
+    def own_coordinator_connection(self, kind: int, key: str) -> BlockingConnection:
         """A connection of the caller's own to the coordinator of `key`."""
         found = self.run(self.core.coordinator_link(kind, key, is_own=True))
-        assert isinstance(found, Connection), "this shell has made every connection"
+        assert isinstance(found, BlockingConnection), "this shell has made every connection"
         return found
 
-    def new_connection(self, broker_id: int) -> Connection:
+    def new_connection(self, broker_id: int) -> BlockingConnection:
         """A connection of the caller's own. Waits for no call of another thread if the broker's address is known."""
         known = self.brokers.get(broker_id)
         return self._open(self.run(self.core.address_of(broker_id)) if known is None else known)

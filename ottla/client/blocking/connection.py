@@ -50,7 +50,7 @@ _PIECES_MAX = 512
 """The most pieces given to one `sendmsg`; the kernel's limit is 1,024."""
 
 
-class Connection:
+class BlockingConnection:
     """See the module. Not for use by two threads at once."""
 
     def __init__(
@@ -87,7 +87,7 @@ class Connection:
 
     # Opening and closing
 
-    def open(self, timeout_s: float | None = None) -> Connection:
+    def open(self, timeout_s: float | None = None) -> BlockingConnection:
         """Connects, asks which versions the broker speaks, and authenticates where that is configured. No single step
         takes longer than `timeout_s`."""
         limit_s = self.request_timeout_s if timeout_s is None else min(timeout_s, self.request_timeout_s)
@@ -156,7 +156,7 @@ class Connection:
         """Whether the next `send` logs in again first. A caller of `post` calls `login_again` before it, in a thread that may wait."""
         return self._renewal.is_due(time.monotonic())
 
-    def login_again(self) -> Connection:
+    def login_again(self) -> BlockingConnection:
         """Logs in again before the session ends, after the answers that are under way (KIP-368)."""
         try:
             exchange = None if self.security is None else self.security.new_exchange()

@@ -26,7 +26,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.types import READ_UNCOMMITTED, TopicPartition
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.group_membership import DEFAULT_ASSIGNORS, METADATA_AGE_S, SESSION_TIMEOUT_MS, GroupMembership
-from ottla.client.blocking.owner import Owner, owned
+from ottla.client.blocking.owner import CallOwner, owned
 from ottla.client.blocking.routes import PAUSE_S, FetchRoutes, is_away
 from ottla.client.core.admin import EARLIEST, LATEST, OffsetAt, grouped, list_offsets
 from ottla.client.core.fetching import FETCH_BYTES_MAX, MAX_WAIT_MS, PARTITION_BYTES_MAX, Fetched, FetchLimits, fetch_request, read_answer
@@ -77,7 +77,7 @@ class Consumer:
         if auto_offset_reset not in _RESETS:
             raise UsageError(f"auto_offset_reset is one of {', '.join(_RESETS)}, not {auto_offset_reset!r}")
         self.cluster = cluster
-        self.owner = Owner("consumer")
+        self.owner = CallOwner("consumer")
         self.group_id = group_id
         self.isolation_level = isolation_level
         self.auto_offset_reset = auto_offset_reset

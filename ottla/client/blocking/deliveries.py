@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
-from ottla.client.core.send_queue import Outcome
+from ottla.client.core.send_queue import BatchOutcome
 from ottla.client.errors import ClientError
 from ottla.wire.records import Record
 
@@ -28,7 +28,7 @@ class Delivery(NamedTuple):
 class Deliveries:
     """See the module. `ended` gets the ends of batches in their order."""
 
-    def __init__(self, ended: deque[Outcome], on_delivery: Callable[[Delivery], object] | None) -> None:
+    def __init__(self, ended: deque[BatchOutcome], on_delivery: Callable[[Delivery], object] | None) -> None:
         self.on_delivery = on_delivery
         self.delivered = 0
         self._ended = ended
@@ -46,7 +46,7 @@ class Deliveries:
         finally:
             self._is_reporting = False
 
-    def _report(self, outcome: Outcome) -> None:
+    def _report(self, outcome: BatchOutcome) -> None:
         batch, base_offset, error = outcome
         if error is None:
             self.delivered += batch.count

@@ -18,7 +18,7 @@ from typing import Any
 from ottla.base.errors import ApiError, ErrorCode, WireError, error_code
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.blocking.membership import GroupCoordinator, Membership
+from ottla.client.blocking.membership import CoordinatorConnection, Membership
 from ottla.client.core.admin import grouped
 from ottla.client.core.assignors import COOPERATIVE_STICKY, RANGE, ROUND_ROBIN, Subscription, assign
 from ottla.client.core.group_admin import read_assignment
@@ -147,7 +147,7 @@ class GroupMembership(Membership):
         self.is_new = True
         self._must_join = True
 
-    def leaving(self, coordinator: GroupCoordinator) -> LeaveGroupRequest | None:
+    def leaving(self, coordinator: CoordinatorConnection) -> LeaveGroupRequest | None:
         """Static members stay, and so does one that never joined."""
         member_id, self.member_id = self.member_id, ""
         if not member_id or self.instance_id is not None:

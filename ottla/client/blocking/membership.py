@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ottla.client.blocking.cluster import GROUP, Cluster
-from ottla.client.blocking.connection import Connection
+from ottla.client.blocking.connection import BlockingConnection
 from ottla.client.errors import ConnectError, KafkaError, TransportError
 from ottla.wire.schema import Request
 
@@ -18,17 +18,17 @@ LEAVE_TIMEOUT_S = 5.0
 """A consumer that closes waits no longer for its coordinator: its session ends by itself."""
 
 
-class GroupCoordinator:
+class CoordinatorConnection:
     """See the module. One thread at a time may ask; `close` ends its call."""
 
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self._cluster = cluster
         self._group_id = group_id
-        self._connection: Connection | None = None
+        self._connection: BlockingConnection | None = None
         self.is_closed = False
         """Whether the member has left: each question fails."""
 
-    def connection(self) -> Connection:
+    def connection(self) -> BlockingConnection:
         """The open connection. A coordinator that cannot be reached is forgotten."""
         if self._connection is None or not self._connection.is_open:
             self._connection = self._cluster.own_coordinator_connection(GROUP, self._group_id)
@@ -68,10 +68,10 @@ class Membership(ABC):
         self.cluster = cluster
         self.group_id = group_id
         self.topics = tuple(topics)
-        self.coordinator = GroupCoordinator(cluster, group_id)
+        self.coordinator = CoordinatorConnection(cluster, group_id)
 
     @abstractmethod
-    def leaving(self, coordinator: GroupCoordinator) -> Request | None:
+    def leaving(self, coordinator: CoordinatorConnection) -> Request | None:
         """The request that ends the membership, None if there is nothing to end."""
 
     def leave(self, *, interrupts: bool = False) -> None:
@@ -81,7 +81,7 @@ class Membership(ABC):
         """
         if interrupts:
             self.coordinator.close()
-        coordinator = GroupCoordinator(self.cluster, self.group_id) if interrupts else self.coordinator
+        coordinator = CoordinatorConnection(self.cluster, self.group_id) if interrupts else self.coordinator
         try:
             request = self.leaving(coordinator)
             if request is not None:

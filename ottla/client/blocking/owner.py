@@ -20,7 +20,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Owner:
+class CallOwner:
     """See the module. `with` encloses a call. `may_wait`: a second thread waits for the first instead of being refused.
 
     `acquire(False)` and `release` are the same without the cost of `with`.
@@ -59,7 +59,7 @@ class Owner:
         )
 
 
-_OWNERS: WeakSet[Owner] = WeakSet()
+_OWNERS: WeakSet[CallOwner] = WeakSet()
 
 
 def _forked() -> None:
@@ -74,7 +74,7 @@ if hasattr(os, "register_at_fork"):
 class Owned(Protocol):
     """An object with an owner."""
 
-    owner: Owner
+    owner: CallOwner
 
 
 O = TypeVar("O", bound=Owned)  # noqa: E741

@@ -19,10 +19,10 @@ from functools import partial
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.blocking.connection import Connection, first_ready
+from ottla.client.blocking.connection import BlockingConnection, first_ready
 from ottla.client.blocking.deliveries import Deliveries, Delivery
 from ottla.client.blocking.errand import ignore
-from ottla.client.blocking.owner import Owner, owned
+from ottla.client.blocking.owner import CallOwner, owned
 from ottla.client.blocking.routes import Routes
 from ottla.client.core.encoding import Encoding, check_record
 from ottla.client.core.partitioner import StickyPartitioner, partition_for_key
@@ -80,7 +80,7 @@ class Producer:
         on_delivery: Callable[[Delivery], object] | None = None,
     ) -> None:
         self.cluster = cluster
-        self.owner = Owner("producer")
+        self.owner = CallOwner("producer")
         self.acks = acks
         self.batch_bytes = batch_bytes
         self.linger_s = linger_s
@@ -452,7 +452,7 @@ class Producer:
                     is_transactional=False,
                 )
 
-    def _send(self, broker_id: int, connection: Connection, batches: list[Batch]) -> None:
+    def _send(self, broker_id: int, connection: BlockingConnection, batches: list[Batch]) -> None:
         request = self._queue.request(batches, self.identity.transactional_id if self.identity is not None else None)
         self._queue.sending(broker_id, batches, time.monotonic())
         self.bytes_sent += sum(len(batch.data) for batch in batches)
@@ -482,7 +482,7 @@ class Producer:
                 self._lost(broker_id, RequestTimeoutError(f"broker {broker_id} did not answer within {self.cluster.timeout_s:g} s"))
         return bool(ready)
 
-    def _take_from(self, broker_id: int, connection: Connection) -> None:
+    def _take_from(self, broker_id: int, connection: BlockingConnection) -> None:
         try:
             if connection.has_unsent:
                 connection.push()

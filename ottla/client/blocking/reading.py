@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.blocking.connection import Connection
+from ottla.client.blocking.connection import BlockingConnection
 from ottla.client.core.backoff import Backoff
 from ottla.client.core.fetching import FETCH_BYTES_MAX, MAX_WAIT_MS, Fetched, FetchLimits, fetch_request, read_answer
 from ottla.client.errors import KafkaError, MalformedResponseError, RequestTimeoutError, TransportError
@@ -23,7 +23,7 @@ class RangeReader:
         self._partition = partition
         self._isolation_level = isolation_level
         self._limits = FetchLimits(MAX_WAIT_MS, 1, max(FETCH_BYTES_MAX, partition_max_bytes), partition_max_bytes)
-        self._connection: Connection | None = None
+        self._connection: BlockingConnection | None = None
 
     def close(self) -> None:
         if self._connection is not None:
@@ -61,7 +61,7 @@ class RangeReader:
             raise found[1]
         raise MalformedResponseError(f"{connection.address} left {self._partition} out of its answer")
 
-    def _send(self, position: int) -> Connection:
+    def _send(self, position: int) -> BlockingConnection:
         connection = self._connection
         if connection is None or not connection.is_open:
             connection = self._connection = self._cluster.new_connection(self._cluster.leader(self._partition))

@@ -14,13 +14,16 @@ from typing import Any
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.blocking.connection import Connection, first_ready
+from ottla.client.blocking.connection import BlockingConnection, first_ready
 from ottla.client.blocking.errand import Errands, fail
 from ottla.client.errors import ConnectError, KafkaError, MalformedResponseError, RequestTimeoutError, TransportError
 from ottla.wire.schema import Request
 
 LEADERS = ("leaders",)
 """The key of the errand that looks for leaders. Errands that open a connection have the broker's id."""
+
+Failed = Callable[[KafkaError | TransportError], object]
+"""Gets the error of an errand."""
 
 PAUSE_S = 0.05
 """How long a consumer waits with a partition after a failure."""
@@ -38,7 +41,7 @@ class Routes:
 
     def __init__(self, cluster: Cluster) -> None:
         self.errands = Errands()
-        self.connections: dict[int, Connection] = {}
+        self.connections: dict[int, BlockingConnection] = {}
         self._cluster = cluster
 
     def close(self) -> None:
@@ -52,7 +55,7 @@ class Routes:
         self,
         partitions: Iterable[TopicPartition],
         without_leader: Callable[[dict[TopicPartition, KafkaError]], object],
-        failed: Callable[[KafkaError | TransportError], object] = fail,
+        failed: Failed = fail,
     ) -> dict[int, list[TopicPartition]]:
         """Returns the partitions with known leaders, by leader. An errand looks for the leaders of the others.
 
@@ -66,7 +69,7 @@ class Routes:
             self.errands.begin(LEADERS, lambda: self._cluster.leaders(unknown)[1], without_leader, failed)
         return found
 
-    def connection(self, broker_id: int, failed: Callable[[KafkaError | TransportError], object]) -> Connection | None:
+    def connection(self, broker_id: int, failed: Failed) -> BlockingConnection | None:
         """Returns an own connection that takes a request now. Other requests must not wait behind Produce and Fetch.
 
         None while it is being opened, logs in again, or has not sent the last request yet. `failed` gets the error if it cannot be opened.
@@ -81,8 +84,8 @@ class Routes:
             self._begin(broker_id, known.login_again, failed)
         return None
 
-    def _begin(self, broker_id: int, call: Callable[[], Connection], failed: Callable[[KafkaError | TransportError], object]) -> None:
-        self.errands.begin(broker_id, call, partial(self.connections.__setitem__, broker_id), failed, dispose=Connection.close)
+    def _begin(self, broker_id: int, call: Callable[[], BlockingConnection], failed: Failed) -> None:
+        self.errands.begin(broker_id, call, partial(self.connections.__setitem__, broker_id), failed, dispose=BlockingConnection.close)
 
 
 class FetchRoutes(Routes):
@@ -149,7 +152,7 @@ class FetchRoutes(Routes):
                     del self._asked_at[broker_id]
                     yield broker_id, answer
 
-    def _take(self, connection: Connection) -> Any:
+    def _take(self, connection: BlockingConnection) -> Any:
         try:
             if connection.has_unsent:
                 connection.push()

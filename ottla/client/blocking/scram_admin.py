@@ -1,4 +1,4 @@
-"""SCRAM credentials of users, for code that may block: the procedures of `core/scram_admin.py`, with salts from the operating system."""
+"""SCRAM credentials of users, for code that may block: the conversations of `core/scram_admin.py`, with salts from the operating system."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Sequence
 
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.core import scram_admin as procedures
+from ottla.client.core import scram_admin as conversations
 from ottla.client.core.scram_admin import ITERATIONS, ITERATIONS_MAX, ITERATIONS_MIN, MECHANISMS, SALT_BYTES, Credential, describe_scram
 
 __all__ = [
@@ -21,7 +21,7 @@ __all__ = [
 
 def alter_scram(cluster: Cluster, user: str, *, passwords: dict[str, tuple[str, int]] | None = None, deletions: Sequence[str] = ()) -> None:
     """Sets credentials, (password, iterations) by mechanism, and removes the credentials of other mechanisms."""
-    salted = procedures.alter_scram(
+    salted = conversations.alter_scram(
         cluster.core, user, new_salt=lambda: secrets.token_bytes(SALT_BYTES), passwords=passwords, deletions=deletions
     )
     cluster.run(salted)

@@ -20,13 +20,21 @@ from ottla.base.errors import ErrorCode, WireError, error_code
 from ottla.base.types import TopicPartition
 from ottla.base.uuids import Uuid
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.blocking.connection import Connection
+from ottla.client.blocking.connection import BlockingConnection
 from ottla.client.blocking.consumer import topic_names
-from ottla.client.blocking.owner import Owner, owned
+from ottla.client.blocking.owner import CallOwner, owned
 from ottla.client.blocking.routes import PAUSE_S, FetchRoutes, is_away
 from ottla.client.blocking.share_membership import ShareMembership
 from ottla.client.core.admin import refusal
-from ottla.client.core.share_session import ACCEPT, BATCH_OPTIMIZED, FIRST_EPOCH, Delivery, Run, ShareFetchLimits, ShareSession
+from ottla.client.core.share_session import (
+    ACCEPT,
+    BATCH_OPTIMIZED,
+    FIRST_EPOCH,
+    AcquiredRecord,
+    ConsumerShareSession,
+    Run,
+    ShareFetchLimits,
+)
 from ottla.client.errors import ConnectError, KafkaError, MalformedResponseError, TransportError, UsageError, refused
 from ottla.wire.messages.share_fetch import ShareFetchResponse
 from ottla.wire.schema import Request
@@ -65,7 +73,7 @@ class ShareConsumer:
         on_acknowledged: Acknowledged | None = None,
     ) -> None:
         self.cluster = cluster
-        self.owner = Owner("share consumer")
+        self.owner = CallOwner("share consumer")
         self.group_id = group_id
         self.is_explicit = is_explicit
         self.limits = ShareFetchLimits(max_wait_ms, min_bytes, max_bytes, records_max, acquire_mode)
@@ -74,12 +82,12 @@ class ShareConsumer:
         """For how long a record stays acquired, once a broker has announced it."""
         self.membership: ShareMembership | None = None
         self._on_acknowledged = on_acknowledged
-        self._sessions: dict[int, ShareSession] = {}
-        self._begun_on: dict[int, Connection] = {}
+        self._sessions: dict[int, ConsumerShareSession] = {}
+        self._begun_on: dict[int, BlockingConnection] = {}
         """The connection on which each session began."""
         self._routes = FetchRoutes(cluster)
-        self._arrived: list[Delivery] = []
-        self._holders: dict[TopicPartition, ShareSession] = {}
+        self._arrived: list[AcquiredRecord] = []
+        self._holders: dict[TopicPartition, ConsumerShareSession] = {}
 
     def __enter__(self) -> ShareConsumer:
         return self
@@ -105,7 +113,7 @@ class ShareConsumer:
     # Reading
 
     @owned
-    def poll(self, timeout_s: float) -> list[Delivery]:
+    def poll(self, timeout_s: float) -> list[AcquiredRecord]:
         """The records that were acquired, after at most `timeout_s`; empty when there are none."""
         membership = self.membership
         if membership is None:
@@ -131,7 +139,7 @@ class ShareConsumer:
             self._routes.pauses.clear()
 
     @owned
-    def acknowledge(self, delivery: Delivery, kind: int = ACCEPT) -> None:
+    def acknowledge(self, delivery: AcquiredRecord, kind: int = ACCEPT) -> None:
         """Acknowledges a record; sent with the next fetch or `commit`. `KafkaError` when it is no longer acquired."""
         session = self._holders.get(delivery.partition)
         if session is None or not session.acknowledge(delivery.partition, delivery.record.offset, kind):
@@ -219,7 +227,7 @@ class ShareConsumer:
         except TransportError as error:
             lost(error)
 
-    def _begin(self, broker_id: int, session: ShareSession, connection: Connection) -> None:
+    def _begin(self, broker_id: int, session: ConsumerShareSession, connection: BlockingConnection) -> None:
         """Begins the session on a new connection. A session of a former connection is lost, with its records."""
         if broker_id in self._begun_on:
             self._lose(session, ConnectError(f"the connection to broker {broker_id} was lost"))
@@ -231,7 +239,7 @@ class ShareConsumer:
         connection = self._routes.connections.get(broker_id)
         return connection is not None and connection is self._begun_on.get(broker_id) and connection.is_open
 
-    def _acknowledge_now(self, broker_id: int, session: ShareSession, *, is_final: bool = False) -> None:
+    def _acknowledge_now(self, broker_id: int, session: ConsumerShareSession, *, is_final: bool = False) -> None:
         """Sends the acknowledgements after the answer to the request under way. Reports each once, also if the connection breaks."""
         if not self._is_open(broker_id):
             self._lose(session, ConnectError(f"the connection to broker {broker_id} was lost"))
@@ -272,7 +280,7 @@ class ShareConsumer:
                     self._report(session, partition, refusal(code, message, str(partition)))
         self._report_sent(session, None)  # a partition that is left out of the answer has no error
 
-    def _acquire(self, session: ShareSession, partition: TopicPartition, result: Any, address: str) -> None:
+    def _acquire(self, session: ConsumerShareSession, partition: TopicPartition, result: Any, address: str) -> None:
         if result.error_code:
             self._recover(partition, refused(error_code(result.error_code), result.error_message or f"fetching {partition}"))
             return
@@ -291,23 +299,23 @@ class ShareConsumer:
 
     # Sessions and their loss
 
-    def _session(self, broker_id: int) -> ShareSession:
+    def _session(self, broker_id: int) -> ConsumerShareSession:
         assert self.membership is not None
-        return self._sessions.setdefault(broker_id, ShareSession(self.group_id, self.membership.member_id))
+        return self._sessions.setdefault(broker_id, ConsumerShareSession(self.group_id, self.membership.member_id))
 
-    def _refuse(self, session: ShareSession, error: KafkaError) -> None:
+    def _refuse(self, session: ConsumerShareSession, error: KafkaError) -> None:
         if error.code not in _BEGIN_ANEW and not error.is_retriable:
             raise error
         self._forfeit(session, error, session.partitions)
 
-    def _lose(self, session: ShareSession, error: TransportError | KafkaError, partitions: Iterable[TopicPartition] = ()) -> None:
+    def _lose(self, session: ConsumerShareSession, error: TransportError | KafkaError, partitions: Iterable[TopicPartition] = ()) -> None:
         """Ends a session whose connection is lost. `partitions`: others that pause besides."""
         if not is_away(error):
             raise error
         failed = refused(ErrorCode.NETWORK_EXCEPTION, str(error))
         self._forfeit(session, failed, [*partitions, *session.partitions])
 
-    def _forfeit(self, session: ShareSession, error: KafkaError, partitions: Iterable[TopicPartition]) -> None:
+    def _forfeit(self, session: ConsumerShareSession, error: KafkaError, partitions: Iterable[TopicPartition]) -> None:
         """Ends a lost session: whether its last acknowledgements were applied is unknown, the other records go to other members."""
         self._routes.pause(partitions)
         self._report_sent(session, error)
@@ -316,11 +324,11 @@ class ShareConsumer:
         self._arrived = [delivery for delivery in self._arrived if self._holders[delivery.partition] is not session]
         session.reset()
 
-    def _report_sent(self, session: ShareSession, error: KafkaError | None) -> None:
+    def _report_sent(self, session: ConsumerShareSession, error: KafkaError | None) -> None:
         for partition in list(session.sent):
             self._report(session, partition, error)
 
-    def _report(self, session: ShareSession, partition: TopicPartition, error: KafkaError | None) -> None:
+    def _report(self, session: ConsumerShareSession, partition: TopicPartition, error: KafkaError | None) -> None:
         runs = session.sent.pop(partition)
         if self._on_acknowledged is not None:
             self._on_acknowledged(partition, runs, error)

@@ -17,7 +17,7 @@ from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import TopicPartition
 from ottla.base.uuids import Uuid, fresh_uuid, uuid_to_text
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.blocking.membership import GroupCoordinator, Membership
+from ottla.client.blocking.membership import CoordinatorConnection, Membership
 from ottla.client.core.admin import check
 from ottla.client.errors import COORDINATOR_MOVED, KafkaError, TransportError
 from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
@@ -102,7 +102,7 @@ class ShareMembership(Membership):
             TopicPartition(names[topic_id], number): topic_id for topic_id, numbers in partitions if topic_id in names for number in numbers
         }
 
-    def leaving(self, coordinator: GroupCoordinator) -> ShareGroupHeartbeatRequest | None:
+    def leaving(self, coordinator: CoordinatorConnection) -> ShareGroupHeartbeatRequest | None:
         epoch, self.epoch = self.epoch, JOINING_EPOCH
         return None if epoch == JOINING_EPOCH else self._heartbeat(LEAVING_EPOCH)
 

@@ -29,7 +29,7 @@ _CODE = re.compile(r"[a-z_]{1,40}")
 
 
 @immutable(kw_only=True)
-class Endpoint:
+class OauthEndpoint:
     """Where a client gets its tokens, and as whom."""
 
     url: str
@@ -47,7 +47,7 @@ class Endpoint:
     """Failures that may pass are tried again within so much time."""
 
     def __repr__(self) -> str:
-        return f"Endpoint({shown(self.url)})"
+        return f"OauthEndpoint({shown(self.url)})"
 
 
 def shown(url: str) -> str:
@@ -70,7 +70,7 @@ def file_token(path: str, extensions: Mapping[str, str]) -> BearerToken:
         raise ConnectError(f"there is no token in {path}: {error}") from None
 
 
-def fetch_token(endpoint: Endpoint, sleep: Callable[[float], object] = time.sleep) -> BearerToken:
+def fetch_token(endpoint: OauthEndpoint, sleep: Callable[[float], object] = time.sleep) -> BearerToken:
     """Asks for a token. AuthenticationError where the endpoint refuses, ConnectError where it gives no answer that can be used."""
     ends = time.monotonic() + endpoint.retry_s
     backoff_s = endpoint.backoff_s
@@ -91,7 +91,7 @@ def fetch_token(endpoint: Endpoint, sleep: Callable[[float], object] = time.slee
         backoff_s *= 2
 
 
-def _post(endpoint: Endpoint) -> tuple[int, bytes]:
+def _post(endpoint: OauthEndpoint) -> tuple[int, bytes]:
     parts = urlsplit(endpoint.url)
     assert parts.hostname, "the address was checked when the client was made"
     if parts.scheme == "https":
@@ -111,14 +111,14 @@ def _post(endpoint: Endpoint) -> tuple[int, bytes]:
         connection.close()
 
 
-def _form(endpoint: Endpoint) -> str:
+def _form(endpoint: OauthEndpoint) -> str:
     fields = {"grant_type": "client_credentials"}
     if endpoint.scope:
         fields["scope"] = endpoint.scope
     return urlencode(fields)
 
 
-def _headers(endpoint: Endpoint) -> dict[str, str]:
+def _headers(endpoint: OauthEndpoint) -> dict[str, str]:
     pair = (endpoint.client_id, endpoint.client_secret)
     credentials = ":".join(quote_plus(one) if endpoint.is_urlencoded else one for one in pair).encode()
     return {
@@ -130,7 +130,7 @@ def _headers(endpoint: Endpoint) -> dict[str, str]:
     }
 
 
-def _token(endpoint: Endpoint, body: bytes) -> BearerToken:
+def _token(endpoint: OauthEndpoint, body: bytes) -> BearerToken:
     found = _object(body)
     text, lifetime_s = found.get("access_token"), found.get("expires_in")
     if not isinstance(text, str):

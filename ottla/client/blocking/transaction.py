@@ -1,4 +1,4 @@
-"""A transactional id step by step, for code that may block: the procedures of `core/transaction.py`, run to their ends."""
+"""A transactional id step by step, for code that may block: the conversations of `core/transaction.py`, run to their ends."""
 
 from __future__ import annotations
 

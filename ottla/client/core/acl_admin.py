@@ -1,4 +1,4 @@
-"""Access rules (ACLs), as procedures on a `ClusterCore`."""
+"""Access rules (ACLs), as conversations on a `ClusterCore`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ottla.base.acls import AclFilter, AclOperation, Binding, Pattern, PatternTy
 from ottla.base.errors import ErrorCode
 from ottla.client.core.admin import check
 from ottla.client.core.cluster import GROUP, ClusterCore
+from ottla.client.core.conversation import Conversation
 from ottla.client.core.operation import operation
-from ottla.client.core.procedure import Procedure
 from ottla.client.errors import KafkaError
 
 
 @operation
-def describe_acls(cluster: ClusterCore, wanted: AclFilter) -> Procedure[list[Binding]]:
+def describe_acls(cluster: ClusterCore, wanted: AclFilter) -> Conversation[list[Binding]]:
     """The rules that the filter means, by pattern. Raises `KafkaError`."""
     from ottla.wire.messages import describe_acls as wire
 
@@ -39,7 +39,7 @@ def describe_acls(cluster: ClusterCore, wanted: AclFilter) -> Procedure[list[Bin
 
 
 @operation
-def create_acls(cluster: ClusterCore, bindings: Sequence[Binding]) -> Procedure[None]:
+def create_acls(cluster: ClusterCore, bindings: Sequence[Binding]) -> Conversation[None]:
     """Adds rules. A rule that exists already is no error. Raises `KafkaError` for the first that is refused; others may be added."""
     from ottla.wire.messages import create_acls as wire
 
@@ -61,7 +61,7 @@ def create_acls(cluster: ClusterCore, bindings: Sequence[Binding]) -> Procedure[
 
 
 @operation
-def delete_acls(cluster: ClusterCore, filters: Sequence[AclFilter]) -> Procedure[list[Binding]]:
+def delete_acls(cluster: ClusterCore, filters: Sequence[AclFilter]) -> Conversation[list[Binding]]:
     """Removes the rules that any of the filters means; returns each once. Raises `KafkaError`."""
     from ottla.wire.messages import delete_acls as wire
 
@@ -93,7 +93,7 @@ def _rule(acl: Any) -> Rule:
 
 
 @operation
-def allowed_operations(cluster: ClusterCore, kind: ResourceType, name: str) -> Procedure[list[AclOperation] | None]:
+def allowed_operations(cluster: ClusterCore, kind: ResourceType, name: str) -> Conversation[list[AclOperation] | None]:
     """Returns the operations that this client may do with a resource, None if the broker does not say. Raises `KafkaError` for other
     failures.
 
@@ -110,7 +110,7 @@ def allowed_operations(cluster: ClusterCore, kind: ResourceType, name: str) -> P
     return None if bits is None else [operation for operation in AclOperation if bits >> operation & 1]
 
 
-def _allowed_on_cluster(cluster: ClusterCore, _name: str) -> Procedure[int | None]:
+def _allowed_on_cluster(cluster: ClusterCore, _name: str) -> Conversation[int | None]:
     from ottla.wire.messages import describe_cluster as wire
 
     answer = yield from cluster.ask_any(wire.DescribeClusterRequest(include_cluster_authorized_operations=True))
@@ -119,7 +119,7 @@ def _allowed_on_cluster(cluster: ClusterCore, _name: str) -> Procedure[int | Non
     return bits if bits > 0 else 0
 
 
-def _allowed_on_topic(cluster: ClusterCore, name: str) -> Procedure[int | None]:
+def _allowed_on_topic(cluster: ClusterCore, name: str) -> Conversation[int | None]:
     from ottla.wire.messages import metadata as wire
 
     asked = wire.MetadataRequest(
@@ -129,7 +129,7 @@ def _allowed_on_topic(cluster: ClusterCore, name: str) -> Procedure[int | None]:
     return _bits(topic.error_code, topic.topic_authorized_operations, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
-def _allowed_on_group(cluster: ClusterCore, name: str) -> Procedure[int | None]:
+def _allowed_on_group(cluster: ClusterCore, name: str) -> Conversation[int | None]:
     from ottla.wire.messages import describe_groups as wire
 
     try:

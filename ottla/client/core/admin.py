@@ -1,4 +1,4 @@
-"""Administration of topics, offsets, records, settings and log directories, as procedures on a `ClusterCore`.
+"""Administration of topics, offsets, records, settings and log directories, as conversations on a `ClusterCore`.
 
 One refused item never hides the others: functions that take many items return a result or a `KafkaError` for each; functions that take
 one raise. Groups are in `group_admin.py`, transactions in `transaction_admin.py`.
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import READ_UNCOMMITTED, TopicPartition
 from ottla.client.core.cluster import ClusterCore
+from ottla.client.core.conversation import Ask, Conversation
 from ottla.client.core.operation import operation
-from ottla.client.core.procedure import Ask, Procedure
 from ottla.client.errors import RETRIABLE, KafkaError, TransportError, refused
 
 if TYPE_CHECKING:
@@ -76,13 +76,13 @@ def grouped(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 @operation
 def ask_controller(
     cluster: ClusterCore, make: Callable[[], Any], code_of: Callable[[Any], int], lost: list[TransportError] | None = None
-) -> Procedure[Any]:
+) -> Conversation[Any]:
     """A request for the controller, sent again when it has moved, or once when its answer was lost.
 
     `lost` gets the errors of earlier tries: one of them may have taken effect.
     """
 
-    def ask() -> Procedure[Any]:
+    def ask() -> Conversation[Any]:
         try:
             answer = yield from cluster.ask_controller(make())
         except TransportError as error:
@@ -110,7 +110,7 @@ def create_topic(
     assignments: Mapping[int, Sequence[int]] | None = None,
     configs: Mapping[str, str] | None = None,
     validate_only: bool = False,
-) -> Procedure[Any]:
+) -> Conversation[Any]:
     """Makes a topic and gives the broker's result (`topic_id`, `num_partitions`, `replication_factor`)."""
     from ottla.wire.messages import create_topics as wire
 
@@ -136,7 +136,7 @@ def create_topic(
 
 
 @operation
-def delete_topics(cluster: ClusterCore, names: Sequence[str]) -> Procedure[dict[str, KafkaError | None]]:
+def delete_topics(cluster: ClusterCore, names: Sequence[str]) -> Conversation[dict[str, KafkaError | None]]:
     """Deletes topics; for each, None or why not."""
     from ottla.wire.messages import delete_topics as wire
 
@@ -159,7 +159,7 @@ def delete_topics(cluster: ClusterCore, names: Sequence[str]) -> Procedure[dict[
 
 
 @operation
-def describe_topics(cluster: ClusterCore, names: Sequence[str]) -> Procedure[dict[str, Any]]:
+def describe_topics(cluster: ClusterCore, names: Sequence[str]) -> Conversation[dict[str, Any]]:
     """Topics with their partitions and eligible leader replicas (KIP-966), page by page, without topics that the
     broker does not know. `UnsupportedVersionError` from a broker without eligible leader replicas."""
     from ottla.wire.messages import describe_topic_partitions as wire
@@ -193,7 +193,7 @@ def _place(cursor: Any) -> tuple[str, int]:
 @operation
 def create_partitions(
     cluster: ClusterCore, name: str, total: int, *, assignments: Sequence[Sequence[int]] | None = None, validate_only: bool = False
-) -> Procedure[None]:
+) -> Conversation[None]:
     """Grows a topic to `total` partitions."""
     from ottla.wire.messages import create_partitions as wire
 
@@ -212,12 +212,12 @@ def create_partitions(
 @operation
 def list_offsets(
     cluster: ClusterCore, wanted: Mapping[TopicPartition, int], *, isolation_level: int = READ_UNCOMMITTED
-) -> Procedure[dict[TopicPartition, OffsetAt | KafkaError]]:
+) -> Conversation[dict[TopicPartition, OffsetAt | KafkaError]]:
     """For each partition the offset of a timestamp or of `EARLIEST`, `LATEST`, `MAX_TIMESTAMP`; leaders that have moved are found again."""
     results: dict[TopicPartition, OffsetAt | KafkaError] = {}
     waiting = dict(wanted)
 
-    def ask() -> Procedure[None]:
+    def ask() -> Conversation[None]:
         moved: KafkaError | None = None
         leaders: dict[int, list[TopicPartition]] = {}
         for partition in list(waiting):
@@ -252,7 +252,7 @@ def list_offsets(
 
 def _list_offsets_of(
     cluster: ClusterCore, broker_id: int, wanted: Mapping[TopicPartition, int], isolation_level: int
-) -> Procedure[list[tuple[TopicPartition, OffsetAt | KafkaError]]]:
+) -> Conversation[list[tuple[TopicPartition, OffsetAt | KafkaError]]]:
     from ottla.wire.messages import list_offsets as wire
 
     topics = [
@@ -276,7 +276,7 @@ def _list_offsets_of(
 
 
 @operation
-def delete_records(cluster: ClusterCore, before: Mapping[TopicPartition, int]) -> Procedure[dict[TopicPartition, int | KafkaError]]:
+def delete_records(cluster: ClusterCore, before: Mapping[TopicPartition, int]) -> Conversation[dict[TopicPartition, int | KafkaError]]:
     """Deletes what lies before an offset (-1: everything committed); for each partition the new low watermark, or why not."""
     from ottla.wire.messages import delete_records as wire
 
@@ -317,7 +317,7 @@ def describe_configs(
     keys: Sequence[str] | None = None,
     synonyms: bool = False,
     documentation: bool = False,
-) -> Procedure[dict[str, list[Any] | KafkaError]]:
+) -> Conversation[dict[str, list[Any] | KafkaError]]:
     """For each resource its settings (`name`, `value`, `config_source`, `is_sensitive`, `read_only`, `synonyms`), or why not."""
     from ottla.wire.messages import describe_configs as wire
 
@@ -355,7 +355,7 @@ def alter_configs(
     changes: Mapping[str, str] | None = None,
     deletions: Sequence[str] = (),
     validate_only: bool = False,
-) -> Procedure[None]:
+) -> Conversation[None]:
     """Sets some settings of one resource and puts others back to their defaults; all or nothing."""
     from ottla.wire.messages import incremental_alter_configs as wire
 
@@ -370,7 +370,7 @@ def alter_configs(
 
 
 @operation
-def list_config_resources(cluster: ClusterCore, resource_types: Sequence[int]) -> Procedure[list[tuple[int, str]]]:
+def list_config_resources(cluster: ClusterCore, resource_types: Sequence[int]) -> Conversation[list[tuple[int, str]]]:
     """Resources that have settings, as (type, name)."""
     from ottla.wire.messages import list_config_resources as wire
 
@@ -383,7 +383,7 @@ def list_config_resources(cluster: ClusterCore, resource_types: Sequence[int]) -
 
 
 @operation
-def describe_log_dirs(cluster: ClusterCore, broker_id: int, topics: Sequence[str] | None = None) -> Procedure[list[Any]]:
+def describe_log_dirs(cluster: ClusterCore, broker_id: int, topics: Sequence[str] | None = None) -> Conversation[list[Any]]:
     """A broker's log directories with the partitions in them (`log_dir`, `error_code`, `topics`, `total_bytes`, `usable_bytes`)."""
     from ottla.wire.messages import describe_log_dirs as wire
 
@@ -398,7 +398,7 @@ def describe_log_dirs(cluster: ClusterCore, broker_id: int, topics: Sequence[str
 
 
 @operation
-def describe_cluster(cluster: ClusterCore, broker_id: int | None = None) -> Procedure[Any]:
+def describe_cluster(cluster: ClusterCore, broker_id: int | None = None) -> Conversation[Any]:
     """The cluster as a broker sees it (`cluster_id`, `controller_id`, `brokers`); with extensions also `ottla_*` of the message."""
     from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 
@@ -410,7 +410,7 @@ def describe_cluster(cluster: ClusterCore, broker_id: int | None = None) -> Proc
 
 
 @operation
-def unregister_broker(cluster: ClusterCore, broker_id: int) -> Procedure[None]:
+def unregister_broker(cluster: ClusterCore, broker_id: int) -> Conversation[None]:
     """Removes the registration of a broker that will not return."""
     from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
 

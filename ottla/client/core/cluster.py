@@ -1,9 +1,9 @@
-"""The brokers of one cluster: which there are, who leads which partition, who coordinates what, and a connection to each; as procedures.
+"""The brokers of one cluster: which there are, who leads which partition, who coordinates what, and a connection to each; as conversations.
 
 Starts from a list of addresses, learns the rest by Metadata and FindCoordinator, and asks again when a broker says that this is out of
 date. Every series of tries ends at a deadline of the monotonic clock that is handed in; so do the connections and answers that it waits for
-(`procedure.within`). A connection refused by all bootstrap addresses is reported at once: waiting does not help a user who mistyped a port.
-A coordinator that cannot be reached is forgotten in one place, so the next request finds the one that took over.
+(`conversation.within`). A connection refused by all bootstrap addresses is reported at once: waiting does not help a user who mistyped a
+port. A coordinator that cannot be reached is forgotten in one place, so the next request finds the one that took over.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ottla.base.errors import ApiError, ErrorCode, error_code
 from ottla.base.types import TopicPartition
 from ottla.client.addresses import Address
 from ottla.client.core.backoff import Backoff
+from ottla.client.core.conversation import Ask, Conversation, Open, Sleep, within
 from ottla.client.core.metadata import ClientMetadata
-from ottla.client.core.procedure import Ask, Open, Pause, Procedure, within
 from ottla.client.errors import (
     COORDINATOR_MOVED,
     RETRIABLE,
@@ -56,7 +56,7 @@ class ClusterCore:
         self._first: Link | None = None
 
     def close(self) -> None:
-        """Closes all connections that are not in use by a procedure."""
+        """Closes all connections that are not in use by a conversation."""
         for link in self._known():
             link.close()
         self._links.clear()
@@ -74,7 +74,7 @@ class ClusterCore:
 
     # Connections
 
-    def any_link(self) -> Procedure[Link]:
+    def any_link(self) -> Conversation[Link]:
         """A connection to some broker: an open one, else to the first known address that answers."""
         if self._first is not None and self._first.is_open:
             return self._first
@@ -85,7 +85,7 @@ class ClusterCore:
         self._first = yield from self._reach([*self.bootstrap, *others])
         return self._first
 
-    def link(self, broker_id: int) -> Procedure[Link]:
+    def link(self, broker_id: int) -> Conversation[Link]:
         """A connection to one broker, by its id."""
         address = yield from self.address_of(broker_id)
         known = self._links.get(address)
@@ -95,7 +95,7 @@ class ClusterCore:
         self._links[address] = opened
         return opened
 
-    def take_link(self, broker_id: int) -> Procedure[Link]:
+    def take_link(self, broker_id: int) -> Conversation[Link]:
         """A connection for a request that the broker may answer late, such as Fetch: no other request waits behind it.
 
         The caller returns it by `give_back`.
@@ -117,7 +117,7 @@ class ClusterCore:
             else:
                 link.close()
 
-    def address_of(self, broker_id: int) -> Procedure[Address]:
+    def address_of(self, broker_id: int) -> Conversation[Address]:
         """The address of a broker. `KafkaError` BROKER_NOT_AVAILABLE when no such broker is alive."""
         if broker_id not in self.metadata.brokers:
             yield from self.refresh([])
@@ -126,7 +126,7 @@ class ClusterCore:
             raise self.metadata.no_broker(broker_id)
         return address
 
-    def _reach(self, addresses: Sequence[Address]) -> Procedure[Link]:
+    def _reach(self, addresses: Sequence[Address]) -> Conversation[Link]:
         """A connection to the first address that answers. Each address gets a part of the time, so that a silent broker does not use it
         up."""
         failures: list[TransportError] = []
@@ -145,13 +145,13 @@ class ClusterCore:
 
     # Metadata
 
-    def refresh(self, topics: Iterable[str] | None = None, *, auto_create: bool = False) -> Procedure[MetadataResponse]:
+    def refresh(self, topics: Iterable[str] | None = None, *, auto_create: bool = False) -> Conversation[MetadataResponse]:
         """Asks for brokers and for some topics (None: all), learns the answer, and returns it as it came. If the connection breaks, another
         broker is asked."""
         names = None if topics is None else sorted(set(topics))
         return (yield from self.retrying(lambda: self._ask_metadata(names, auto_create), codes=frozenset()))
 
-    def _ask_metadata(self, names: Sequence[str] | None, auto_create: bool) -> Procedure[MetadataResponse]:
+    def _ask_metadata(self, names: Sequence[str] | None, auto_create: bool) -> Conversation[MetadataResponse]:
         link = yield from self.any_link()
         wanted: list[MetadataRequestTopic] | None
         if link.version_of(MetadataRequest.API_KEY) == 0:
@@ -162,7 +162,7 @@ class ClusterCore:
         self.metadata.learn(answer)
         return answer
 
-    def topic(self, name: str, *, auto_create: bool = False) -> Procedure[MetadataResponseTopic]:
+    def topic(self, name: str, *, auto_create: bool = False) -> Conversation[MetadataResponseTopic]:
         """One topic's metadata, from the cache or asked for; waits for a topic that is being created. `UnknownTopicError` when there is
         none."""
         known = self.metadata.topics.get(name)
@@ -171,7 +171,7 @@ class ClusterCore:
         codes = RETRIABLE if auto_create else RETRIABLE - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         return (yield from self.retrying(lambda: self._ask_topic(name, auto_create), codes=codes))
 
-    def _ask_topic(self, name: str, auto_create: bool) -> Procedure[MetadataResponseTopic]:
+    def _ask_topic(self, name: str, auto_create: bool) -> Conversation[MetadataResponseTopic]:
         answer = yield from self.refresh([name], auto_create=auto_create)
         for topic in answer.topics:
             if topic.name == name and not topic.error_code:
@@ -180,22 +180,22 @@ class ClusterCore:
                 raise refused(error_code(topic.error_code), f"topic {name!r}")
         raise (yield from self.unknown_topic(name))
 
-    def unknown_topic(self, name: str) -> Procedure[KafkaError]:
+    def unknown_topic(self, name: str) -> Conversation[KafkaError]:
         """The refusal for a topic that does not exist, with the nearest name that does."""
         hint = nearest_hint(name, (yield from self.topic_names()))
         return refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} not found{hint}")
 
-    def topic_names(self) -> Procedure[list[str]]:
+    def topic_names(self) -> Conversation[list[str]]:
         """All topics, by name."""
         answer = yield from self.refresh(None)
         return sorted(topic.name for topic in answer.topics if topic.name is not None and not topic.error_code)
 
-    def partitions(self, topic: str) -> Procedure[list[int]]:
+    def partitions(self, topic: str) -> Conversation[list[int]]:
         """A topic's partitions, in order."""
         found = yield from self.topic(topic)
         return sorted(partition.partition_index for partition in found.partitions)
 
-    def leader(self, partition: TopicPartition) -> Procedure[int]:
+    def leader(self, partition: TopicPartition) -> Conversation[int]:
         """The broker that leads a partition. `KafkaError` when there is none, or no such partition."""
         leader = self.metadata.leader_of(partition)
         if leader >= 0:
@@ -207,7 +207,7 @@ class ClusterCore:
             raise self.metadata.no_leader(partition)
         return leader
 
-    def by_leader(self, partitions: Iterable[TopicPartition]) -> Procedure[dict[int, list[TopicPartition]]]:
+    def by_leader(self, partitions: Iterable[TopicPartition]) -> Conversation[dict[int, list[TopicPartition]]]:
         """Partitions grouped by the broker that leads them."""
         wanted = list(partitions)
         missing = sorted({partition.topic for partition in wanted if self.metadata.leader_of(partition) < 0})
@@ -221,7 +221,7 @@ class ClusterCore:
 
     def leaders(
         self, partitions: Sequence[TopicPartition]
-    ) -> Procedure[tuple[dict[int, list[TopicPartition]], dict[TopicPartition, KafkaError]]]:
+    ) -> Conversation[tuple[dict[int, list[TopicPartition]], dict[TopicPartition, KafkaError]]]:
         """Groups partitions by leader and gives the reason for each partition without a leader. Asks the cluster at most once."""
         missing = sorted({partition.topic for partition in partitions if self.metadata.leader_of(partition) < 0})
         codes: dict[str | None, int] = {}
@@ -242,7 +242,7 @@ class ClusterCore:
 
     # Coordinators
 
-    def coordinator(self, kind: int, key: str) -> Procedure[int]:
+    def coordinator(self, kind: int, key: str) -> Conversation[int]:
         """The broker that coordinates a group or a transactional id; asks again while the cluster is choosing one."""
         known = self.metadata.coordinators.get((kind, key))
         if known is not None:
@@ -254,7 +254,7 @@ class ClusterCore:
     def forget_coordinator(self, kind: int, key: str) -> None:
         self.metadata.coordinators.pop((kind, key), None)
 
-    def coordinator_link(self, kind: int, key: str, *, is_own: bool = False) -> Procedure[Link]:
+    def coordinator_link(self, kind: int, key: str, *, is_own: bool = False) -> Conversation[Link]:
         """A connection to the coordinator of `key`, shared or the caller's own. A coordinator that cannot be reached is forgotten."""
         try:
             return (yield from (self.take_link if is_own else self.link)((yield from self.coordinator(kind, key))))
@@ -267,7 +267,9 @@ class ClusterCore:
             self.forget_coordinator(kind, key)
             raise refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the coordinator of {_KINDS[kind]} {key!r} is not alive") from None
 
-    def ask_once(self, kind: int, key: str, body: Request, *, version: int | None = None, timeout_s: float | None = None) -> Procedure[Any]:
+    def ask_once(
+        self, kind: int, key: str, body: Request, *, version: int | None = None, timeout_s: float | None = None
+    ) -> Conversation[Any]:
         """A request for the coordinator of `key`, without another try. A coordinator that does not answer is forgotten."""
         link = yield from self.coordinator_link(kind, key)
         try:
@@ -276,7 +278,7 @@ class ClusterCore:
             self.forget_coordinator(kind, key)
             raise
 
-    def _find_coordinator(self, kind: int, key: str) -> Procedure[int]:
+    def _find_coordinator(self, kind: int, key: str) -> Conversation[int]:
         from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
         link = yield from self.any_link()
@@ -293,14 +295,16 @@ class ClusterCore:
 
     # Asking
 
-    def ask_any(self, body: Request, *, timeout_s: float | None = None) -> Procedure[Any]:
+    def ask_any(self, body: Request, *, timeout_s: float | None = None) -> Conversation[Any]:
         """A request that any broker can answer."""
         return (yield from self._ask(self.any_link, body, None, timeout_s))
 
-    def ask_broker(self, broker_id: int, body: Request, *, timeout_s: float | None = None, version: int | None = None) -> Procedure[Any]:
+    def ask_broker(self, broker_id: int, body: Request, *, timeout_s: float | None = None, version: int | None = None) -> Conversation[Any]:
         return (yield from self._ask(lambda: self.link(broker_id), body, version, timeout_s))
 
-    def _ask(self, reach: Callable[[], Procedure[Link]], body: Request, version: int | None, timeout_s: float | None) -> Procedure[Any]:
+    def _ask(
+        self, reach: Callable[[], Conversation[Link]], body: Request, version: int | None, timeout_s: float | None
+    ) -> Conversation[Any]:
         """Asks over the connection that `reach` finds, and once more over a new one if it breaks and a second request does no harm: the
         broker cannot have the first one, or the request changes nothing."""
         link = yield from reach()
@@ -312,7 +316,7 @@ class ClusterCore:
             again = yield from reach()
         return (yield Ask(again, body, version, timeout_s))
 
-    def ask_controller(self, body: Request, *, timeout_s: float | None = None) -> Procedure[Any]:
+    def ask_controller(self, body: Request, *, timeout_s: float | None = None) -> Conversation[Any]:
         """A request for the controller; where none is named (KRaft brokers forward), any broker will do."""
         if self.metadata.controller_id < 0:
             yield from self.refresh([])
@@ -322,11 +326,11 @@ class ClusterCore:
 
     def ask_coordinator(
         self, kind: int, key: str, body: Request, *, error_of: Callable[[Any], int], timeout_s: float | None = None
-    ) -> Procedure[Any]:
+    ) -> Conversation[Any]:
         """A request for the coordinator of `key`, found again when it has moved. `error_of` returns the code of an answer. An answer
         whose code says nothing about a move is returned to the caller."""
 
-        def ask() -> Procedure[Any]:
+        def ask() -> Conversation[Any]:
             answer = yield from self.ask_once(kind, key, body, timeout_s=timeout_s)
             code = error_code(error_of(answer))
             if code in COORDINATOR_MOVED:
@@ -336,13 +340,13 @@ class ClusterCore:
 
         return (yield from self.retrying(ask, codes=COORDINATOR_MOVED))
 
-    def in_time(self, procedure: Procedure[T]) -> Procedure[T]:
-        """A procedure that takes no longer than `timeout_s` in all, however many series of tries it consists of."""
-        return within(procedure, self.now() + self.timeout_s, self.now)
+    def in_time(self, conversation: Conversation[T]) -> Conversation[T]:
+        """A conversation that takes no longer than `timeout_s` in all, however many series of tries it consists of."""
+        return within(conversation, self.now() + self.timeout_s, self.now)
 
     def retrying(
-        self, attempt: Callable[[], Procedure[T]], *, codes: frozenset[ErrorCode] = RETRIABLE, timeout_s: float | None = None
-    ) -> Procedure[T]:
+        self, attempt: Callable[[], Conversation[T]], *, codes: frozenset[ErrorCode] = RETRIABLE, timeout_s: float | None = None
+    ) -> Conversation[T]:
         """Runs `attempt` until it succeeds, is refused for good, or the time is up; a lost connection is tried once more at most.
 
         Beside that, each connection that is there at the beginning may turn out to have broken while it was idle.
@@ -364,7 +368,7 @@ class ClusterCore:
                 if lost > lost_max or backoff.is_exhausted(self.now()):
                     raise
                 self.metadata.coordinators.clear()
-            yield Pause(backoff.next_s())
+            yield Sleep(backoff.next_s())
 
 
 def nearest_hint(name: str, known: Iterable[str]) -> str:

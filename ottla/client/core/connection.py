@@ -61,7 +61,7 @@ ALLOWED: dict[State, frozenset[State]] = {
 }
 
 
-class Pending(NamedTuple):
+class PendingRequest(NamedTuple):
     """A request under way."""
 
     correlation_id: int
@@ -91,7 +91,7 @@ class ConnectionProtocol:
         self.state = State.NEW
         self.versions = Versions(peer)
         self.frames = FrameReader()
-        self.pending: deque[Pending] = deque()
+        self.pending: deque[PendingRequest] = deque()
         self._software_version = software_version
         self._sasl: SaslExchange | None = None
         self._rest: Callable[[], bytes] | None = None
@@ -257,7 +257,7 @@ class ConnectionProtocol:
         except ApiError as error:  # a value that has no place in this version
             raise refused(error.code, error.message) from None
         if is_answered:
-            self.pending.append(Pending(self._correlation_id, key, version, decoder(load(key)[1], version)))
+            self.pending.append(PendingRequest(self._correlation_id, key, version, decoder(load(key)[1], version)))
         return pieces
 
     def response(self, frame: memoryview) -> Any:
@@ -277,7 +277,7 @@ class ConnectionProtocol:
             self.close()
             raise self.malformed(error, pending) from None
 
-    def malformed(self, error: Exception, pending: Pending | None = None) -> MalformedResponseError:
+    def malformed(self, error: Exception, pending: PendingRequest | None = None) -> MalformedResponseError:
         """The error for bytes that are no answer."""
         what = f" to {API_NAMES[pending.api_key]} {pending.version}" if pending and pending.api_key != API_VERSIONS else ""
         return MalformedResponseError(f"{self.peer} does not answer{what} like a Kafka broker ({error}); is that the right port?")

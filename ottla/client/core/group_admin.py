@@ -1,4 +1,4 @@
-"""Administration of groups and their committed offsets, as procedures on a `ClusterCore`.
+"""Administration of groups and their committed offsets, as conversations on a `ClusterCore`.
 
 A group is asked of its coordinator. Classic groups and groups of the newer protocol (KIP-848) are described by different requests; here
 both become a `GroupDescription`.
@@ -13,8 +13,8 @@ from ottla.base.errors import ApiError, ErrorCode, WireError, error_code
 from ottla.base.types import TopicPartition
 from ottla.client.core.admin import check, grouped, refusal
 from ottla.client.core.cluster import GROUP, ClusterCore
+from ottla.client.core.conversation import Conversation
 from ottla.client.core.operation import operation
-from ottla.client.core.procedure import Procedure
 from ottla.client.errors import KafkaError, refused
 
 CONSUMER_GROUP_DESCRIBE = 69
@@ -67,7 +67,7 @@ class Committed(NamedTuple):
 
 
 @operation
-def list_groups(cluster: ClusterCore, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> Procedure[list[ListedGroup]]:
+def list_groups(cluster: ClusterCore, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> Conversation[list[ListedGroup]]:
     """All groups of all brokers, by name. Filters are applied by brokers that know them, else here."""
     from ottla.wire.messages.list_groups import ListGroupsRequest
 
@@ -95,7 +95,7 @@ def list_groups(cluster: ClusterCore, *, states: Sequence[str] = (), types: Sequ
 
 
 @operation
-def describe_group(cluster: ClusterCore, group_id: str) -> Procedure[GroupDescription]:
+def describe_group(cluster: ClusterCore, group_id: str) -> Conversation[GroupDescription]:
     """One group. An unknown group is `Dead`, as for classic brokers, and not an error."""
     coordinator = yield from cluster.coordinator(GROUP, group_id)
     if (yield from cluster.link(coordinator)).offers(CONSUMER_GROUP_DESCRIBE):
@@ -105,7 +105,7 @@ def describe_group(cluster: ClusterCore, group_id: str) -> Procedure[GroupDescri
     return (yield from _describe_classic_group(cluster, group_id))
 
 
-def _describe_consumer_group(cluster: ClusterCore, group_id: str) -> Procedure[GroupDescription | None]:
+def _describe_consumer_group(cluster: ClusterCore, group_id: str) -> Conversation[GroupDescription | None]:
     """A group of the newer protocol; None when it is not one."""
     from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 
@@ -144,7 +144,7 @@ def _partitions_of(assignment: Any) -> tuple[TopicPartition, ...]:
     return tuple(sorted(TopicPartition(topic.topic_name, number) for topic in assignment.topic_partitions for number in topic.partitions))
 
 
-def _describe_classic_group(cluster: ClusterCore, group_id: str) -> Procedure[GroupDescription]:
+def _describe_classic_group(cluster: ClusterCore, group_id: str) -> Conversation[GroupDescription]:
     from ottla.wire.messages.describe_groups import DescribeGroupsRequest
 
     request = DescribeGroupsRequest(groups=[group_id])
@@ -193,7 +193,7 @@ def committed_offsets(
     *,
     require_stable: bool = False,
     timeout_s: float | None = None,
-) -> Procedure[dict[TopicPartition, Committed]]:
+) -> Conversation[dict[TopicPartition, Committed]]:
     """The committed offsets of a group, for some partitions or for all; partitions without an offset are left out.
 
     With `require_stable` it waits for transactions that are about to commit offsets (KIP-447), at most `timeout_s`, else the cluster's
@@ -211,7 +211,7 @@ def committed_offsets(
 
 def _committed_offsets(
     cluster: ClusterCore, group_id: str, wanted: Sequence[TopicPartition] | None, require_stable: bool
-) -> Procedure[dict[TopicPartition, Committed]]:
+) -> Conversation[dict[TopicPartition, Committed]]:
     link = yield from cluster.link((yield from cluster.coordinator(GROUP, group_id)))
     request = _offset_fetch_request(link.version_of(OFFSET_FETCH), group_id, wanted, require_stable)
     answer = yield from cluster.ask_coordinator(
@@ -249,7 +249,7 @@ def commit_offsets(
     *,
     generation: int = -1,
     member_id: str = "",
-) -> Procedure[dict[TopicPartition, KafkaError | None]]:
+) -> Conversation[dict[TopicPartition, KafkaError | None]]:
     """Commits offsets; without generation and member as an administrator does, which needs the group to be inactive."""
     from ottla.wire.messages import offset_commit as wire
 
@@ -289,7 +289,7 @@ def first_partition_code(answer: Any) -> int:
 
 
 @operation
-def delete_group(cluster: ClusterCore, group_id: str) -> Procedure[None]:
+def delete_group(cluster: ClusterCore, group_id: str) -> Conversation[None]:
     """Deletes a group and its committed offsets. Refused while the group has members."""
     from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 
@@ -301,7 +301,7 @@ def delete_group(cluster: ClusterCore, group_id: str) -> Procedure[None]:
 @operation
 def delete_offsets(
     cluster: ClusterCore, group_id: str, partitions: Iterable[TopicPartition]
-) -> Procedure[dict[TopicPartition, KafkaError | None]]:
+) -> Conversation[dict[TopicPartition, KafkaError | None]]:
     """Forgets what a group has committed for some partitions; refused for topics that it reads."""
     from ottla.wire.messages import offset_delete as wire
 

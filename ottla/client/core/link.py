@@ -1,4 +1,4 @@
-"""A connection as procedures see it. Imported for type checking only: classes of protocols cost time at the start."""
+"""A connection as conversations see it. Imported for type checking only: classes of protocols cost time at the start."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Operations: procedures that the shells can call as well.
+"""Operations: conversations that the shells can call as well.
 
-`@operation` declares an operation of administration once. With a `ClusterCore` it is a procedure, for other procedures and for shells that
-await. With the cluster of a shell that waits, such as `client.blocking.cluster.Cluster`, it runs to its end and returns the result. As an
-attribute of a class of that shell it is a method. A `ClientOperation` is a method of the public clients: one that waits, or a coroutine.
+`@operation` declares an operation of administration once. With a `ClusterCore` it is a conversation, for other conversations and for shells
+that await. With the cluster of a shell that waits, such as `client.blocking.cluster.Cluster`, it runs to its end and returns the result. As
+an attribute of a class of that shell it is a method. A `ClientOperation` is a method of the public clients, one that waits or a coroutine.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import update_wrapper
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
-from ottla.client.core.procedure import Procedure
+from ottla.client.core.conversation import Conversation
 
 if TYPE_CHECKING:
     from ottla.client.core.cluster import ClusterCore
@@ -24,22 +24,22 @@ T = TypeVar("T")
 
 
 class Operation(Generic[C, P, T]):
-    """See the module. `C` is the class of the core that the procedure belongs to."""
+    """See the module. `C` is the class of the core that the conversation belongs to."""
 
-    def __init__(self, procedure: Callable[Concatenate[C, P], Procedure[T]]) -> None:
-        self._procedure = procedure
-        update_wrapper(self, procedure)
+    def __init__(self, conversation: Callable[Concatenate[C, P], Conversation[T]]) -> None:
+        self._conversation = conversation
+        update_wrapper(self, conversation)
 
     @overload
-    def __call__(self: Operation[ClusterCore, P, T], core: ClusterCore, /, *args: P.args, **kwargs: P.kwargs) -> Procedure[T]: ...
+    def __call__(self: Operation[ClusterCore, P, T], core: ClusterCore, /, *args: P.args, **kwargs: P.kwargs) -> Conversation[T]: ...
 
     @overload
     def __call__(self, shell: WaitingShell[C], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
 
     def __call__(self, shell: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         if not hasattr(shell, "run"):
-            return self._procedure(shell, *args, **kwargs)
-        return shell.run(self._procedure(shell.core, *args, **kwargs))
+            return self._conversation(shell, *args, **kwargs)
+        return shell.run(self._conversation(shell.core, *args, **kwargs))
 
     @overload
     def __get__(self, shell: None, owner: Any = None) -> Operation[C, P, T]: ...
@@ -57,14 +57,14 @@ operation = Operation
 class ClientOperation(Generic[P, T]):
     """An operation of the public clients. It takes no longer than the client's `timeout_s`, unless it has a deadline of its own."""
 
-    def __init__(self, procedure: Callable[Concatenate[ClusterCore, P], Procedure[T]], *, has_own_deadline: bool = False) -> None:
-        self._procedure = procedure
+    def __init__(self, conversation: Callable[Concatenate[ClusterCore, P], Conversation[T]], *, has_own_deadline: bool = False) -> None:
+        self._conversation = conversation
         self._has_own_deadline = has_own_deadline
-        update_wrapper(self, procedure)
+        update_wrapper(self, conversation)
 
     def __call__(self, client: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         core = client.cluster.core
-        asked = self._procedure(core, *args, **kwargs)
+        asked = self._conversation(core, *args, **kwargs)
         return client.cluster.run(asked if self._has_own_deadline else core.in_time(asked))
 
     @overload

@@ -1,4 +1,4 @@
-"""The public operations in plain names, as procedures, and `Operations`, which makes them methods: `Client` waits, `AsyncClient` awaits.
+"""The public operations in plain names, as conversations, and `Operations`, which makes them methods: `Client` waits, `AsyncClient` awaits.
 
 Partitions are `TopicPartition(topic, partition)`. Offsets are of the next record to read, timestamps milliseconds since 1970. Every
 operation raises a `KafkaError` when the broker refuses it, a `TransportError` when there is no broker to ask.
@@ -15,10 +15,10 @@ from ottla.client.core import admin, group_admin, staging, transaction_admin
 from ottla.client.core.admin import OffsetAt
 from ottla.client.core.backoff import Backoff
 from ottla.client.core.cluster import ClusterCore
+from ottla.client.core.conversation import Ask, AskAll, Conversation, Sleep
 from ottla.client.core.fetching import FETCH_BYTES_MAX, MAX_WAIT_MS, PARTITION_BYTES_MAX, Fetched, FetchLimits, fetch_request, read_answer
 from ottla.client.core.group_admin import Committed, GroupDescription, ListedGroup
 from ottla.client.core.operation import ClientOperation
-from ottla.client.core.procedure import Ask, AskAll, Pause, Procedure
 from ottla.client.core.raw_produce import produce_batches
 from ottla.client.core.transaction_admin import ListedTransaction, TransactionDescription
 from ottla.client.errors import ClientError, KafkaError, TransportError
@@ -71,19 +71,19 @@ def isolation_level(name: str) -> int:
 # The cluster and its topics
 
 
-def brokers(cluster: ClusterCore) -> Procedure[list[BrokerInfo]]:
+def brokers(cluster: ClusterCore) -> Conversation[list[BrokerInfo]]:
     """The brokers that are alive, by id."""
     yield from cluster.refresh([])
     found = cluster.metadata
     return [BrokerInfo(number, *found.brokers[number], found.racks.get(number)) for number in sorted(found.brokers)]
 
 
-def topics(cluster: ClusterCore) -> Procedure[list[str]]:
+def topics(cluster: ClusterCore) -> Conversation[list[str]]:
     """The names of all topics that the caller may see, internal ones too."""
     return (yield from cluster.topic_names())
 
 
-def describe_topic(cluster: ClusterCore, topic: str) -> Procedure[TopicInfo]:
+def describe_topic(cluster: ClusterCore, topic: str) -> Conversation[TopicInfo]:
     """A topic with leaders, leader epochs and replicas, asked for now. `UnknownTopicError` when there is none."""
     cluster.metadata.topics.pop(topic, None)
     found = yield from cluster.topic(topic)
@@ -107,22 +107,22 @@ def _topic_info(name: str, found: MetadataResponseTopic) -> TopicInfo:
 
 def create_topic(
     cluster: ClusterCore, topic: str, *, partitions: int = -1, replication_factor: int = -1, configs: Mapping[str, str] | None = None
-) -> Procedure[None]:
+) -> Conversation[None]:
     """Creates a topic; -1 takes the broker's default."""
     yield from admin.create_topic(cluster, topic, partitions=partitions, replication_factor=replication_factor, configs=configs)
 
 
-def add_partitions(cluster: ClusterCore, topic: str, total: int) -> Procedure[None]:
+def add_partitions(cluster: ClusterCore, topic: str, total: int) -> Conversation[None]:
     """Grows a topic to `total` partitions."""
     yield from admin.create_partitions(cluster, topic, total)
 
 
-def delete_topic(cluster: ClusterCore, topic: str) -> Procedure[None]:
+def delete_topic(cluster: ClusterCore, topic: str) -> Conversation[None]:
     """Deletes a topic with its records."""
     _raise_first((yield from admin.delete_topics(cluster, [topic])))
 
 
-def topic_configs(cluster: ClusterCore, topic: str) -> Procedure[dict[str, str | None]]:
+def topic_configs(cluster: ClusterCore, topic: str) -> Conversation[dict[str, str | None]]:
     """The settings of a topic, defaults included; None for a value that is secret."""
     found = (yield from admin.describe_configs(cluster, admin.TOPIC_RESOURCE, [topic]))[topic]
     if isinstance(found, KafkaError):
@@ -130,7 +130,9 @@ def topic_configs(cluster: ClusterCore, topic: str) -> Procedure[dict[str, str |
     return {one.name: one.value for one in found}
 
 
-def alter_topic_configs(cluster: ClusterCore, topic: str, changes: Mapping[str, str], *, deletions: Sequence[str] = ()) -> Procedure[None]:
+def alter_topic_configs(
+    cluster: ClusterCore, topic: str, changes: Mapping[str, str], *, deletions: Sequence[str] = ()
+) -> Conversation[None]:
     """Sets some settings of a topic and returns others to their defaults; all or nothing."""
     yield from admin.alter_configs(cluster, admin.TOPIC_RESOURCE, topic, changes=changes, deletions=deletions)
 
@@ -140,7 +142,7 @@ def alter_topic_configs(cluster: ClusterCore, topic: str, changes: Mapping[str, 
 
 def list_offsets(
     cluster: ClusterCore, wanted: Mapping[TopicPartition, int], *, isolation: str = "read_committed"
-) -> Procedure[dict[TopicPartition, OffsetAt]]:
+) -> Conversation[dict[TopicPartition, OffsetAt]]:
     """The offset of a timestamp, of `EARLIEST`, `LATEST` or `MAX_TIMESTAMP`, for each partition.
 
     Under read_committed `LATEST` is the last stable offset: what lies below it never changes. Offset -1: no such record.
@@ -154,7 +156,7 @@ def list_offsets(
     return found
 
 
-def delete_records(cluster: ClusterCore, before: Mapping[TopicPartition, int]) -> Procedure[dict[TopicPartition, int]]:
+def delete_records(cluster: ClusterCore, before: Mapping[TopicPartition, int]) -> Conversation[dict[TopicPartition, int]]:
     """Deletes the records before an offset (-1: all up to the high watermark); returns each partition's new first offset."""
     results = yield from admin.delete_records(cluster, before)
     found: dict[TopicPartition, int] = {}
@@ -175,7 +177,7 @@ def fetch(
     max_bytes: int = FETCH_BYTES_MAX,
     partition_max_bytes: int = PARTITION_BYTES_MAX,
     timeout_s: float | None = None,
-) -> Procedure[list[Fetched]]:
+) -> Conversation[list[Fetched]]:
     """Reads record batches as they are stored, from these offsets on, straight from the leaders, all of them at once.
 
     Returns the partitions that had something; empty when nothing came within `max_wait_ms`. `OffsetOutOfRangeError` when an offset lies
@@ -197,12 +199,12 @@ def fetch(
         if backoff.is_exhausted(cluster.now()):
             raise failure
         cluster.metadata.forget(positions)
-        yield Pause(backoff.next_s())
+        yield Sleep(backoff.next_s())
 
 
 def _fetch_once(
     cluster: ClusterCore, positions: Mapping[TopicPartition, int], level: int, limits: FetchLimits
-) -> Procedure[tuple[list[Fetched], ClientError | None]]:
+) -> Conversation[tuple[list[Fetched], ClientError | None]]:
     asks: list[Ask] = []
     asked: list[dict[TopicPartition, int]] = []
     try:
@@ -231,12 +233,12 @@ def _fetch_once(
 # Groups
 
 
-def groups(cluster: ClusterCore) -> Procedure[list[ListedGroup]]:
+def groups(cluster: ClusterCore) -> Conversation[list[ListedGroup]]:
     """All groups of all brokers, by name."""
     return (yield from group_admin.list_groups(cluster))
 
 
-def describe_group(cluster: ClusterCore, group: str) -> Procedure[GroupDescription]:
+def describe_group(cluster: ClusterCore, group: str) -> Conversation[GroupDescription]:
     """A group's state and members. An unknown group is `Dead`, as for classic brokers, and no error."""
     return (yield from group_admin.describe_group(cluster, group))
 
@@ -248,7 +250,7 @@ def committed(
     *,
     require_stable: bool = True,
     timeout_s: float | None = None,
-) -> Procedure[dict[TopicPartition, Committed]]:
+) -> Conversation[dict[TopicPartition, Committed]]:
     """The offsets that a group has committed, with metadata, for some partitions or all; partitions without one are left out.
 
     With `require_stable` it waits for transactions that are about to commit offsets (KIP-447), for `timeout_s` at most; `KafkaError`
@@ -257,12 +259,12 @@ def committed(
     return (yield from group_admin.committed_offsets(cluster, group, partitions, require_stable=require_stable, timeout_s=timeout_s))
 
 
-def commit(cluster: ClusterCore, group: str, offsets: Mapping[TopicPartition, int | Committed]) -> Procedure[None]:
+def commit(cluster: ClusterCore, group: str, offsets: Mapping[TopicPartition, int | Committed]) -> Conversation[None]:
     """Commits offsets of a group without live members; a `Committed` carries leader epoch and metadata as well."""
     _raise_first((yield from group_admin.commit_offsets(cluster, group, offsets)))
 
 
-def delete_group(cluster: ClusterCore, group: str) -> Procedure[None]:
+def delete_group(cluster: ClusterCore, group: str) -> Conversation[None]:
     """Deletes a group without members, and its committed offsets."""
     yield from group_admin.delete_group(cluster, group)
 
@@ -270,17 +272,17 @@ def delete_group(cluster: ClusterCore, group: str) -> Procedure[None]:
 # Transactions
 
 
-def transactions(cluster: ClusterCore) -> Procedure[list[ListedTransaction]]:
+def transactions(cluster: ClusterCore) -> Conversation[list[ListedTransaction]]:
     """All transactional ids that the coordinators know (KIP-664)."""
     return (yield from transaction_admin.list_transactions(cluster))
 
 
-def describe_transaction(cluster: ClusterCore, transactional_id: str) -> Procedure[TransactionDescription]:
+def describe_transaction(cluster: ClusterCore, transactional_id: str) -> Conversation[TransactionDescription]:
     """State, producer and partitions of a transactional id (KIP-664)."""
     return (yield from transaction_admin.describe_transaction(cluster, transactional_id))
 
 
-def fence(cluster: ClusterCore, transactional_id: str) -> Procedure[None]:
+def fence(cluster: ClusterCore, transactional_id: str) -> Conversation[None]:
     """Takes over a transactional id: aborts its open transaction and fences its producer."""
     yield from transaction_admin.fence_producer(cluster, transactional_id)
 

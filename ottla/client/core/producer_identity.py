@@ -1,4 +1,4 @@
-"""A producer's identity as brokers know it: producer id and epoch, sequence numbers, and the transaction; as procedures.
+"""A producer's identity as brokers know it: producer id and epoch, sequence numbers, and the transaction; as conversations.
 
 Two transaction protocols. The first, which every broker with transactions serves, adds partitions and the group to the transaction before
 they are written to, and keeps the epoch. The second (KIP-890) is used where `may_use_v2` and the coordinator has `transaction.version` 2:
@@ -23,8 +23,8 @@ from ottla.base.types import TopicPartition
 from ottla.client.core.admin import check, grouped
 from ottla.client.core.backoff import Backoff
 from ottla.client.core.cluster import GROUP, TRANSACTION, ClusterCore
+from ottla.client.core.conversation import Conversation, Sleep, within
 from ottla.client.core.group_admin import Committed, first_partition_code
-from ottla.client.core.procedure import Pause, Procedure, within
 from ottla.client.core.versions import TRANSACTION_VERSION
 from ottla.client.errors import COORDINATOR_MOVED, OutcomeUnknownError, TransportError, refused
 from ottla.wire.batch_header import SEQUENCE_MASK
@@ -70,7 +70,7 @@ class ProducerIdentity:
         self._added: set[TopicPartition] = set()
         self._has_offsets = False
 
-    def initialize(self, producer_id: int = -1, epoch: int = -1) -> Procedure[None]:
+    def initialize(self, producer_id: int = -1, epoch: int = -1) -> Conversation[None]:
         """Gets id and epoch. With a transactional id this fences its former producer and ends what was left open.
 
         A producer that names the id and epoch that it still holds is refused if another took over meanwhile (KIP-360).
@@ -91,19 +91,19 @@ class ProducerIdentity:
         self._take_over(answer.producer_id, answer.producer_epoch)
         self.is_open = self.is_lost = False
 
-    def identify(self) -> Procedure[None]:
+    def identify(self) -> Conversation[None]:
         """Initializes the id if it has to be."""
         if self.is_lost:
             yield from self.renew()
 
-    def renew(self) -> Procedure[None]:
+    def renew(self) -> Conversation[None]:
         """Gets another epoch, which ends a transaction that is open. `FencedError` if another producer took over the id meanwhile."""
         if self.transactional_id is None:
             yield from self.initialize()
         else:
             yield from self.initialize(self.producer_id, self.epoch)
 
-    def _has_v2(self, transactional_id: str) -> Procedure[bool]:
+    def _has_v2(self, transactional_id: str) -> Conversation[bool]:
         if not self._may_use_v2:
             return False
         link = yield from self.cluster.coordinator_link(TRANSACTION, transactional_id)
@@ -117,7 +117,7 @@ class ProducerIdentity:
         self._added.clear()
         self._has_offsets = self.has_gap = False
 
-    def keep_prepared(self) -> Procedure[tuple[int, int]]:
+    def keep_prepared(self) -> Conversation[tuple[int, int]]:
         """Takes over a transactional id of two-phase commit (KIP-939) and keeps its transaction open.
 
         Returns the producer id and epoch that began the transaction, (-1, -1) if none is open.
@@ -131,7 +131,7 @@ class ProducerIdentity:
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         return answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch
 
-    def end_kept(self, *, is_commit: bool) -> Procedure[None]:
+    def end_kept(self, *, is_commit: bool) -> Conversation[None]:
         """Ends the transaction that `keep_prepared` left open."""
         from ottla.wire.messages.end_txn import EndTxnRequest
 
@@ -140,7 +140,7 @@ class ProducerIdentity:
         )
         yield from self._ask(request, lambda found: found.error_code)
 
-    def _ask_any(self, request: Any) -> Procedure[Any]:
+    def _ask_any(self, request: Any) -> Conversation[Any]:
         answer = yield from self.cluster.ask_any(request)
         check(answer.error_code, None, "a producer id")
         return answer
@@ -182,7 +182,7 @@ class ProducerIdentity:
         """Returns the partitions that do not belong to the open transaction yet."""
         return [partition for partition in partitions if partition not in self._added]
 
-    def add(self, partitions: Iterable[TopicPartition]) -> Procedure[None]:
+    def add(self, partitions: Iterable[TopicPartition]) -> Conversation[None]:
         """Adds partitions to the transaction before anything is written to them; with the second protocol writing does it."""
         new = self.not_added(partitions)
         if not new:
@@ -191,7 +191,7 @@ class ProducerIdentity:
             yield from self._add(new)
         self._added.update(new)
 
-    def _add(self, new: list[TopicPartition]) -> Procedure[None]:
+    def _add(self, new: list[TopicPartition]) -> Conversation[None]:
         from ottla.wire.messages import add_partitions_to_txn as wire
 
         request = wire.AddPartitionsToTxnRequest(
@@ -216,7 +216,7 @@ class ProducerIdentity:
         member_id: str = "",
         generation: int = -1,
         instance_id: str | None = None,
-    ) -> Procedure[None]:
+    ) -> Conversation[None]:
         """Commits a group's offsets within the transaction."""
         if not self.uses_v2:
             yield from self._add_group(group_id)
@@ -225,7 +225,7 @@ class ProducerIdentity:
         request.member_id, request.generation_id_or_member_epoch, request.group_instance_id = member_id, generation, instance_id
         yield from self.cluster.retrying(lambda: self._commit_offsets(group_id, request), codes=_WAIT)
 
-    def _add_group(self, group_id: str) -> Procedure[None]:
+    def _add_group(self, group_id: str) -> Conversation[None]:
         from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 
         request = AddOffsetsToTxnRequest(
@@ -260,7 +260,7 @@ class ProducerIdentity:
             topics=topics,
         )
 
-    def _commit_offsets(self, group_id: str, request: Any) -> Procedure[None]:
+    def _commit_offsets(self, group_id: str, request: Any) -> Conversation[None]:
         version = TXN_OFFSET_COMMIT_V2 if self.uses_v2 else None
         answer = yield from self.cluster.ask_once(GROUP, group_id, request, version=version)
         code = first_partition_code(answer)
@@ -268,7 +268,7 @@ class ProducerIdentity:
             self.cluster.forget_coordinator(GROUP, group_id)
         check(code, None, f"offsets of group {group_id!r} in the transaction")
 
-    def end(self, *, is_commit: bool) -> Procedure[None]:
+    def end(self, *, is_commit: bool) -> Conversation[None]:
         """Commits or aborts; a transaction that touched nothing ends without a request."""
         if self.is_lost and not is_commit:
             yield from self.renew()
@@ -286,7 +286,7 @@ class ProducerIdentity:
         if self.has_gap:
             yield from self.renew()
 
-    def _end_surely(self, is_commit: bool) -> Procedure[Any]:
+    def _end_surely(self, is_commit: bool) -> Conversation[Any]:
         """Sends the end until it is answered. Raises `OutcomeUnknownError` without an answer before the deadline."""
         from ottla.wire.messages.end_txn import EndTxnRequest
 
@@ -304,17 +304,17 @@ class ProducerIdentity:
                     self.is_lost, self.is_open = True, False
                     end = "commit" if is_commit else "abort"
                     raise OutcomeUnknownError(f"no answer to the {end} of {self.transactional_id!r}: {error}") from None
-            yield Pause(backoff.next_s())
+            yield Sleep(backoff.next_s())
 
     def _named(self) -> str:
         assert self.transactional_id is not None, "only a transactional producer has a transaction and a coordinator"
         return self.transactional_id
 
-    def _ask(self, request: Any, code_of: Callable[[Any], int], *, version: int | None = None) -> Procedure[Any]:
+    def _ask(self, request: Any, code_of: Callable[[Any], int], *, version: int | None = None) -> Conversation[Any]:
         """A request to the transaction's coordinator, repeated while it moves or still finishes the transaction before."""
         transactional_id = self._named()
 
-        def ask() -> Procedure[Any]:
+        def ask() -> Conversation[Any]:
             answer = yield from self.cluster.ask_once(TRANSACTION, transactional_id, request, version=version)
             code = error_code(code_of(answer))
             if code in COORDINATOR_MOVED:

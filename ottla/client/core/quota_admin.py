@@ -1,4 +1,4 @@
-"""Quotas of users, client ids and addresses, as procedures on a `ClusterCore`.
+"""Quotas of users, client ids and addresses, as conversations on a `ClusterCore`.
 
 An entity is a tuple of (type, name) pairs, the types being `user`, `client-id` and `ip`; the name None is the default of that type.
 """
@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from ottla.client.core.admin import check
 from ottla.client.core.cluster import ClusterCore
+from ottla.client.core.conversation import Conversation
 from ottla.client.core.operation import operation
-from ottla.client.core.procedure import Procedure
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 EXACT, DEFAULT, ANY = 0, 1, 2
@@ -19,7 +19,7 @@ Entity = tuple[tuple[str, str | None], ...]
 
 
 @operation
-def describe_quotas(cluster: ClusterCore, filters: Sequence[tuple[str, int, str | None]]) -> Procedure[dict[Entity, dict[str, float]]]:
+def describe_quotas(cluster: ClusterCore, filters: Sequence[tuple[str, int, str | None]]) -> Conversation[dict[Entity, dict[str, float]]]:
     """The quotas of the entities that have exactly the types of the filters: (type, EXACT, name), (type, DEFAULT, None), (type, ANY,
     None)."""
     from ottla.wire.messages import describe_client_quotas as wire
@@ -36,7 +36,7 @@ def describe_quotas(cluster: ClusterCore, filters: Sequence[tuple[str, int, str 
 @operation
 def alter_quotas(
     cluster: ClusterCore, entity: Entity, *, changes: Mapping[str, float], deletions: Sequence[str] = (), validate_only: bool = False
-) -> Procedure[str | None]:
+) -> Conversation[str | None]:
     """Sets and removes quotas of one entity, all or nothing; returns the message that the broker sent with its success, or None."""
     from ottla.wire.messages import alter_client_quotas as wire
 

@@ -1,4 +1,4 @@
-"""Sends record batches that are encoded already to the leaders of their partitions, several requests at a time; as a procedure.
+"""Sends record batches that are encoded already to the leaders of their partitions, several requests at a time; as a conversation.
 
 The batches of a partition are appended in the order given. A request holds at most one batch a partition; up to `IN_FLIGHT_MAX` requests
 are in flight to each leader, and each answer makes space for the next request. After a temporary failure (a leader moved, a connection was
@@ -18,8 +18,8 @@ from ottla.base.types import TopicPartition
 from ottla.client.core.admin import timeout_ms
 from ottla.client.core.backoff import Backoff
 from ottla.client.core.cluster import ClusterCore
+from ottla.client.core.conversation import Ask, AskRolling, Conversation, Sleep
 from ottla.client.core.link import Link
-from ottla.client.core.procedure import Ask, AskRolling, Pause, Procedure
 from ottla.client.errors import RETRIABLE, ClientError, KafkaError, OutcomeUnknownError, TransportError, refused
 from ottla.wire.batch_header import Buffer, read_batch_header
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -31,7 +31,7 @@ REQUEST_BYTES_MAX = 1024 * 1024
 """Batches beyond this wait for the next request; a single larger one is sent alone."""
 
 
-class Lane:
+class ProduceLane:
     """The batches of one partition: how many of them are acknowledged, and how many are sent in this round."""
 
     def __init__(self, partition: TopicPartition, batches: Sequence[Buffer]) -> None:
@@ -66,13 +66,13 @@ def produce_batches(
     transactional_id: str | None = None,
     version: int | None = None,
     timeout_s: float | None = None,
-) -> Procedure[dict[TopicPartition, int]]:
+) -> Conversation[dict[TopicPartition, int]]:
     """Appends encoded record batches (format 2) and returns the offset of each partition's first record.
 
     `acks` is -1 (all in-sync replicas) or 1. Gives up `timeout_s` after the last progress. `KafkaError` when a broker refuses a batch for
     good; batches before it may have been appended.
     """
-    lanes = [Lane(partition, some) for partition, some in batches.items() if some]
+    lanes = [ProduceLane(partition, some) for partition, some in batches.items() if some]
     limit_s = cluster.timeout_s if timeout_s is None else timeout_s
     backoff = Backoff(cluster.now() + limit_s)
     while waiting := [lane for lane in lanes if not lane.is_done]:
@@ -88,7 +88,7 @@ def produce_batches(
             if not _may_pass(failure) or backoff.is_exhausted(cluster.now()):
                 raise failure
             cluster.metadata.forget([lane.partition for lane in waiting])
-            yield Pause(backoff.next_s())
+            yield Sleep(backoff.next_s())
     return {lane.partition: lane.base_offset for lane in lanes}
 
 
@@ -97,8 +97,8 @@ def _may_pass(failure: ClientError) -> bool:
 
 
 def _send_round(
-    cluster: ClusterCore, waiting: Sequence[Lane], acks: int, transactional_id: str | None, version: int | None
-) -> Procedure[ClientError | None]:
+    cluster: ClusterCore, waiting: Sequence[ProduceLane], acks: int, transactional_id: str | None, version: int | None
+) -> Conversation[ClientError | None]:
     """Sends what is left, in a window that rolls on; ends when all is answered that was sent. Returns the first failure."""
     by_partition = {lane.partition: lane for lane in waiting}
     leaders: list[_Leader] = []
@@ -114,14 +114,14 @@ def _send_round(
 class _Leader:
     """A leader's connection, its lanes, and how many requests are under way to it."""
 
-    def __init__(self, link: Link, lanes: Sequence[Lane]) -> None:
+    def __init__(self, link: Link, lanes: Sequence[ProduceLane]) -> None:
         self.link = link
         self.lanes = lanes
         self.under_way = 0
 
-    def choose(self) -> list[Lane]:
+    def choose(self) -> list[ProduceLane]:
         """Returns the lanes whose next batch is part of the next request; empty if no batch may be sent now."""
-        chosen: list[Lane] = []
+        chosen: list[ProduceLane] = []
         size = 0
         for lane in self.lanes if self.under_way < IN_FLIGHT_MAX else ():
             if not lane.may_send():
@@ -137,12 +137,12 @@ class _Leader:
 class _Window:
     """The requests under way, to all leaders, and what their answers have brought."""
 
-    def __init__(self, leaders: Sequence[_Leader], request: Callable[[Sequence[Lane]], ProduceRequest], version: int | None) -> None:
+    def __init__(self, leaders: Sequence[_Leader], request: Callable[[Sequence[ProduceLane]], ProduceRequest], version: int | None) -> None:
         self.failure: ClientError | None = None
         self._leaders = leaders
         self._request = request
         self._version = version
-        self._under_way: deque[tuple[_Leader, list[Lane]]] = deque()
+        self._under_way: deque[tuple[_Leader, list[ProduceLane]]] = deque()
 
     def asks(self) -> Iterator[Ask | None]:
         """The requests in their order; None when an answer has to be taken in before the next one may be sent."""
@@ -157,7 +157,7 @@ class _Window:
                     return
                 yield None
 
-    def _send(self, leader: _Leader, chosen: list[Lane]) -> Ask:
+    def _send(self, leader: _Leader, chosen: list[ProduceLane]) -> Ask:
         request = self._request(chosen)
         for lane in chosen:
             lane.sent += 1
@@ -173,7 +173,7 @@ class _Window:
         self.failure = self.failure or failed
 
 
-def _request(chosen: Sequence[Lane], acks: int, transactional_id: str | None, wait_ms: int) -> ProduceRequest:
+def _request(chosen: Sequence[ProduceLane], acks: int, transactional_id: str | None, wait_ms: int) -> ProduceRequest:
     topics: dict[str, list[PartitionProduceData]] = {}
     for lane in chosen:
         data = PartitionProduceData(index=lane.partition.partition, records=lane.batches[lane.sent])
@@ -186,7 +186,7 @@ def _request(chosen: Sequence[Lane], acks: int, transactional_id: str | None, wa
     )
 
 
-def _settle(lanes: Sequence[Lane], answer: ProduceResponse | ClientError) -> ClientError | None:
+def _settle(lanes: Sequence[ProduceLane], answer: ProduceResponse | ClientError) -> ClientError | None:
     """Notes what one answer acknowledges; the first failure in it. A lane behind a failure waits for the next round."""
     if isinstance(answer, ClientError):
         for lane in lanes:

@@ -1,4 +1,4 @@
-"""Placement of replicas on brokers and in directories, their moves, and throttles of these, as procedures on a `ClusterCore`."""
+"""Placement of replicas on brokers and in directories, their moves, and throttles of these, as conversations on a `ClusterCore`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import TopicPartition
 from ottla.client.core import admin
 from ottla.client.core.cluster import ClusterCore
+from ottla.client.core.conversation import Conversation, Sleep
 from ottla.client.core.operation import operation
-from ottla.client.core.procedure import Pause, Procedure
 from ottla.client.errors import refused
 
 LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
@@ -38,7 +38,7 @@ class Move(NamedTuple):
 
 
 @operation
-def replicas_of(cluster: ClusterCore, partitions: Iterable[TopicPartition]) -> Procedure[dict[TopicPartition, list[int]]]:
+def replicas_of(cluster: ClusterCore, partitions: Iterable[TopicPartition]) -> Conversation[dict[TopicPartition, list[int]]]:
     """The replicas of now. KafkaError for a partition that is not there."""
     wanted = list(partitions)
     found: dict[TopicPartition, list[int]] = {}
@@ -54,7 +54,7 @@ def replicas_of(cluster: ClusterCore, partitions: Iterable[TopicPartition]) -> P
 @operation
 def move_replicas(
     cluster: ClusterCore, plan: Mapping[TopicPartition, list[int] | None], *, may_change_factor: bool = True
-) -> Procedure[dict[TopicPartition, ErrorCode]]:
+) -> Conversation[dict[TopicPartition, ErrorCode]]:
     """Asks for new replicas (None: cancel) and gives each partition's code."""
     from ottla.wire.messages import alter_partition_reassignments as wire
 
@@ -80,7 +80,7 @@ def move_replicas(
 
 
 @operation
-def moves_under_way(cluster: ClusterCore) -> Procedure[dict[TopicPartition, Move]]:
+def moves_under_way(cluster: ClusterCore) -> Conversation[dict[TopicPartition, Move]]:
     from ottla.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 
     request = ListPartitionReassignmentsRequest(timeout_ms=admin.timeout_ms(cluster))
@@ -99,7 +99,7 @@ def moves_under_way(cluster: ClusterCore) -> Procedure[dict[TopicPartition, Move
 
 
 @operation
-def log_dirs_of(cluster: ClusterCore, brokers: Iterable[int], topics: Sequence[str]) -> Procedure[dict[Replica, tuple[str, str]]]:
+def log_dirs_of(cluster: ClusterCore, brokers: Iterable[int], topics: Sequence[str]) -> Conversation[dict[Replica, tuple[str, str]]]:
     """The directories of replicas, and those they are being moved to ("" for none)."""
     found: dict[Replica, tuple[str, str]] = {}
     for broker in brokers:
@@ -113,7 +113,7 @@ def log_dirs_of(cluster: ClusterCore, brokers: Iterable[int], topics: Sequence[s
 
 
 @operation
-def move_log_dirs(cluster: ClusterCore, wanted: Mapping[Replica, str], *, timeout_s: float) -> Procedure[dict[Replica, ErrorCode]]:
+def move_log_dirs(cluster: ClusterCore, wanted: Mapping[Replica, str], *, timeout_s: float) -> Conversation[dict[Replica, ErrorCode]]:
     """Asks brokers to lay replicas into other directories; gives each replica's code. Waits for replicas that do not exist yet."""
     codes: dict[Replica, ErrorCode] = {}
     deadline = cluster.now() + timeout_s
@@ -126,11 +126,11 @@ def move_log_dirs(cluster: ClusterCore, wanted: Mapping[Replica, str], *, timeou
         if cluster.now() > deadline:
             break
         if left:
-            yield Pause(_RETRY_S)
+            yield Sleep(_RETRY_S)
     return codes
 
 
-def _ask_for_log_dirs(cluster: ClusterCore, broker: int, wanted: Mapping[Replica, str]) -> Procedure[dict[Replica, ErrorCode]]:
+def _ask_for_log_dirs(cluster: ClusterCore, broker: int, wanted: Mapping[Replica, str]) -> Conversation[dict[Replica, ErrorCode]]:
     from ottla.wire.messages import alter_replica_log_dirs as wire
 
     dirs = []
@@ -152,7 +152,7 @@ def _ask_for_log_dirs(cluster: ClusterCore, broker: int, wanted: Mapping[Replica
 @operation
 def throttle_moves(
     cluster: ClusterCore, plan: Mapping[TopicPartition, Sequence[int]], before: Mapping[TopicPartition, Sequence[int]], rate: int
-) -> Procedure[None]:
+) -> Conversation[None]:
     """Bounds what moves between brokers: each source as a leader, each destination as a follower."""
     topics: dict[str, tuple[list[str], list[str]]] = {}
     brokers: set[int] = set()
@@ -169,17 +169,17 @@ def throttle_moves(
 
 
 @operation
-def throttle_log_dirs(cluster: ClusterCore, brokers: Iterable[int], rate: int) -> Procedure[None]:
+def throttle_log_dirs(cluster: ClusterCore, brokers: Iterable[int], rate: int) -> Conversation[None]:
     yield from _limit(cluster, brokers, {LOG_DIR_RATE: str(rate)})
 
 
-def _limit(cluster: ClusterCore, brokers: Iterable[int], changes: Mapping[str, str]) -> Procedure[None]:
+def _limit(cluster: ClusterCore, brokers: Iterable[int], changes: Mapping[str, str]) -> Conversation[None]:
     for broker in sorted(brokers):
         yield from admin.alter_configs(cluster, admin.BROKER_RESOURCE, str(broker), changes=changes)
 
 
 @operation
-def clear_throttles(cluster: ClusterCore, topics: Iterable[str]) -> Procedure[None]:
+def clear_throttles(cluster: ClusterCore, topics: Iterable[str]) -> Conversation[None]:
     """Takes every bound away, from all brokers that are there and from these topics."""
     for broker in sorted(cluster.metadata.brokers):
         yield from admin.alter_configs(cluster, admin.BROKER_RESOURCE, str(broker), deletions=(LEADER_RATE, FOLLOWER_RATE, LOG_DIR_RATE))

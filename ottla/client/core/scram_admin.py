@@ -1,4 +1,4 @@
-"""SCRAM credentials of users, as procedures on a `ClusterCore`.
+"""SCRAM credentials of users, as conversations on a `ClusterCore`.
 
 A password stays in this process: the broker gets what PBKDF2 makes of it.
 """
@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from ottla.client.core.admin import check, refusal
 from ottla.client.core.cluster import ClusterCore
+from ottla.client.core.conversation import Conversation
 from ottla.client.core.operation import operation
-from ottla.client.core.procedure import Procedure
 from ottla.client.errors import KafkaError
 from ottla.wire.schema import Request
 
@@ -32,7 +32,7 @@ class Credential(NamedTuple):
 
 
 @operation
-def describe_scram(cluster: ClusterCore, users: Sequence[str] = ()) -> Procedure[dict[str, list[Credential] | KafkaError]]:
+def describe_scram(cluster: ClusterCore, users: Sequence[str] = ()) -> Conversation[dict[str, list[Credential] | KafkaError]]:
     """The credentials of some users, or of all that have any."""
     from ottla.wire.messages import describe_user_scram_credentials as wire
 
@@ -54,7 +54,7 @@ def alter_scram(
     new_salt: Callable[[], bytes],
     passwords: dict[str, tuple[str, int]] | None = None,
     deletions: Sequence[str] = (),
-) -> Procedure[None]:
+) -> Conversation[None]:
     """Sets credentials, (password, iterations) by mechanism, and removes the credentials of other mechanisms. `new_salt` gives random
     bytes.
 
@@ -73,6 +73,6 @@ def alter_scram(
         yield from _alter(cluster, wire.AlterUserScramCredentialsRequest(upsertions=[made]))
 
 
-def _alter(cluster: ClusterCore, request: Request) -> Procedure[None]:
+def _alter(cluster: ClusterCore, request: Request) -> Conversation[None]:
     for result in (yield from cluster.ask_controller(request)).results:
         check(result.error_code, result.error_message, f"credentials of {result.user!r}")

@@ -56,7 +56,7 @@ class Batch:
         self.data: bytearray = bytearray()
 
 
-class Outcome(NamedTuple):
+class BatchOutcome(NamedTuple):
     """The end of a batch: the offset of its first record, or why it was not appended."""
 
     batch: Batch
@@ -71,7 +71,7 @@ class Sent(NamedTuple):
     at: float
 
 
-class _Lane:
+class _SendLane:
     """The batches of one partition, each list in the order of sealing."""
 
     __slots__ = ("backoff", "broker_id", "failed", "resume_at", "retried", "under_way", "waiting")
@@ -122,11 +122,11 @@ class SendQueue:
         """The requests under way to each broker, oldest first."""
         self.size_bytes = 0
         """The bytes of all batches that have not ended."""
-        self.ended: deque[Outcome] = deque()
+        self.ended: deque[BatchOutcome] = deque()
         """The ends of batches that are to be reported. A batch is added as soon as it ends, so no report is lost."""
         self.known: set[TopicPartition] = set()
         """The partitions whose brokers know this producer, by a batch that they have acknowledged in this epoch."""
-        self._lanes: dict[TopicPartition, _Lane] = {}
+        self._lanes: dict[TopicPartition, _SendLane] = {}
         self._sealed = 0
 
     def add(self, batch: Batch) -> None:
@@ -136,10 +136,10 @@ class SendQueue:
         self.size_bytes += len(batch.data)
         self._lane(batch.partition).waiting.append(batch)
 
-    def _lane(self, partition: TopicPartition) -> _Lane:
+    def _lane(self, partition: TopicPartition) -> _SendLane:
         lane = self._lanes.get(partition)
         if lane is None:
-            lane = self._lanes[partition] = _Lane()
+            lane = self._lanes[partition] = _SendLane()
         return lane
 
     @property
@@ -153,7 +153,7 @@ class SendQueue:
         found = [(lane.waiting[0].number, partition) for partition, lane in self._lanes.items() if self._may_send(partition, lane, now)]
         return [partition for _, partition in sorted(found)]
 
-    def _may_send(self, partition: TopicPartition, lane: _Lane, now: float) -> bool:
+    def _may_send(self, partition: TopicPartition, lane: _SendLane, now: float) -> bool:
         if not (lane.waiting or lane.failed) or now < lane.resume_at:
             return False
         if lane.under_way and (lane.failed or (self.may_renumber and partition in self.gaps)):
@@ -273,7 +273,7 @@ class SendQueue:
 
     def end_unsealed(self, batch: Batch, error: ClientError) -> None:
         """Reports a batch as failed that was never added."""
-        self.ended.append(Outcome(batch, -1, error))
+        self.ended.append(BatchOutcome(batch, -1, error))
 
     def _no_longer_under_way(self, sent: Sent) -> list[Batch]:
         for batch in sent.batches:
@@ -322,7 +322,7 @@ class SendQueue:
         self._end(batch, -1, error)
 
     def _end(self, batch: Batch, base_offset: int, error: ClientError | None) -> None:
-        self.ended.append(Outcome(batch, base_offset, error))
+        self.ended.append(BatchOutcome(batch, base_offset, error))
         self.size_bytes -= len(batch.data)
         self._drop_empty(batch.partition)
 

@@ -13,14 +13,14 @@ from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.core.admin import check, grouped, refusal
 from ottla.client.core.cluster import GROUP, ClusterCore
+from ottla.client.core.conversation import Conversation
 from ottla.client.core.operation import operation
-from ottla.client.core.procedure import Procedure
 from ottla.client.errors import KafkaError, refused
 
 TYPE = "share"
 
 
-class ShareMember(NamedTuple):
+class ShareMemberDescription(NamedTuple):
     """One member and the partitions that it may fetch from."""
 
     member_id: str
@@ -32,7 +32,7 @@ class ShareMember(NamedTuple):
     assignment: tuple[TopicPartition, ...]
 
 
-class ShareGroup(NamedTuple):
+class ShareGroupDescription(NamedTuple):
     """A share group as its coordinator sees it."""
 
     group_id: str
@@ -41,7 +41,7 @@ class ShareGroup(NamedTuple):
     assignment_epoch: int
     assignor: str
     coordinator: int
-    members: tuple[ShareMember, ...]
+    members: tuple[ShareMemberDescription, ...]
 
 
 class ShareOffset(NamedTuple):
@@ -54,7 +54,7 @@ class ShareOffset(NamedTuple):
 
 
 @operation
-def describe_share_group(cluster: ClusterCore, group_id: str) -> Procedure[ShareGroup]:
+def describe_share_group(cluster: ClusterCore, group_id: str) -> Conversation[ShareGroupDescription]:
     """One group. KafkaError GROUP_ID_NOT_FOUND when there is none, or it is of another kind."""
     from ottla.wire.messages.share_group_describe import ShareGroupDescribeRequest
 
@@ -65,7 +65,7 @@ def describe_share_group(cluster: ClusterCore, group_id: str) -> Procedure[Share
     if group.group_state == "Dead":
         raise refused(ErrorCode.GROUP_ID_NOT_FOUND, f"share group {group_id!r} not found")
     members = tuple(_member(member) for member in group.members)
-    return ShareGroup(
+    return ShareGroupDescription(
         group_id,
         group.group_state,
         group.group_epoch,
@@ -76,9 +76,9 @@ def describe_share_group(cluster: ClusterCore, group_id: str) -> Procedure[Share
     )
 
 
-def _member(member: Any) -> ShareMember:
+def _member(member: Any) -> ShareMemberDescription:
     assigned = [TopicPartition(topic.topic_name, number) for topic in member.assignment.topic_partitions for number in topic.partitions]
-    return ShareMember(
+    return ShareMemberDescription(
         member.member_id,
         member.client_id,
         member.client_host,
@@ -92,7 +92,7 @@ def _member(member: Any) -> ShareMember:
 @operation
 def share_offsets(
     cluster: ClusterCore, group_id: str, partitions: Iterable[TopicPartition] | None = None
-) -> Procedure[dict[TopicPartition, ShareOffset]]:
+) -> Conversation[dict[TopicPartition, ShareOffset]]:
     """The starts of a group's partitions (None: all that it has begun with)."""
     from ottla.wire.messages import describe_share_group_offsets as wire
 
@@ -122,7 +122,7 @@ def _known(number: int) -> int | None:
 @operation
 def alter_share_offsets(
     cluster: ClusterCore, group_id: str, starts: Mapping[TopicPartition, int]
-) -> Procedure[dict[TopicPartition, KafkaError | None]]:
+) -> Conversation[dict[TopicPartition, KafkaError | None]]:
     """Sets where partitions start; refused while the group has members."""
     from ottla.wire.messages import alter_share_group_offsets as wire
 
@@ -148,7 +148,7 @@ def alter_share_offsets(
 
 
 @operation
-def delete_share_offsets(cluster: ClusterCore, group_id: str, topics: Sequence[str]) -> Procedure[dict[str, KafkaError | None]]:
+def delete_share_offsets(cluster: ClusterCore, group_id: str, topics: Sequence[str]) -> Conversation[dict[str, KafkaError | None]]:
     """Forgets where the group is in some topics; refused while it has members."""
     from ottla.wire.messages import delete_share_group_offsets as wire
 

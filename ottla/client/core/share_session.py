@@ -33,7 +33,7 @@ BATCH_OPTIMIZED = 0
 RECORD_LIMIT = 1
 
 
-class Delivery(NamedTuple):
+class AcquiredRecord(NamedTuple):
     """A record that is acquired until it is acknowledged or its lock times out; `number` counts its deliveries from 1."""
 
     partition: TopicPartition
@@ -64,7 +64,7 @@ class Run(NamedTuple):
         return self.last - self.first + 1
 
 
-class ShareSession:
+class ConsumerShareSession:
     """See the module."""
 
     def __init__(self, group_id: str, member_id: str) -> None:
@@ -216,7 +216,7 @@ class ShareSession:
         """The partition of an answer's topic id and number."""
         return self._names.get((topic_id, number))
 
-    def take(self, partition: TopicPartition, result: Any) -> list[Delivery]:
+    def take(self, partition: TopicPartition, result: Any) -> list[AcquiredRecord]:
         """The records that a partition's answer acquires; offsets without a record (markers, compacted ones) are acknowledged as gaps."""
         acquired = result.acquired_records
         if not acquired:
@@ -240,7 +240,7 @@ def _runs(acknowledged: list[tuple[int, int]]) -> Iterator[Run]:
             start = end
 
 
-def _deliveries(partition: TopicPartition, data: Any, acquired: Iterable[Any]) -> Iterator[Delivery]:
+def _deliveries(partition: TopicPartition, data: Any, acquired: Iterable[Any]) -> Iterator[AcquiredRecord]:
     """The records in the runs that were acquired; a batch may hold others besides. WireError when the batches are broken."""
     runs = sorted((run.first_offset, run.last_offset, run.delivery_count) for run in acquired)
     if data is None or not len(data):
@@ -264,4 +264,4 @@ def _deliveries(partition: TopicPartition, data: Any, acquired: Iterable[Any]) -
             if at == len(runs):
                 return
             if runs[at][0] <= record.offset:
-                yield Delivery(partition, header, record, runs[at][2])
+                yield AcquiredRecord(partition, header, record, runs[at][2])

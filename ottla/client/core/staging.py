@@ -1,4 +1,4 @@
-"""Record batches that are put aside on the leaders of their partitions, and attached to them later in a transaction; as procedures.
+"""Record batches that are put aside on the leaders of their partitions, and attached to them later in a transaction; as conversations.
 
 An extension of Ottla's own, for many writers and one transaction: the writers stage their batches in parallel, and the owner of the
 transaction attaches chosen batches by a manifest (StageRecords, AttachRecords). Staged bytes are visible to no reader, and expire when they
@@ -19,7 +19,7 @@ from ottla.base.types import TopicPartition
 from ottla.client.core.admin import timeout_ms
 from ottla.client.core.backoff import Backoff
 from ottla.client.core.cluster import ClusterCore
-from ottla.client.core.procedure import Ask, AskAll, Pause, Procedure
+from ottla.client.core.conversation import Ask, AskAll, Conversation, Sleep
 from ottla.client.errors import RETRIABLE, ClientError, KafkaError, TransportError, refused
 from ottla.wire.batch_header import Buffer, iter_batches
 from ottla.wire.checksum import crc32c
@@ -66,13 +66,13 @@ class Staged(NamedTuple):
     refused: dict[TopicPartition, KafkaError]
 
 
-def offers_staging(cluster: ClusterCore) -> Procedure[bool]:
+def offers_staging(cluster: ClusterCore) -> Conversation[bool]:
     """Whether the cluster takes staged records: it is Ottla, and the client was connected with `with_extensions`."""
     link = yield from cluster.any_link()
     return link.offers(STAGE_RECORDS) and link.offers(ATTACH_RECORDS)
 
 
-class _Lane:
+class _StagingLane:
     """The chunks of one partition on their way, and which of them are acknowledged."""
 
     def __init__(self, partition: TopicPartition, attempt_id: int, chunks: Mapping[int, Buffer]) -> None:
@@ -107,14 +107,14 @@ def stage(
     chunks: Mapping[TopicPartition, Mapping[int, Buffer]],
     *,
     timeout_s: float | None = None,
-) -> Procedure[Staged]:
+) -> Conversation[Staged]:
     """Puts chunks aside on the leaders of their partitions, under a token of 16 random bytes and the number of the writer's attempt.
 
     A chunk is one or more encoded record batches, transactional and without a producer id, and has a number in its partition. The result
     has partitions in `refused` whose quota is used up or whose leader stages nothing. Gives up `timeout_s` after the last progress.
     `KafkaError` when a broker refuses a chunk for good.
     """
-    lanes = [_Lane(partition, attempt_id, some) for partition, some in chunks.items()]
+    lanes = [_StagingLane(partition, attempt_id, some) for partition, some in chunks.items()]
     limit_s = cluster.timeout_s if timeout_s is None else timeout_s
     backoff = Backoff(cluster.now() + limit_s)
     while under_way := [lane for lane in lanes if not lane.is_done]:
@@ -132,20 +132,22 @@ def stage(
     return Staged({lane.partition: lane.staged() for lane in lanes}, refusals)
 
 
-def _wait(cluster: ClusterCore, failure: ClientError, backoff: Backoff, partitions: Iterable[TopicPartition]) -> Procedure[None]:
+def _wait(cluster: ClusterCore, failure: ClientError, backoff: Backoff, partitions: Iterable[TopicPartition]) -> Conversation[None]:
     """Waits before the next try, which asks for the leaders again. Raises a permanent failure, and any failure after the deadline."""
     may_pass = isinstance(failure, TransportError) or (isinstance(failure, KafkaError) and failure.code in RETRIABLE)
     if not may_pass or backoff.is_exhausted(cluster.now()):
         raise failure
     cluster.metadata.forget(partitions)
-    yield Pause(backoff.next_s())
+    yield Sleep(backoff.next_s())
 
 
-def _stage_round(cluster: ClusterCore, under_way: Sequence[_Lane], token: bytes, attempt_id: int) -> Procedure[ClientError | None]:
+def _stage_round(
+    cluster: ClusterCore, under_way: Sequence[_StagingLane], token: bytes, attempt_id: int
+) -> Conversation[ClientError | None]:
     """Sends what may be under way at once, takes in all answers, and returns the first failure that is no lane's own."""
     by_partition = {lane.partition: lane for lane in under_way}
     asks: list[Ask] = []
-    planned: list[list[tuple[_Lane, int]]] = []
+    planned: list[list[tuple[_StagingLane, int]]] = []
     for broker_id, partitions in (yield from cluster.by_leader(by_partition)).items():
         link = yield from cluster.link(broker_id)
         lanes = [by_partition[partition] for partition in partitions]
@@ -163,11 +165,11 @@ def _stage_round(cluster: ClusterCore, under_way: Sequence[_Lane], token: bytes,
     return failure
 
 
-def _stage_requests(lanes: Sequence[_Lane]) -> Iterator[list[tuple[_Lane, int]]]:
+def _stage_requests(lanes: Sequence[_StagingLane]) -> Iterator[list[tuple[_StagingLane, int]]]:
     """The chunks of the next requests to one leader, at most one a partition in each."""
     left = {lane.partition: list(lane.waiting) for lane in lanes}
     for _ in range(IN_FLIGHT_MAX):
-        chosen: list[tuple[_Lane, int]] = []
+        chosen: list[tuple[_StagingLane, int]] = []
         size = batches = 0
         for lane in lanes:
             waiting = left[lane.partition]
@@ -182,7 +184,7 @@ def _stage_requests(lanes: Sequence[_Lane]) -> Iterator[list[tuple[_Lane, int]]]
         yield chosen
 
 
-def _stage_request(chosen: Sequence[tuple[_Lane, int]], token: bytes, attempt_id: int) -> staging.StageRecordsRequest:
+def _stage_request(chosen: Sequence[tuple[_StagingLane, int]], token: bytes, attempt_id: int) -> staging.StageRecordsRequest:
     topics: dict[str, list[staging.StagePartition]] = {}
     for lane, at in chosen:
         part = staging.StagePartition(index=lane.partition.partition, chunk=lane.chunks[at].chunk, records=lane.data[at])
@@ -194,7 +196,7 @@ def _stage_request(chosen: Sequence[tuple[_Lane, int]], token: bytes, attempt_id
     )
 
 
-def _settle_stage(chosen: Sequence[tuple[_Lane, int]], answer: Any) -> ClientError | None:
+def _settle_stage(chosen: Sequence[tuple[_StagingLane, int]], answer: Any) -> ClientError | None:
     """Notes what one answer acknowledges, and lanes that have no more room; the first failure besides."""
     if isinstance(answer, ClientError):
         return answer
@@ -269,7 +271,7 @@ def pieces(chunks: Iterable[StagedChunk]) -> Iterator[list[StagedChunk]]:
 
 def attach(
     cluster: ClusterCore, producing: Producing, wanted: Mapping[TopicPartition, Sequence[AttachPiece]], *, timeout_s: float | None = None
-) -> Procedure[dict[TopicPartition, int]]:
+) -> Conversation[dict[TopicPartition, int]]:
     """Appends staged chunks and returns the offset of each partition's first record, -1 where a repeated request does not show it.
 
     Gives up `timeout_s` after the last progress. `KafkaError` UNKNOWN_STAGE if staged bytes expired or differ from the manifest.
@@ -295,7 +297,7 @@ def attach(
 
 def _attach_round(
     cluster: ClusterCore, producing: Producing, left: Mapping[TopicPartition, list[AttachPiece]], offsets: dict[TopicPartition, int]
-) -> Procedure[ClientError | None]:
+) -> Conversation[ClientError | None]:
     """One request to each leader; takes the pieces that are appended out of `left`, and returns the first failure."""
     asks: list[Ask] = []
     for broker_id, partitions in (yield from cluster.by_leader(left)).items():

@@ -1,4 +1,4 @@
-"""Operations of administration on delegation tokens (KIP-48), as procedures (`procedure.py`)."""
+"""Operations of administration on delegation tokens (KIP-48), as conversations (`conversation.py`)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from ottla.client.core.admin import check
 from ottla.client.core.cluster import ClusterCore
+from ottla.client.core.conversation import Conversation
 from ottla.client.core.operation import operation
-from ottla.client.core.procedure import Procedure
 
 ABOUT = "delegation tokens"
 
@@ -27,7 +27,7 @@ class Token(NamedTuple):
 
 
 @operation
-def describe_tokens(cluster: ClusterCore, owners: Sequence[str] | None = None) -> Procedure[list[Token]]:
+def describe_tokens(cluster: ClusterCore, owners: Sequence[str] | None = None) -> Conversation[list[Token]]:
     """Returns the tokens of these owners, or all tokens (None). The broker leaves out tokens that the caller may not see. Raises
     `KafkaError`."""
     from ottla.wire.messages import describe_delegation_token as wire
@@ -50,7 +50,7 @@ def describe_tokens(cluster: ClusterCore, owners: Sequence[str] | None = None) -
 @operation
 def create_token(
     cluster: ClusterCore, *, owner: str | None = None, renewers: Sequence[str] = (), lifetime_ms: int = -1
-) -> Procedure[Token]:
+) -> Conversation[Token]:
     """A token for oneself or another owner. `lifetime_ms`: negative for the longest that the broker allows. Raises `KafkaError`."""
     from ottla.wire.messages import create_delegation_token as wire
 
@@ -68,7 +68,7 @@ def create_token(
 
 
 @operation
-def renew_token(cluster: ClusterCore, hmac: bytes, period_ms: int = -1) -> Procedure[int]:
+def renew_token(cluster: ClusterCore, hmac: bytes, period_ms: int = -1) -> Conversation[int]:
     """Returns when the token ends now. `period_ms`: negative for the broker's default. Raises `KafkaError`."""
     from ottla.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
 
@@ -78,7 +78,7 @@ def renew_token(cluster: ClusterCore, hmac: bytes, period_ms: int = -1) -> Proce
 
 
 @operation
-def expire_token(cluster: ClusterCore, hmac: bytes, period_ms: int = -1) -> Procedure[int]:
+def expire_token(cluster: ClusterCore, hmac: bytes, period_ms: int = -1) -> Conversation[int]:
     """Returns when the token ends now. `period_ms`: negative to remove it at once. Raises `KafkaError`."""
     from ottla.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest
 

@@ -1,4 +1,4 @@
-"""One transactional id step by step, for callers that bring encoded batches and offsets of their own; as procedures.
+"""One transactional id step by step, for callers that bring encoded batches and offsets of their own; as conversations.
 
 `initialize` takes over the id: it fences the former producer, and aborts or completes what that one left open. Then for each transaction
 `begin`, any of `add_partitions`, `produce`, `attach` and `commit_offsets`, and `commit` or `abort`. With the second protocol (`uses_v2`,
@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ottla.base.types import TopicPartition
 from ottla.client.core.cluster import ClusterCore
+from ottla.client.core.conversation import Conversation
 from ottla.client.core.group_admin import Committed
-from ottla.client.core.procedure import Procedure
 from ottla.client.core.producer_identity import PRODUCE_V2, TRANSACTION_TIMEOUT_MS, ProducerIdentity
 from ottla.client.core.raw_produce import produce_batches
 from ottla.client.core.staging import AttachPiece, Producing, StagedChunk, attach, pieces
@@ -31,7 +31,7 @@ class TransactionCore:
         self.transactional_id = transactional_id
         self.identity = ProducerIdentity(cluster, transactional_id=transactional_id, timeout_ms=timeout_ms, may_use_v2=may_use_v2)
 
-    def initialize(self, producer_id: int = -1, epoch: int = -1) -> Procedure[None]:
+    def initialize(self, producer_id: int = -1, epoch: int = -1) -> Conversation[None]:
         """Takes over the transactional id (InitProducerId): aborts what its former producer left open, and fences that one.
 
         Waits while a former transaction is being completed. A producer that names the id and epoch that it still holds gets a `FencedError`
@@ -43,13 +43,13 @@ class TransactionCore:
         """Opens a transaction; nothing is sent."""
         self.identity.begin()
 
-    def add_partitions(self, partitions: Iterable[TopicPartition]) -> Procedure[None]:
+    def add_partitions(self, partitions: Iterable[TopicPartition]) -> Conversation[None]:
         """Adds partitions to the transaction, once each (AddPartitionsToTxn); `produce` does it too. With `uses_v2` nothing is sent."""
         yield from self.identity.add(partitions)
 
     def produce(
         self, batches: Mapping[TopicPartition, Sequence[bytearray]], *, timeout_s: float | None = None
-    ) -> Procedure[dict[TopicPartition, int]]:
+    ) -> Conversation[dict[TopicPartition, int]]:
         """Stamps producer id, epoch and sequence numbers into encoded batches, in place, and appends them in this order (acks=all).
 
         At most five requests are under way a leader. Returns the offset of each partition's first record. Not to be called again with the
@@ -63,8 +63,8 @@ class TransactionCore:
         appending = produce_batches(self.cluster, batches, transactional_id=self.transactional_id, version=version, timeout_s=timeout_s)
         return (yield from self._appending(appending))
 
-    def _appending(self, appending: Procedure[dict[TopicPartition, int]]) -> Procedure[dict[TopicPartition, int]]:
-        """Runs a procedure that appends in the transaction. If it fails in any way, sequence numbers are missing in a log."""
+    def _appending(self, appending: Conversation[dict[TopicPartition, int]]) -> Conversation[dict[TopicPartition, int]]:
+        """Runs a conversation that appends in the transaction. If it fails in any way, sequence numbers are missing in a log."""
         had_gap, self.identity.has_gap = self.identity.has_gap, True
         offsets = yield from appending
         self.identity.has_gap = had_gap
@@ -83,7 +83,7 @@ class TransactionCore:
 
     def attach(
         self, token: bytes, manifest: Mapping[TopicPartition, Sequence[StagedChunk]], *, timeout_s: float | None = None
-    ) -> Procedure[dict[TopicPartition, int]]:
+    ) -> Conversation[dict[TopicPartition, int]]:
         """Appends chunks that `Client.stage` has put aside under the token, by any number of clients, in the order of the manifest.
 
         Returns the offset of each partition's first record, -1 where a repeated request does not show it. `KafkaError` UNKNOWN_STAGE if
@@ -106,17 +106,17 @@ class TransactionCore:
         member_id: str = "",
         generation: int = -1,
         instance_id: str | None = None,
-    ) -> Procedure[None]:
+    ) -> Conversation[None]:
         """Commits a group's offsets as part of the transaction (TxnOffsetCommit); `Committed` carries leader epoch and metadata too.
 
         A consumer that is a live member names its member id and generation, so that a stale one is refused (KIP-447).
         """
         yield from self.identity.add_offsets(group, offsets, member_id=member_id, generation=generation, instance_id=instance_id)
 
-    def commit(self) -> Procedure[None]:
+    def commit(self) -> Conversation[None]:
         """Commits the transaction (EndTxn), repeating it if its answer is lost. Raises `OutcomeUnknownError` without any answer."""
         yield from self.identity.end(is_commit=True)
 
-    def abort(self) -> Procedure[None]:
+    def abort(self) -> Conversation[None]:
         """Aborts the transaction (EndTxn), repeating it if its answer is lost."""
         yield from self.identity.end(is_commit=False)

@@ -1,4 +1,4 @@
-"""Administration of transactions: their states and producers, and how to end one that hangs; as procedures on a `ClusterCore`."""
+"""Administration of transactions: their states and producers, and how to end one that hangs; as conversations on a `ClusterCore`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.core.admin import check, grouped, refusal
 from ottla.client.core.cluster import TRANSACTION, ClusterCore
+from ottla.client.core.conversation import Conversation
 from ottla.client.core.operation import operation
-from ottla.client.core.procedure import Procedure
 from ottla.client.errors import KafkaError, refused
 
 INIT_PRODUCER_ID = 22
@@ -61,7 +61,7 @@ def list_transactions(
     producer_ids: Sequence[int] = (),
     duration_ms: int = -1,
     pattern: str | None = None,
-) -> Procedure[list[ListedTransaction]]:
+) -> Conversation[list[ListedTransaction]]:
     """The transactional ids of all coordinators. A filter that a broker is too old for is refused, never ignored."""
     from ottla.wire.messages.list_transactions import ListTransactionsRequest
 
@@ -88,7 +88,7 @@ def list_transactions(
 
 
 @operation
-def describe_transaction(cluster: ClusterCore, transactional_id: str) -> Procedure[TransactionDescription]:
+def describe_transaction(cluster: ClusterCore, transactional_id: str) -> Conversation[TransactionDescription]:
     from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
 
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
@@ -114,7 +114,7 @@ def describe_transaction(cluster: ClusterCore, transactional_id: str) -> Procedu
 @operation
 def describe_producers(
     cluster: ClusterCore, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
-) -> Procedure[dict[TopicPartition, list[Any] | KafkaError]]:
+) -> Conversation[dict[TopicPartition, list[Any] | KafkaError]]:
     """The producers of partitions, as the leader (or the replica on `broker_id`) has them."""
     from ottla.wire.messages import describe_producers as wire
 
@@ -135,7 +135,7 @@ def describe_producers(
 @operation
 def write_abort_marker(
     cluster: ClusterCore, partition: TopicPartition, *, producer_id: int, producer_epoch: int, coordinator_epoch: int
-) -> Procedure[None]:
+) -> Conversation[None]:
     """Has the leader of a partition write an abort marker: the last resort for a transaction that no coordinator knows any more."""
     from ottla.wire.messages import write_txn_markers as wire
 
@@ -154,7 +154,7 @@ def write_abort_marker(
 
 
 @operation
-def fence_producer(cluster: ClusterCore, transactional_id: str, *, timeout_ms: int = 60_000) -> Procedure[None]:
+def fence_producer(cluster: ClusterCore, transactional_id: str, *, timeout_ms: int = 60_000) -> Conversation[None]:
     """Takes over a transactional id: its open transaction is aborted, and its producer is fenced."""
     from ottla.client.core.producer_identity import ProducerIdentity
 
@@ -162,7 +162,7 @@ def fence_producer(cluster: ClusterCore, transactional_id: str, *, timeout_ms: i
 
 
 @operation
-def list_prepared(cluster: ClusterCore) -> Procedure[list[TransactionDescription]]:
+def list_prepared(cluster: ClusterCore) -> Conversation[list[TransactionDescription]]:
     """Transactions that wait for an outside coordinator (KIP-939): open ones without a timeout.
 
     A broker does not know which of them are prepared.
@@ -178,7 +178,7 @@ def list_prepared(cluster: ClusterCore) -> Procedure[list[TransactionDescription
 @operation
 def finish_prepared(
     cluster: ClusterCore, transactional_id: str, decide: Callable[[int, int], bool]
-) -> Procedure[tuple[int, int, bool] | None]:
+) -> Conversation[tuple[int, int, bool] | None]:
     """Ends a prepared transaction as its owner would after a restart, and fences the former owner.
 
     `decide(producer_id, epoch)` says commit or abort; the answer is the transaction's producer id, its epoch and the outcome, None if
@@ -199,7 +199,7 @@ def finish_prepared(
 
 
 @operation
-def owners_of(cluster: ClusterCore, producer_ids: Iterable[int]) -> Procedure[Mapping[int, ListedTransaction]]:
+def owners_of(cluster: ClusterCore, producer_ids: Iterable[int]) -> Conversation[Mapping[int, ListedTransaction]]:
     """The transactional ids behind producer ids, as far as a coordinator knows them."""
     wanted = sorted(set(producer_ids))
     listed = (yield from list_transactions(cluster, producer_ids=wanted)) if wanted else []

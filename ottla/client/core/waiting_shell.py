@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, Protocol, TypeVar
 
-from ottla.client.core.procedure import Procedure
+from ottla.client.core.conversation import Conversation
 
 C_co = TypeVar("C_co", covariant=True)
 T = TypeVar("T")
 
 
 class WaitingShell(Protocol[C_co]):
-    """An object of a shell that runs the procedures of `core` to their ends."""
+    """An object of a shell that runs the conversations of `core` to their ends."""
 
     @property
     def core(self) -> C_co: ...
 
-    def run(self, procedure: Procedure[T]) -> T: ...
+    def run(self, conversation: Conversation[T]) -> T: ...
 
 
 class AwaitingShell(Protocol[C_co]):
-    """An object of a shell whose tasks await the ends of procedures."""
+    """An object of a shell whose tasks await the ends of conversations."""
 
     @property
     def core(self) -> C_co: ...
 
-    def run(self, procedure: Procedure[T]) -> Coroutine[Any, Any, T]: ...
+    def run(self, conversation: Conversation[T]) -> Coroutine[Any, Any, T]: ...
 
 
 class WaitingClient(Protocol[C_co]):

@@ -12,7 +12,7 @@ import pytest
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import GROUP, Cluster
-from ottla.client.core.procedure import Ask, AskRolling, Procedure
+from ottla.client.core.conversation import Ask, AskRolling, Conversation
 from ottla.client.errors import ConnectError, KafkaError
 from ottla.wire.framing import load, read_request_header, write_response
 from ottla.wire.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
@@ -93,7 +93,7 @@ def test_the_last_refusal_is_raised_at_the_deadline() -> None:
 def test_requests_leave_as_answers_come_in() -> None:
     noted: list[Any] = []
 
-    def procedure(cluster: Cluster) -> Procedure[None]:
+    def conversation(cluster: Cluster) -> Conversation[None]:
         link = yield from cluster.core.any_link()
 
         def asks() -> Iterator[Ask | None]:
@@ -108,7 +108,7 @@ def test_requests_leave_as_answers_come_in() -> None:
 
     script = {HEARTBEAT: lambda body, _version: HeartbeatResponse(error_code=int(body.group_id))}
     with FakeBroker(script) as broker, Cluster(broker.address) as cluster:
-        cluster.run(procedure(cluster))
+        cluster.run(conversation(cluster))
     assert [answer.error_code for answer in noted[:-1]] == list(range(6))
     assert isinstance(noted[-1], KafkaError)
 

@@ -11,7 +11,7 @@ import pytest
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.client.addresses import Address
-from ottla.client.blocking.connection import Connection
+from ottla.client.blocking.connection import BlockingConnection
 from ottla.client.errors import ClientError, ConnectError, MalformedResponseError, RequestTimeoutError
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -25,16 +25,16 @@ NO_NAME = Address("a..b", 9092)
 PRODUCE = 0
 
 
-Opener = Callable[[FakeBroker], Connection]
+Opener = Callable[[FakeBroker], BlockingConnection]
 
 
 @pytest.fixture
 def opened() -> Iterator[Opener]:
     """Opens connections, and closes them at the end."""
-    connections: list[Connection] = []
+    connections: list[BlockingConnection] = []
 
-    def open_one(broker: FakeBroker) -> Connection:
-        connections.append(Connection(Address("127.0.0.1", broker.port)))
+    def open_one(broker: FakeBroker) -> BlockingConnection:
+        connections.append(BlockingConnection(Address("127.0.0.1", broker.port)))
         return connections[-1].open()
 
     yield open_one
@@ -93,7 +93,7 @@ def test_a_refused_connection_names_the_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with pytest.raises(ConnectError, match=f"cannot reach 127.0.0.1:{port}: connection refused"):
-        Connection(Address("127.0.0.1", port)).open()
+        BlockingConnection(Address("127.0.0.1", port)).open()
 
 
 def test_a_silent_broker_is_a_timeout(opened: Opener) -> None:
@@ -175,7 +175,7 @@ def test_a_broker_that_takes_no_data_ends_the_sending_of_large_pieces(opened: Op
 
 def test_a_name_that_cannot_be_looked_up_is_one_line() -> None:
     with pytest.raises(ConnectError, match=r"cannot reach a\.\.b:9092: \w+"):
-        Connection(NO_NAME).open()
+        BlockingConnection(NO_NAME).open()
 
 
 @pytest.mark.parametrize("is_scattered", [False, True])
@@ -197,7 +197,7 @@ def test_a_connection_may_be_closed_by_another_thread_while_it_sends(is_scattere
         def fileno(self) -> int:
             return -1
 
-    connection = Connection(NO_NAME)
+    connection = BlockingConnection(NO_NAME)
     connection._socket = ClosingSocket()  # type: ignore[assignment]
     pieces = [bytes(100_000)] * 3 if is_scattered else [b"a request"]
     connection._post(pieces)

@@ -13,7 +13,7 @@ import pytest
 
 from ottla.client.blocking.client import Client
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.blocking.connection import Connection
+from ottla.client.blocking.connection import BlockingConnection
 from ottla.client.errors import ConnectError, RequestTimeoutError, UsageError
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.client.fake_broker import FakeBroker
@@ -144,7 +144,7 @@ def test_a_connection_that_was_closed_while_idle_is_opened_again() -> None:
             while broker._sockets:
                 broker._sockets.pop().shutdown(socket.SHUT_RDWR)
             link = cluster.core._first
-            assert isinstance(link, Connection)
+            assert isinstance(link, BlockingConnection)
             end = time.monotonic() + 10
             while link.is_open and time.monotonic() < end:
                 time.sleep(0.001)

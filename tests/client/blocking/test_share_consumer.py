@@ -12,7 +12,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.share_consumer import ShareConsumer
-from ottla.client.core.share_session import ACCEPT, REJECT, RELEASE, RENEW, Delivery, Run
+from ottla.client.core.share_session import ACCEPT, REJECT, RELEASE, RENEW, AcquiredRecord, Run
 from ottla.client.errors import KafkaError
 from ottla.wire.messages.share_acknowledge import ShareAcknowledgeResponse
 from ottla.wire.messages.share_fetch import ShareFetchResponse
@@ -57,7 +57,7 @@ def consumer_of(cluster: Cluster, reports: Reports, **options: Any) -> ShareCons
     return consumer
 
 
-def poll(consumer: ShareConsumer) -> list[Delivery]:
+def poll(consumer: ShareConsumer) -> list[AcquiredRecord]:
     """The next records; a fake broker answers at once, so this ends soon."""
     for _ in range(100):
         if found := consumer.poll(0.05):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ottla.client.blocking.token_endpoint import Endpoint, fetch_token, file_path, file_token, shown
+from ottla.client.blocking.token_endpoint import OauthEndpoint, fetch_token, file_path, file_token, shown
 from ottla.client.errors import AuthenticationError, ClientError, ConnectError
 from tests.fakes.https_server import HttpsServer
 from tests.fakes.issuer import claims_at, unsecured
@@ -25,9 +25,9 @@ def endpoint() -> Iterator[TokenEndpoint]:
         yield made
 
 
-def settings(url: str, **more: Any) -> Endpoint:
+def settings(url: str, **more: Any) -> OauthEndpoint:
     given = {"url": url, "client_id": "app", "client_secret": "s3cr:t&", "extensions": {}, "context": ssl.create_default_context}
-    return Endpoint(**{**given, **more})
+    return OauthEndpoint(**{**given, **more})
 
 
 def test_what_is_asked_and_taken(endpoint: TokenEndpoint) -> None:

@@ -1,4 +1,4 @@
-"""Runs a procedure by hand: answers, errors and the clock come from the test."""
+"""Runs a conversation by hand: answers, errors and the clock come from the test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from ottla.client.addresses import Address
 from ottla.client.core.cluster import ClusterCore
-from ottla.client.core.procedure import Ask, AskAll, AskRolling, Effect, Open, Procedure, perform_all
+from ottla.client.core.conversation import Ask, AskAll, AskRolling, Conversation, Effect, Open, perform_all
 from ottla.client.core.versions import Versions
 from ottla.client.errors import ClientError
 from ottla.wire.messages.api_versions import FinalizedFeatureKey
@@ -54,8 +54,8 @@ class ByHand:
         self.transaction_version = 2
         self.core = ClusterCore([Address("b1", 9092)], now=lambda: self.now_s, timeout_s=timeout_s)
 
-    def run(self, procedure: Procedure[T]) -> T:
-        return perform_all(procedure, self._perform)
+    def run(self, conversation: Conversation[T]) -> T:
+        return perform_all(conversation, self._perform)
 
     def _perform(self, effect: Effect) -> Any:
         if isinstance(effect, Open):

@@ -9,8 +9,8 @@ import pytest
 from ottla.base.types import TopicPartition
 from ottla.client.addresses import Address
 from ottla.client.core.cluster import GROUP
+from ottla.client.core.conversation import Ask
 from ottla.client.core.operations import committed, list_offsets
-from ottla.client.core.procedure import Ask
 from ottla.client.errors import ConnectError
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.list_offsets import (

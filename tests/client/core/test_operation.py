@@ -1,4 +1,4 @@
-"""One operation is a procedure for the core and for shells that await, and a call for a shell that waits."""
+"""One operation is a conversation for the core and for shells that await, and a call for a shell that waits."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ def test_an_operation_runs_in_each_shell() -> None:
         assert asyncio.run(ask()) == "fake"
 
 
-def test_an_operation_has_the_name_and_the_text_of_its_procedure() -> None:
+def test_an_operation_has_the_name_and_the_text_of_its_conversation() -> None:
     assert isinstance(describe_cluster, Operation)
     assert describe_cluster.__name__ == "describe_cluster" and "as a broker sees it" in (describe_cluster.__doc__ or "")

@@ -10,7 +10,7 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.client.core.procedure import Ask, AskRolling
+from ottla.client.core.conversation import Ask, AskRolling
 from ottla.client.core.raw_produce import IN_FLIGHT_MAX, produce_batches
 from ottla.client.errors import ConnectError, KafkaError, OutcomeUnknownError
 from ottla.wire.batch_header import read_batch_header
@@ -139,10 +139,10 @@ def test_a_request_leaves_for_every_answer_that_comes() -> None:
     """The window does not empty before it is filled again."""
     world = ByHand(Log(), leaders={"t": [1]})
     batches = [_batch(n) for n in range(20)]
-    procedure = produce_batches(world.core, {A: batches})
-    effect: Any = next(procedure)
+    conversation = produce_batches(world.core, {A: batches})
+    effect: Any = next(conversation)
     while not isinstance(effect, AskRolling):
-        effect = procedure.send(world._perform(effect))
+        effect = conversation.send(world._perform(effect))
     log = Log()
     answers = [log(ask) for ask in itertools.islice(effect.asks, IN_FLIGHT_MAX) if ask is not None]
     assert len(answers) == IN_FLIGHT_MAX

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.core.metadata import ClientMetadata
-from ottla.client.core.send_queue import REQUEST_BYTES_MAX, Batch, Outcome, SendQueue
+from ottla.client.core.send_queue import REQUEST_BYTES_MAX, Batch, BatchOutcome, SendQueue
 from ottla.client.errors import ConnectError, KafkaError
 from ottla.wire.batch_header import SEQUENCE_MASK, read_batch_header
 from ottla.wire.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
@@ -43,7 +43,7 @@ def _send(queue: SendQueue, broker_id: int, now: float = 0.0) -> list[Batch]:
     return chosen
 
 
-def _ended(queue: SendQueue) -> list[Outcome]:
+def _ended(queue: SendQueue) -> list[BatchOutcome]:
     """What has ended since the last call."""
     ended = list(queue.ended)
     queue.ended.clear()
@@ -112,7 +112,7 @@ def test_an_answer_ends_batches_also_when_it_calls_them_duplicates() -> None:
     first, second = _add(queue, A), _add(queue, B)
     _send(queue, 1)
     queue.answered(1, _answer(p0=0, p1=ErrorCode.DUPLICATE_SEQUENCE_NUMBER), 0.0)
-    assert _ended(queue) == [Outcome(first, 7, None), Outcome(second, 7, None)]
+    assert _ended(queue) == [BatchOutcome(first, 7, None), BatchOutcome(second, 7, None)]
     assert queue.is_empty and queue.size_bytes == 0
 
 
@@ -126,7 +126,7 @@ def test_after_a_lost_connection_a_partition_sends_its_batches_in_order_and_othe
     assert _send(queue, 2, 1.0) == [third]  # it waits for nothing of the other partition
     assert _send(queue, 1, 1.0) == []  # the pause of this partition
     queue.answered(2, _answer(p2=0), 1.0)
-    assert _ended(queue) == [Outcome(other, 7, None)]
+    assert _ended(queue) == [BatchOutcome(other, 7, None)]
     assert _send(queue, 1, 2.0) == [first]
     assert _send(queue, 1, 2.0) == []  # or brokers forget the first behind more than five others
     queue.answered(1, _answer(p0=0), 2.0)
@@ -200,7 +200,7 @@ def test_without_acknowledgements_a_batch_ends_when_it_is_written_or_with_its_co
     first, second = _add(queue, A), _add(queue, A)
     _send(queue, 1)
     queue.sent_unanswered(1)
-    assert _ended(queue) == [Outcome(first, -1, None)]
+    assert _ended(queue) == [BatchOutcome(first, -1, None)]
     _send(queue, 1)
     queue.connection_lost(1, ConnectError("lost"), 0.0)
     (outcome,) = _ended(queue)

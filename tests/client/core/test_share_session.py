@@ -8,7 +8,7 @@ import pytest
 
 from ottla.base.errors import WireError
 from ottla.base.types import TopicPartition
-from ottla.client.core.share_session import ACCEPT, FINAL_EPOCH, GAP, REJECT, RELEASE, RENEW, ShareFetchLimits, ShareSession
+from ottla.client.core.share_session import ACCEPT, FINAL_EPOCH, GAP, REJECT, RELEASE, RENEW, ConsumerShareSession, ShareFetchLimits
 from ottla.wire.messages.share_fetch import AcquiredRecords, PartitionData
 from ottla.wire.records import CONTROL_COMMIT, Record, encode_batch, encode_control_batch
 
@@ -33,9 +33,9 @@ def lent(records: bytes, *runs: tuple[int, int, int]) -> PartitionData:
 
 
 @pytest.fixture
-def session() -> ShareSession:
+def session() -> ConsumerShareSession:
     """One that fetches from t-0 and t-1, and has begun."""
-    session = ShareSession("g", "m")
+    session = ConsumerShareSession("g", "m")
     session.fetch_request(wanted(ZERO, ONE), LIMITS)
     return session
 
@@ -52,7 +52,7 @@ def acknowledgements_in(request: Any) -> dict[tuple[bytes, int], list[tuple[int,
 
 
 def test_a_session_begins_with_all_partitions_and_then_names_changes() -> None:
-    session = ShareSession("g", "m")
+    session = ConsumerShareSession("g", "m")
     first = session.fetch_request(wanted(ZERO, ONE), LIMITS)
     assert (first.group_id, first.member_id, first.share_session_epoch) == ("g", "m", 0)
     assert (first.max_wait_ms, first.min_bytes, first.max_bytes, first.max_records, first.share_acquire_mode) == (500, 1, 1000, 10, 1)
@@ -64,13 +64,13 @@ def test_a_session_begins_with_all_partitions_and_then_names_changes() -> None:
     assert [(gone.topic_id, gone.partitions) for gone in third.forgotten_topics_data] == [(TOPIC_ID, [0])]
 
 
-def test_the_epoch_goes_round_without_passing_zero(session: ShareSession) -> None:
+def test_the_epoch_goes_round_without_passing_zero(session: ConsumerShareSession) -> None:
     session.epoch = 0x7FFFFFFF
     assert session.fetch_request(wanted(ZERO), LIMITS).share_session_epoch == 0x7FFFFFFF
     assert session.fetch_request(wanted(ZERO), LIMITS).share_session_epoch == 1
 
 
-def test_only_acquired_records_are_delivered(session: ShareSession) -> None:
+def test_only_acquired_records_are_delivered(session: ConsumerShareSession) -> None:
     found = session.take(ZERO, lent(batch(0, 5) + batch(5, 5) + batch(10, 5), (3, 3, 2), (11, 12, 1)))
     assert [(delivery.record.offset, delivery.number, bytes(delivery.record.value or b"")) for delivery in found] == [
         (3, 2, b"3"),
@@ -81,7 +81,7 @@ def test_only_acquired_records_are_delivered(session: ShareSession) -> None:
     assert session.take(ONE, lent(b"")) == [] and session.acknowledged() == []
 
 
-def test_offsets_without_a_record_are_gaps(session: ShareSession) -> None:
+def test_offsets_without_a_record_are_gaps(session: ConsumerShareSession) -> None:
     marker = encode_control_batch(CONTROL_COMMIT, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp=1, base_offset=2)
     found = session.take(ZERO, lent(batch(0, 2) + bytes(marker) + batch(4, 1), (0, 5, 1)))
     assert [delivery.record.offset for delivery in found] == [0, 1, 4]
@@ -89,7 +89,7 @@ def test_offsets_without_a_record_are_gaps(session: ShareSession) -> None:
     assert acknowledgements_in(session.acknowledge_request()) == {(TOPIC_ID, 0): [(0, 5, [ACCEPT, ACCEPT, GAP, GAP, ACCEPT, GAP])]}
 
 
-def test_acknowledgements_travel_in_runs(session: ShareSession) -> None:
+def test_acknowledgements_travel_in_runs(session: ConsumerShareSession) -> None:
     session.take(ZERO, lent(batch(0, 6), (0, 5, 1)))
     for offset, kind in ((0, ACCEPT), (1, ACCEPT), (3, REJECT), (4, RELEASE)):
         assert session.acknowledge(ZERO, offset, kind)
@@ -100,7 +100,7 @@ def test_acknowledgements_travel_in_runs(session: ShareSession) -> None:
     assert not session.acknowledge(ZERO, 0, ACCEPT) and not session.acknowledge(ONE, 0, ACCEPT)
 
 
-def test_a_renewed_record_stays_acquired(session: ShareSession) -> None:
+def test_a_renewed_record_stays_acquired(session: ConsumerShareSession) -> None:
     session.take(ZERO, lent(batch(0, 2), (0, 1, 1)))
     session.acknowledge(ZERO, 0, RENEW)
     assert session.has_renewals()
@@ -113,31 +113,31 @@ def test_a_renewed_record_stays_acquired(session: ShareSession) -> None:
     assert acknowledgements_in(request) == {(TOPIC_ID, 0): [(0, 1, [ACCEPT])]} and session.open == {}
 
 
-def test_a_lost_session_holds_nothing(session: ShareSession) -> None:
+def test_a_lost_session_holds_nothing(session: ConsumerShareSession) -> None:
     session.take(ZERO, lent(batch(0, 2), (0, 1, 1)))
     session.reset()
     session.accept_all()
     assert session.open == {} and session.fetch_request(wanted(ZERO), LIMITS).share_session_epoch == 0
 
 
-def test_an_answer_names_partitions_by_id(session: ShareSession) -> None:
+def test_an_answer_names_partitions_by_id(session: ConsumerShareSession) -> None:
     assert session.named(TOPIC_ID, 1) == ONE
     assert session.named(TOPIC_ID, 2) is None and session.named(OTHER_ID, 0) is None
 
 
 @pytest.mark.parametrize(("position", "words"), [(16, "magic"), (-1, "damaged")])
-def test_broken_batches_are_refused(session: ShareSession, position: int, words: str) -> None:
+def test_broken_batches_are_refused(session: ConsumerShareSession, position: int, words: str) -> None:
     data = bytearray(batch(0, 2))
     data[position] ^= 0xFF
     with pytest.raises(WireError, match=words):
         session.take(ZERO, lent(bytes(data), (0, 1, 1)))
 
 
-def test_a_damaged_batch_that_was_not_acquired_is_passed_over(session: ShareSession) -> None:
+def test_a_damaged_batch_that_was_not_acquired_is_passed_over(session: ConsumerShareSession) -> None:
     data = bytearray(batch(0, 2))
     data[-1] ^= 0xFF
     assert [delivery.record.offset for delivery in session.take(ZERO, lent(bytes(data) + batch(2, 1), (2, 2, 1)))] == [2]
 
 
-def test_limits_are_a_request_s_own(session: ShareSession) -> None:
+def test_limits_are_a_request_s_own(session: ConsumerShareSession) -> None:
     assert session.fetch_request(wanted(ZERO), LIMITS._replace(max_records=3)).max_records == 3

@@ -9,7 +9,7 @@ import pytest
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.core import staging
-from ottla.client.core.procedure import Ask
+from ottla.client.core.conversation import Ask
 from ottla.client.core.staging import AttachPiece, Producing, StagedChunk, attach, offers_staging, pieces, stage
 from ottla.client.errors import ConnectError, FencedError, KafkaError
 from ottla.wire.checksum import crc32c

@@ -9,8 +9,8 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
+from ottla.client.core.conversation import Ask
 from ottla.client.core.group_admin import Committed
-from ottla.client.core.procedure import Ask
 from ottla.client.core.staging import StagedChunk
 from ottla.client.core.transaction import TransactionCore
 from ottla.client.errors import ConnectError, FencedError, KafkaError, OutcomeUnknownError

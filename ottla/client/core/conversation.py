@@ -1,11 +1,14 @@
-"""Procedures: conversations of several requests, as generators that do no I/O.
+"""Conversations: several requests and their answers, as generators that do no I/O.
 
-A procedure yields an effect and is resumed with its result, or with the error. Effects are a connection (`Open` -> `Link`), the answer to
-a request (`Ask`), to several at once (`AskAll`) or to a rolling window of many (`AskRolling`), and some time (`Pause`). It ends
-by returning its result. `yield from` calls one procedure from another. A shell runs them: `client.blocking` waits, `client.aio` awaits. So
-leader look-up, retries and every question of an administrator are written once.
+A conversation yields an effect and is resumed with its result, or with the error. Effects are a connection (`Open` -> `Link`), the answer
+to a request (`Ask`), to several at once (`AskAll`) or to a rolling window of many (`AskRolling`), and some time (`Sleep`). It ends by
+returning its result. `yield from` calls one conversation from another. A shell performs the effects: `client.blocking` waits,
+`client.aio` awaits. So leader look-up, retries and every question of an administrator are written once.
 
 Between two yields nothing else runs, so a check and the change that rests on it are never apart; after a yield, look again.
+
+The procedures of the broker's event loop (`base/loop/procedure.py`) are another thing: they yield functions that call back, and their
+runner cancels them. A shell that waits has no event loop from which to be called back.
 """
 
 from __future__ import annotations
@@ -65,34 +68,34 @@ class AskRolling(NamedTuple):
     note: Callable[[Any], None]
 
 
-class Pause(NamedTuple):
+class Sleep(NamedTuple):
     """Asks to be resumed after a while."""
 
     seconds: float
 
 
-Effect = Open | Ask | AskAll | AskRolling | Pause
-Procedure = Generator[Effect, Any, T]
+Effect = Open | Ask | AskAll | AskRolling | Sleep
+Conversation = Generator[Effect, Any, T]
 
 
-def within(procedure: Procedure[T], deadline: float, now: Callable[[], float]) -> Procedure[T]:
-    """Runs a procedure whose connections, answers and pauses may take until the deadline, in seconds of `now`, and no longer.
+def within(conversation: Conversation[T], deadline: float, now: Callable[[], float]) -> Conversation[T]:
+    """Runs a conversation whose connections, answers and pauses may take until the deadline, in seconds of `now`, and no longer.
 
-    This is the one place where deadlines of procedures are checked. A rolling window of requests is not limited: it ends by progress.
+    This is the one place where deadlines of conversations are checked. A rolling window of requests is not limited: it ends by progress.
     """
-    step, argument = procedure.send, None
+    step, argument = conversation.send, None
     try:
         while True:
             effect = step(argument)
             try:
-                argument, step = (yield _shortened(effect, deadline - now())), procedure.send
+                argument, step = (yield _shortened(effect, deadline - now())), conversation.send
             except OttlaError as error:
-                argument, step = error, procedure.throw
+                argument, step = error, conversation.throw
     except StopIteration as stop:
         result: T = stop.value
         return result
     finally:
-        procedure.close()
+        conversation.close()
 
 
 def _shortened(effect: Effect, left_s: float) -> Effect:
@@ -100,8 +103,8 @@ def _shortened(effect: Effect, left_s: float) -> Effect:
         return effect
     if left_s <= 0:
         raise RequestTimeoutError("no answer in time: the time for this call is over")
-    if isinstance(effect, Pause):
-        return Pause(min(effect.seconds, left_s))
+    if isinstance(effect, Sleep):
+        return Sleep(min(effect.seconds, left_s))
     if isinstance(effect, AskAll):
         return AskAll(tuple(ask._replace(timeout_s=_shorter(ask.timeout_s, left_s)) for ask in effect.asks))
     return effect._replace(timeout_s=_shorter(effect.timeout_s, left_s))
@@ -111,18 +114,18 @@ def _shorter(timeout_s: float | None, left_s: float) -> float:
     return left_s if timeout_s is None else min(left_s, timeout_s)
 
 
-def perform_all(procedure: Procedure[T], perform: Callable[[Effect], Any]) -> T:
-    """Runs a procedure to its end in a shell that waits; `perform` returns the result of an effect, or raises its error."""
-    step, argument = procedure.send, None
+def perform_all(conversation: Conversation[T], perform: Callable[[Effect], Any]) -> T:
+    """Runs a conversation to its end in a shell that waits; `perform` returns the result of an effect, or raises its error."""
+    step, argument = conversation.send, None
     try:
         while True:
             effect = step(argument)
             try:
-                argument, step = perform(effect), procedure.send
+                argument, step = perform(effect), conversation.send
             except OttlaError as error:
-                argument, step = error, procedure.throw
+                argument, step = error, conversation.throw
     except StopIteration as stop:
         result: T = stop.value
         return result
     finally:
-        procedure.close()
+        conversation.close()
