@@ -81,9 +81,10 @@ def test_a_token_logs_in_and_its_end_logs_out(broker: BrokerProcess, mechanism: 
 def test_a_wrong_secret_is_refused(broker: BrokerProcess) -> None:
     with connect(broker, as_user("alice")) as alice:
         token = token_admin.create_token(alice, lifetime_ms=60_000)
-        for properties in (by_token(token.token_id, "wrong"), by_token("unknown", text_of(token.hmac))):
-            with connect(broker, properties) as worker, pytest.raises(KafkaError, match="invalid credentials"):
+        for token_id, hmac in ((token.token_id, "wrong"), ("unknown", text_of(token.hmac))):
+            with connect(broker, by_token(token_id, hmac)) as worker, pytest.raises(KafkaError, match="invalid credentials"):
                 token_admin.describe_tokens(worker)
+            assert f'authentication refused: user="{token_id}" host="127.0.0.1" mechanism="SCRAM-SHA-256"' in broker.log_text()
         token_admin.expire_token(alice, token.hmac)
 
 

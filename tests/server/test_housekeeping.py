@@ -92,6 +92,19 @@ def test_retention_by_time(broker: BrokerProcess) -> None:
     assert 30 <= low <= 40 and high == 60, "what is young stays, and what shares a segment with it"
 
 
+def test_a_segment_that_a_timestamp_in_the_future_keeps_is_named_once(broker: BrokerProcess) -> None:
+    """KAFKA-18929: what is behind it stays too, and nothing else says why."""
+    topic = create(broker, "of-the-future", retention_ms="500")
+    future_ms = int(time.time() * 1000) + 1_800_000
+    produce(broker, topic, 1, timestamp=future_ms)
+    line = f"{topic}-0: the segment at offset 0 has a record with timestamp {future_ms}, "
+    eventually(lambda: line in broker.log_text())
+    old = create(broker, "beside-the-future", retention_ms="500")
+    produce(broker, old, 5, timestamp=int(time.time() * 1000) - 10_000)
+    eventually(lambda: bounds(broker, old) == (5, 5))  # a later look at all logs
+    assert bounds(broker, topic) == (0, 1) and broker.log_text().count(line) == 1
+
+
 def test_all_that_is_old_goes_and_offsets_go_on(broker: BrokerProcess) -> None:
     topic = create(broker, "all-old", retention_ms="500")
     produce(broker, topic, 5, timestamp=int(time.time() * 1000) - 10_000)

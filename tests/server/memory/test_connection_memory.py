@@ -9,6 +9,7 @@ import pytest
 from ottla.handlers.context import RequestContext
 from ottla.server.memory.answer_memory import AnswerMemory, ConnectionLimits
 from ottla.server.memory.receive_buffer import (
+    DROPPED_MAX,
     PLACES_KEPT,
     POOLED_BUFFERS_MAX,
     POOLED_BYTES,
@@ -122,6 +123,26 @@ def test_i46_the_second_piece_of_many_frames_stays_within_the_bound() -> None:
         data = honest.feed(data)
         buffers.relieve()
     assert len(honest.executor.frames) == 1
+
+
+def test_i46_a_full_memory_closes_few_connections_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other clients waited for up to 1.1 s while thousands were closed in one iteration of the loop."""
+    closed: list[FakeChannel] = []
+    close = FakeChannel.close
+    monkeypatch.setattr(FakeChannel, "close", lambda channel: (closed.append(channel), close(channel)))
+    buffers, crowd = shares(32 << 20, 2_200)
+    limits = ConnectionLimits(frame_bytes_max=32 << 20, in_flight_max=8, queued_bytes_max=1 << 30)
+    honest, data = World(limits, buffers), frame(bytes(24 << 20))
+    for world in crowd:
+        world.feed(frame(bytes(1 << 20))[:10_000])
+    before, most = len(closed), 0
+    while data:
+        at = len(closed)
+        data = honest.feed(data[:SHARED_BYTES]) + data[SHARED_BYTES:]
+        buffers.relieve()
+        most = max(most, len(closed) - at)
+    assert len(honest.executor.frames) == 1 and len(closed) - before > 1_000
+    assert most <= 3 * DROPPED_MAX, "what a read and a tick drop"
 
 
 def test_i46_pieces_of_small_frames_starve_no_large_one() -> None:

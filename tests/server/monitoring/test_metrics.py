@@ -161,6 +161,26 @@ def test_a_failed_directory_is_counted(make_server: MakeServer) -> None:
     server.directories[0].is_online = True
 
 
+def test_damage_of_logs_is_counted(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
+    server = make_server()
+    create(server, "orders")
+    partition = append(server, "orders", records=3)
+    partition.log.roll()
+    path = server.directories[0].path + "/orders-0/" + f"{0:020d}.log"
+    with open(path, "r+b") as file:
+        file.seek(70)
+        (byte,) = file.read(1)
+        file.seek(70)
+        file.write(bytes([byte ^ 1]))
+    metrics = metrics_of(server)
+    names = [f"ottla_damage_{what}" for what in ("found_total", "repaired_total", "unrepaired")]
+    assert [value(metrics.render(), name) for name in names] == [0, 0, 0]
+    partition.doubt(0)
+    run_until(loop, lambda: value(metrics.render(), names[0]) == 1)
+    assert [value(metrics.render(), name) for name in names] == [1, 0, 1]
+    assert value(metrics.render(), "ottla_scrub_batches_total") == 0
+
+
 def test_a_disk_that_does_not_answer_has_no_room(make_server: MakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     server = make_server()
 
