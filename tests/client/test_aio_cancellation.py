@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from ottla.base.types import TopicPartition
 from ottla.client import aio
-from ottla.client.errors import ClientError
+from ottla.client.core.operation import ClientOperation
+from ottla.client.core.operations import Operations
+from ottla.client.errors import ClientError, KafkaError
+from ottla.testing.broker import Broker
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.records import Record, encode_batch
 from tests.client.fake_group import GroupBroker
 
 A = TopicPartition("t", 0)
@@ -28,6 +33,28 @@ OPERATIONS: dict[str, Operation] = {
     "committed": lambda client: client.committed("g", require_stable=False),
     "commit": lambda client: client.commit("g", {A: 3}),
 }
+
+TOKEN = bytes(range(16))
+BATCH = bytes(encode_batch([Record(0, 0, None, b"v", ())]))
+OTHERS: dict[str, Operation] = {
+    "create_topic": lambda client: client.create_topic("made", partitions=2),
+    "add_partitions": lambda client: client.add_partitions("grows", 3),
+    "delete_topic": lambda client: client.delete_topic("goes"),
+    "topic_configs": lambda client: client.topic_configs("t"),
+    "alter_topic_configs": lambda client: client.alter_topic_configs("t", {"retention.ms": "86400000"}),
+    "delete_records": lambda client: client.delete_records({A: 0}),
+    "produce_batches": lambda client: client.produce_batches({A: [BATCH, BATCH]}),
+    "offers_staging": lambda client: client.offers_staging(),
+    "stage": lambda client: client.stage(TOKEN, 1, {A: {0: BATCH}}, timeout_s=1.0),
+    "groups": lambda client: client.groups(),
+    "describe_group": lambda client: client.describe_group("g"),
+    "delete_group": lambda client: client.delete_group("g"),
+    "transactions": lambda client: client.transactions(),
+    "describe_transaction": lambda client: client.describe_transaction("x"),
+    "fence": lambda client: client.fence("x"),
+}
+"""Operations that a real broker carries out; it may refuse what an earlier try has done."""
+TOPICS = ("t", "grows", "goes", "u", "v")
 
 
 class CancelledAt:
@@ -65,12 +92,17 @@ async def _check(client: aio.AsyncClient) -> None:
     assert [answer.error_code for answer in answers] == list(range(5))
 
 
-async def _cancel_everywhere(broker: GroupBroker, operation: Operation) -> int:
+async def _check_topics(client: aio.AsyncClient) -> None:
+    names = [name for name in await client.topics() if name in TOPICS]
+    assert [found.name for found in await asyncio.gather(*(client.describe_topic(name) for name in names))] == names
+
+
+async def _cancel_everywhere(address: str, operation: Operation, check: Callable[[aio.AsyncClient], Awaitable[None]] = _check) -> int:
     """Cancels an operation at its first place, then at its second, and so on; on a new client and on one that is connected."""
     places = 0
     for is_connected in (False, True):
         for place in range(100):
-            async with aio.AsyncClient(aio.AsyncCluster(broker.address)) as client:
+            async with aio.AsyncClient(aio.AsyncCluster(address, with_extensions=True)) as client:
                 if is_connected:
                     await operation(client)
                 cancelled = CancelledAt(operation(client), place)
@@ -78,7 +110,7 @@ async def _cancel_everywhere(broker: GroupBroker, operation: Operation) -> int:
                     await _awaited(cancelled)
                 except asyncio.CancelledError:
                     assert cancelled.was_reached
-                await _check(client)
+                await check(client)
                 await operation(client)
             if not cancelled.was_reached:
                 break
@@ -100,8 +132,28 @@ def _broker() -> GroupBroker:
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_an_operation_may_be_cancelled_at_every_await(name: str) -> None:
     with _broker() as broker:
-        places = asyncio.run(asyncio.wait_for(_cancel_everywhere(broker, OPERATIONS[name]), 120))
+        places = asyncio.run(asyncio.wait_for(_cancel_everywhere(broker.address, OPERATIONS[name]), 120))
     assert places >= 3
+
+
+@pytest.fixture(scope="module")
+def real() -> Iterator[Broker]:
+    with Broker(topics=TOPICS) as broker:
+        yield broker
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_an_operation_of_a_real_broker_may_be_cancelled_at_every_await(real: Broker, name: str) -> None:
+    async def operation(client: aio.AsyncClient) -> None:
+        with suppress(KafkaError):
+            await OTHERS[name](client)
+
+    assert asyncio.run(asyncio.wait_for(_cancel_everywhere(real.direct_server, operation, _check_topics), 120)) >= 1
+
+
+def test_every_operation_is_cancelled() -> None:
+    operations = {name for name, call in vars(Operations).items() if isinstance(call, ClientOperation)}
+    assert operations == {*OPERATIONS, *OTHERS}
 
 
 async def _close_while_connecting(broker: GroupBroker, turns: int) -> list[Any]:

@@ -7,6 +7,7 @@ partition without a leader, an `on_delivery` that raises, all kinds of acknowled
 from __future__ import annotations
 
 import random
+import socket
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -181,6 +182,32 @@ def test_records_that_never_left_over_a_broken_connection_are_reported_without_a
             producer.produce("t", value)
         producer.flush()
         assert reports.counts() == Counter(values)
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_a_connection_that_was_closed_while_idle_costs_no_record(acks: int) -> None:
+    """Brokers close what was idle for `connections.max.idle.ms`. With acks=0 the next record was lost without a word."""
+    reports = Reports()
+    values = [b"%d" % number for number in range(6)]
+    with Broker(1) as broker, Cluster(broker.address) as cluster:
+        producer = Producer(cluster, acks=acks, linger_s=0.0, on_delivery=reports)
+        for value in values:
+            producer.produce("t", value)
+            producer.flush()
+            _until(lambda value=value: value in broker.values[0])  # type: ignore[misc]
+            connection = producer._routes.connections[1]
+            while broker._sockets:
+                broker._sockets.pop().shutdown(socket.SHUT_RDWR)
+            _until(lambda connection=connection: not connection.is_open)  # type: ignore[misc]
+        producer.close()
+    assert broker.values[0] == values == reports.good()
+
+
+def _until(is_true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not is_true():
+        assert time.monotonic() < end
+        time.sleep(0.001)
 
 
 def test_a_partition_without_a_leader_waits_alone_and_poll_does_not_block() -> None:
