@@ -19,23 +19,9 @@ def describe_acls(cluster: ClusterCore, wanted: AclFilter) -> Conversation[list[
     """The rules that the filter means, by pattern. Raises `KafkaError`."""
     from ottla.wire.messages import describe_acls as wire
 
-    answer = yield from cluster.ask_any(
-        wire.DescribeAclsRequest(
-            resource_type_filter=wanted.resource_type,
-            resource_name_filter=wanted.name,
-            pattern_type_filter=wanted.pattern_type,
-            principal_filter=wanted.principal,
-            host_filter=wanted.host,
-            operation=wanted.operation,
-            permission_type=wanted.permission,
-        )
-    )
+    answer = yield from cluster.ask_any(wire.DescribeAclsRequest(**_fields(wanted)))
     check(answer.error_code, answer.error_message, "access rules")
-    found = []
-    for resource in answer.resources:
-        pattern = Pattern(ResourceType(resource.resource_type), resource.resource_name, PatternType(resource.pattern_type))
-        found += [Binding(pattern, _rule(acl)) for acl in resource.acls]
-    return sorted(found)
+    return sorted(Binding(_pattern(resource), _rule(acl)) for resource in answer.resources for acl in resource.acls)
 
 
 @operation
@@ -65,27 +51,31 @@ def delete_acls(cluster: ClusterCore, filters: Sequence[AclFilter]) -> Conversat
     """Removes the rules that any of the filters means; returns each once. Raises `KafkaError`."""
     from ottla.wire.messages import delete_acls as wire
 
-    wanted = [
-        wire.DeleteAclsFilter(
-            resource_type_filter=each.resource_type,
-            resource_name_filter=each.name,
-            pattern_type_filter=each.pattern_type,
-            principal_filter=each.principal,
-            host_filter=each.host,
-            operation=each.operation,
-            permission_type=each.permission,
-        )
-        for each in filters
-    ]
-    answer = yield from cluster.ask_any(wire.DeleteAclsRequest(filters=wanted))
+    answer = yield from cluster.ask_any(wire.DeleteAclsRequest(filters=[wire.DeleteAclsFilter(**_fields(each)) for each in filters]))
     removed: dict[Binding, None] = {}
     for result in answer.filter_results:
         check(result.error_code, result.error_message, "access rules")
         for acl in result.matching_acls:
             check(acl.error_code, acl.error_message, "access rules")
-            pattern = Pattern(ResourceType(acl.resource_type), acl.resource_name, PatternType(acl.pattern_type))
-            removed[Binding(pattern, _rule(acl))] = None
+            removed[Binding(_pattern(acl), _rule(acl))] = None
     return sorted(removed)
+
+
+def _fields(wanted: AclFilter) -> dict[str, Any]:
+    """A filter as requests have it."""
+    return {
+        "resource_type_filter": wanted.resource_type,
+        "resource_name_filter": wanted.name,
+        "pattern_type_filter": wanted.pattern_type,
+        "principal_filter": wanted.principal,
+        "host_filter": wanted.host,
+        "operation": wanted.operation,
+        "permission_type": wanted.permission,
+    }
+
+
+def _pattern(entry: Any) -> Pattern:
+    return Pattern(ResourceType(entry.resource_type), entry.resource_name, PatternType(entry.pattern_type))
 
 
 def _rule(acl: Any) -> Rule:

@@ -6,8 +6,8 @@ both become a `GroupDescription`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from ottla.base.errors import ApiError, ErrorCode, WireError, error_code
 from ottla.base.types import TopicPartition
@@ -16,6 +16,8 @@ from ottla.client.core.cluster import GROUP, ClusterCore
 from ottla.client.core.conversation import Conversation
 from ottla.client.core.operation import operation
 from ottla.client.errors import KafkaError, refused
+
+T = TypeVar("T")
 
 CONSUMER_GROUP_DESCRIBE = 69
 OFFSET_FETCH = 9
@@ -253,25 +255,7 @@ def commit_offsets(
     """Commits offsets; without generation and member as an administrator does, which needs the group to be inactive."""
     from ottla.wire.messages import offset_commit as wire
 
-    full = {
-        partition: offset if isinstance(offset, Committed) else Committed(offset, -1, "")
-        for partition, offset in offsets.items()
-    }
-    topics = [
-        wire.OffsetCommitRequestTopic(
-            name=topic,
-            partitions=[
-                wire.OffsetCommitRequestPartition(
-                    partition_index=number,
-                    committed_offset=full[TopicPartition(topic, number)].offset,
-                    committed_leader_epoch=full[TopicPartition(topic, number)].leader_epoch,
-                    committed_metadata=full[TopicPartition(topic, number)].metadata,
-                )
-                for number in numbers
-            ],
-        )
-        for topic, numbers in grouped(offsets).items()
-    ]
+    topics = offsets_by_topic(offsets, wire.OffsetCommitRequestTopic, wire.OffsetCommitRequestPartition)
     request = wire.OffsetCommitRequest(group_id=group_id, generation_id_or_member_epoch=generation, member_id=member_id, topics=topics)
     answer = yield from cluster.ask_coordinator(GROUP, group_id, request, error_of=first_partition_code)
     return {
@@ -281,6 +265,19 @@ def commit_offsets(
         for topic in answer.topics
         for result in topic.partitions
     }
+
+
+def offsets_by_topic(
+    offsets: Mapping[TopicPartition, int | Committed], topic_class: Callable[..., T], partition_class: Callable[..., Any]
+) -> list[T]:
+    """Offsets as requests that commit them have them; OffsetCommit and TxnOffsetCommit have the same fields."""
+    found: dict[str, list[Any]] = {}
+    for (topic, number), offset in sorted(offsets.items()):
+        at, leader_epoch, metadata = offset if isinstance(offset, Committed) else Committed(offset)
+        found.setdefault(topic, []).append(
+            partition_class(partition_index=number, committed_offset=at, committed_leader_epoch=leader_epoch, committed_metadata=metadata)
+        )
+    return [topic_class(name=topic, partitions=partitions) for topic, partitions in found.items()]
 
 
 def first_partition_code(answer: Any) -> int:

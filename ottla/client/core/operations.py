@@ -7,7 +7,7 @@ operation raises a `KafkaError` when the broker refuses it, a `TransportError` w
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ottla.base.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 from ottla.base.uuids import uuid_to_text
@@ -23,6 +23,9 @@ from ottla.client.core.raw_produce import produce_batches
 from ottla.client.core.transaction_admin import ListedTransaction, TransactionDescription
 from ottla.client.errors import ClientError, KafkaError, TransportError
 from ottla.wire.messages.metadata import MetadataResponseTopic
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 _ISOLATION = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
 
@@ -119,15 +122,13 @@ def add_partitions(cluster: ClusterCore, topic: str, total: int) -> Conversation
 
 def delete_topic(cluster: ClusterCore, topic: str) -> Conversation[None]:
     """Deletes a topic with its records."""
-    _raise_first((yield from admin.delete_topics(cluster, [topic])))
+    _all_found((yield from admin.delete_topics(cluster, [topic])))
 
 
 def topic_configs(cluster: ClusterCore, topic: str) -> Conversation[dict[str, str | None]]:
     """The settings of a topic, defaults included; None for a value that is secret."""
-    found = (yield from admin.describe_configs(cluster, admin.TOPIC_RESOURCE, [topic]))[topic]
-    if isinstance(found, KafkaError):
-        raise found
-    return {one.name: one.value for one in found}
+    found = _all_found((yield from admin.describe_configs(cluster, admin.TOPIC_RESOURCE, [topic])))
+    return {one.name: one.value for one in found[topic]}
 
 
 def alter_topic_configs(
@@ -147,24 +148,12 @@ def list_offsets(
 
     Under read_committed `LATEST` is the last stable offset: what lies below it never changes. Offset -1: no such record.
     """
-    results = yield from admin.list_offsets(cluster, wanted, isolation_level=isolation_level(isolation))
-    found: dict[TopicPartition, OffsetAt] = {}
-    for partition, result in results.items():
-        if isinstance(result, KafkaError):
-            raise result
-        found[partition] = result
-    return found
+    return _all_found((yield from admin.list_offsets(cluster, wanted, isolation_level=isolation_level(isolation))))
 
 
 def delete_records(cluster: ClusterCore, before: Mapping[TopicPartition, int]) -> Conversation[dict[TopicPartition, int]]:
     """Deletes the records before an offset (-1: all up to the high watermark); returns each partition's new first offset."""
-    results = yield from admin.delete_records(cluster, before)
-    found: dict[TopicPartition, int] = {}
-    for partition, result in results.items():
-        if isinstance(result, KafkaError):
-            raise result
-        found[partition] = result
-    return found
+    return _all_found((yield from admin.delete_records(cluster, before)))
 
 
 def fetch(
@@ -261,7 +250,7 @@ def committed(
 
 def commit(cluster: ClusterCore, group: str, offsets: Mapping[TopicPartition, int | Committed]) -> Conversation[None]:
     """Commits offsets of a group without live members; a `Committed` carries leader epoch and metadata as well."""
-    _raise_first((yield from group_admin.commit_offsets(cluster, group, offsets)))
+    _all_found((yield from group_admin.commit_offsets(cluster, group, offsets)))
 
 
 def delete_group(cluster: ClusterCore, group: str) -> Conversation[None]:
@@ -287,10 +276,14 @@ def fence(cluster: ClusterCore, transactional_id: str) -> Conversation[None]:
     yield from transaction_admin.fence_producer(cluster, transactional_id)
 
 
-def _raise_first(results: Mapping[Any, KafkaError | None]) -> None:
-    for failed in results.values():
-        if failed is not None:
-            raise failed
+def _all_found(results: Mapping[K, V | KafkaError]) -> dict[K, V]:
+    """The results, if none of them is an error. Raises the first error."""
+    found: dict[K, V] = {}
+    for key, result in results.items():
+        if isinstance(result, KafkaError):
+            raise result
+        found[key] = result
+    return found
 
 
 class Operations:

@@ -24,7 +24,7 @@ from ottla.client.core.admin import check, grouped
 from ottla.client.core.backoff import Backoff
 from ottla.client.core.cluster import GROUP, TRANSACTION, ClusterCore
 from ottla.client.core.conversation import Conversation, Sleep, within
-from ottla.client.core.group_admin import Committed, first_partition_code
+from ottla.client.core.group_admin import Committed, first_partition_code, offsets_by_topic
 from ottla.client.core.versions import TRANSACTION_VERSION
 from ottla.client.errors import COORDINATOR_MOVED, OutcomeUnknownError, TransportError, refused
 from ottla.wire.batch_header import SEQUENCE_MASK
@@ -236,22 +236,7 @@ class ProducerIdentity:
     def _offset_commit(self, group_id: str, offsets: Mapping[TopicPartition, int | Committed]) -> Any:
         from ottla.wire.messages import txn_offset_commit as wire
 
-        full = {partition: offset if isinstance(offset, Committed) else Committed(offset) for partition, offset in offsets.items()}
-        topics = [
-            wire.TxnOffsetCommitRequestTopic(
-                name=topic,
-                partitions=[
-                    wire.TxnOffsetCommitRequestPartition(
-                        partition_index=number,
-                        committed_offset=full[TopicPartition(topic, number)].offset,
-                        committed_leader_epoch=full[TopicPartition(topic, number)].leader_epoch,
-                        committed_metadata=full[TopicPartition(topic, number)].metadata,
-                    )
-                    for number in numbers
-                ],
-            )
-            for topic, numbers in grouped(offsets).items()
-        ]
+        topics = offsets_by_topic(offsets, wire.TxnOffsetCommitRequestTopic, wire.TxnOffsetCommitRequestPartition)
         return wire.TxnOffsetCommitRequest(
             transactional_id=self._named(),
             group_id=group_id,
