@@ -39,6 +39,8 @@ class ShareMembership(Membership):
         self.rack = rack
         self.member_id = uuid_to_text(fresh_uuid(os.urandom(16)))
         self.epoch = JOINING_EPOCH
+        self._may_be_member = False
+        """Whether a heartbeat was sent, so that the group may know this member even if the answer was not read."""
         self.heartbeat_interval_s = 1.0
         self.assignment: dict[TopicPartition, Uuid] = {}
         self._heartbeat_at = 0.0
@@ -55,6 +57,7 @@ class ShareMembership(Membership):
             return False
         before = self.assignment
         is_joining = self.epoch == JOINING_EPOCH
+        self._may_be_member = True
         try:
             answer = self.coordinator.ask(self._heartbeat(self.epoch))
         except TransportError:
@@ -103,8 +106,8 @@ class ShareMembership(Membership):
         }
 
     def leaving(self, coordinator: CoordinatorConnection) -> ShareGroupHeartbeatRequest | None:
-        epoch, self.epoch = self.epoch, JOINING_EPOCH
-        return None if epoch == JOINING_EPOCH else self._heartbeat(LEAVING_EPOCH)
+        may_be_member, self._may_be_member, self.epoch = self._may_be_member, False, JOINING_EPOCH
+        return self._heartbeat(LEAVING_EPOCH) if may_be_member else None
 
     def _heartbeat(self, epoch: int) -> ShareGroupHeartbeatRequest:
         is_joining = epoch == JOINING_EPOCH

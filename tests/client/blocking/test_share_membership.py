@@ -12,6 +12,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.share_membership import ShareMembership
+from ottla.client.errors import TransportError
 from ottla.wire.messages.share_group_heartbeat import Assignment, ShareGroupHeartbeatResponse, TopicPartitions
 from tests.client.fake_broker import HangUp
 from tests.client.fake_share_group import HEARTBEAT, TOPIC_ID, FakeShareGroup
@@ -83,6 +84,20 @@ def test_a_lost_connection_costs_a_member_nothing(broker: FakeShareGroup, member
     assert not until_due(membership) and membership.assignment
     broker.beat = broker.assigns
     assert not until_due(membership) and membership.epoch == 1
+
+
+def test_a_member_leaves_though_the_answer_to_its_join_was_lost(broker: FakeShareGroup, membership: ShareMembership) -> None:
+    """The group may know it: without the request it would wait for the end of the session."""
+
+    def hang_up(_: Any) -> ShareGroupHeartbeatResponse:
+        raise HangUp
+
+    broker.beat = hang_up
+    with pytest.raises(TransportError):
+        membership.keep_alive()
+    broker.beat = broker.assigns
+    membership.leave()
+    assert [beat.member_epoch for beat in beats(broker)][-1] == -1
 
 
 def test_a_refusal_is_raised(broker: FakeShareGroup, membership: ShareMembership) -> None:
