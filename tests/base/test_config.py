@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import MISSING, fields
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -503,3 +504,20 @@ def test_a_setting_has_an_effect_or_says_that_it_has_none() -> None:
             if not is_read and not BUILT_NAMES.search(name) and not WITHOUT_EFFECT.search(setting.doc):
                 idle.append(name)
     assert idle == []
+
+
+def test_no_refusal_and_no_notice_shows_a_secret() -> None:
+    """An invalid value is shown in the line that refuses it, unless the setting may hold a secret."""
+    of_a_listener = ("listeners=X://:1", "listener.security.protocol.map=X:SASL_PLAINTEXT", "sasl.enabled.mechanisms=PLAIN")
+    secret = [name for name, setting in BROKER_SETTINGS.items() if setting.is_sensitive]
+    values = ("hush", "=hush", "[hush", "hush:hush:x", 'x required hush="hush"', 'x required hush="hush";')
+    refused: set[str] = set()
+    for name, value, basis in product(secret, values, ((), of_a_listener, ("zookeeper.connect=a:1", "broker.id=1"))):
+        for named in (name, f"listener.name.x.plain.{name}"):
+            try:
+                texts = [notice.text for notice in load(assignments=[*basis, f"{named}={value}"])[1]]
+            except ConfigError as error:
+                texts = [str(error)]
+                refused.add(name)
+            assert not any("hush" in text for text in texts), (named, value, texts)
+    assert {"ottla.metrics.credentials", "ottla.zookeeper.sasl", "ottla.sasl.plain.users", "sasl.jaas.config"} <= refused
