@@ -172,7 +172,7 @@ def test_a_controller_that_takes_over_an_epoch_by_reading_is_found(monkeypatch: 
 
     monkeypatch.setattr(CommandQueue, "_wait_for_earlier_writes", reads_the_epoch)
     monkeypatch.setattr(ControllerElection, "_on_session", lambda self, event: None)
-    assert find(SEEDS_TO_FIND)
+    assert find(range(140, 2140)), "rare; no earlier seed finds it, which only costs time"
 
 
 def test_an_answer_that_is_taken_for_a_success_without_a_look_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -333,7 +333,7 @@ def test_a_batch_of_more_keys_than_a_round_may_take_is_compacted_in_several_roun
 
 
 def test_i46_memory_is_bounded_by_the_bytes_of_a_batch_not_by_its_records(partition: Partition) -> None:
-    count = 100_000
+    count = 20_000
     put(partition, *[("k", "v")] * count, codec=CODEC_ZSTD)
     put(partition, ("k", None))
     partition.log.roll()

@@ -63,7 +63,8 @@ def test_the_tree_of_the_page_has_every_package_and_no_other_folder() -> None:
     tree = re.findall(r"^( *)([\w-]+)/ ", page.partition("## The tree")[2].split("```")[1], re.MULTILINE)
     named = {"ottla": {name for depth, name in tree[: [name for _, name in tree].index("tests")] if len(depth) == 2}}
     named["tests"] = {name for depth, name in tree[[name for _, name in tree].index("tests") :] if len(depth) == 2}
-    there = {parent: {path.name for path in (ROOT / parent).iterdir() if path.is_dir()} - {"__pycache__"} for parent in ("ottla", "tests")}
+    files = {parent: [path.relative_to(ROOT / parent) for path in (ROOT / parent).glob("*/**/*.*")] for parent in ("ottla", "tests")}
+    there = {parent: {path.parts[0] for path in paths if "__pycache__" not in path.parts} for parent, paths in files.items()}
     assert named["ottla"] == there["ottla"]
     mirrored = {name for name in there["tests"] if (PACKAGE / name).is_dir()}
     assert named["tests"] == there["tests"] - mirrored
