@@ -32,7 +32,7 @@ class StagedNodes:
 
     def __init__(self) -> None:
         self.nodes: dict[str, StoreNode | None] = {}  # None: deleted
-        self.growth: dict[str, int] = {}  # children gained or lost, so that one multi may create or delete a parent with its children
+        self.growth: dict[str, int] = {}  # change of the number of children: a multi may create or delete a parent with its children
         self.sequences: dict[str, int] = {}  # the next number of sequential children, by parent
         self.created: list[str] = []
 

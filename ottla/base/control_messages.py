@@ -1,8 +1,8 @@
 """The messages from a controller to a broker, and the ports on both sides.
 
-Every message has the epoch of its controller and the epoch of its broker. A broker ignores messages of a replaced controller, and messages
-for an earlier start of itself. On a single broker a message is a call; between brokers LeaderAndIsr (key 4), StopReplica (5) and
-UpdateMetadata (6) transport it.
+Every message has the controller epoch of its sender and the broker epoch of its receiver. A broker refuses a message with an older epoch
+than it knows. A message of a broker to itself is a call. Between brokers LeaderAndIsr (key 4), StopReplica (5) and UpdateMetadata (6) are
+requests. UpdateConfigs is not sent to other brokers: each broker reads the settings in the metadata store.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.base.immutable import immutable
 
 @immutable(kw_only=True)
 class ReplicaRole:
-    """A replica's part in its partition: lead, follow, or wait for a leader. `is_new`: the log begins empty, with these settings."""
+    """A replica's part in its partition: lead, follow, or wait for a leader. `is_new`: the broker makes an empty log with `configs`."""
 
     topic: str
     topic_id: bytes
@@ -29,7 +29,7 @@ class ReplicaRole:
 
 @immutable(kw_only=True)
 class StoppedReplica:
-    """A replica that the broker holds no longer; `is_deleted`: its log is removed too."""
+    """A replica that the broker must no longer serve; `is_deleted`: its log is removed too."""
 
     topic: str
     topic_id: bytes
@@ -84,9 +84,11 @@ class BrokerMessenger(Protocol):
     """Sends the controller's messages to brokers."""
 
     def send(self, broker: BrokerMetadata, message: ControlMessage, done: Callable[[ErrorCode], object]) -> None:
-        """Calls `done` once: when the broker has executed the message, with its refusal, or when the broker cannot be reached. Messages to
-        one broker arrive in order. A waiting message may be merged into an earlier waiting one: its `done` is called at once, the earlier
-        message's when the broker has executed both."""
+        """Sends a message, and calls `done` once with the outcome: NONE, the broker's refusal, or NETWORK_EXCEPTION if the message was
+        given up because this controller or that registration of the broker was replaced. Messages to one broker arrive in order. A message
+        may be merged into an earlier one that is still waiting. Then the later message's `done` is called at once with NONE, and the
+        earlier message's `done` has the outcome of both.
+        """
 
 
 class ReplicaListener(Protocol):
@@ -98,7 +100,9 @@ class ReplicaListener(Protocol):
         """
 
     def on_leader_and_isr(self, states: Sequence[ReplicaRole]) -> None:
-        """Makes replicas leaders or followers. Like `on_stop_replica` it may continue after it returns; calls are executed in order."""
+        """Makes replicas leaders or followers. The work of this call and of `on_stop_replica` may continue after the call has returned.
+        Calls are executed in order.
+        """
 
     def on_stop_replica(self, stopped: Sequence[StoppedReplica]) -> None: ...
 

@@ -1,12 +1,13 @@
-"""Reaches the controller, wherever it is: `api.Controller` for this broker's own needs.
+"""Sends this broker's own requests to the controller: `api.Controller` on every broker of a cluster.
 
-While this broker is the controller, and without other brokers, every request is a call. Otherwise this broker sends requests to the broker
-that the metadata names as the controller: AlterPartition, ControlledShutdown, CreateTopics (for internal topics, and for topics that a
-client's metadata request creates) and changes of its own settings. Requests of clients to the controller are forwarded whole
-(`server/execution/forwarding.py`); here they get NOT_CONTROLLER, like the clients of a broker that cannot reach the controller.
+If this broker is the controller, or the only broker, each request is a call of `LocalController`. Otherwise this broker sends
+AlterPartition, ControlledShutdown, CreateTopics (for internal topics, and for topics that a client's Metadata request creates) and changes
+of its own settings to the broker that the metadata names as the controller. A client's request to the controller is not sent here: the
+broker forwards the whole request (`server/execution/forwarding.py`). If such a request is executed on a broker that is not the controller,
+the client gets NOT_CONTROLLER.
 
-`ask` sends a request again after lost connections and after NOT_CONTROLLER, with rising pauses, until its time is over: meanwhile another
-controller is elected, and this broker gets to know it. So a request may be executed twice, as with Kafka's own brokers.
+`ask` repeats a request with rising pauses until its timeout: after a lost connection, after NOT_CONTROLLER, and after
+CLUSTER_AUTHORIZATION_FAILED. Meanwhile a new controller may be elected. A request may be executed twice, as with Kafka's own brokers.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ log = logging.getLogger("ottla.cluster")
 RETRY_FIRST_MS = 10
 RETRY_MAX_MS = 500
 REVIEW_MS = 250
-"""The interval at which a request in flight is reviewed: whether the broker that it was sent to is still the controller."""
+"""The interval, in milliseconds, at which a request in flight is checked: its receiver must still be the controller."""
 GRACE_MS = 500
-"""The wait for an answer continues for this long after the request's own time, if the controller has the request."""
+"""Extension of the timeout, in milliseconds, of a request that is in flight when its timeout ends."""
 NOT_TAKEN = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
-"""Answers of a broker that has not executed the request: it is not the controller, or does not take this one for a broker yet."""
+"""Errors of a broker that has not executed the request: it is not the controller, or it has not recognized the sender as a broker yet."""
 
 WholeCode = Callable[[Any], int]
-"""The error code of a whole answer."""
+"""Returns the error code that refuses the whole request; NONE if the answer has results."""
 
 
 class Asking:
@@ -67,7 +68,7 @@ class Asking:
         lane: str,
         once: Callable[[ErrorCode], object] | None,
     ) -> None:
-        """`once` is called with the reason in place of another attempt."""
+        """If `once` is given, it is called with the reason of a failed attempt, and there is no second attempt."""
         self._route = route
         self._request = request
         self._whole_code = whole_code
@@ -90,7 +91,9 @@ class Asking:
         self._attempts.cancel()
 
     def _end_in_time(self, timeout_ms: int) -> Procedure[None]:
-        """Ends the attempts when the time is over. The controller may be answering at that moment, with the results so far."""
+        """Ends the attempts at the timeout, and calls `here`. A request in flight gets `GRACE_MS` more: the controller has the same
+        timeout, and may be about to answer with partial results.
+        """
         yield from pause(self._route.timers, timeout_ms)
         if self._is_in_flight:
             yield from pause(self._route.timers, GRACE_MS)
@@ -98,7 +101,7 @@ class Asking:
         self._here()
 
     def _ask(self) -> Procedure[None]:
-        """Sends the request to the controller, again with rising pauses, until a broker has executed it."""
+        """Repeats the request with rising pauses until a broker has executed it, or until this broker is the controller."""
         route = self._route
         pause_ms = RETRY_FIRST_MS
         while not route.is_here:
@@ -117,8 +120,9 @@ class Asking:
         self._here()
 
     def _attempt(self) -> Procedure[tuple[Any, ErrorCode | None]]:
-        """Sends the request once. Returns the answer, or the reason why the request was not executed. The wait also ends when another
-        broker is the controller, because the answer of the former one may never arrive."""
+        """Sends the request once. Returns the answer and None, or the reason why the attempt failed. The wait also ends when another broker
+        becomes the controller, because the former controller may never answer.
+        """
         route = self._route
         asked = route.metadata.controller_id
         answer: Answer[tuple[Any, int]] = Answer()
@@ -136,7 +140,7 @@ class Asking:
 
 
 class ControllerLink:
-    """`api.Controller`: this broker's controller while it is elected, else another broker's."""
+    """`api.Controller`: calls the local controller while this broker is elected, otherwise sends requests to the elected broker."""
 
     def __init__(
         self,
@@ -149,7 +153,7 @@ class ControllerLink:
         timeout_ms: Callable[[], int],
         is_alone: bool,
     ) -> None:
-        """`timeout_ms`: how long requests of this broker itself are tried. `is_alone`: it is one of no cluster."""
+        """`timeout_ms` returns the timeout of this broker's own requests. `is_alone`: this broker is not a member of a cluster."""
         self.local = local
         self.metadata = metadata
         self.peers = peers
@@ -165,7 +169,7 @@ class ControllerLink:
 
     @property
     def is_here(self) -> bool:
-        """Whether requests are answered here: this broker is the controller, or one of no cluster."""
+        """Whether requests are answered here: this broker is the controller, or not a member of a cluster."""
         return self.local.is_active or (self._is_alone and self.metadata.brokers.keys() <= {self._broker_id})
 
     def ask(
@@ -179,12 +183,14 @@ class ControllerLink:
         lane: str = DEFAULT_LANE,
         once: Callable[[ErrorCode], object] | None = None,
     ) -> Asking:
-        """Calls `answered` with the controller's answer; or `here`, if this broker has become the controller or the time is over; or
-        `once`, if given, after the first attempt that came to nothing."""
+        """Sends a request and calls one of the functions. `answered` gets the controller's answer. `here` is called when this broker has
+        become the controller, and at the timeout: the local controller then answers NOT_CONTROLLER. `once`, if given, is called after one
+        failed attempt.
+        """
         time_ms = self._timeout_ms() if timeout_ms is None else timeout_ms
         return Asking(self, request, whole_code, answered, here, time_ms, lane, once)
 
-    # The requests of this broker
+    # Requests that brokers send
 
     def alter_partition(self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChangeRequest], done: AlterPartitionDone) -> None:
         """Sends one attempt. The sender tries again itself, with its newest proposals."""
@@ -234,7 +240,7 @@ class ControllerLink:
         self.ask(request, refusal_of_all_topics, lambda response: done(topic_results(response, topics)), here)
 
     def alter_configs(self, requests: Sequence[ConfigRequest], validate_only: bool, done: Callable[[list[ConfigResult]], None]) -> None:
-        """For changes that are not `is_replacing`."""
+        """Alters settings incrementally. Requests must not be `is_replacing`."""
 
         def here() -> None:
             self.local.alter_configs(requests, validate_only, done)
@@ -247,7 +253,7 @@ class ControllerLink:
         request = alter_configs_request(requests, validate_only)
         self.ask(request, refusal_of_all_configs, lambda response: done(config_results(response)), here)
 
-    # Requests of clients alone: they are forwarded whole
+    # Requests that only clients send
 
     def delete_topics(self, names: Sequence[str], done: TopicsDone, *, timeout_ms: int | None = None) -> None:
         self.local.delete_topics(names, done, timeout_ms=timeout_ms)

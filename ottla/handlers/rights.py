@@ -1,4 +1,8 @@
-"""Checks one right of the request's principal, as a yes or no or as an `ApiError`."""
+"""Checks one permission of the request's principal. Functions return a bool or raise `ApiError`.
+
+`is_allowed` and `require` write a denial to the audit log. `permits` does not: it is for questions whose answer does not refuse the
+request.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +19,9 @@ def is_allowed(broker: Broker, request: RequestContext, operation: AclOperation,
 
 
 def permits(broker: Broker, request: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-    """The same where no request fails by the answer, so that it is no matter for the audit log: what may be shown, or the first of two
-    rights that will do."""
+    """Checks a permission without a line in the audit log for a denial. For filters of a list, and for the first of two permissions that
+    are alternatives.
+    """
     return broker.authorizer.permits(request.connection, operation, resource_type, name)
 
 
@@ -25,7 +30,8 @@ def is_allowed_on_cluster(broker: Broker, request: RequestContext, operation: Ac
 
 
 def describable_topics(broker: Broker, request: RequestContext) -> Callable[[str], bool] | None:
-    """Which topics the principal may describe, where it did not name them; None if all."""
+    """Returns a filter of topics that the principal may describe, for requests that list all topics; None if it may describe every topic.
+    """
     if broker.authorizer.allows_clients_everything(request.connection):
         return None
     return lambda topic: permits(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
@@ -41,7 +47,7 @@ def permits_on_cluster(broker: Broker, request: RequestContext, operation: AclOp
 
 
 def may_be_broker(broker: Broker, request: RequestContext) -> bool:
-    """The same where another right will do as well."""
+    """Does the same check as `is_broker`, without the audit log: the request is also allowed by another permission."""
     return permits_on_cluster(broker, request, AclOperation.CLUSTER_ACTION)
 
 
@@ -53,8 +59,9 @@ def may_create(broker: Broker, request: RequestContext, topic: str) -> bool:
 
 
 def refusal_to_write(broker: Broker, request: RequestContext, topic: str) -> ApiError | None:
-    """The reason to refuse every record that a client sends to a topic; None if there is none. A client that gives only the topic's id
-    must not learn its name."""
+    """Returns the reason to refuse all records that a client sends to a topic; None if the client may write. A client that knows only the
+    topic's id must not learn the name from a denial.
+    """
     if not broker.authorizer.is_allowed(request.connection, AclOperation.WRITE, ResourceType.TOPIC, topic):
         return ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{request.connection.principal} may not write to the topic")
     if topic in INTERNAL_TOPICS:

@@ -1,12 +1,12 @@
-"""The APIs that this broker serves: one line each, with the rights that a request may need and the exceptions to the common rules.
+"""The APIs that this broker serves: one line each, with the permissions that a request may need and the exceptions to the common rules.
 
 `wire/apis.py` has the key, the versions and the flexible versions of each API; all versions declared there are served. A line names the
-room of its handler, a folder beside this file; the handler's module has the API's name. ApiVersions is answered from this table, so the
-advertised versions are the served ones. A handler's module is imported at the first request of its key, because a broker that starts in a
-fraction of a second must not import eighty handlers that no client uses.
+folder of its handler, beside this file; the handler's module has the API's name. ApiVersions is answered from this table, so the advertised
+versions are the served ones (except Produce 0-2). A handler's module is imported at the first request of its key, because a broker that
+starts in a fraction of a second must not import eighty handlers that no client uses.
 
-The rights of a line are every (operation, resource type) that its handler may ask the authorizer for, alternatives and filters included.
-The handler's docstring says which of them decides. Tests compare the rights with Kafka's table and with the questions of the handlers.
+`rights` has every (operation, resource type) that the handler may check. Some are alternatives, and some only filter the response; the
+handler's docstring says which. Tests compare the rights with Kafka's table and with the checks that the handlers make.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class ServedApi(NamedTuple):
     """The lowest version that ApiVersions shows."""
     rights: tuple[Right, ...]
     is_advertised: bool = True
-    """False for what only brokers may send."""
+    """False for the requests between brokers of a ZooKeeper cluster, which clients do not know. Other requests between brokers are
+    advertised.
+    """
     is_extension: bool = False
     """Our own API and not Kafka's: advertised to clients that ask for extensions, and served to them only."""
     is_before_authentication: bool = False
@@ -49,20 +51,20 @@ class ServedApi(NamedTuple):
     is_forwarded: bool = False
     """For the controller: a broker that is not the controller forwards it (KIP-590)."""
     awaits_metadata: bool = False
-    """It shows metadata: a broker of a cluster that has just started waits until it has some."""
+    """Its answer shows metadata. After the start, a broker of a cluster delays the request until it has received the metadata."""
     is_change: bool = False
     """It changes metadata, and may wait for a disk or another machine: a connection has one of them under way at a time."""
     parked_factor: int = 8
-    """Roughly how much more room than its bytes a request takes once decoded, while it waits for its answer."""
+    """Estimated memory of a decoded request that waits for its answer, as a multiple of its size in bytes."""
 
 
-def _line(room: str, name: str, *rights: Right, advertised_from: int | None = None, parked_factor: int = 8, **traits: bool) -> ServedApi:
+def _line(folder: str, name: str, *rights: Right, advertised_from: int | None = None, parked_factor: int = 8, **traits: bool) -> ServedApi:
     key = KEYS[name]
     api = APIS[key]
     first = api.lowest if advertised_from is None else advertised_from
     is_extension = key >= EXTENSIONS_SINCE
     return ServedApi(
-        key, name, f"{room}.{api.module}", api.lowest, api.highest, first, rights,
+        key, name, f"{folder}.{api.module}", api.lowest, api.highest, first, rights,
         is_extension=is_extension, parked_factor=parked_factor, **traits,
     )  # fmt: skip
 
@@ -94,7 +96,7 @@ ALTER_CONFIGS = tuple(Right(_O.ALTER_CONFIGS, kind) for kind in (_R.TOPIC, _R.CL
 TABLE: dict[int, ServedApi] = {
     api.key: api
     for api in (
-        # Old librdkafka takes the low end of Produce for a sign of what the broker can do (KAFKA-18659), so 0-2 are shown and refused.
+        # Old librdkafka derives the broker's features from the lowest version of Produce (KAFKA-18659), so 0-2 are advertised and refused.
         _line("records", "Produce", WRITE_TOPIC, WRITE_TRANSACTIONAL_ID, advertised_from=0, parked_factor=1),
         _line("records", "Fetch", READ_TOPIC, CLUSTER_ACTION, has_file_slices=True, parked_factor=16),
         _line("records", "ListOffsets", DESCRIBE_TOPIC),

@@ -29,7 +29,7 @@ from ottla.base.cluster_metadata import (
 )
 from ottla.base.uuids import uuid_from_text, uuid_to_text
 from ottla.metadata_store.node_json import NUMBER_MAX, field_of, integer_of, integers, list_of, read_json, write_json
-from ottla.metadata_store.node_json import NodeError as NodeError  # noqa: PLC0414 - readers of nodes know it from here
+from ottla.metadata_store.node_json import NodeError as NodeError  # noqa: PLC0414 - re-exported
 
 BROKER_IDS = "/brokers/ids"
 BROKER_EPOCHS = "/brokers/epochs"
@@ -39,7 +39,7 @@ CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 CLUSTER_ID = "/cluster/id"
 CLUSTER_SECRET = "/cluster/secret"
-"""Ours: the secret by which brokers authenticate each other (`security/cluster_identity.py`). A single broker has no such node."""
+"""Ours: brokers prove to each other that they know this secret (`security/cluster_identity.py`). A single broker has no such node."""
 DELETE_TOPICS = "/admin/delete_topics"
 LOG_DIR_EVENTS = "/log_dir_event_notification"
 CONFIG_FOLDERS = {
@@ -75,7 +75,7 @@ BASE_PATHS = (
 """Nodes that must exist before any other node is written, parents first."""
 
 SENSITIVE_PATHS = ("/cluster/secret", USERS, CONFIG_FOLDERS[CONFIG_BROKER], "/delegation_token")
-"""Nodes with secrets. With ZooKeeper's ACLs only brokers may read them and all nodes below them."""
+"""Nodes with secrets. If ZooKeeper's ACLs are on, only brokers may read these nodes and their descendants."""
 
 PLAIN_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_")
 
@@ -111,7 +111,7 @@ def config_path(resource_type: int, name: str) -> str:
 
 
 def config_name(resource_type: int, node_name: str) -> str:
-    """Returns the name of the resource with its configuration in this node."""
+    """Returns the name of the resource that is configured in the node `node_name`."""
     return ALL_BROKERS if resource_type == CONFIG_BROKER and node_name == DEFAULT_ENTITY else unquoted(node_name)
 
 
@@ -201,7 +201,7 @@ def controller_epoch_bytes(epoch: int) -> bytes:
 
 
 def read_controller_epoch(data: bytes) -> int:
-    """Decodes the controller epoch. Raises `NodeError` also for an epoch without a valid next epoch."""
+    """Decodes the controller epoch. Raises `NodeError` also if the next epoch would not fit into 32 bits."""
     try:
         epoch = int(data)
     except ValueError:
@@ -300,13 +300,15 @@ def broker_epochs_bytes(
 
 
 def read_broker_epochs(data: bytes) -> tuple[dict[int, int], dict[int, int]]:
-    """Returns the broker epochs that the controller has processed, and the epochs that are marked as dead."""
+    """Returns, by broker id, the broker epochs that the controller has processed, and the broker epochs that it has declared dead."""
     value = read_json(data)
     return _epochs(field_of(value, "epochs")), _epochs(value.get("dead", {}))
 
 
 def read_noted_directories(data: bytes) -> tuple[dict[int, tuple[str, ...]], dict[str, str]]:
-    """Returns from the node of the epochs the log directory ids of each broker, and the newest generation of each directory."""
+    """Decodes the rest of the node `BROKER_EPOCHS`. Returns the ids of each broker's log directories, and the newest generation of each log
+    directory (`LogDirectoryHistory`).
+    """
     found = read_json(data)
     value, generations = found.get("directories", {}), found.get("generations", {})
     if not isinstance(value, dict) or not all(key.isdigit() and isinstance(ids, list) for key, ids in value.items()):
@@ -438,7 +440,7 @@ def read_scram(data: bytes) -> dict[str, str]:
 
 
 def user_of(entity: QuotaEntity) -> str | None:
-    """Returns the user's name if the entity is a single user; None for another entity."""
+    """Returns the user's name if the entity is one named user; None for the default user and for other entities."""
     return entity[0][1] if len(entity) == 1 and entity[0][0] == "user" else None
 
 

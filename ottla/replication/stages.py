@@ -1,12 +1,13 @@
 """The chunks staged for one partition, in one term of its leader.
 
-A task uploads its record batches in numbered chunks, under its batch token and its attempt. They are not in the log, so no client can read
-them. Later a manifest of chunks is attached to a transaction (`attaching.py`). The chunks of an attempt are in one file, their index in
-memory. A token belongs to the principal that staged chunks under it; the same token of another principal is a different token.
+A task of a Spark query uploads its record batches in numbered chunks. The key of a chunk is the token of the query's micro-batch, the
+number of the task's attempt, and the number of the chunk. Chunks are not in the log, so no client can read them. Later a manifest of chunks
+is attached to a transaction (`attaching.py`). The chunks of an attempt are in one file, their index in memory. A token belongs to the
+principal that staged chunks under it; the same token of another principal is a different token.
 
 Invariants: a chunk never changes (a repetition must have the same bytes); a manifest matches completely or not at all (`matches`). All
-stages are dropped at the end of the term. When the transaction commits, all stages of its tokens are dropped, including those of attempts
-that no manifest named.
+stages are dropped at the end of the term. When a transaction commits, all stages of its tokens are dropped, including stages of attempts
+that no manifest named. `stage_space.py` also drops stages that expire.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Listed(Protocol):
 
 
 class Space(Protocol):
-    """The quotas of the broker (`stage_space.py`)."""
+    """The quotas and the expiry of all stages of the broker (`stage_space.py`)."""
 
     def new_file(self, directory: str) -> StageFile: ...
 
@@ -94,7 +95,7 @@ class Found(NamedTuple):
     chunk: Chunk
 
     def read(self, buffer: bytearray) -> memoryview:
-        """Reads the chunk's bytes into a buffer that is large enough. Refuses damaged bytes with UNKNOWN_STAGE."""
+        """Reads the chunk's bytes into a buffer that is large enough. Raises `ApiError` UNKNOWN_STAGE if they are damaged or unreadable."""
         stage, chunk = self
         data = memoryview(buffer)[: chunk.length]
         try:
@@ -126,7 +127,9 @@ class PartitionStages:
     def stage(
         self, token: ChunkToken, attempt_id: int, number: int, data: memoryview, *, now_ms: int, batches_max: int = CHUNK_BATCHES_MAX
     ) -> int:
-        """Stages one chunk, or finds that it is staged already; returns the number of its batches. `now_ms` is wall time."""
+        """Stages one chunk, or finds that it is staged already; returns the number of its batches. `now_ms` is wall time. Raises `ApiError`
+        INVALID_RECORD if other bytes are staged under the same number, and KAFKA_STORAGE_ERROR if the write fails.
+        """
         if number < 0:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"a chunk of number {number}")
         config = self._log.config
@@ -166,7 +169,9 @@ class PartitionStages:
         return found
 
     def use(self, token: ChunkToken, producer_id: int) -> None:
-        """Records that the token's chunks are being attached to the producer's transaction. They stay for a retry until it commits."""
+        """Records that the token's chunks are being attached to the producer's transaction. The chunks remain until the transaction
+        commits, so that the manifest can be attached again.
+        """
         self._attached.setdefault(producer_id, {})[token] = None
         for stage in self._by_token.get(token, {}).values():
             self._space.touch(stage)

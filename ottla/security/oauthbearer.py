@@ -1,7 +1,8 @@
 """The server's side of OAUTHBEARER (RFC 7628, KIP-255): checks the client's bearer token. The session ends when the token expires.
 
-A refused token is answered with a JSON object of its status. The client confirms it with one byte; only then the authentication fails.
-Reasons are written to the audit log, not to the answer. SASL extensions (KIP-342) are parsed and ignored.
+The answer to a refused token is a JSON object with the status (RFC 7628, 3.2.2). The authentication fails after the client's next message,
+which should be one byte (%x01). The reason is written to the audit log only. A malformed first message, or an authorization id that is not
+the token's principal, fails at once with a text. SASL extensions (KIP-342) are parsed and ignored.
 """
 
 from __future__ import annotations

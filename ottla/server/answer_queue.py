@@ -1,7 +1,7 @@
-"""The answers of one connection: sent in the order of its requests, however late each of them is there.
+"""The answers of one connection, sent in the order of its requests.
 
-An answer that is not there yet keeps a slot; the answers behind it wait. Answers that may be sent are collected and leave in one write
-(`flush`). Every waiting request and answer counts against the memory of its connection (`memory/answer_memory.py`).
+A request that is answered later has a slot in the queue, and the answers behind the slot wait. Answers that may be sent are collected and
+sent in one write (`flush`). Every waiting request and answer counts against the memory of its connection (`memory/answer_memory.py`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class AnswerQueue:
         """Puts the answer into its slot; an empty list means that the request has no answer."""
         slot.parts = parts
         slots = self.slots
-        if slots and slots[0] is not slot:  # an earlier answer is not there yet
+        if slots and slots[0] is not slot:  # an earlier request is not answered yet
             self.charge(slot, sum(map(len, parts)))
         while slots and (head := slots[0].parts) is not None:
             self.account.park(-slots.popleft().size)
@@ -87,7 +87,7 @@ class AnswerQueue:
         """Gives up the waiting requests, because the connection is closed."""
         self.account.close()
         for slot in self.slots:
-            abandon, slot.abandon = slot.abandon, None  # whatever gives the request up refers to the slot: no cycle is left
+            abandon, slot.abandon = slot.abandon, None  # `abandon` refers to the slot: breaks the reference cycle
             if abandon is not None:
                 abandon()
         self.slots.clear()

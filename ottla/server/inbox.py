@@ -1,8 +1,8 @@
 """The received bytes of one connection that are not executed yet: the start of a frame, or whole requests that wait.
 
-Small frames are executed in a buffer that all connections share, so only what is left of it after a batch is copied here (`tail`). A frame
-that is larger than the shared buffer has a buffer of its own (`large`). Both count against the memory for received bytes, and are dropped
-with their connection when it is short (`memory/unfinished_requests.py`).
+Small frames are executed in a buffer that all connections share. Only the bytes that are left in the shared buffer after a batch are copied
+here (`tail`). A frame that is larger than the shared buffer has its own buffer (`large`). Both count against the memory for received bytes.
+When that memory is full, connections with such bytes are closed (`memory/unfinished_requests.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Inbox:
     missing_bytes = SHARED_BYTES  # at most
 
     def __init__(self, buffers: ReceiveBuffers, channel: Channel, contexts: Sized) -> None:
-        """`contexts`: empty until the first request of the connection is executed."""
+        """`contexts`: the request contexts of the connection, which are empty until its first request is executed (`is_served`)."""
         self._buffers = buffers
         self.channel = channel
         self._contexts = contexts
@@ -59,7 +59,9 @@ class Inbox:
         return self._buffers.is_full()
 
     def make_room(self) -> bool:
-        """Has connections dropped because of the frame that has begun here. Returns False if memory is still full."""
+        """Closes connections with unfinished requests to free memory for the frame that has begun here. Returns False if memory is still
+        full.
+        """
         return self._buffers.make_room(self.large or self)
 
     def take(self) -> bytes:

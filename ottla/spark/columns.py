@@ -1,7 +1,8 @@
-"""Converts columns of rows to the codec's form: binary arrays of pyarrow.
+"""Converts columns of rows to binary arrays of pyarrow, the input of the record encoder.
 
-Spark passes strings and bytes in several Arrow types (`string`, `binary`, their `large_` and `_view` kinds, dictionaries of them), and
-arrays that are slices of others. Headers are lists of structs of key and value. Other types raise an error with the column's name and type.
+Spark passes strings and bytes in several Arrow types (`string`, `binary`, `fixed_size_binary`, the `large_` and `_view` kinds, `null`, and
+dictionaries of these types), and arrays that are slices of other arrays. Headers are maps, or lists of structs of key and value. Other
+types, and a header without a key, raise `OutputError`.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def _is_view(kind: Any) -> bool:
 
 
 def _narrowed(column: Any) -> Any:
-    """Converts a large array to 32-bit offsets. A slice of an array too large for them is copied first."""
+    """Converts an array with 64-bit offsets to 32-bit offsets. If the array is a slice whose offsets exceed 32 bits, it is copied first."""
     try:
         return column.cast(pa.binary())
     except pa.ArrowInvalid:
@@ -65,7 +66,7 @@ def _narrowed(column: Any) -> Any:
 
 
 def without_views(column: Any, name: str) -> Any:
-    """Replaces views by plain strings and bytes; returns other columns unchanged."""
+    """Converts views to binary, also in the headers; returns other columns unchanged."""
     kind = column.type
     if _is_view(kind):
         return as_binary(column, name)

@@ -1,4 +1,4 @@
-"""Makes a Spark session for pipelines: checks requirements, finds Java, and runs workers in the driver's interpreter.
+"""Makes a Spark session for pipelines: checks requirements, finds Java, and makes workers use the driver's Python interpreter by default.
 
 A missing requirement raises `MissingRequirementError` of one line, before Spark would fail with a stack trace.
 """
@@ -97,7 +97,9 @@ def _check_version(requirement: Requirement, text: str) -> None:
 
 
 def prepare_environment(config: Mapping[str, str]) -> None:
-    """Sets JAVA_HOME and PYSPARK_PYTHON for the Java process to start, unless the user has set them."""
+    """Sets JAVA_HOME and PYSPARK_PYTHON for the Java process, unless the user has set them. `spark.pyspark.python` in `config` takes
+    precedence over PYSPARK_PYTHON.
+    """
     home = java_home(os.environ)
     if home is not None:
         os.environ["JAVA_HOME"] = home
@@ -123,8 +125,9 @@ def workers_path() -> Iterator[None]:
 
 
 def check_worker_python(python: str) -> None:
-    """Checks that the user's interpreter for workers can import the requirements; raises `MissingRequirementError` with its last line of
-    output."""
+    """Checks that the user's interpreter for workers can import the requirements. Raises `MissingRequirementError` with the last line of
+    the interpreter's error output.
+    """
     try:
         done = subprocess.run([python, "-c", WORKER_IMPORTS], capture_output=True, text=True, timeout=IMPORT_SECONDS_MAX, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

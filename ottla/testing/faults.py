@@ -1,9 +1,10 @@
 """Faults between clients and a broker: a TCP proxy in the test's own process that understands frames.
 
-Clients connect to the proxy. `fail_next` answers a request instead of the broker. `lose_answer` lets the broker execute a request, and
-closes the connection instead of answering. `drop_connections` closes all clients' connections, `pause` delays all frames. The proxy
-replaces the addresses in the broker's answers by its own, so that clients continue to use the proxy. Each further broker gets a listening
-port when its address is first seen. This works with any Kafka-compatible broker, and the faults of a test process affect no other process.
+Clients connect to the proxy. `fail_next` answers a request, which the broker does not get (for Metadata it puts the error into the broker's
+answer). `lose_answer` lets the broker execute a request, and closes the connection instead of answering. `drop_connections` closes the
+clients' connections, `pause` delays all frames. The proxy replaces the addresses in the broker's answers by its own, so that clients
+continue to use the proxy. Each further broker gets a listening port when its address is first seen. This works with any Kafka-compatible
+broker, and the faults of a test process affect no other process.
 
 A connection has two threads, one for each direction. A client's pending requests and made-up answers are in one queue in the order of its
 requests, because Kafka answers in order. Not supported: TLS, and the old SASL exchange without request headers.
@@ -42,8 +43,9 @@ _KEYS = {name.lower(): key for key, name in API_NAMES.items()}
 
 
 class Fault(NamedTuple):
-    """Makes the next request with this API key fail: with an error code, or by closing the connection (None), before or after the broker
-    has executed it. With `broker` only requests to this broker fail.
+    """Makes the next request with this API key fail. `code` is the error of the answer; None closes the connection instead. The connection
+    is closed before the broker gets the request or, with `is_carried_out`, after the broker has answered. `broker` limits the fault to one
+    broker.
     """
 
     key: int
@@ -127,7 +129,7 @@ class FaultProxy:
         self.may_pass.set()
 
     def reset(self) -> None:
-        """Removes the faults that have not been used."""
+        """Removes the faults that have not been used, and ends a `pause`. Does nothing in a forked child."""
         if self._is_own:
             self.resume()
             with self._lock:

@@ -1,8 +1,9 @@
 """Ends the brokers of a test process and removes its temporary directories when that process has died, however it died.
 
-After `kill -9` a process cannot clean up. Therefore `reaper_process.py`, started with the first broker, does. It holds the read end of a
-pipe whose write end only the test process has; the system closes that when the test process ends. Brokers and ZooKeepers have the reaper's
-token in their environment, so that it finds them. After a normal end it finds nothing to do.
+After `kill -9` a process cannot clean up. Therefore a second process (`reaper_process.py`) does it. It starts with the first broker,
+ZooKeeper or temporary directory. It reads from a pipe whose write end only the test process has; the system closes the write end when the
+test process ends. Brokers and ZooKeepers have the reaper's token in their environment, so that the reaper finds them. After a normal end of
+the test process the reaper only removes temporary directories that are left.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class Reaper:
             self._pipe = -1
 
     def _write(self, kind: str, what: object) -> None:
-        """Writes one line, short enough to be written at once. Does nothing in a forked child."""
+        """Writes one line to the reaper, short enough to be written at once. Does nothing in a forked child, and after the reaper has died.
+        """
         if self._pipe < 0 or os.getpid() != self._owner_pid:
             return
         try:

@@ -30,7 +30,9 @@ def read_uvarint(buffer: Buffer, offset: int) -> tuple[int, int]:
 
 
 def read_long_uvarint(buffer: Buffer, offset: int) -> tuple[int, int]:
-    """Reads an unsigned varint of two bytes or more. Raises IndexError if it is incomplete (the caller turns it into `WireError`)."""
+    """Reads an unsigned varint of two to five bytes. Raises IndexError if it is incomplete (the caller turns it into `WireError`), and
+    `WireError` for more than 32 bits.
+    """
     second = buffer[offset + 1]
     if second < 128:
         return buffer[offset] & 127 | second << 7, offset + 2
@@ -49,7 +51,9 @@ def read_long_uvarint(buffer: Buffer, offset: int) -> tuple[int, int]:
 
 
 def read_long_string_length(buffer: Buffer, offset: int) -> tuple[int, int]:
-    """Reads the length plus one of a compact string, as `read_long_uvarint` does."""
+    """Reads the length plus one of a compact string, as `read_long_uvarint` does. Raises `WireError` for more than `STRING_BYTES_MAX`
+    bytes.
+    """
     value, offset = read_long_uvarint(buffer, offset)
     if value > STRING_BYTES_MAX + 1:
         raise WireError(f"a string of {value - 1} bytes is longer than {STRING_BYTES_MAX}")
@@ -116,7 +120,7 @@ TAGS_MAX = 1000
 
 
 def read_skipped_tags(buffer: Buffer, offset: int) -> int:
-    """Skips the tag section at `offset`, in which no tag is known. Returns the offset after it."""
+    """Skips the tag section at `offset`, whose tags are all unknown. Returns the offset after it."""
     end = len(buffer)
     count, offset = read_uvarint(buffer, offset)
     if count > TAGS_MAX:
@@ -133,7 +137,7 @@ def read_skipped_tags(buffer: Buffer, offset: int) -> int:
 
 
 def read_long_tag_count(buffer: Buffer, offset: int) -> tuple[int, int]:
-    """Reads a count of tags that takes more than one byte. Raises `WireError` for more than `TAGS_MAX`."""
+    """Reads a count of tags of two bytes or more, as `read_long_uvarint` does. Raises `WireError` for more than `TAGS_MAX`."""
     count, offset = read_long_uvarint(buffer, offset)
     if count > TAGS_MAX:
         raise WireError(f"a section of {count} tags")

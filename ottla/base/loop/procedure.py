@@ -1,15 +1,17 @@
 """Procedures: conversations with the metadata store, with other brokers and with timers, as generators that read from top to bottom.
 
-A procedure yields a function that takes a callback, and is resumed with what the callback is called with: None, one value, or a tuple of
-several values. So `outcome = yield partial(store.multi, operations)` waits for a write. The function may call back at once or later.
+A procedure yields a function that takes a callback. When the callback is called, the procedure is resumed with the arguments: None, one
+value, or a tuple of several values. So `outcome = yield partial(store.multi, operations)` waits for a write. The function may call back at
+once or later.
 
-A `Runner` runs one procedure at a time. Starting another one cancels it, and a cancelled procedure is never resumed: answers that arrive
-later are ignored. So no procedure compares numbers to find out whether an answer is still its own.
+A `Runner` runs one procedure at a time. Starting another procedure cancels the current one. A cancelled procedure is never resumed: later
+answers are ignored. So a procedure need not check whether an answer is obsolete.
 
 Between two yields nothing else runs, except what the procedure itself calls. A called function may cancel the procedure. Then the procedure
 ends at its next yield, and the yielded function is not called. `yield CHECKPOINT` only asks whether the procedure may continue.
 
-An exception ends the procedure and is raised to the caller that started or resumed it: the event loop, which stops the broker.
+An exception ends the procedure and is raised in the code that started or resumed it. That is usually the event loop, which then stops the
+broker.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ class Runner:
             run.cancel()
 
     def bound(self, function: Callable[..., object]) -> Callable[..., None]:
-        """Returns `function` for a watch or a timer: calls are ignored once the present procedure is cancelled, not when it has ended."""
+        """Wraps `function` for a watch or a timer. Calls are ignored after the current procedure was cancelled, but not after its normal
+        end.
+        """
         run = self._run
 
         def call(*arguments: Any) -> None:
@@ -127,7 +131,7 @@ class _Run:
 
 
 class Answer(Generic[T]):
-    """The answer to a request, for a procedure that watches something else meanwhile. Is called with the answer, as a callback."""
+    """A callback that stores the answer to a request, so that the procedure can do other work before it waits for the answer."""
 
     def __init__(self) -> None:
         self.has_arrived = False

@@ -110,7 +110,7 @@ class StoredPasswords:
         })  # fmt: skip
 
     def readable(self, values: Mapping[str, str], notices: list[Notice] | None = None) -> dict[str, str]:
-        """Returns the settings with their passwords in clear, without each password that cannot be decrypted; it gets a notice."""
+        """Returns the settings with their passwords in clear. A password that cannot be decrypted is omitted, and `notices` gets a line."""
         found = dict(values)
         for name in self.names(values):
             try:
@@ -160,7 +160,7 @@ def _split(stored: str) -> dict[str, str] | None:
 
 
 def _decrypted(fields: Mapping[str, str], secret: str) -> str | None:
-    """Returns the password; None for the wrong secret. Raises `SettingError` if it cannot be decrypted with any secret."""
+    """Returns the password; None if `secret` is wrong. Raises `SettingError` for a damaged form or an unknown cipher."""
     from base64 import b64decode
 
     try:

@@ -1,8 +1,8 @@
 """`ottla group reset-offsets`: a scope, a scenario and a mode; see `reset_plan.py` for what each scenario means.
 
-The order is fixed: check the usage, check that every group is inactive and every partition has a leader, make all plans, show them, and
-only then, with `--execute`, commit. A refusal before that has changed nothing. How a kind of group stores its offsets is an `OffsetStore`:
-consumer groups commit offsets, share groups have a start offset of each partition.
+The order is fixed: check the usage, check that every group is inactive, make all plans (every partition needs a leader), commit them if
+`--execute` is given, and show them with the errors. An error before the commit has changed nothing. An `OffsetStore` hides how a kind of
+group stores its offsets: consumer groups commit offsets, share groups have a start offset for each partition.
 """
 
 from __future__ import annotations
@@ -119,7 +119,9 @@ def make_plans(cluster: Cluster, args: Args, store: OffsetStore) -> dict[str, Re
 
 
 def check_usage(args: Args) -> str:
-    """Returns the chosen scenario. All errors in the options are found before a broker is asked."""
+    """Returns the chosen scenario. Raises `UsageError` for options that exclude each other or are missing, before a broker is asked. The
+    list of partitions in `--topic` and the file of `--from-file` are checked later.
+    """
     given_to = {name: getattr(args, name) for name in SCENARIOS}
     chosen = [name for name, value in given_to.items() if value is not None and value is not False]  # an offset of 0 is one
     if len(chosen) != 1:
@@ -179,7 +181,7 @@ def _plan(cluster: Cluster, args: Args, scenario: str, store: OffsetStore, group
 
 
 def _bounds(cluster: Cluster, partitions: list[TopicPartition]) -> dict[TopicPartition, Bounds]:
-    """Start and end of each partition. A missing partition, or one without a leader, ends the whole reset."""
+    """Returns the start and end offset of each partition. If a partition is missing or has no leader, an error ends the whole reset."""
     if not partitions:
         return {}
     starts, ends = offsets_at(cluster, partitions, EARLIEST), offsets_at(cluster, partitions, LATEST)

@@ -1,7 +1,8 @@
-"""`ottla log scrub`: checks the CRCs of all batches of logs, offline, and shows which offsets are damaged.
+"""`ottla log scrub`: reads files of logs, checks the CRCs of all batches, and shows which offsets are damaged.
 
-A path is a segment, the directory of a partition, or a log directory with many of them. Nothing is ever written, so it may run beside the
-broker; the last batch of a log that is being written then looks damaged if it is not whole yet. Exit code 1 says that there is damage.
+A path is a segment, the directory of a partition, or a log directory with directories of partitions. The command writes nothing, so it may
+run while the broker runs. Then the last batch of a log looks damaged if the broker has not written all of it yet. Exit code 1 means that
+there is damage.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def _of_partition(disk: OsDisk, directory: str, only: str = "") -> Iterator[Segm
 
 
 def _was_cleaned(directory: str) -> bool:
-    """Whether the log directory notes that this log was compacted, as Kafka does."""
+    """Whether the log directory's cleaner checkpoint (the same file as Kafka's) has this partition: its log was compacted."""
     parent, name = os.path.split(os.path.abspath(directory))
     topic, _, number = name.rpartition("-")
     try:

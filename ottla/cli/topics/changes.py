@@ -71,7 +71,7 @@ def _alter(args: Args, cluster: Cluster, output: Output) -> None:
 
 
 def _check_deletions(cluster: Cluster, name: str, deletions: list[str]) -> None:
-    """Refuses names that no setting has: brokers reset them without an error."""
+    """Refuses unknown settings, because brokers report no error when an unknown setting is reset."""
     known = {str(entry.name): entry for entry in topic_settings(cluster, name)} if deletions else {}
     for key in deletions:
         if key not in known:
@@ -176,7 +176,7 @@ def _trim(args: Args, cluster: Cluster, output: Output) -> int:
 
 
 def _trim_points(cluster: Cluster, args: Args, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-    """The new start of each partition; ends are looked up, so that a dry run can show them."""
+    """Returns the offset before which each partition is trimmed: `--before`, the offset of `--before-time`, or the end of the partition."""
     wanted = admin.LATEST if args.before_time is None else parse_moment_ms(args.before_time)
     if args.before is not None:
         return dict.fromkeys(partitions, args.before)

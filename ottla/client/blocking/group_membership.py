@@ -5,7 +5,8 @@ and returns the new assignment when there is one. Under an eager assignor all pa
 cooperative-sticky owned partitions are kept, and a second round follows when some had to be given up.
 
 The group's leader asks every `metadata_age_s` which partitions the topics have, and starts a rebalance if a topic has grown or appeared.
-`is_new` says that the group has removed this member since: other members may have read and committed its partitions.
+`is_new` is set before the first join and when the group has removed this member: other members may have committed offsets of its
+partitions. The consumer resets it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ REBALANCE_TIMEOUT_MS = 60_000
 HEARTBEAT_INTERVAL_MS = 3_000
 DEFAULT_ASSIGNORS = (RANGE, ROUND_ROBIN, COOPERATIVE_STICKY)
 METADATA_AGE_S = 10.0
-"""Kafka's clients look every 5 minutes; records in a new topic waited so long."""
+"""Interval, in seconds, at which the leader checks the topics' partitions. Kafka's clients check every 5 minutes; that delays the records
+of a new topic.
+"""
 JOIN_TRIES_MAX = 20
 
 _SUBSCRIPTION_VERSION = 2
@@ -106,7 +109,8 @@ class GroupMembership(Membership):
         return None
 
     def _look_for_partitions(self, now: float) -> None:
-        """Joins again if the topics have other partitions than this member assigned as the leader."""
+        """Starts a rebalance if the number of a topic's partitions differs from the last assignment, which this member made as the leader.
+        """
         self._look_at = now + self.metadata_age_s
         try:
             self.cluster.refresh(self._assigned)
@@ -148,7 +152,8 @@ class GroupMembership(Membership):
         self._must_join = True
 
     def leaving(self, coordinator: CoordinatorConnection) -> LeaveGroupRequest | None:
-        """Static members stay, and so does one that never joined."""
+        """Returns the request to leave the group; None for a static member, which remains in the group, and for a member that never joined.
+        """
         member_id, self.member_id = self.member_id, ""
         if not member_id or self.instance_id is not None:
             return None
@@ -173,7 +178,9 @@ class GroupMembership(Membership):
         raise refused(ErrorCode.REBALANCE_IN_PROGRESS, f"group {self.group_id!r} does not settle; {JOIN_TRIES_MAX} tries to join failed")
 
     def _adapt_to(self, error: KafkaError | ConnectError, is_last: bool) -> None:
-        """Adapts the next try to a refusal to join; a final refusal is raised again, and the loss of a coordinator in the last try."""
+        """Prepares the next attempt to join after a retriable error. Raises other errors, and in the last attempt also the loss of the
+        coordinator.
+        """
         if isinstance(error, ConnectError) or error.code in COORDINATOR_MOVED:
             if is_last or self.coordinator.is_closed:
                 raise error

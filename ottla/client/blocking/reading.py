@@ -1,4 +1,4 @@
-"""Reads a range of offsets of one partition, straight from its leader, the next request under way while a result is being used."""
+"""Reads a range of offsets of one partition from its leader. The next Fetch is in flight while the caller uses the last result."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ class RangeReader:
             self._connection = None
 
     def read(self, start: int, end: int, timeout_s: float) -> Iterator[Fetched]:
-        """The batches from `start` on until the position reaches `end`. `RequestTimeoutError` after `timeout_s` without progress."""
+        """Yields the batches from `start` on until the position reaches `end`. After `timeout_s` without progress it raises
+        `RequestTimeoutError`, or the last error if the attempts failed.
+        """
         position = start
         backoff = Backoff(time.monotonic() + timeout_s)
         while position < end:
@@ -69,14 +71,14 @@ class RangeReader:
         return connection
 
     def _send_ahead(self, position: int) -> None:
-        """A failure shows itself when the answer is wanted."""
+        """Sends the next request. An error only closes the connection: the next `_receive` sends the request again."""
         try:
             self._send(position)
         except (KafkaError, TransportError):
             self.close()
 
     def _pause_or_raise(self, error: KafkaError | TransportError, backoff: Backoff) -> None:
-        """Waits before the next try if the leader moved or the connection was lost; raises other errors."""
+        """Waits before the next attempt after a retriable error or a lost connection, until the timeout; raises other errors."""
         self.close()
         is_passing = error.is_retriable if isinstance(error, KafkaError) else not isinstance(error, MalformedResponseError)
         if not is_passing or backoff.is_exhausted(time.monotonic()):

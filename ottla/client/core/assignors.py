@@ -1,8 +1,8 @@
 """How members of a classic group share partitions: range, round-robin and cooperative-sticky, as pure functions.
 
-Each function gets the topics and the owned partitions of all members, and returns every member's partitions. Range and round-robin give
-what Kafka's assignors of these names give. Cooperative-sticky keeps what a member owns as far as balance allows; `withhold_moving` then
-takes out the partitions that still have another owner, so that they move in a second round (KIP-429).
+Each function gets the topics and the owned partitions of all members, and returns every member's partitions. Range and round-robin return
+the same assignment as Kafka's assignors for members without racks. Cooperative-sticky keeps a member's partitions as far as balance allows.
+`withhold_moving` then removes the partitions that still have another owner, so that they move in a second rebalance (KIP-429).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _in_order(members: Mapping[str, Subscription]) -> list[str]:
 
 
 def assign_range(members: Mapping[str, Subscription], partition_counts: Mapping[str, int]) -> Assignment:
-    """Topic by topic, a run of neighbouring partitions each; the first members get one more."""
+    """Divides the partitions of each topic into contiguous ranges, one for each subscribed member. The first members get one more."""
     found: Assignment = {member: [] for member in members}
     for topic in sorted({topic for member in members.values() for topic in member.topics}):
         takers = [member for member in _in_order(members) if topic in members[member].topics]
@@ -71,7 +71,9 @@ def assign_round_robin(members: Mapping[str, Subscription], partition_counts: Ma
 
 
 def assign_sticky(members: Mapping[str, Subscription], partition_counts: Mapping[str, int]) -> Assignment:
-    """Owners keep their partitions. The member with the fewest gets each other partition. Then moves even out the counts."""
+    """Gives each owner its partitions. Each partition without an owner is given to the subscribed member with the fewest partitions. Then
+    moves partitions until the counts are balanced.
+    """
     found: Assignment = {member: [] for member in members}
     owners = _owners(members, partition_counts)
     partitions = [TopicPartition(topic, number) for topic in sorted(partition_counts) for number in range(partition_counts[topic])]
@@ -102,7 +104,9 @@ def _owners(members: Mapping[str, Subscription], partition_counts: Mapping[str, 
 
 
 def _even_out(found: Assignment, members: Mapping[str, Subscription]) -> None:
-    """Each move makes the difference between two members smaller, so this ends."""
+    """Moves partitions from a member to another member that has at least two fewer, until no such move is possible. The loop ends because
+    each move reduces a difference.
+    """
     order = _in_order(members)
     moved = True
     while moved:
@@ -120,7 +124,9 @@ def _even_out(found: Assignment, members: Mapping[str, Subscription]) -> None:
 
 
 def withhold_moving(assignment: Assignment, members: Mapping[str, Subscription]) -> Assignment:
-    """Removes partitions that another member still owns. The next round assigns them, once their owner has given them up."""
+    """Removes partitions that another member of the newest generation still owns. The next rebalance assigns them after their owner has
+    given them up.
+    """
     newest = max((member.generation for member in members.values()), default=-1)
     owned = {partition: name for name, member in members.items() if member.generation == newest for partition in member.owned}
     return {

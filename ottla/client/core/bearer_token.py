@@ -1,7 +1,6 @@
-"""Bearer tokens as a client sends them (RFC 7628, KIP-255, KIP-342): their form, their end, and unsecured tokens for tests.
+"""Bearer tokens of a client (RFC 7628, KIP-255, KIP-342): syntax, expiry, and unsecured tokens for tests.
 
-A token is opaque to the client but for its time of expiry, which is read where the token is a JSON Web Token. Nothing here shows a token in
-an error or in `repr`.
+A token is opaque to the client. Only its expiry is read, if it is a JSON Web Token. No error and no `repr` here shows a token.
 """
 
 from __future__ import annotations
@@ -38,14 +37,16 @@ class BearerToken:
 
 
 def bearer_token(text: str, ends_s: float | None = None, extensions: Mapping[str, str] | None = None) -> BearerToken:
-    """A token that may be sent. Its expiry is the token's own where `ends_s` is not given. ValueError for what is no token."""
+    """Checks a token and its extensions, and returns them. Without `ends_s` the expiry is read from the token. Raises ValueError for a text
+    with other characters than a bearer token has, and for an invalid extension.
+    """
     if _TOKEN.fullmatch(text) is None:
         raise ValueError("the token is empty, or has characters that no bearer token has")
     return BearerToken(text, _expiry(text) if ends_s is None else ends_s, checked_extensions(extensions or {}))
 
 
 def checked_extensions(extensions: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """SASL extensions (KIP-342). ValueError where a name or a value cannot be sent."""
+    """Returns SASL extensions (KIP-342) as pairs. Raises ValueError if a name or a value cannot be sent."""
     for name, value in extensions.items():
         if _EXTENSION_NAME.fullmatch(name) is None or name.lower() == _RESERVED:
             raise ValueError(f"the SASL extension {name!r}: a name has letters alone, and is not auth")
@@ -66,7 +67,7 @@ def _part(value: Any) -> str:
 
 
 def _expiry(text: str) -> float | None:
-    """The claim `exp` of a JSON Web Token, None for other tokens."""
+    """Returns the claim `exp` of a JSON Web Token; None if the token has another form or no numeric `exp`."""
     from ottla.security.web_tokens import TokenError, read_token
 
     try:

@@ -1,15 +1,15 @@
 """One connection to one broker as a protocol without I/O, in the manner of h11: bytes in, events out, bytes to send.
 
-A connection opens in steps: ApiVersions (once more in version 0 when the broker is old, KIP-511), then SaslHandshake and
-SaslAuthenticate for each exchange. `start` gives the first bytes. `advance` gets each frame that arrives and returns
-the next bytes to send, none once the connection is ready. From then on `request` makes frames and `response` reads the answers, in the
-order of the requests.
+A connection opens in steps: ApiVersions (once more in version 0 when the broker is old, KIP-511), then SaslHandshake and SaslAuthenticate
+for each exchange. `start` gives the first bytes. `advance` gets each frame that arrives and returns the next bytes to send, none once the
+connection is ready. From then on `request` makes frames and `response` reads the answers, in the order of the requests.
 
-Where the broker limits sessions (KIP-368), `login_again` begins another login on the connection when no answer is awaited; its frames go
-to `advance` as well, and no request may be sent before it is ready once more.
+If the broker limits the lifetime of sessions (KIP-368), `login_again` reauthenticates on the open connection while no answer is awaited.
+`advance` gets the answers. No request may be sent until the connection is ready again.
 
-`ALLOWED` lists the states and their transitions. Any error closes the connection for good, since nothing is known about the bytes that
-follow. Left out: sockets, deadlines, TLS (the shells').
+`ALLOWED` lists the states and their transitions. An error in the opening, or in an answer, closes the connection for good, because the
+bytes that follow have no known meaning. A request that cannot be encoded raises an error and closes nothing. The callers have the sockets,
+the timeouts and TLS.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class PendingRequest(NamedTuple):
 class ConnectionProtocol:
     """See the module. `peer` is the address as messages name it; `with_extensions` asks for APIs that are Ottla's and not Kafka's.
 
-    `proof` is a second exchange, after the login: a broker proves that it is a broker.
+    `proof` is a second SASL exchange after the login. With it a broker proves that it belongs to the cluster.
     """
 
     def __init__(
@@ -166,13 +166,15 @@ class ConnectionProtocol:
         return self._next_exchange()
 
     def hung_up(self) -> ConnectError:
-        """The error for a peer that closed the connection; one that wants a login does so at the first request without."""
+        """Returns the error for a peer that has closed the connection. Brokers that require a login close at the first request without a
+        login, so the error then has a hint.
+        """
         wants_login = self.is_ready and self._sasl is None and not self._was_answered
         hint = "; it may want a login (security.protocol=SASL_PLAINTEXT or SASL_SSL)" if wants_login else ""
         return ConnectError(f"{self.peer} closed the connection{hint}")
 
     def hang_up_at_start(self, error: Exception) -> ConnectError:
-        """The error for a peer that closed the connection upon the first bytes: TLS on one side only, or no Kafka broker."""
+        """Returns the error for a peer that closed the connection after the first bytes: it expects TLS, or is no Kafka broker."""
         return ConnectError(f"{error}; it may not be a Kafka broker, or it may want TLS (security.protocol=SSL)")
 
     def _ask_versions(self, version: int) -> bytes:
@@ -254,7 +256,7 @@ class ConnectionProtocol:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         try:
             pieces = request_pieces(key, version, self._correlation_id, self.client_id, encoder_parts(cls, version)(body))
-        except ApiError as error:  # a value that has no place in this version
+        except ApiError as error:  # this version cannot encode a value of the request
             raise refused(error.code, error.message) from None
         if is_answered:
             self.pending.append(PendingRequest(self._correlation_id, key, version, decoder(load(key)[1], version)))

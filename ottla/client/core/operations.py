@@ -1,7 +1,7 @@
-"""The public operations in plain names, as conversations, and `Operations`, which makes them methods: `Client` waits, `AsyncClient` awaits.
+"""The operations of the public clients as conversations, and `Operations`, which makes them methods of `Client` and `AsyncClient`.
 
-Partitions are `TopicPartition(topic, partition)`. Offsets are of the next record to read, timestamps milliseconds since 1970. Every
-operation raises a `KafkaError` when the broker refuses it, a `TransportError` when there is no broker to ask.
+Partitions are `TopicPartition(topic, partition)`. An offset is the offset of the next record to read. A timestamp is in milliseconds since
+1970. Every operation raises a `KafkaError` when the broker refuses it, a `TransportError` when there is no broker to ask.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class TopicInfo(NamedTuple):
 
 
 def isolation_level(name: str) -> int:
-    """The number of `read_committed` or `read_uncommitted`. ValueError for anything else."""
+    """Returns the protocol's number for `read_committed` or `read_uncommitted`. Raises ValueError for another name."""
     if name not in _ISOLATION:
         raise ValueError(f"isolation {name!r} is none of {', '.join(_ISOLATION)}")
     return _ISOLATION[name]
@@ -169,8 +169,9 @@ def fetch(
 ) -> Conversation[list[Fetched]]:
     """Reads record batches as they are stored, from these offsets on, straight from the leaders, all of them at once.
 
-    Returns the partitions that had something; empty when nothing came within `max_wait_ms`. `OffsetOutOfRangeError` when an offset lies
-    before the start of the log or behind its end. Leaders that moved are found again, for at most `timeout_s`.
+    Returns the partitions that had records; an empty list if no records arrived within `max_wait_ms`. Errors are raised only if no
+    partition had records: `OffsetOutOfRangeError` if an offset is before the start of a log or after its end. After a retriable error the
+    leaders are looked up again and the fetch is repeated, for at most `timeout_s`.
     """
     level = isolation_level(isolation)
     limits = FetchLimits(max_wait_ms, min_bytes, max_bytes, partition_max_bytes)
@@ -228,7 +229,7 @@ def groups(cluster: ClusterCore) -> Conversation[list[ListedGroup]]:
 
 
 def describe_group(cluster: ClusterCore, group: str) -> Conversation[GroupDescription]:
-    """A group's state and members. An unknown group is `Dead`, as for classic brokers, and no error."""
+    """Returns a group's state and members. The state of an unknown group is `Dead`, as in DescribeGroups before version 6."""
     return (yield from group_admin.describe_group(cluster, group))
 
 

@@ -1,13 +1,13 @@
 """Describes, alters and deletes the offsets of a share group, and deletes the group.
 
-Share coordinators store a share group's offsets, one coordinator for each partition. Each command here asks them and is answered when all
-have answered. DescribeShareGroupOffsets lists the partitions with a state, AlterShareGroupOffsets initializes states at an offset,
-DeleteShareGroupOffsets deletes the states of a topic, and DeleteGroups deletes all states and then the group. Changes are refused while the
-group has members.
+Share coordinators store a share group's offsets, one coordinator for each partition. For DescribeShareGroupOffsets this module only returns
+the partitions with a state; the handler then asks the share coordinators. The other commands ask them here, and are answered when all share
+coordinators have answered: AlterShareGroupOffsets initializes states at an offset, DeleteShareGroupOffsets deletes the states of a topic,
+and DeleteGroups deletes all states and then the group. These three are refused while the group has members.
 
-Invariants: an operation is in the log before a share coordinator is asked (`topics.py`); each partition or topic of a request has its own
-result; every command is answered once, even if this coordinator loses its partition meanwhile; each alteration has its own state epoch, so
-that earlier requests cannot undo it.
+Invariants: a command's records are in the log before a share coordinator is asked (`topics.py`); each partition or topic of a request has
+its own result; every command is answered once, even if this coordinator loses its partition meanwhile; each alteration has its own state
+epoch, so that earlier requests cannot undo it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NO_SUCH_PARTITION = "This server does not host this topic-partition."
 NOTHING_REMEMBERED = "There is no offset information to delete."
 
 
-# Which partitions are there
+# Describing
 
 
 class KnownTopic(NamedTuple):
@@ -69,8 +69,9 @@ def known_share_topics(shard: GroupShard, group_id: str, reply: Reply) -> Decisi
 
 
 def alter_share_offsets(shard: GroupShard, command: AlterShareOffsets, reply: Reply) -> Decision:
-    """Answers `ShareOffsetOutcomes`, one for each start. The group's epoch is raised and becomes the state epoch. A group that does not
-    exist is created; it keeps these offsets for its first members."""
+    """Answers `ShareOffsetOutcomes`, one outcome for each partition of the command. If a partition can be altered, the group's epoch is
+    raised and becomes the state epoch, and a group that does not exist is created. Its first members begin at these offsets.
+    """
     try:
         change = ShareChange(_find_empty(shard, command.group_id, may_create=True))
     except ApiError as error:
@@ -147,7 +148,7 @@ def _plan_alteration(shard: GroupShard, change: ShareChange, command: AlterShare
 def _refuse_new(
     outcomes: list[ShareOffsetOutcome], starts: Starts, new: Mapping[Uuid, tuple[str, list[int]]], error: ApiError
 ) -> tuple[list[ShareOffsetOutcome], Starts]:
-    """Refuses new partitions for lack of memory; partitions with a state are altered."""
+    """Refuses the partitions without a state, because memory is full. Returns the other partitions, which can still be altered."""
     known = Starts()
     for key, (offset, outcome) in starts.items():
         if key.partition in new.get(key.topic_id, ("", []))[1]:
@@ -209,7 +210,8 @@ def delete_share_offsets(shard: GroupShard, command: DeleteShareOffsets, reply: 
 
 
 def delete_share_group(shard: GroupShard, group: ShareGroup, reply: Reply) -> Decision:
-    """Answers an `ErrorCode`. Deletes all states first, then the group if it still has no member."""
+    """Answers an `ErrorCode`. Deletes all states, then the group. The group remains if a state could not be deleted or a member has joined.
+    """
     group_id = group.group_id
     if group.facts:
         return answered(reply, ErrorCode.NON_EMPTY_GROUP, same_code)

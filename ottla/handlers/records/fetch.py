@@ -2,10 +2,11 @@
 
 Behaviour: reads each wanted partition up to the reader's bound (high watermark, or last stable offset for read_committed; log end for a
 replica, whose requests `handlers/records/follower_fetch.py` answers). Records are slices of segment files, never copied here. If the answer
-holds fewer than `min_bytes` and no error, it waits up to `max_wait_ms` for one of its partitions to move, and then the same code runs
-again. `max_bytes` bounds the answer, except that the first partition that has data gives at least one whole batch, so that a batch larger
-than the limit cannot stop a reader. Where the records read so far come with thousands of aborted transactions, no others are added. A
-replica needs the right to CLUSTER_ACTION; any other reader needs READ on each topic, checked again whenever the request is tried.
+holds fewer than `min_bytes` and nothing urgent (an error, a diverging epoch, a preferred replica), the request waits up to `max_wait_ms`
+for a change of one of its partitions, and then reads all of them again. `max_bytes` bounds the answer, except that the first partition that
+has data gives at least one whole batch, so that a batch larger than the limit cannot stop a reader. After `ABORTED_MAX` aborted
+transactions the answer gets no more records. A replica needs the permission CLUSTER_ACTION; any other reader needs READ on each topic,
+checked again whenever the request is tried.
 
 A consumer that names its rack is sent to a replica there, where `replica.selector.class` is RackAware (KIP-392); a follower answers
 consumers up to the high watermark that it knows.
@@ -49,7 +50,7 @@ FROM_FOLLOWERS_SINCE = 11
 TOPIC_IDS_SINCE = 13
 LEADER_HINTS_SINCE = 16
 PARTITIONS_MAX = 20_000
-"""A fetch of more different partitions is refused."""
+"""A fetch of more different partitions is refused with INVALID_REQUEST."""
 
 Answer = FetchResponse | Pending | Generator[None, None, Any]
 
@@ -65,7 +66,7 @@ def handle(broker: Broker, request: RequestContext, body: FetchRequest) -> Answe
 
 
 def _begin(broker: Broker, request: RequestContext, body: FetchRequest, wanted: list[WantedPartition] | None) -> Answer:
-    """`wanted`: the partitions that the request names, each once, if they have been collected already."""
+    """Begins a request. `wanted`: the different partitions of the request; None if they have not been collected yet."""
     if (body.replica_state.replica_id if request.version >= follower_fetches.STATE_SINCE else body.replica_id) >= 0:
         return follower_fetches.fetch(broker, request, body)
     plan = broker.fetch_sessions.plan(body, request.version >= TOPIC_IDS_SINCE, request.connection, wanted)
@@ -88,9 +89,9 @@ def _begin_wide(broker: Broker, request: RequestContext, body: FetchRequest) -> 
 
 
 class Fetch:
-    """One Fetch request of a consumer: looks at its partitions at once, and again whenever one of them has moved.
+    """One Fetch request of a consumer: looks at its partitions at once, and again whenever one of them has changed.
 
-    A look only reads. The answer's partitions are made when there is an answer, and in a session only for those that changed. More than
+    A look only reads. The response is built after the last look. An incremental response contains only changed partitions. More than
     `ITEMS_PER_STEP` partitions are looked at in steps, by the same code. Between two steps the request may be given up.
     """
 
@@ -165,7 +166,9 @@ class Fetch:
         return self._response(self._by_topic(self._answered(wanted, self._reads)))
 
     def _look_in_steps(self, is_last: bool) -> Generator[None, None, Any]:
-        """The same for many partitions. Without a session the second look is the last one: each is many milliseconds of work."""
+        """The same for many partitions. With more partitions than a session may have, the second look is the last one, because each look
+        takes many milliseconds.
+        """
         wanted, topics = self._plan.wanted, list[FetchableTopicResponse]()
         is_last = is_last or (self._has_looked and len(wanted) > SESSION_PARTITIONS_MAX)
         self._has_looked = True
@@ -189,7 +192,9 @@ class Fetch:
         return self._response(topics)
 
     def _begin_look(self) -> None:
-        """Sets the limits of an answer. They are lower if the client would have to wait for a quota, however long it has been idle."""
+        """Sets the limits of an answer. A larger answer than the client's quota allows at once would only be throttled, so the quota lowers
+        `max_bytes` and `min_bytes`.
+        """
         left, min_bytes = min(self._body.max_bytes, self._broker.config.fetch_max_bytes), self._body.min_bytes
         quotas, request = self._broker.quotas, self._request
         if quotas is not None:
@@ -201,7 +206,7 @@ class Fetch:
         self._reads = []
 
     def _read_some(self, all_wanted: Sequence[WantedPartition], partitions: Sequence[Partition | None]) -> None:
-        """Reads these partitions, as much as the partitions before them have left."""
+        """Reads these partitions. The partitions before them have already used a part of the answer's limits."""
         left, size, reads = self._left, self._bytes, self._reads
         reads_all = self._broker.authorizer.allows_clients_everything(self._request.connection)
         for wanted, partition in zip(all_wanted, partitions, strict=True):
@@ -248,7 +253,7 @@ class Fetch:
     def _answered(
         self, all_wanted: Sequence[WantedPartition], reads: Sequence[PartitionRead | ErrorCode]
     ) -> list[tuple[WantedPartition, PartitionRead | ErrorCode]]:
-        """The reads that the answer contains: all of them, or in a session those that differ from the answers before."""
+        """Returns the reads that the answer contains: in an incremental answer only the changed ones, else all of them."""
         session, is_incremental = self._plan.session, self._plan.is_incremental
         if session is None:
             return list(zip(all_wanted, reads, strict=True))
@@ -266,7 +271,9 @@ class Fetch:
         return answered
 
     def _may_read(self, wanted: WantedPartition, partition: Partition | None) -> bool:
-        """Checked at each attempt, because rights may be withdrawn while a reader waits. An unknown topic id has no name to check."""
+        """Whether the client may read the topic. Checked in each look, because ACLs may change while a request waits. True for an unknown
+        topic id, which has no name to check.
+        """
         name = self._topic_name(wanted) if partition is None else partition.topic_partition.topic
         return name is None or is_allowed(self._broker, self._request, AclOperation.READ, ResourceType.TOPIC, name)
 
@@ -324,7 +331,7 @@ class Fetch:
         return result
 
     def _hint_leader(self, wanted: WantedPartition, result: PartitionData) -> None:
-        """Names the present leader to a client that asked another broker, or for another epoch."""
+        """Adds the current leader to the answer, for a client that asked the wrong broker or has the wrong leader epoch."""
         leader_id, leader_epoch = present_leader(self._broker, self._topic_name(wanted) or "", wanted.index)
         if leader_id >= 0:
             result.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
@@ -333,7 +340,7 @@ class Fetch:
             self._leaders[leader_id] = None
 
     def _addresses(self) -> list[NodeEndpoint]:
-        """Of the leaders that the answer names."""
+        """Returns the addresses of the leaders that the answer names."""
         if self._leaders is None:
             return []
         return [
@@ -346,7 +353,7 @@ class Fetch:
         return ErrorCode.UNKNOWN_TOPIC_ID if name is None else self._broker.partitions.absence(name, wanted.index)
 
     def _by_topic(self, answered: Sequence[tuple[WantedPartition, PartitionRead | ErrorCode]]) -> list[FetchableTopicResponse]:
-        """Groups runs of one topic, in serving order."""
+        """Builds the response's topics. Consecutive partitions of one topic are grouped; the order of serving is kept."""
         topics: list[FetchableTopicResponse] = []
         results: list[PartitionData] = []
         last: object = None
@@ -361,14 +368,14 @@ class Fetch:
 
 
 class FetchFromRack(Fetch):
-    """One Fetch request of a consumer that names its rack, where such consumers are sent to a replica there."""
+    """One Fetch request of a consumer that names its rack, if the broker refers such consumers to a replica in their rack."""
 
     __slots__ = ("_preferred",)
 
     def __init__(self, broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan) -> None:
         super().__init__(broker, request, body, plan)
         self._preferred: dict[WantedPartition, int] = {}
-        """The brokers that the reader is sent to."""
+        """The broker that the consumer should read from, by partition."""
 
     def _read(self, wanted: WantedPartition, partition: Partition | None, left: int, is_first: bool) -> PartitionRead | ErrorCode:
         asked = wanted.partition
@@ -377,7 +384,7 @@ class FetchFromRack(Fetch):
             if nearest != LEADER:
                 self._preferred[wanted] = nearest
                 self._is_urgent = True
-                wanted.high_watermark = -1  # so that an incremental answer has it
+                wanted.high_watermark = -1  # so that `has_changed` is true
                 return partition.bounds()
         return super()._read(wanted, partition, left, is_first)
 
@@ -393,7 +400,7 @@ def new_fetch(broker: Broker, request: RequestContext, body: FetchRequest, plan:
 
 
 def steps_of(wanted: Sequence[WantedPartition]) -> Iterator[slice]:
-    """The parts of `wanted` that are looked at in one step each."""
+    """Yields the slices of `wanted` that are read in one step each."""
     return (slice(at, at + ITEMS_PER_STEP) for at in range(0, len(wanted), ITEMS_PER_STEP))
 
 
@@ -404,7 +411,9 @@ def find_partition(broker: Broker, wanted: WantedPartition, has_topic_ids: bool)
 
 
 def refusal(index: int, code: ErrorCode, *, is_known: bool) -> PartitionData:
-    """Builds a refusal. Aborted transactions are null where the partition is known, here or elsewhere, else empty, as in Kafka."""
+    """Builds the error of a partition. As in Kafka, the aborted transactions are null if the partition exists, on this broker or another
+    one; otherwise they are empty.
+    """
     return PartitionData(
         partition_index=index,
         error_code=code,

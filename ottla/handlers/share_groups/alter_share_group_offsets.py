@@ -1,9 +1,10 @@
 """AlterShareGroupOffsets: an operator moves a share group without members to other offsets (KIP-932).
 
 Behaviour: each partition begins again at the given offset, and the stored state of records in flight is deleted. NON_EMPTY_GROUP while the
-group has members; a group that does not exist is made. Each partition has its own result: TOPIC_AUTHORIZATION_FAILED if the principal may
-not read the topic, UNKNOWN_TOPIC_OR_PARTITION. Whether the log has the offset is checked when a member fetches from it. UNSUPPORTED_VERSION
-while the feature `share.version` is at level 0.
+group has members; GROUP_ID_NOT_FOUND for a group of another type. A group that does not exist is created, unless every partition is
+refused. Each partition has its own result: TOPIC_AUTHORIZATION_FAILED if the principal may not read the topic, UNKNOWN_TOPIC_OR_PARTITION,
+or COORDINATOR_NOT_AVAILABLE while an earlier state is being deleted. Whether the log has the offset is checked when a member fetches from
+it. UNSUPPORTED_VERSION while the feature `share.version` is at level 0. The principal needs READ on the group.
 
 Version notes: there is one version.
 """
@@ -39,7 +40,7 @@ def handle(broker: Broker, request: RequestContext, body: AlterShareGroupOffsets
             pending.complete(response)
             return
         response.responses += refused
-        # A member that ended without leaving the group may keep them open; the next reader begins at the stored state.
+        # A member that ended without leaving may have left share partitions open. After the close, the next fetch loads the new state.
         broker.share_partitions.close_group(body.group_id, lambda: pending.complete(response))
 
     try:
@@ -57,7 +58,7 @@ def handle(broker: Broker, request: RequestContext, body: AlterShareGroupOffsets
 
 
 def respond(outcomes: ShareOffsetOutcomes) -> AlterShareGroupOffsetsResponse:
-    """The response: each topic once, with the results of its partitions."""
+    """Builds the response: each topic once, with the results of its partitions."""
     topics: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
     for outcome in outcomes.outcomes:
         topic = topics.get(outcome.topic)

@@ -1,7 +1,7 @@
 """Metrics of the process: CPU, memory, descriptors, garbage collection, and the lag of its event loop.
 
-`/proc` is read where it exists; elsewhere those metrics are omitted. `LoopLag` schedules a call ten times a second and measures its delay;
-it runs only while metrics are on.
+Memory and open descriptors are read from `/proc`; on systems without `/proc` these metrics are omitted. `LoopLag` schedules a call ten
+times a second and measures its delay; it runs only while metrics are on.
 """
 
 from __future__ import annotations
