@@ -1,11 +1,12 @@
 """Sends the changes to the brokers after a write is confirmed: first the states of their replicas, then the metadata.
 
-A new broker gets everything: settings and metadata first, because the coordinators that it then loads look topics up. Afterwards each
-broker gets the changes: LeaderAndIsr and StopReplica for its own replicas, UpdateMetadata and UpdateConfigs like all others. Messages share
-the immutable values of the state; they are not copied.
+A new broker is sent the whole state: settings and metadata first, because the coordinators that it then loads look topics up. Afterwards
+each broker is sent only changes: LeaderAndIsr and StopReplica for its own replicas, UpdateMetadata and UpdateConfigs as for all others.
+When brokers or failed replicas change, UpdateMetadata is complete. Messages refer to the immutable values of the state and copy nothing.
 
-A caller that waits for the answers does not wait for a broker that does not answer: that broker is suspended, or its host is down, and gets
-everything when it returns. A client's request waits for brokers other than the controller's own no longer than its own time.
+A caller can wait for the answers (`call_when_settled`). It waits at most `SILENT_MS` for a broker that does not answer, for example because
+its process is suspended or its host is down. A client's request waits for brokers other than the controller's own at most for the timeout
+of the request.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ from ottla.controller.state import ClusterState
 Before = Mapping[str, TopicMetadata | None]
 
 SILENT_MS = 5_000
-"""A broker that has not answered for so long holds up nothing."""
+"""Callers no longer wait for a broker whose oldest message has been unanswered for this many milliseconds."""
 
 
 class WaitingAnnouncement:
-    """Something to be done once, when the messages up to number `sent` are answered."""
+    """A function that is called once, when the messages up to number `sent` are answered."""
 
     __slots__ = ("_function", "is_done", "sent")
 
@@ -68,10 +69,10 @@ class WaitingAnnouncement:
 
 
 class Announcements:
-    """The messages of one controller, and which of them are not answered yet."""
+    """Sends the messages of one controller, and keeps the numbers of the unanswered ones."""
 
     def __init__(self, messenger: BrokerMessenger, clock: Clock, timers: Timers, own_id: int) -> None:
-        """`own_id` is the controller's own broker, which always answers."""
+        """`own_id` is the controller's own broker. It always answers, so no timeout applies to it."""
         self._messenger = messenger
         self._clock = clock
         self._timers = timers
@@ -82,9 +83,8 @@ class Announcements:
         self._overdue: list[WaitingAnnouncement] = []
 
     def call_when_settled(self, function: Callable[[], object], timeout_ms: int | None = None) -> None:
-        """Calls `function` when all that was sent before has been answered, or by all brokers that answer; at once if it has.
-
-        After `timeout_ms` (at once if it is not above 0) it waits for the answers of the controller's own broker alone.
+        """Calls `function` when every message sent so far is answered, except messages to silent brokers (`SILENT_MS`). Calls it before
+        returning if nothing is unanswered. After `timeout_ms`, only answers of the controller's own broker are waited for.
         """
         waiting = WaitingAnnouncement(self._sent, function)
         self._waiting.append(waiting)
@@ -105,7 +105,7 @@ class Announcements:
         hosted: dict[int, list[ReplicaRole]] = {}
         for topic, partition in state.partitions():
             if partition.partition_epoch < 0:
-                continue  # its state is missing or damaged: what a broker knows of it holds
+                continue  # Its state is missing or damaged, so brokers keep the state that they have.
             sent = _state_of(topic, partition, is_new=False)
             for replica in partition.replicas:
                 hosted.setdefault(replica, []).append(sent)
@@ -116,7 +116,7 @@ class Announcements:
             self._send(state, broker, LeaderAndIsr, states=hosted.get(broker.broker_id, ()), is_complete=is_whole)
 
     def changes(self, state: ClusterState, changes: Sequence[Change], before: Before) -> None:
-        """`before`: the topics that the changes are about, as they were."""
+        """Sends `changes`. `before` has the topics that they concern in their former state."""
         joined = [change.broker for change in changes if isinstance(change, BrokerPut)]
         self._replicas(state, before, [broker for broker in state.brokers.values() if broker not in joined])
         if any(isinstance(change, BrokerPut | BrokerRemoved | ReplicasFailed) for change in changes):
@@ -128,7 +128,7 @@ class Announcements:
             self._metadata(state, changes, before)
 
     def stop(self, state: ClusterState, topics: Sequence[TopicMetadata]) -> None:
-        """Sends StopReplica for the replicas of deleted topics."""
+        """Sends StopReplica for the replicas of deleted topics to the registered brokers."""
         stopped: dict[int, list[StoppedReplica]] = {}
         for topic in topics:
             for partition in topic.partitions:
@@ -151,7 +151,7 @@ class Announcements:
             self._to_all(state, brokers, UpdateConfigs, changes=settings)
 
     def _replicas(self, state: ClusterState, before: Before, receivers: Iterable[BrokerMetadata]) -> None:
-        """Sends each of these brokers the changes of its replicas."""
+        """Sends each receiver LeaderAndIsr and StopReplica for its changed replicas."""
         hosted: dict[int, list[ReplicaRole]] = {}
         stopped: dict[int, list[StoppedReplica]] = {}
         for name, old in before.items():
@@ -189,7 +189,7 @@ class Announcements:
         self._messenger.send(broker, message, lambda code: self._on_answer(number, code))
 
     def _on_answer(self, number: int, _code: ErrorCode) -> None:
-        """A refusal needs nothing: a broker refuses what a newer controller, or a newer registration, has made obsolete."""
+        """Counts a refusal as an answer: a broker refuses only messages that a newer controller or registration has made obsolete."""
         self._unanswered.pop(number, None)
         self._run_settled()
 
@@ -210,7 +210,7 @@ class Announcements:
             waiting.run()
 
     def _is_settled(self, sent: int) -> bool:
-        """Whether all messages up to this number are answered, save those to brokers whose oldest has been waiting for too long."""
+        """Whether all messages up to number `sent` are answered, except messages to silent brokers (`SILENT_MS`)."""
         since: dict[int, int] = {}
         for number, (broker_id, sent_ms) in self._unanswered.items():
             oldest_ms = since.setdefault(broker_id, sent_ms)
@@ -221,7 +221,7 @@ class Announcements:
 
 
 def _is_of_topic(change: SettingPut) -> bool:
-    """Settings of topics travel with the metadata."""
+    """Settings of topics are sent with the metadata."""
     return isinstance(change, ConfigPut) and change.resource_type == CONFIG_TOPIC
 
 
@@ -230,7 +230,7 @@ def _live(state: ClusterState) -> tuple[BrokerMetadata, ...]:
 
 
 def _all_settings(state: ClusterState) -> list[SettingPut]:
-    """Returns the settings of all resources but topics, which carry their own; quotas; credentials of users."""
+    """Returns all quotas, credentials of users, and settings of resources other than topics."""
     found: list[SettingPut] = []
     for resource_type in (CONFIG_BROKER, CONFIG_CLIENT_METRICS, CONFIG_GROUP):
         found += [ConfigPut(resource_type, name, state.configs(resource_type, name)) for name in state.config_names(resource_type)]

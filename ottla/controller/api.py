@@ -1,8 +1,8 @@
 """The interface of the controller, with the values of requests and results.
 
-Every method takes a `done` callback that is called once on the loop, when the answer is committed in the metadata store (with the
-embedded store that is before the method returns). A result carries Kafka's error code for its own item; one bad item does not affect the
-others.
+Every method takes a callback `done`, which is called once on the event loop: when the changes are committed in the metadata store, or
+refused. With the embedded store that is usually before the method returns. A result has Kafka's error code of its own item; an invalid item
+does not affect the others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ NO_TOPIC_ID = bytes(16)
 
 @immutable(kw_only=True)
 class NewTopic:
-    """-1 for partitions or replicas: the broker's default. `assignments` (partition -> replicas) excludes both numbers."""
+    """A topic to create. -1 partitions or replicas means the broker's default. With `assignments` (partition -> replicas) both numbers must
+    be -1."""
 
     name: str
     num_partitions: int = -1
@@ -45,7 +46,7 @@ class TopicResult:
 
 @immutable(kw_only=True)
 class NewPartitions:
-    """A topic shall have `count` partitions in all; `assignments` are the replicas of the new ones, in order."""
+    """A topic to grow to `count` partitions in total. `assignments` has the replicas of the new partitions, in order."""
 
     name: str
     count: int
@@ -69,13 +70,13 @@ class ConfigEntry:
 
 
 CONFIG_ENTRIES_MAX = 1_000
-"""The most settings of a resource that one request may change: several times as many as any resource has."""
+"""Maximum of settings that one request may change in one resource. No resource has as many."""
 TOO_MANY_CONFIG_ENTRIES = f"More than {CONFIG_ENTRIES_MAX} configurations of one resource"
 
 
 @immutable(kw_only=True)
 class ConfigRequest:
-    """Changes of one resource's configuration; `is_replacing`: whatever is not named here is removed (AlterConfigs of old)."""
+    """Changes of one resource's configuration. `is_replacing`: settings that are not in `entries` are removed (AlterConfigs)."""
 
     resource_type: int
     name: str
@@ -93,7 +94,8 @@ class ConfigResult:
 
 @immutable(kw_only=True)
 class IsrChangeRequest:
-    """A leader's request by AlterPartition: this ISR, seen from this leader epoch and partition epoch. Each member has its broker epoch."""
+    """A leader's proposal in AlterPartition: the new ISR as (broker id, broker epoch), and the leader epoch and partition epoch that the
+    leader proposes it from."""
 
     topic_id: bytes
     partition: int
@@ -104,7 +106,8 @@ class IsrChangeRequest:
 
 @immutable(kw_only=True)
 class PartitionResult:
-    """The result for one partition; on success its new state. While there are `eligible` replicas the leader's watermark does not move."""
+    """The result for one partition, with its state after the request. While `eligible` is not empty, the leader's high watermark does not
+    rise."""
 
     topic: str
     topic_id: bytes = NO_TOPIC_ID
@@ -127,7 +130,7 @@ class ElectionType(IntEnum):
 
 @immutable(kw_only=True)
 class Reassignment:
-    """The replicas that a partition shall have; None cancels what is under way."""
+    """The wanted replicas of a partition. None cancels its present reassignment."""
 
     topic: str
     partition: int
@@ -136,7 +139,7 @@ class Reassignment:
 
 @immutable(kw_only=True)
 class QuotaRequest:
-    """New quotas of one entity: a value of None removes that quota."""
+    """New quotas of one entity. The value None removes a quota."""
 
     entity: QuotaEntity
     values: Mapping[str, float | None]
@@ -151,7 +154,7 @@ class QuotaResult:
 
 @immutable(kw_only=True)
 class ScramRequest:
-    """A user's new credential for one mechanism, as it is stored; None removes the one there is."""
+    """A user's new credential for one mechanism, in its stored form. None removes the present credential."""
 
     user: str
     mechanism: str
@@ -166,7 +169,7 @@ class ScramResult:
 
 
 AlterPartitionDone = Callable[[ErrorCode, list[PartitionResult]], None]
-"""The error of the whole request, and the results for its partitions."""
+"""Called with the error of the whole request and the results of its partitions."""
 
 
 ElectionsDone = Callable[[list[PartitionResult]], None]
@@ -175,14 +178,16 @@ TopicsDone = Callable[[list[TopicResult]], None]
 
 
 class Controller(Protocol):
-    """The one broker that changes the cluster's metadata; on another broker every answer is NOT_CONTROLLER."""
+    """The controller's operations. `LocalController` implements them on the elected broker; `cluster.controller_link.ControllerLink` also
+    sends some of them to an elected broker elsewhere. Operations that reach no controller fail with NOT_CONTROLLER."""
 
     @property
     def is_active(self) -> bool:
-        """Whether this broker is that one."""
+        """Whether this broker is the controller."""
 
     def create_topics(self, topics: Sequence[NewTopic], validate_only: bool, done: TopicsDone, *, timeout_ms: int | None = None) -> None:
-        """The answer waits until the brokers know the topics, at most `timeout_ms` for brokers that do not answer; so the next two."""
+        """Calls `done` when the brokers have answered the messages about the new topics. Waits at most `timeout_ms` for brokers other than
+        the controller's own. `delete_topics` and `create_partitions` wait in the same way."""
 
     def delete_topics(self, names: Sequence[str], done: TopicsDone, *, timeout_ms: int | None = None) -> None: ...
 
@@ -201,9 +206,10 @@ class Controller(Protocol):
     def elect_leaders(
         self, kind: ElectionType, partitions: Sequence[tuple[str, int]] | None, done: ElectionsDone, *, timeout_ms: int | None = None
     ) -> None:
-        """The answer waits until the brokers know the new leaders, as for `create_topics`."""
+        """Calls `done` when the brokers have answered the messages about the new leaders; waits as `create_topics` does."""
 
     def controlled_shutdown(self, broker_id: int, broker_epoch: int, done: Callable[[ErrorCode, list[tuple[str, int]]], None]) -> None:
-        """Hands over what a stopping broker leads; the answer names the partitions that no other live replica can lead yet."""
+        """Elects other leaders for the partitions of a stopping broker. The answer lists partitions that it still leads although another
+        replica lives, because no such replica is in sync."""
 
     def alter_reassignments(self, requests: Sequence[Reassignment], done: Callable[[list[PartitionResult]], None]) -> None: ...

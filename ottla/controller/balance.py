@@ -1,9 +1,9 @@
 """Automatic balance: moves leadership back to preferred replicas if a broker leads too few of its partitions.
 
-The preferred replica is the first one of a partition's assignment, so leadership is spread as evenly as the partitions are; after failures
-and restarts it is not. A broker's imbalance is the share of the partitions that prefer it and that others lead. Above
-`leader.imbalance.per.broker.percentage` the broker gets its partitions back, if it is in sync with them and not about to stop. Partitions
-whose replicas are moving keep their leader.
+The preferred replica is the first one of a partition's assignment. Leadership is spread evenly while preferred replicas lead; failures and
+restarts change that. The imbalance of a broker is the percentage of the partitions preferring it that it does not lead. Above
+`leader.imbalance.per.broker.percentage`, the broker is elected leader of each of these partitions in which it is in sync, unless it is
+about to stop. Partitions that are being reassigned keep their leader.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ottla.controller.topic_rules import TopicRules
 
 
 def decide_balance(state: ClusterState, imbalance_percentage: int, rules: TopicRules) -> Plan:
-    """Moves leadership back where the imbalance is above this; the answer is how many partitions go back."""
+    """Elects preferred leaders for brokers above `imbalance_percentage`. The answer is the number of partitions that get another leader."""
     preferring: dict[int, int] = {}
     elsewhere: dict[int, list[NamedPartition]] = {}
     for topic, partition in state.partitions():

@@ -1,4 +1,5 @@
-"""The live brokers, as the ephemeral nodes under `/brokers/ids` show them: read at the start and after every change of the children."""
+"""Watches the live brokers: reads the ephemeral nodes under `/brokers/ids` at the start and after every change of the children. A damaged
+node is skipped and logged once."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ log = logging.getLogger("ottla.controller")
 
 
 class BrokerWatch:
-    """Calls `on_brokers` with all live brokers, until it is stopped."""
+    """Calls `on_brokers` with all live brokers after each reading, until it is stopped."""
 
     def __init__(
         self,
@@ -33,7 +34,7 @@ class BrokerWatch:
         self._watch = StoreWatch(retries, self._read)
 
     def start(self) -> None:
-        """Reads the registrations now, and after each change from then on."""
+        """Reads the registrations now and after each later change."""
         self._watch.start()
 
     def stop(self) -> None:

@@ -4,12 +4,14 @@ A command is decided only when the one before it has been applied, so a decision
 decide and apply the controller waits for the store. Every write checks the epoch that the controller was elected with and the versions that
 the decision read. The outcomes:
 
-- success: the changes are in force and are announced; the next part of the plan, or the answer, follows.
-- another epoch, or an expired session: the controller resigns; nothing is written any more, and all waiting commands get NOT_CONTROLLER.
-- another version: the state is read again and the command decided again, `ATTEMPTS_MAX` times at most.
-- late, when the session may have ended: the answer may be obsolete; the queue is closed.
-- unknown: first a write that only checks the epoch, which the store orders behind the write whose answer was lost; then the nodes of that
-  write are read. If they have the content that it writes, it was executed; if not, the state is read and the command decided again.
+- success: the changes are applied and announced. The next part of the plan is written, or the command is answered.
+- another epoch, or an expired session: the controller resigns, and all waiting commands fail with NOT_CONTROLLER.
+- another version: the state is read again and the command decided again. After `ATTEMPTS_MAX` attempts it fails with UNKNOWN_SERVER_ERROR.
+- too large, or the store's disk failed: the command fails with KAFKA_STORAGE_ERROR.
+- late, when the session may have ended: the outcome is ignored and the queue is closed.
+- unknown, because the answer was lost: a write that only checks the epoch comes first, and the store orders it behind the lost write. Then
+  the nodes of the lost write are read. If they have its content, it was executed. If not, a first part is decided again from a new reading
+  of the state, and a later part is written again.
 """
 
 from __future__ import annotations
@@ -36,15 +38,15 @@ log = logging.getLogger("ottla.controller")
 
 ATTEMPTS_MAX = 3
 COMMANDS_MAX = 10_000
-"""At most this many commands wait; more are refused with REQUEST_TIMED_OUT, and clients try again."""
+"""Maximum of waiting commands. Further commands fail with REQUEST_TIMED_OUT, which clients retry; urgent ones are accepted."""
 
 OPERATIONS_AT_ONCE_MAX = 2_000
-"""After a decision for more than this, other work of the loop has its turn before the write."""
+"""A first part with more operations than this is written in a later iteration of the event loop, as every further part is."""
 
 
 @immutable
 class QueuedCommand:
-    """One entry of the queue. `failed` makes the answer for a write that could not be done."""
+    """One entry of the queue. Exactly one of `done` (with the plan's answer) and `failed` (with the error code) is called."""
 
     decide: Decide
     done: Callable[[Any], object]
@@ -52,7 +54,7 @@ class QueuedCommand:
 
 
 class CommandQueue:
-    """The queue of one controller, open from its election to its end."""
+    """The queue of one controller, open from its election until it resigns or stops."""
 
     def __init__(
         self,
@@ -65,8 +67,8 @@ class CommandQueue:
         resign: Callable[[StoreResult], object],
         may_act: Callable[[], bool],
     ) -> None:
-        """`on_applied` gets the changes and the previous topics; `read_state` reads everything again. `may_act` is asked before each step;
-        if it returns False, it has closed the queue."""
+        """`on_applied` is called with applied changes and the former state of their topics. `read_state` reads the whole state again.
+        `may_act` is called before each step; when it returns False, it has closed the queue."""
         self.state = ClusterState()
         self.is_open = False
         self._store = store
@@ -85,7 +87,7 @@ class CommandQueue:
         self.is_open = True
 
     def close(self) -> None:
-        """Answers all waiting commands with NOT_CONTROLLER, and ignores the outcome of a write whose answer has not arrived."""
+        """Fails all waiting commands with NOT_CONTROLLER, and ignores the outcome of a write in flight."""
         self.is_open = False
         self._work.cancel()
         waiting = [*([self._current] if self._current is not None else []), *self._queue]
@@ -95,7 +97,7 @@ class CommandQueue:
             command.failed(ErrorCode.NOT_CONTROLLER)
 
     def submit(self, command: QueuedCommand, *, is_urgent: bool = False) -> None:
-        """Executes the command behind the waiting ones, or before them if it is urgent."""
+        """Queues the command, or puts it first if it is urgent. Fails it if the queue is closed or full."""
         if not self.is_open or not self._may_act():
             command.failed(ErrorCode.NOT_CONTROLLER)
             return
@@ -109,7 +111,7 @@ class CommandQueue:
         if not self._work.is_running:
             self._work.start(self._serve())
 
-    # The procedure of the queue. Whatever it calls may close the queue, which cancels it.
+    # The procedure of the queue. Any function that it calls may close the queue, which cancels the procedure.
 
     def _serve(self) -> Procedure[None]:
         """Executes the waiting commands, one after the other."""
@@ -126,8 +128,8 @@ class CommandQueue:
             yield CHECKPOINT
 
     def _execute(self, command: QueuedCommand) -> Procedure[tuple[Plan | None, ErrorCode]]:
-        """Decides the command and writes its plan, again if the state that the decision rests on has changed. Returns the executed plan, or
-        the reason for giving up."""
+        """Decides the command and writes its plan. Repeats both if the state has changed in the store. Returns the executed plan and NONE,
+        or None and the error code."""
         attempts = 0
         while attempts < ATTEMPTS_MAX:
             plan = command.decide(self.state)
@@ -146,7 +148,7 @@ class CommandQueue:
         return None, ErrorCode.UNKNOWN_SERVER_ERROR
 
     def _write(self, plan: Plan) -> Procedure[StoreResult]:
-        """Writes the parts of a plan, and applies each one that is written. Other work of the event loop is done between them."""
+        """Writes the parts of a plan, one in each iteration of the event loop, and applies each written part."""
         for index, part in enumerate(plan.parts):
             if index > 0 or len(part.operations) > OPERATIONS_AT_ONCE_MAX:
                 yield self._later
@@ -160,7 +162,7 @@ class CommandQueue:
         return StoreResult.OK
 
     def _write_part(self, part: PlanPart) -> Procedure[StoreResult]:
-        """Writes one part. UNKNOWN: its answer was lost, and it certainly was not executed."""
+        """Writes one part. Returns UNKNOWN if the answer was lost and the part was certainly not executed."""
         outcome = yield from write(self._store, part.operations)
         if not self._may_act():
             yield FOREVER
@@ -174,7 +176,7 @@ class CommandQueue:
         return StoreResult.OK if was_executed else StoreResult.UNKNOWN
 
     def _was_executed(self, part: PlanPart) -> Procedure[bool]:
-        """Whether a write was executed whose answer was lost."""
+        """Whether a write with a lost answer was executed."""
         paths = list(dict.fromkeys(operation.path for operation in part.operations))
         while True:
             yield from self._wait_for_earlier_writes()
@@ -186,7 +188,7 @@ class CommandQueue:
             yield self._retries.again
 
     def _wait_for_earlier_writes(self) -> Procedure[None]:
-        """Waits until each earlier write was executed or never will be: the store orders the check of the epoch behind them."""
+        """Waits until no earlier write can be executed any more: the store orders the check of the epoch behind them."""
         check = Check(znodes.CONTROLLER_EPOCH, self.state.controller_epoch_version)
         while (result := (yield from write(self._store, [check])).result) is not StoreResult.OK:
             if result in (StoreResult.SESSION_EXPIRED, StoreResult.BAD_VERSION, StoreResult.NO_NODE):

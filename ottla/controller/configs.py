@@ -1,8 +1,9 @@
-"""Changing configurations of topics, brokers and groups, and quotas of users and clients: what is valid, and the nodes that hold it.
+"""Changes configurations of topics, brokers, groups and metrics subscriptions, and quotas of users, clients and addresses: checks them and
+writes their nodes.
 
-A request is incremental (set, delete, append, subtract) or replaces everything that was set. The new whole is checked before anything is
-written; a list grows from the value in force, as it does in Kafka. Values that were read from the store are never trusted to be valid
-(see `config.py`).
+A request is incremental (set, delete, append, subtract) or replaces all settings of a resource. The resulting configuration is checked
+before anything is written; for a broker, only the values in the request are checked. Append and subtract start from the value in force, as
+in Kafka. Values from the store are never assumed to be valid (`base/config.py`).
 """
 
 from __future__ import annotations
@@ -50,15 +51,15 @@ QUOTAS: Mapping[str, int | None] = {
     "request_percentage": None,
     "controller_mutation_rate": None,
 }
-"""Quotas of users and client ids: the greatest whole number, or None for a share, which may be a fraction."""
+"""Quotas of users and client ids, and the largest value of quotas that must be whole numbers. None: fractions are allowed."""
 QUOTAS_OF_IP: Mapping[str, int | None] = {"connection_creation_rate": _INT_MAX}
 ENTITY_TYPES = ("client-id", "ip", "user")
 VALUE_BYTES_MAX = 0x7FFF
-"""As many as a text of the protocol may have."""
+"""Longest list after an append, in bytes: no string of the protocol may be longer."""
 LOGIN_SETTING = re.compile(r"(^|\.)(ssl\.truststore\.\w+|sasl\.jaas\.config|ottla\.sasl\.plain\.users|sasl\.oauthbearer\..+|super\.users)$")
-"""Settings of a broker or of one listener that say who may log in."""
+"""Settings of a broker or a listener that decide who may log in."""
 QUOTA_ENTITIES_MAX = 50_000
-"""Some 30 MiB of nodes; users with credentials count as well."""
+"""Maximum of entities with quotas, and users with credentials, together. Their nodes take about 30 MiB."""
 
 
 def decide_alter_configs(state: ClusterState, config: BrokerConfig, requests: Sequence[ConfigRequest], *, validate_only: bool) -> Plan:
@@ -88,12 +89,12 @@ def decide_alter_configs(state: ClusterState, config: BrokerConfig, requests: Se
 
 
 def announced(path: str) -> Operation:
-    """The node that makes all brokers read the settings at this path again."""
+    """Returns the write of a notification: every broker reads the settings at `path` again."""
     return Create(znodes.CONFIG_CHANGE_PREFIX, znodes.change_bytes(path), is_sequential=True)
 
 
 def _altered(state: ClusterState, config: BrokerConfig, request: ConfigRequest) -> dict[str, str]:
-    """The new whole configuration of the resource; raises `ApiError`."""
+    """Returns the resource's complete new configuration, checked. Raises `ApiError`."""
     _check_resource_name(state, request)
     check_whole(state, znodes.config_path(request.resource_type, request.name))
     configs = altered_values(config, request, state.configs(request.resource_type, request.name))
@@ -248,7 +249,7 @@ def _altered_quotas(nodes: QuotaNodes, request: QuotaRequest) -> dict[str, float
 
 
 def _check_address(name: str | None) -> None:
-    """Kafka takes names of hosts as well, and resolves them; here a quota for one would never count."""
+    """Raises `ApiError` INVALID_REQUEST for host names. Kafka resolves them; this broker would never apply their quotas."""
     try:
         ip_address(name or "0.0.0.0")  # none: the default of all addresses
     except ValueError:
@@ -256,14 +257,14 @@ def _check_address(name: str | None) -> None:
 
 
 def check_room(nodes: QuotaNodes, entity: QuotaEntity) -> None:
-    """Refuses quotas or credentials of one more entity than there may be: names of clients and users are made up at will."""
+    """Raises `ApiError` POLICY_VIOLATION for a new entity beyond `QUOTA_ENTITIES_MAX`, because clients can invent any number of names."""
     if not nodes.has(entity) and nodes.count >= QUOTA_ENTITIES_MAX:
         message = f"There are {QUOTA_ENTITIES_MAX:,} users, clients and addresses with quotas or credentials already."
         raise ApiError(ErrorCode.POLICY_VIOLATION, message)
 
 
 def _check_quota(name: str, value: float, largest: int | None) -> None:
-    """Refuses values that Kafka refuses: rates of bytes and of connections are whole numbers there."""
+    """Raises `ApiError` INVALID_REQUEST for values that Kafka refuses: byte rates and connection rates must be whole numbers."""
     if not value > 0 or value == float("inf"):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Quota {name} must be greater than 0")
     if largest is not None and value > largest:

@@ -5,15 +5,16 @@ epoch and the version that this write sets are the mandate: every write of the c
 tree again never changes it (I38). A claim with an unknown outcome counts only if `/controller` belongs to this session and the epoch node
 is exactly as the claim left it. A candidate that is not elected waits until `/controller` changes.
 
-A controller that is provably dead, although its `/controller` exists, is replaced (`take_over`). The finding stays true while the store
-cannot be reached, so the takeover is tried again until another broker is the controller, or the same one under another registration.
+A controller whose process is provably dead is replaced although its `/controller` still exists (`take_over`). The takeover is tried again
+while the store is unreachable, until another broker is the controller or the dead one has registered again.
 
-While the epoch node cannot be read there is no controller, and the node is not changed. A log line says which number belongs there: each
-write of a controller raises epoch and version by one, so the version of the node is no smaller than any epoch of a controller; if an
-operator wrote the epoch, the newest epoch that this broker was sent is larger. Candidates watch the node, and try again when it changes.
+While the epoch node cannot be read there is no controller, and the node is not changed. A log line gives the smallest number that an
+operator may write there. Each election raises epoch and version by one, so the version of the damaged node is at least the newest epoch. If
+an operator had raised the epoch, the newest epoch that this broker was sent may be larger than the version. Candidates watch the node and
+try again when it changes.
 
-An epoch that an operator writes ends the mandate of the present controller at its next write. `/controller` is still its own then, and it
-claims the office again, above that epoch.
+If an operator writes an epoch, the mandate of the present controller ends at its next write. The controller still owns `/controller`, so it
+claims the office again with a higher epoch.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ class ControllerElection:
         on_lost: Callable[[], object],
         newest_epoch: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`newest_epoch`: the largest that controllers have sent this broker, which obeys no smaller one any more."""
+        """`newest_epoch` returns the largest controller epoch that this broker has been sent; the broker refuses messages with smaller
+        ones."""
         self._store = store
         self._retries = retries
         self._clock = clock
@@ -90,22 +92,22 @@ class ControllerElection:
         self._round.start(self._stand(self._attempt))
 
     def give_up(self) -> None:
-        """Ends the mandate, which another write has ended already, and tries to be elected again."""
+        """Ends the mandate after a write has failed because of another epoch or an expired session. Tries to be elected again."""
         if self._mandate is not None:
             self._claim = None
             self._lose()
             self.run()
 
     def take_over(self, broker_id: int, broker_epoch: int) -> None:
-        """Takes over from a controller that is provably dead while its `/controller` exists. Has no effect if another broker is the
-        controller by now, or if the dead one has registered again."""
+        """Takes over from the dead controller `broker_id` while its `/controller` still exists. Has no effect if another broker is the
+        controller, or if the dead broker has registered again."""
         if self._mandate is None:
             self._gone = (broker_id, broker_epoch)
             self._round.start(self._stand(self._take_over))
 
     def lapse(self) -> None:
-        """Ends the mandate because the session may have ended, until the store shows the owner of `/controller`. If this session still owns
-        it, and the epoch is as the claim left it, the mandate continues."""
+        """Suspends the mandate because the session may have ended. If the store shows that this session still owns `/controller` and the
+        epoch is unchanged since the claim, this broker is elected again with the same mandate."""
         if self._mandate is not None:
             self._lose()
             self.run()
@@ -144,7 +146,7 @@ class ControllerElection:
         yield from self._stand(self._attempt)
 
     def _stand(self, attempt: Callable[[], Procedure[bool]]) -> Procedure[None]:
-        """Makes attempts, beginning with this one, until there is a controller."""
+        """Repeats attempts, beginning with `attempt`, until the candidate waits for a watched node. Ends when the session has expired."""
         is_waiting = False
         while not is_waiting:
             try:
@@ -173,8 +175,8 @@ class ControllerElection:
         return True  # Another broker is the controller.
 
     def _confirm(self) -> Procedure[bool]:
-        """`/controller` is this session's: elects this broker if the epoch is still as its claim left it, else claims the office again. A
-        successor changes both nodes in one write. So the epoch is read first, and the claim fails if there is a successor."""
+        """Called when this session owns `/controller`: elects this broker if the epoch is unchanged since its claim, else claims the office
+        again. A successor changes both nodes in one write. So the epoch is read first, and the claim fails if there is a successor."""
         epoch, controller = yield from read_in_order(self._store, [znodes.CONTROLLER_EPOCH, znodes.CONTROLLER])
         claim = self._claim
         if controller is None or controller.ephemeral_owner != self._store.session_id():
@@ -184,7 +186,7 @@ class ControllerElection:
             return True
         if epoch is None or _epoch_of(epoch) is not None:
             return (yield from self._claim_office(epoch, [Delete(znodes.CONTROLLER)]))
-        # Every candidate logs the damage then, and waits until it is mended.
+        # Every candidate then logs the damage and waits until the node changes.
         yield from self._write([Check(znodes.CONTROLLER_EPOCH, epoch.version), Delete(znodes.CONTROLLER)])
         return False
 
@@ -205,7 +207,7 @@ class ControllerElection:
         return False
 
     def _claim_office(self, node: StoreNode | None, before: Sequence[Operation]) -> Procedure[bool]:
-        """`node`: the epoch as it was read; `before`: the operations that remove the present `/controller`."""
+        """Writes a claim. `node` is the epoch's node as read; `before` has the operations that remove the present `/controller`."""
         epoch, version = (0, -1) if node is None else (_epoch_of(node), node.version)
         if node is not None and epoch is None:
             return (yield from self._wait_for_epoch(node))
@@ -219,10 +221,10 @@ class ControllerElection:
         ])  # fmt: skip
         if is_done:
             self._elect(claim)
-        return False  # The next attempt watches the own node: somebody may remove it.
+        return False  # The next attempt watches this broker's own node, which an operator may remove.
 
     def _wait_for_epoch(self, damaged: StoreNode) -> Procedure[bool]:
-        """Watches an epoch that cannot be read."""
+        """Logs a damaged epoch once, and watches its node. Returns whether the node is still the damaged one."""
         if self._noted != (damaged.version, damaged.data):
             self._noted = (damaged.version, damaged.data)
             log.error(
@@ -237,7 +239,7 @@ class ControllerElection:
         return (yield from read_node(self._store, path, watch=self._round.bound(self._on_change)))
 
     def _write(self, operations: Sequence[Operation]) -> Procedure[bool]:
-        """Returns whether the write has happened; False if a node is not as it was read."""
+        """Returns True if the write was executed, False if a node has changed since it was read. Raises `StoreFailure` otherwise."""
         outcome = yield from write(self._store, operations)
         if outcome.result in (StoreResult.BAD_VERSION, StoreResult.NODE_EXISTS, StoreResult.NO_NODE):
             return False
@@ -257,7 +259,7 @@ def _is_as_claimed(epoch: StoreNode, claim: Mandate) -> bool:
 
 
 def _epoch_of(node: StoreNode) -> int | None:
-    """None if it cannot be read."""
+    """Returns the epoch in the node, or None if the node is damaged."""
     try:
         return znodes.read_controller_epoch(node.data)
     except znodes.NodeError:

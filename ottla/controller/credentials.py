@@ -20,7 +20,7 @@ from ottla.metadata_store import znodes
 
 
 def decide_alter_scram(state: ClusterState, config: BrokerConfig, requests: Sequence[ScramRequest]) -> Plan:
-    """The results are by user, in the order of the request; the changes of one user are carried out together or not at all."""
+    """Answers with one result for each user, in the order of the request. All changes of one user are made, or none."""
     by_user: dict[str, list[ScramRequest]] = {}
     for request in requests:
         by_user.setdefault(request.user, []).append(request)

@@ -1,4 +1,4 @@
-"""Lines about damaged nodes of the metadata store: a broker logs each of them once, however often it reads the node.
+"""Remembers the logged lines about damaged nodes of the metadata store, so that repeated readings do not log them again.
 
 A broker reads settings by itself, and again if it is the controller. A controller reads the whole tree again after each write that met
 another version.
@@ -7,7 +7,7 @@ another version.
 from __future__ import annotations
 
 LINES_MAX = 10_000
-"""The number of lines that are remembered, the newest ones."""
+"""Maximum of remembered lines. The oldest one is forgotten first."""
 
 
 def damaged_line(path: str, error: Exception) -> str:
@@ -21,7 +21,7 @@ class DamageNotes:
         self._logged: dict[str, None] = {}
 
     def is_new(self, line: str) -> bool:
-        """Whether the line was not asked about before."""
+        """Returns whether the line is not remembered yet, and remembers it."""
         if line in self._logged:
             return False
         self._logged[line] = None

@@ -1,7 +1,7 @@
-"""The coordinators' topics: created at first use, with Kafka's settings for them. Two are compacted; of the third, `__share_group_state`,
-its coordinators remove themselves what is no longer needed.
+"""Creates the coordinators' topics at first use, with Kafka's settings. `__consumer_offsets` and `__transaction_state` are compacted. The
+share coordinators delete obsolete records of `__share_group_state`.
 
-`ensure` may be asked many times while the first creation is on its way; all callers get its answer.
+`ensure` may be called again while a topic is being created; the result of the creation answers all callers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class InternalTopics:
         self._waiting: dict[str, list[Done]] = {}
 
     def ensure(self, topic: str, done: Done) -> None:
-        """Calls `done(NONE)` once the topic has partitions with leaders, else with the error."""
+        """Calls `done(NONE)` once the topic exists, or `done(COORDINATOR_NOT_AVAILABLE)` if it could not be created."""
         if topic in self._waiting:
             self._waiting[topic].append(done)
         elif self._metadata.topic(topic) is not None:
@@ -40,14 +40,14 @@ class InternalTopics:
     def _on_created(self, results: list[TopicResult]) -> None:
         (result,) = results
         is_there = result.error in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
-        # Kafka's clients wait and ask again when a coordinator is not there, whatever the reason.
+        # Kafka's clients retry after this error.
         code = ErrorCode.NONE if is_there else ErrorCode.COORDINATOR_NOT_AVAILABLE
         for done in self._waiting.pop(result.name):
             done(code)
 
 
 def new_internal_topic(topic: str, config: BrokerConfig) -> NewTopic:
-    """How an internal topic is created, by the broker's settings for it."""
+    """Returns the request that creates an internal topic with the broker's settings for it."""
     configs: dict[str, str | None] = {"cleanup.policy": "compact"}
     if topic == GROUP_METADATA_TOPIC:
         count, replicas = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
@@ -67,7 +67,7 @@ def new_internal_topic(topic: str, config: BrokerConfig) -> NewTopic:
         configs["compression.type"] = "uncompressed"
         configs["min.insync.replicas"] = str(config.transaction_state_log_min_isr)
         configs["unclean.leader.election.enable"] = "false"
-    # A topic's own segment.bytes has a floor which the broker's setting for these topics has not.
+    # A topic's segment.bytes has a minimum; the broker's setting for these topics has none.
     name = "segment.bytes" if segment_bytes >= SEGMENT_BYTES_LEAST else "internal.segment.bytes"
     configs[name] = str(segment_bytes)
     return NewTopic(name=topic, num_partitions=count, replication_factor=replicas, configs=configs)

@@ -1,30 +1,30 @@
-"""Leader election: pure choices from a partition's replicas in order, its in-sync set, its eligible replicas, and the brokers' standing.
+"""Leader election as pure functions of a partition's replicas in order, its in-sync set, its eligible replicas, and the brokers' standing.
 
 After a failure the controller elects the first of these replicas (KIP-966, for a store in which an in-sync set keeps its last member):
 
 1. an in-sync replica whose broker has not restarted, or has restarted and proved that its logs are whole;
 2. an eligible replica;
-3. a last member of the in-sync set that restarted without a proof, then a replica that was a member or eligible until it restarted
-   without a proof. No other replica may be able to hold more. The last leader is preferred; a broker that lacks some of its data
-   directories is the last choice. A broker that lacks all of them, as after a replaced disk, is never chosen: the partition waits for the
-   operator, unless all replicas are empty;
-4. if the topic allows unclean elections, any live replica: the last leader first, empty replicas last. Records may be lost. The result
-   says so, and a line in the log (P10);
-5. when an operator asks for it and no other replica lives, a replica whose log is damaged (`elect_damaged`).
+3. a last member of the in-sync set that restarted without a proof, then a replica that was a member or eligible until it restarted without
+   a proof. No other replica may be able to hold more. The last leader is preferred; a broker that lacks some of its data directories is the
+   last choice. A broker that lacks all of them, as after a replaced disk, is never chosen: the partition waits for the operator, unless all
+   replicas are empty;
+4. if the topic allows unclean elections, any live replica: the last leader first, empty replicas last. Records may be lost. The result and
+   a log line say so (P10);
+5. on an operator's request, if no other replica can be elected: a replica whose log has failed (`elect_damaged`).
 
-An intact last leader needs no rule of its own, because it is still in sync or eligible. If no replica can be elected, the partition waits
-for a replica that may hold more than the present ones.
+An intact last leader is still in sync or eligible, so it has no rule of its own. If no replica can be elected, the partition waits for a
+replica that may hold more than the present ones.
 
 The in-sync set (`in_sync_after`). A broker that has ended or restarted is removed from the set unless it is the last member. Of several
 last members the set keeps the members that have proved their logs; else the absent members, whose logs may be whole; else the other
 members, empty ones last. Without a leader the set is empty when all last members are present and have lost everything
 (`in_sync_without_leader`).
 
-The eligible replicas (`eligible_after`). A leader's watermark does not rise while the in-sync set is smaller than `min.insync.replicas`.
-So a replica that was in sync when the set became that small holds everything that is acknowledged: it stays eligible after it was removed
-from the set. It is no longer eligible when the set is large enough again, when its broker restarts without a proof, when its directory
-fails, when it is no replica any more, and after elections of kinds 3 and 4, whose leader may hold less. Replicas that restarted without a
-proof and are no longer eligible are remembered (`last_known_after`) for choice 3.
+The eligible replicas (`eligible_after`). A leader's watermark does not rise while the in-sync set is smaller than `min.insync.replicas`. So
+a replica that was in sync when the set became that small holds everything that is acknowledged: it stays eligible after it was removed from
+the set. It is no longer eligible when the set is large enough again, when its broker restarts without a proof, when its directory fails,
+when it is no replica any more, and after elections of kinds 3 and 4, whose leader may hold less. Replicas that restarted without a proof
+and are no longer eligible are remembered (`last_known_after`) for choice 3.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ANY_SIZE = 1 << 15
 
 
 class Choice(Enum):
-    """From where a leader was elected."""
+    """The kind of replica that was elected; the value is part of a log line."""
 
     IN_SYNC = "in sync"
     ELIGIBLE = "eligible"
@@ -60,7 +60,7 @@ class Elected:
 
     @property
     def is_lossless(self) -> bool:
-        """The leader holds all that was acknowledged."""
+        """Whether the leader holds all acknowledged records."""
         return self.choice in (Choice.IN_SYNC, Choice.ELIGIBLE)
 
 
@@ -78,7 +78,7 @@ class Standing:
     leaving: Collection[int] = ()
 
     def without(self, failed: Collection[int]) -> Standing:
-        """For a partition whose replicas on these brokers have failed."""
+        """Returns the standing for a partition whose replicas on these brokers have failed."""
         live = [broker_id for broker_id in self.live if broker_id not in failed]
         return replace(self, live=live, lost=[*self.lost, *failed])
 
@@ -86,7 +86,7 @@ class Standing:
         return broker_id in self.live and broker_id not in self.restarted
 
     def is_proved(self, broker_id: int) -> bool:
-        """Live, and all that it held it still holds."""
+        """Whether the broker is live and still holds all records that it held."""
         return broker_id in self.live and broker_id not in self.lost
 
     def is_there_unproved(self, broker_id: int) -> bool:
@@ -97,7 +97,7 @@ class Standing:
 
 
 UNCHANGED = Standing(live=())
-"""For states that change though no broker has restarted."""
+"""The standing for a change in which no broker has restarted."""
 
 
 def elect_after_failure(partition: PartitionMetadata, standing: Standing, *, is_unclean_allowed: bool = False) -> Elected | None:
@@ -125,8 +125,8 @@ def elect_after_failure(partition: PartitionMetadata, standing: Standing, *, is_
 
 
 def elect_damaged(partition: PartitionMetadata, standing: Standing) -> Elected | None:
-    """Elects a live replica whose log may have failed (`standing` is the brokers' alone); first one that held everything. It gives up what
-    is damaged."""
+    """Elects a live replica although its log may have failed; prefers members of the in-sync set, eligible and last known replicas.
+    `standing` ignores failed logs. The elected leader gives up its damaged records."""
     held = (*partition.isr, *partition.eligible, *partition.last_known)
     for replica in sorted(_fullest_first(partition, standing), key=lambda replica: replica not in held):
         if standing.may_lead(replica):
@@ -148,13 +148,13 @@ def _elect_unproved(partition: PartitionMetadata, isr: Sequence[int], standing: 
 
 
 def elect_preferred(partition: PartitionMetadata, standing: Standing) -> Elected | None:
-    """The first replica, if it is live and in sync."""
+    """Elects the first replica if it is live, in sync and not about to stop."""
     preferred = partition.replicas[0]
     return Elected(preferred, partition.isr) if preferred in partition.isr and standing.may_lead(preferred) else None
 
 
 def elect_for_shutdown(partition: PartitionMetadata, standing: Standing) -> Elected | None:
-    """Another in-sync replica for brokers that are about to stop; None: the partition must stay where it is."""
+    """Elects an in-sync replica whose broker is not about to stop. Returns None if there is none: the leader then stays."""
     staying = tuple(member for member in partition.isr if member not in standing.leaving)
     for replica in partition.replicas:
         if replica in staying and standing.may_lead(replica):
@@ -163,7 +163,7 @@ def elect_for_shutdown(partition: PartitionMetadata, standing: Standing) -> Elec
 
 
 def elect_reassigned(target: Sequence[int], isr: Sequence[int], standing: Standing) -> Elected | None:
-    """The first of the new replicas that is live and in sync; the others leave the in-sync set."""
+    """Elects the first replica of `target` that is live and in sync. Removes the other replicas from the in-sync set."""
     staying = tuple(member for member in isr if member in target)
     for replica in target:
         if replica in staying and standing.may_lead(replica):
@@ -172,7 +172,7 @@ def elect_reassigned(target: Sequence[int], isr: Sequence[int], standing: Standi
 
 
 def in_sync_after(isr: Sequence[int], standing: Standing) -> tuple[int, ...]:
-    """The members that remain; never none."""
+    """Returns the members that remain in the set: at least one, unless `isr` is empty."""
     is_away, is_filled = (lambda member: member not in standing.live), (lambda member: member not in standing.emptied)
     for remains in (standing.has_run_on, standing.is_proved, is_away, is_filled):
         members = tuple(filter(remains, isr))
@@ -182,8 +182,8 @@ def in_sync_after(isr: Sequence[int], standing: Standing) -> tuple[int, ...]:
 
 
 def in_sync_without_leader(partition: PartitionMetadata, standing: Standing) -> tuple[int, ...]:
-    """The in-sync set of a partition that no broker can lead. If its last members restarted without a proof, the eligible replicas that it
-    waits for take their place; without these, members that are empty leave it all the same."""
+    """Returns the in-sync set of a partition that no broker can lead. If all remaining members restarted without a proof, the eligible
+    replicas replace them. Without eligible replicas, only empty members are removed, so the set may become empty."""
     isr = in_sync_after(partition.isr, standing)
     if not all(map(standing.is_there_unproved, isr)):
         return isr
@@ -192,13 +192,13 @@ def in_sync_without_leader(partition: PartitionMetadata, standing: Standing) -> 
 
 
 def in_sync_min_while_eligible(partition: PartitionMetadata, in_sync_min: int) -> int:
-    """The minimum for decisions that the leader has not asked for. These never end what is eligible, whatever the size of the in-sync set
-    is: the leader may have restarted and not have opened its log yet."""
+    """Returns the `in_sync_min` of decisions that the leader did not request. They keep eligible replicas whatever the size of the in-sync
+    set, because a restarted leader may not have opened its log yet."""
     return ANY_SIZE if partition.eligible else in_sync_min
 
 
 def eligible_after(partition: PartitionMetadata, isr: Collection[int], in_sync_min: int, lost: Collection[int] = ()) -> tuple[int, ...]:
-    """The eligible replicas when `isr` follows on the partition's present in-sync set. `in_sync_min`: `min.insync.replicas`."""
+    """Returns the eligible replicas after `isr` replaces the partition's in-sync set. `in_sync_min` is `min.insync.replicas`."""
     if len(isr) >= min(in_sync_min, len(partition.replicas)):
         return ()
     return tuple(
@@ -211,8 +211,8 @@ def eligible_after(partition: PartitionMetadata, isr: Collection[int], in_sync_m
 def last_known_after(
     partition: PartitionMetadata, isr: Collection[int], eligible: Collection[int], in_sync_min: int, standing: Standing
 ) -> tuple[int, ...]:
-    """The replicas that would be eligible if they had not restarted without a proof. While no broker leads, the size of the in-sync set
-    does not matter: `ANY_SIZE`."""
+    """Returns the replicas that would be eligible if they had not restarted without a proof. Callers pass `ANY_SIZE` while the partition
+    has no leader, because the size of the in-sync set does not matter then."""
     if len(isr) >= in_sync_min:
         return ()
     held = [*(replica for replica in (*partition.isr, *partition.eligible) if replica in standing.lost), *partition.last_known]
@@ -221,14 +221,15 @@ def last_known_after(
 
 
 def emptied_after(partition: PartitionMetadata, standing: Standing) -> tuple[int, ...]:
-    """The replicas that came back empty since a broker led."""
+    """Returns the replicas noted in `partition.emptied` and the replicas on emptied brokers. Returns none if the partition has no state
+    yet."""
     if partition.partition_epoch < 0:  # it has no state yet, and nothing was written to it
         return ()
     return tuple(replica for replica in partition.replicas if replica in standing.emptied or replica in partition.emptied)
 
 
 def _fullest_first(partition: PartitionMetadata, standing: Standing) -> Iterable[int]:
-    """The replicas in the order of their losses: brokers without a lost directory first, empty brokers last. Among equals, the last leader
+    """Returns the replicas ordered by their losses: replicas without a lost directory first, empty ones last. Among equals, the last leader
     is first."""
     last = max(partition.leader, partition.last_leader)  # one of them is NO_LEADER
     emptied = emptied_after(partition, standing)

@@ -1,8 +1,8 @@
-"""Reads the cluster's state from the metadata store: all nodes first, then one pure step from nodes to `ClusterState`. It does not read the
-epoch that the controller was elected with: a controller that read it again might use the epoch of a successor (I38).
+"""Reads the cluster's state from the metadata store: first all nodes, then a pure function makes a `ClusterState` of them. The controller's
+epoch is not read: a controller that read it again might use the epoch of a successor (I38).
 
-Nodes that cannot be read are left out with a log line, so that garbage in the store damages no more than its own subject: a topic with a
-damaged node is not served, a partition with a damaged state has no leader, a damaged configuration counts as empty.
+Damaged nodes are skipped and logged, so each affects only its own subject: a topic with a damaged node is not served, a partition with a
+damaged state has no leader, a damaged configuration counts as empty.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ ROOTS = (
 )
 NODES_MAX = 10_000_000
 REQUESTS_MAX = 512
-"""The number of concurrent reads."""
+"""Maximum of concurrent reads."""
 
 NodesRead = Callable[[StoreResult, dict[str, StoreNode]], object]
-"""OK and the nodes, or why they could not all be read."""
+"""Called with OK and the nodes, or with the failure of a read."""
 
 
 def read_nodes(store: MetadataStore, roots: Sequence[str], done: NodesRead) -> None:
-    """All nodes at and below the roots."""
+    """Reads all nodes at and below the roots."""
     _Reader(store, roots, done, is_deep=True).run()
 
 
 def read_paths(store: MetadataStore, paths: Sequence[str], done: NodesRead) -> None:
-    """Reads these nodes, as far as they exist."""
+    """Reads the nodes at these paths. Missing nodes are not in the result."""
     _Reader(store, paths, done, is_deep=False).run()
 
 
 class _Reader:
-    """Walks the tree; works whether the store answers at once or later. The first read that fails ends it."""
+    """Reads a tree of nodes. The store may answer before its call returns or later. The first failed read ends the reader."""
 
     def __init__(self, store: MetadataStore, roots: Sequence[str], done: NodesRead, *, is_deep: bool) -> None:
         self._store = store
@@ -109,7 +109,7 @@ class _Reader:
 
 
 def build_state(nodes: Mapping[str, StoreNode]) -> tuple[ClusterState, list[str]]:
-    """The state that the nodes describe, and a line for each node that was skipped."""
+    """Returns the state that the nodes describe, and a log line for each skipped node."""
     notes: list[str] = []
     state = ClusterState(cluster_id(nodes, notes))
     names = _names(nodes)
@@ -135,7 +135,7 @@ def cluster_id(nodes: Mapping[str, StoreNode], notes: list[str]) -> str:
 
 
 def _names(nodes: Mapping[str, StoreNode]) -> dict[str, list[str]]:
-    """The children of each path, in order of creation."""
+    """Returns the names of each path's children, in order of creation."""
     children: dict[str, list[str]] = {}
     for path in sorted(nodes, key=lambda path: (nodes[path].czxid, path)):
         parent, _, name = path.rpartition("/")
@@ -166,7 +166,7 @@ def _brokers(nodes: Mapping[str, StoreNode], names: Mapping[str, list[str]], not
 
 
 def _noted_epochs(nodes: Mapping[str, StoreNode], notes: list[str]) -> list[Change]:
-    """Nothing of a damaged node counts, so every broker counts as restarted."""
+    """Reads the noted epochs. A damaged node counts as empty, so every broker counts as restarted."""
     node = nodes.get(znodes.BROKER_EPOCHS)
     if node is None:
         return []
@@ -221,7 +221,8 @@ def _missing_nodes(nodes: Mapping[str, StoreNode], state: ClusterState) -> dict[
 
 
 def settings_in(nodes: Mapping[str, StoreNode]) -> tuple[list[SettingPut], list[str]]:
-    """The settings of all resources but topics, the quotas, and the credentials of users; and a line for each node that was skipped."""
+    """Returns the settings of all resources other than topics, the quotas and the credentials of users; and a log line for each skipped
+    node."""
     notes: list[str] = []
     return _configs(nodes, _names(nodes), lambda _name: False, notes, []), notes
 
@@ -233,7 +234,7 @@ def _configs(
     notes: list[str],
     damaged: list[str],
 ) -> list[SettingPut]:
-    """The settings in the nodes. Adds a line for each damaged node to `notes`, and its path to `damaged`."""
+    """Returns the settings in the nodes. Adds a log line for each damaged node to `notes`, and its path to `damaged`."""
     changes: list[SettingPut] = []
     for resource_type, folder in znodes.CONFIG_FOLDERS.items():
         for node_name in names.get(folder, []):

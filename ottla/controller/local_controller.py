@@ -2,11 +2,11 @@
 
 Once elected, it reads the cluster's state from the metadata store, decides the consequences of new and missing brokers, completes
 interrupted creations and deletions, sends every live broker its replicas and the metadata, and serves requests through its queue
-(`command_queue.py`). Its state is its own: even the broker in the same process knows only the messages that it was sent
-(`announcements.py`).
+(`command_queue.py`). The controller shares no state with brokers: even the broker in the same process has only the messages that it was
+sent (`announcements.py`).
 
-With the embedded store a request is answered before the method returns, unless it is large: topics with thousands of partitions are written
-in parts, one in each iteration of the event loop, and the answer waits for the brokers to open their logs.
+With the embedded store a request is usually answered before the method returns. A large one is written in parts, one in each iteration of
+the event loop (`PARTITIONS_PER_WRITE`, `command_queue.OPERATIONS_AT_ONCE_MAX`). The answer waits until the brokers have opened the logs.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ T = TypeVar("T")
 log = logging.getLogger("ottla.controller")
 
 PARTITIONS_PER_WRITE = 150
-"""Topics of one request are created together up to so many partitions; each takes up to 0.1 ms of the loop before its log is made."""
+"""Maximum of partitions in several topics that one command creates; a single topic may have more. Each takes up to 0.1 ms."""
 
 FIRST_BALANCE_MS = 5_000
-"""After an election brokers have so long to register before leadership is balanced."""
+"""Delay of the first balance after an election of the controller, in milliseconds, so that brokers can register before it."""
 
 MOVES_PER_WRITE = 500
-"""The number of partitions whose replicas change in one write; the nodes of their topics fit into it as well."""
+"""Maximum of partitions that one command changes for AlterPartition or a reassignment. One write holds them and their topics."""
 
 
 class LocalController:
-    """The controller's part of one broker."""
+    """The controller on one broker; active only while the broker is elected."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class LocalController:
         timers: Timers,
         damage: DamageNotes,
     ) -> None:
-        """`is_own_broker_new`: no controller has sent this broker anything since it registered. `later` calls in a turn of its own."""
+        """`is_own_broker_new`: no controller has sent this broker its replicas since it registered. `later`: in a later iteration."""
         self._store = store
         self._retries = retries
         self._lease = lease
@@ -99,7 +99,7 @@ class LocalController:
         self._timers = timers
         self._broker_id = config.this_broker_id
         self.own_failed: Callable[[], frozenset[tuple[bytes, int]]] = frozenset
-        """The failed replicas of a broker that is alone."""
+        """Returns the failed replicas of a single broker."""
         self._rules = ConfiguredRules(config)
         self._mandate: Mandate | None = None
         self._live: dict[int, BrokerMetadata] | None = None
@@ -134,22 +134,22 @@ class LocalController:
         self._election.run()
 
     def stop(self) -> list[Operation]:
-        """Ends for good; returns the operations that give up the office, if it is held."""
+        """Ends the candidature. Returns the operations that remove this broker's `/controller`; none if it is not the controller."""
         return self._election.stop()
 
     def call_when_announced(self, function: Callable[[], object]) -> None:
-        """Calls `function` when the brokers have carried out all that was sent to them before, at once if they have."""
+        """Calls `function` when the brokers have answered all messages sent so far, except silent ones (`SILENT_MS`)."""
         self._announcements.call_when_settled(function)
 
     def on_broker_gone(self, broker_id: int, epoch: int) -> None:
-        """Handles the end of a broker's process, whose registration may still exist: elects other leaders, or takes over from it."""
+        """Handles the end of a process before its registration ends: elects other leaders, or takes over from an ended controller."""
         self._gone[broker_id] = epoch
         if self._mandate is not None:
             self._brokers.start()  # The decision needs the present registrations.
         else:
             self._election.take_over(broker_id, epoch)
 
-    # Becoming controller, and ceasing to be
+    # Start and end of the office
 
     def _on_elected(self, mandate: Mandate) -> None:
         log.info("broker %d is the controller, epoch %d", self._broker_id, mandate.epoch)
@@ -159,7 +159,7 @@ class LocalController:
 
     def _on_lost(self) -> None:
         self._mandate = None
-        self._is_announcing = False  # until it is elected again and everything is sent at once
+        self._is_announcing = False  # After the next election the whole state is sent.
         for runner in (self._office, self._lease_end, self._second_reading):
             runner.cancel()
         self._brokers.stop()
@@ -171,7 +171,7 @@ class LocalController:
         self._election.give_up()
 
     def _may_act(self) -> bool:
-        """Whether the session certainly lives. If not, another broker may be the controller: this one stops until the store has said."""
+        """Whether the session certainly lives. If not, stops acting until the store shows the owner of `/controller`."""
         if self._lease.is_held():
             return True
         self._lapse()
@@ -186,7 +186,7 @@ class LocalController:
         self._lapse()
 
     def _hold_office(self) -> Procedure[None]:
-        """Everything that a controller does by itself, from its election until it is no longer the controller."""
+        """The controller's own work, from its election until it loses the office."""
         self._lease_end.start(self._lapse_with_lease())
         yield CHECKPOINT
         self._brokers.start()
@@ -206,11 +206,11 @@ class LocalController:
             yield from self._balance_leadership()
 
     def _take_office(self) -> Procedure[ErrorCode]:
-        """Reads the cluster's state, opens the queue, and decides the consequences of new and missing brokers. Returns why it cannot."""
+        """Reads the state, opens the queue, and decides the consequences of new and missing brokers. Returns NONE or the error code."""
         state = yield from self._read_state()
         own = state.brokers.get(self._broker_id)
         if own is not None:
-            self._announcements.settings(state, own)  # They may say how leaders are elected.
+            self._announcements.settings(state, own)  # Settings may affect how leaders are elected.
             yield CHECKPOINT
         self._queue.open(state)
         is_own_new = self._is_own_broker_new()
@@ -264,7 +264,7 @@ class LocalController:
         )
 
     def _complete_interrupted(self) -> None:
-        """Ends creations and deletions that were interrupted between two writes."""
+        """Completes creations and deletions that were interrupted between two writes."""
 
         def finish_deletions() -> None:
             if self.state.deleting:
@@ -279,15 +279,15 @@ class LocalController:
         self._second_reading.start(self._read_second_time(done))
 
     def _read_second_time(self, done: Callable[[ClusterState], object]) -> Procedure[None]:
-        """Reads the state for the queue, and decides what has changed in it besides."""
+        """Reads the state again for the queue, sends it to the brokers, and submits decisions about changed brokers."""
         known, leaving, failed = dict(self.state.brokers), self.state.leaving, self.state.failed
         state = yield from self._read_state()
         state.take_leaving(leaving)
         state.take_failed(failed)
         if not self._is_announcing:
-            done(state)  # The consequences of new brokers are about to be decided.
+            done(state)  # `_take_office` is about to decide the consequences of new brokers.
             return
-        # The state names brokers about which nothing has been decided yet. They are sent nothing before.
+        # Brokers without a decision about their registration are removed from the state, so that they are sent nothing yet.
         joined = [broker for broker_id, broker in sorted(state.brokers.items()) if known.get(broker_id) != broker]
         state.apply([BrokerRemoved(broker.broker_id) for broker in joined])
         self._announcements.everything(state, state.brokers.values())
@@ -298,14 +298,14 @@ class LocalController:
         self._complete_interrupted()
 
     def _on_brokers(self, live: dict[int, BrokerMetadata]) -> None:
-        """Decides the consequences of brokers that have registered or ended, if any have."""
+        """Keeps the newest list of live brokers, and submits a decision about the changes."""
         self._live = live
         if self._is_announcing:
             self._submit_membership()
 
     def _membership_changes(self, state: ClusterState) -> tuple[list[BrokerMetadata], list[int]]:
-        """The brokers that have registered, and the ids of brokers that have ended, by the newest list: an older list may be decided after
-        a newer list."""
+        """Returns the brokers that have registered and the ids of brokers that have ended. The newest list is used, because a command may
+        wait in the queue while newer lists arrive."""
         if self._live is None:
             return [], []
         present = [broker for _, broker in sorted(self._live.items()) if not membership.is_gone(state, broker, self._gone)]
@@ -333,7 +333,7 @@ class LocalController:
     def _create_topics(
         self, requests: Sequence[NewTopic], validate_only: bool, done: TopicsDone, timeout_ms: int | None
     ) -> Procedure[None]:
-        """Creates the topics in groups, one group in each iteration of the event loop."""
+        """Creates the topics in groups (`PARTITIONS_PER_WRITE`), one group in each iteration of the event loop."""
         results: list[TopicResult] = []
         groups = topics.in_groups(requests, self._config, PARTITIONS_PER_WRITE)
         for index, group in enumerate(groups):
@@ -464,7 +464,7 @@ class LocalController:
         self._queue.submit(QueuedCommand(decide, done, failed), is_urgent=is_urgent)
 
     def _decided(self, decide: Decide) -> Procedure[tuple[Any, ErrorCode]]:
-        """Submits a command. Returns its answer and NONE, or None and the error code."""
+        """Submits a command and waits for it. Returns its answer and NONE, or None and the error code."""
         answer, code = yield lambda resume: self._submit(
             decide, lambda answer: resume(answer, ErrorCode.NONE), lambda code: resume(None, code)
         )
@@ -477,7 +477,7 @@ class LocalController:
             self._announcements.changes(self.state, changes, before)
 
     def _finish_deletion(self, names: Sequence[str], done: Callable[[], object], timeout_ms: int | None = None) -> None:
-        """Removes the replicas, then the nodes. After a failure the mark remains, and the next start continues from it."""
+        """Stops the replicas, waits for the answers, then removes the nodes. After a failure the next controller finds the mark."""
         gone = [self.state.deleting[name] for name in names if name in self.state.deleting]
         self._announcements.stop(self.state, gone)
 
@@ -490,10 +490,10 @@ class LocalController:
 
 
 def _pieces(items: Sequence[T]) -> list[Sequence[T]]:
-    """The items in pieces that are written one by one; one piece if there is none."""
+    """Splits the items into pieces of `MOVES_PER_WRITE`. Returns one empty piece if there are no items."""
     return [items[start : start + MOVES_PER_WRITE] for start in range(0, len(items), MOVES_PER_WRITE)] or [items]
 
 
 def _unknown_of(state: ClusterState, brokers: Sequence[BrokerMetadata]) -> list[BrokerMetadata]:
-    """The registrations about whose coming nothing has been decided."""
+    """Returns the registrations that the state does not contain yet."""
     return [broker for broker in brokers if state.brokers.get(broker.broker_id) != broker]

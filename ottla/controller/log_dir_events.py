@@ -1,14 +1,14 @@
-"""Replicas whose logs have failed though their broker lives: the reports of the brokers, and the controller's decision.
+"""Decides about failed logs on live brokers: reads the brokers' reports and moves leadership.
 
-A broker reports them by sequential nodes under `/log_dir_event_notification`, as in Kafka. Each report names all replicas of the broker
-that do not work. The last report counts, and an empty report says that all replicas work again. A failed replica leads nothing and is
-removed from the in-sync set like a replica on a dead broker. It is not eligible, because the log may hold less when it is opened again: the
-controller then regards the broker as one that restarted without a proof. The reports are deleted when they are decided. Only this
-controller remembers them, and a broker reports again when the controller changes. A report under an earlier epoch of the broker is ignored.
+A broker reports failed replicas in sequential nodes under `/log_dir_event_notification`, as in Kafka. Each report names all failed replicas
+of the broker, so only the last one counts; an empty report says that all replicas work again. A failed replica cannot lead, and is removed
+from the in-sync set like a replica on a dead broker. It is not eligible, because its log may hold fewer records when it is opened again. A
+reopened replica is treated as if its broker had restarted without a proof. Reports are deleted after the decision. Only the present
+controller remembers them, and brokers report again to the next one. A report under an earlier epoch of the broker is ignored.
 
-A follower also reports a leader that lacks records below the follower's high watermark (a disk that was set back to an older copy, for
-example). The controller regards such a leader as a replica that has lost everything: it elects another replica that is in sync or
-eligible. Without one the partition has no leader until an operator accepts the loss.
+A follower also reports a leader that lacks records below the follower's high watermark, for example after a disk was set back to an older
+copy. The controller treats such a leader as a replica that has lost everything, and elects another replica by the rules of
+`leader_election.py`. If none can be elected, the partition has no leader until an operator requests an unclean election.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ log = logging.getLogger("ottla.controller")
 
 
 def decide_log_dir_events(state: ClusterState, events: Sequence[LogDirEvent], rules: TopicRules) -> Plan:
-    """The reports in their order."""
+    """Decides about the reports, oldest first."""
     failed = dict(state.failed)
-    named: dict[tuple[bytes, int], list[int]] = {}  # with the brokers on which it was opened again
-    short: dict[tuple[bytes, int], tuple[int, ShortLeader]] = {}  # with the follower that reports it
+    named: dict[tuple[bytes, int], list[int]] = {}  # the brokers that opened the replica again
+    short: dict[tuple[bytes, int], tuple[int, ShortLeader]] = {}  # the reporting follower, and its report
     for event in events:
         broker = state.brokers.get(event.broker_id)
         if broker is None or broker.epoch != event.broker_epoch:
@@ -86,10 +86,10 @@ def _without_short_leader(
     elections: Elections,
     follower: int,
 ) -> PartitionMetadata | None:
-    """The partition's next state when `follower` has reported that the leader lacks records that were acknowledged.
+    """Returns the partition's next state after `follower` reported that the leader lacks acknowledged records.
 
-    `emptied` keeps the brokers that were reported, also under the next leader: if that leader is reported too, because it had fetched its
-    log from the first one, neither of them is elected again.
+    `emptied` keeps the reported brokers under the next leader as well. That leader may have copied the short log; if it is reported too,
+    neither is elected again.
     """
     short = (*partition.emptied, partition.leader)
     elections.note_short(topic.name, partition, follower)
@@ -101,12 +101,13 @@ def _without_short_leader(
     if changed is None:
         return None
     if changed.leader == NO_LEADER:
-        return replace(changed, last_leader=follower)  # it holds more than the one that led last
+        return replace(changed, last_leader=follower)  # The follower holds more than the last leader.
     return replace(changed, emptied=tuple(replica for replica in partition.replicas if replica in short and replica != changed.leader))
 
 
 class LogDirWatch:
-    """Reads the reports, at the start and whenever one arrives, until it is stopped. `on_events(events, decided)`: `decided` deletes them.
+    """Reads the reports at the start and whenever one arrives, until it is stopped. Calls `on_events(events, decided)`; `decided` deletes
+    the read nodes, including damaged ones.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Decides about in-sync sets that leaders report, and about requested elections and moves of replicas.
 
-Each `decide_*` is pure: it reads `ClusterState` and returns a `Plan`, the operations of one multi and the changes to apply once the store
-has executed it. Every plan that writes begins with a check of `/controller_epoch`, and sets each partition state under the version last
-read, so a controller that was replaced writes nothing (I9, I38, I39).
+Each `decide_*` is pure: it reads `ClusterState` and returns a `Plan`, the writes in one or more multis and the changes to apply after each.
+Every multi begins with a check of `/controller_epoch`, and sets each partition state under the version last read, so a controller that was
+replaced writes nothing (I9, I38, I39).
 
 `membership.py` decides about brokers that start and end, `topics.py` about topics, `configs.py` about configurations; `reassignment.py` has
 the steps of a move, `partition_states.py` the next states of a partition.
@@ -31,8 +31,8 @@ def decide_elect_leaders(
     rules: TopicRules,
     own_failed: Collection[tuple[bytes, int]] = (),
 ) -> Plan:
-    """Elections on request; without a list, of all partitions that need one. `own_failed`: the failed replicas of a broker that is alone,
-    which leads them nevertheless and reports none."""
+    """Decides requested elections. Without a list, elects leaders of all partitions that need one. `own_failed` has the failed replicas of
+    a single broker, which still leads them and does not report them."""
     wanted = partitions if partitions is not None else [(topic.name, partition.index) for topic, partition in state.partitions()]
     new: list[NamedPartition] = []
     results = []
@@ -50,7 +50,7 @@ def decide_elect_leaders(
         elected, error = _elect_on_request(kind, partition, standing, state.standing())
         if elected is not None:
             new.append((name, led(state, partition, elected, rules.in_sync_min(topic))))
-            if elected.leader in failed:  # It gives up the damaged records, or reports again that its log has failed.
+            if elected.leader in failed:  # The new leader gives up the damaged records, or reports again that its log has failed.
                 failed[elected.leader] -= {(topic.topic_id, index)}
             elections.note(name, partition, elected)
         elif error is ErrorCode.ELECTION_NOT_NEEDED and partitions is None:
@@ -70,13 +70,13 @@ ELECTION_MESSAGES = {
 def _elect_on_request(
     kind: ElectionType, partition: PartitionMetadata, standing: leader_election.Standing, brokers: leader_election.Standing
 ) -> tuple[leader_election.Elected | None, ErrorCode]:
-    """`brokers`: the standing without regard to logs that have failed."""
+    """Elects a leader, or returns why not. `brokers` is the standing without failed logs."""
     if kind is ElectionType.PREFERRED:
         if partition.leader == partition.replicas[0]:
             return None, ErrorCode.ELECTION_NOT_NEEDED
         elected, refusal = leader_election.elect_preferred(partition, standing), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     else:
-        is_damaged = partition.leader in brokers.live and partition.leader not in standing.live  # a broker that is alone leads nevertheless
+        is_damaged = partition.leader in brokers.live and partition.leader not in standing.live  # A single broker still leads it.
         if partition.leader != NO_LEADER and not is_damaged:
             return None, ErrorCode.ELECTION_NOT_NEEDED
         elected = leader_election.elect_after_failure(partition, standing, is_unclean_allowed=True)
@@ -89,7 +89,7 @@ def _elect_on_request(
 def decide_alter_partition(
     state: ClusterState, broker_id: int, broker_epoch: int, changes: Sequence[IsrChangeRequest], rules: TopicRules
 ) -> Plan:
-    """A leader's new in-sync sets (KIP-497, KIP-903). The answer is (error of the whole request, results)."""
+    """Decides new in-sync sets that a leader proposes (KIP-497, KIP-903). The answer is (error of the whole request, results)."""
     broker = state.brokers.get(broker_id)
     if broker is None or broker.epoch != broker_epoch:
         return Plan(answer=(ErrorCode.STALE_BROKER_EPOCH, []))
@@ -118,7 +118,7 @@ def _isr_refusal(
 ) -> ErrorCode:
     members = [member for member, _ in change.isr]
     if change.leader_epoch > partition.leader_epoch or change.partition_epoch > partition.partition_epoch:
-        return ErrorCode.NOT_CONTROLLER  # The leader knows more than we do: we are no longer the controller.
+        return ErrorCode.NOT_CONTROLLER  # The leader has newer state, so this broker is no longer the controller.
     if change.leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if broker_id != partition.leader:
@@ -139,8 +139,8 @@ def _isr_refusal(
 
 
 def _may_be_in_sync(state: ClusterState, member: int, epoch: int, *, is_joining: bool) -> bool:
-    """Whether a member may join the in-sync set or stay in it. A member that restarted since its last fetch may have lost its records
-    (KIP-903, I13), so a joining member names its epoch; a broker that is about to stop does not join."""
+    """Whether a member may join the in-sync set or stay in it. A member that restarted since its last fetch may have lost records (KIP-903,
+    I13), so a joining member needs its current broker epoch. A broker that is about to stop cannot join."""
     registered = state.brokers.get(member)
     if registered is None:
         return False
@@ -150,11 +150,11 @@ def _may_be_in_sync(state: ClusterState, member: int, epoch: int, *, is_joining:
 
 
 UNKNOWN_EPOCH = -1
-"""Of a member in requests older than version 3, and of one that has not fetched from this leader yet."""
+"""The broker epoch of members in requests below version 3, and of members that have not fetched from this leader yet."""
 
 
 def _with_isr(state: ClusterState, partition: PartitionMetadata, isr: Sequence[int], in_sync_min: int) -> PartitionMetadata:
-    """The state with this in-sync set: the same leader epoch, because the leader stays; a move of replicas that is now complete ends."""
+    """Returns the state with this in-sync set. Ends a reassignment that is now complete; otherwise the leader and its epoch stay."""
     changed = with_isr(state, partition, isr, in_sync_min)
     if changed is None:
         return partition
@@ -162,8 +162,8 @@ def _with_isr(state: ClusterState, partition: PartitionMetadata, isr: Sequence[i
 
 
 def decide_last_known(state: ClusterState, rules: TopicRules) -> Plan:
-    """`min.insync.replicas` may be lower: `last_known` is kept only while too few replicas are in sync, or others are eligible. The leader
-    ends what is eligible (AlterPartition) when its log is open."""
+    """Removes `last_known` of partitions with enough replicas in sync, after `min.insync.replicas` may have been lowered. Partitions with
+    eligible replicas are skipped: their leader removes those by AlterPartition when its log is open."""
     new: list[NamedPartition] = []
     for topic, partition in state.partitions():
         if partition.last_known and not partition.eligible:
@@ -207,7 +207,7 @@ def decide_reassign(state: ClusterState, requests: Sequence[Reassignment], rules
 
 
 def _reassigned(state: ClusterState, request: Reassignment, rules: TopicRules) -> PartitionMetadata | None:
-    """The partition's next state, or None if it is as wanted already."""
+    """Returns the partition's next state, or None if nothing changes. Raises `ApiError`."""
     topic, partition = state.topic(request.topic), state.partition(request.topic, request.partition)
     if topic is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, shortened(f"Unable to find a topic named {request.topic}."))
@@ -219,7 +219,7 @@ def _reassigned(state: ClusterState, request: Reassignment, rules: TopicRules) -
     if target is None:
         if not is_moving(partition):
             raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
-        target = origin_of(partition)  # Ended brokers may be among them: the replicas before the move need no copies.
+        target = origin_of(partition)  # Not checked: these replicas may be on ended brokers, because nothing has to be copied to them.
     else:
         check_target(target, state.brokers)
     if not is_moving(partition) and tuple(target) == partition.replicas:

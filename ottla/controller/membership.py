@@ -55,16 +55,16 @@ NONE_GONE: Mapping[int, int] = MappingProxyType({})
 
 
 def restarted_brokers(state: ClusterState, own_id: int, *, is_own_new: bool) -> list[BrokerMetadata]:
-    """The registered brokers whose epochs the partitions' states do not take into account yet, as a new controller finds them. Nothing is
-    noted of a broker that is alone: whether it restarted it knows by itself."""
+    """Returns the registered brokers with epochs that the partitions' states do not take into account yet; used by a new controller. No
+    epoch is noted for a single broker: `is_own_new` says whether it has restarted."""
     if not state.noted_epochs and list(state.brokers) == [own_id]:
         return [state.brokers[own_id]] if is_own_new else []
     return [broker for broker_id, broker in sorted(state.brokers.items()) if state.noted_epochs.get(broker_id) != broker.epoch]
 
 
 def is_gone(state: ClusterState, broker: BrokerMetadata, gone: Mapping[int, int]) -> bool:
-    """Whether a registration exists only because its session has not ended: its epoch is marked as dead, or `gone` has it and it can be
-    marked."""
+    """Whether the process of this registration has ended although its session exists: the epoch is marked as dead, or is in `gone` and can
+    be marked."""
     found_gone = None if state.noted_version is None else gone.get(broker.broker_id)
     return broker.epoch in (found_gone, state.dead.get(broker.broker_id))
 
@@ -76,9 +76,9 @@ def decide_brokers_changed(
     rules: TopicRules,
     gone: Mapping[int, int] = NONE_GONE,
 ) -> Plan:
-    """Decides about brokers that have registered (again) or ended. The state names a new broker, and the broker is sent messages, only when
-    everything is written: before that it would be sent the roles of its former life. `gone` has the epochs of brokers whose processes have
-    ended although they are still registered; they are marked as dead."""
+    """Decides about brokers that have registered (again) or ended. A new broker is added to the state after all partitions are written:
+    with earlier messages it would get the roles of its former registration. `gone` has the epochs of registered brokers whose processes
+    have ended; they are marked as dead."""
     members: list[Change] = [BrokerRemoved(broker_id) for broker_id in left]
     members += [BrokerPut(broker) for broker in joined]
     epochs = {broker_id: broker.epoch for broker_id, broker in state.brokers.items() if broker_id not in left}
@@ -110,14 +110,15 @@ def decide_brokers_changed(
 
 
 def _rolled_back(state: ClusterState, broker: BrokerMetadata) -> list[str]:
-    """The log directories of a broker that are older copies of themselves."""
+    """Returns the log directories of a broker that were set back to older copies."""
     noted = state.noted_generations
     named = {key: found.generations for key, found in broker.histories.items() if found.generations}
     return [key for key, generations in named.items() if key in noted and noted[key] not in generations]
 
 
 def _missing_directories(state: ClusterState, broker: BrokerMetadata) -> list[str]:
-    """The noted data directories that a broker has not any more, or only as older copies; none of a broker that names none."""
+    """Returns the noted data directories that the broker lacks, or has only as older copies. Returns none for a broker that names no
+    directories."""
     noted = state.noted_directories.get(broker.broker_id, ()) if broker.directories else ()
     present = [directory for directory in broker.directories if directory not in _rolled_back(state, broker)]
     return [directory for directory in noted if directory not in present]
@@ -143,7 +144,7 @@ def after_membership(
     rules: TopicRules,
     elections: Elections,
 ) -> PartitionMetadata | None:
-    """The partition's next state after brokers, or its replicas on them, have started or ended; None if it does not change."""
+    """Returns the partition's next state after brokers, or replicas on them, have started or ended. Returns None if it does not change."""
     in_sync_min = rules.in_sync_min(topic) if len(partition.replicas) > 1 else 1
     if standing.has_run_on(partition.leader):
         in_sync_min = leader_election.in_sync_min_while_eligible(partition, in_sync_min)
@@ -158,7 +159,8 @@ def after_membership(
 
 
 def _noted(state: ClusterState, new: BrokerEpochsNoted, members: Sequence[Change]) -> Unit:
-    """The write of the epochs that the partitions' states take into account from now on, and the brokers that they belong to."""
+    """Returns the write of the noted epochs, with the changes of the brokers. There is no write if the note is damaged or unchanged, or for
+    a single broker without a note."""
     version = state.noted_version
     known = BrokerEpochsNoted(state.noted_epochs, None, state.dead, state.noted_directories, state.noted_generations)
     if version is None:
@@ -171,7 +173,8 @@ def _noted(state: ClusterState, new: BrokerEpochsNoted, members: Sequence[Change
 
 
 def decide_controlled_shutdown(state: ClusterState, leaving: int, broker_epoch: int, rules: TopicRules) -> Plan:
-    """Hands the partitions of a stopping broker to others; the answer is (error, the partitions that another broker may yet take over)."""
+    """Elects other leaders for the partitions of a stopping broker, and removes it from in-sync sets. The answer is (error, partitions that
+    it still leads although another replica lives)."""
     registered = state.brokers.get(leaving)
     if registered is None or broker_epoch not in (-1, registered.epoch):
         return Plan(answer=(ErrorCode.STALE_BROKER_EPOCH, []))
@@ -184,7 +187,7 @@ def decide_controlled_shutdown(state: ClusterState, leaving: int, broker_epoch: 
             if elected is not None:
                 new.append((topic.name, led(state, partition, elected, rules.in_sync_min(topic))))
             elif any(standing.may_lead(replica) for replica in partition.replicas):
-                remaining.append((topic.name, partition.index))  # A replica may become in sync.
+                remaining.append((topic.name, partition.index))  # A live replica may become in sync later.
         elif leaving in partition.isr and len(partition.isr) > 1:
             isr = [member for member in partition.isr if member != leaving]
             changed = with_isr(state, partition, isr, leader_election.in_sync_min_while_eligible(partition, rules.in_sync_min(topic)))

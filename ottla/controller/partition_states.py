@@ -1,8 +1,8 @@
-"""The next states of partitions, and the plan that writes them.
+"""Computes the next states of partitions, and the plan that writes them.
 
 Each state is written under the version last read, so that a controller whose view is old writes nothing (I9). A new leader, or the same
-one after a restart, gets a new leader epoch (I15); an in-sync set that only changes keeps it (KAFKA-15021): followers and clients of a
-leader that stays need not learn anything.
+leader after a restart, gets a new leader epoch (I15). A change of only the in-sync set keeps the epoch (KAFKA-15021), because it does not
+concern followers and clients.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ NamedPartition = tuple[str, PartitionMetadata]
 """A partition with the name of its topic."""
 
 LOSS_ACCEPTED = frozenset({Choice.UNCLEAN, Choice.EMPTY})
-"""After an election of these kinds a replica may cut records below its high watermark: they are not in the new leader's log."""
+"""After an election of these kinds, a replica may truncate records below its high watermark that the new leader lacks."""
 
 ELECTIONS_NOTED_MAX = 100
-"""One decision logs at most this many elections that may lose records one by one."""
+"""Maximum of elections that one decision logs with a line each. One more line counts the rest."""
 
 
 def led(
     state: ClusterState, partition: PartitionMetadata, elected: Elected, in_sync_min: int, standing: Standing = UNCHANGED
 ) -> PartitionMetadata:
-    """The state under a new leader, and a new leader epoch. After a restart it is not known yet whether the leader can open its log: until
-    the leader says so (AlterPartition), all others that hold everything stay eligible."""
+    """Returns the state under the elected leader, with a new leader epoch. A leader that restarted may fail to open its log. So all other
+    replicas that hold every acknowledged record stay eligible until the leader sends AlterPartition."""
     in_sync_min = ANY_SIZE if elected.leader in standing.restarted else in_sync_min_while_eligible(partition, in_sync_min)
     eligible: tuple[int, ...] = ()
     last_known: tuple[int, ...] = ()
@@ -66,7 +66,7 @@ def led(
 
 
 def leaderless(state: ClusterState, partition: PartitionMetadata, standing: Standing, in_sync_min: int) -> PartitionMetadata | None:
-    """The state of a partition that no broker can lead; None if it is in it already."""
+    """Returns the state of a partition that no broker can lead. Returns None if nothing changes."""
     isr = in_sync_without_leader(partition, standing)
     eligible = eligible_after(partition, isr, in_sync_min_while_eligible(partition, in_sync_min), standing.lost)
     last_known = last_known_after(partition, isr, eligible, ANY_SIZE, standing)
@@ -79,7 +79,7 @@ def leaderless(state: ClusterState, partition: PartitionMetadata, standing: Stan
 def with_isr(
     state: ClusterState, partition: PartitionMetadata, isr: Sequence[int], in_sync_min: int, standing: Standing = UNCHANGED
 ) -> PartitionMetadata | None:
-    """The state with this in-sync set under the same leader, or still without one; None if it has it already."""
+    """Returns the state with this in-sync set and the same leader, or still without a leader. Returns None if nothing changes."""
     eligible = eligible_after(partition, isr, in_sync_min, standing.lost)
     last_known = last_known_after(partition, isr, eligible, ANY_SIZE if partition.leader == NO_LEADER else in_sync_min, standing)
     new = replace(partition, isr=tuple(isr), eligible=eligible, last_known=last_known)
@@ -87,19 +87,19 @@ def with_isr(
 
 
 def _renewed(state: ClusterState, partition: PartitionMetadata) -> PartitionMetadata:
-    """The state as this controller writes it next."""
+    """Returns the state with the next partition epoch and this controller's epoch."""
     return replace(partition, partition_epoch=partition.partition_epoch + 1, controller_epoch=state.controller_epoch)
 
 
 class Elections:
-    """The elections of one decision that may lose records, and the partitions that wait instead, as log lines."""
+    """The log lines of one decision: elections that may lose records, and partitions that wait for a leader instead."""
 
     def __init__(self) -> None:
         self.count = 0
         self._notes: list[str] = []
 
     def note(self, topic: str, old: PartitionMetadata, elected: Elected) -> None:
-        if elected.is_lossless or len(old.replicas) == 1:  # nothing was chosen where there is one replica
+        if elected.is_lossless or len(old.replicas) == 1:  # A single replica leaves no choice.
             return
         kind = "unclean election" if elected.choice is Choice.UNCLEAN else "election"
         held = sorted(dict.fromkeys((*old.isr, *old.eligible, *old.last_known, *old.emptied)))
@@ -109,14 +109,14 @@ class Elections:
         )
 
     def note_short(self, topic: str, old: PartitionMetadata, follower: int) -> None:
-        """Of a partition whose leader was reported to lack records."""
+        """Notes that the partition's leader was reported to lack records."""
         self._add(
             f"{topic}-{old.index}: broker {old.leader}, the leader of epoch {old.leader_epoch}, lacks records below the high watermark of "
             f"broker {follower}; another replica that is in sync or eligible leads, if there is one"
         )
 
     def note_waiting(self, topic: str, old: PartitionMetadata, new: PartitionMetadata | None) -> None:
-        """Of a partition whose last members in sync are there, with other disks."""
+        """Notes a partition without a leader, if its last members in sync have lost records."""
         if new is not None and old.isr and not new.isr:
             self._add(
                 f"no election: {topic}-{old.index} has no leader, because brokers {list(old.isr)}, the last in sync, lack records that "
@@ -135,7 +135,7 @@ class Elections:
 
 
 def state_write(topic: str, new: PartitionMetadata) -> Operation:
-    """The conditional write of a state whose `partition_epoch` is already the next one."""
+    """Returns the conditional write of a state with its next `partition_epoch`."""
     return Set(znodes.state_path(topic, new.index), znodes.partition_bytes(new), new.partition_epoch - 1)
 
 
@@ -148,8 +148,8 @@ def partitions_plan(
     answer: Any = None,
     notes: Sequence[str] = (),
 ) -> Plan:
-    """The new states of several partitions, and the assignments of topics whose replicas changed; an assignment is written with its
-    partitions. `last` is written after all of them."""
+    """Returns a plan that writes the new states, with the assignments of topics that have changed replicas. An assignment is written in one
+    multi with the states of its partitions. `last` is written after all of them."""
     by_topic: dict[str, dict[int, PartitionMetadata]] = {}
     for name, partition in new:
         by_topic.setdefault(name, {})[partition.index] = partition

@@ -1,8 +1,8 @@
-"""Which brokers hold the replicas of a new partition: Kafka's round robin, over racks where brokers have them.
+"""Places the replicas of new partitions on brokers: Kafka's round robin, over racks if every broker has one.
 
-First replicas go round the brokers from a random start; each partition's further replicas follow at a distance that grows after every
-full round, so that the followers of one leader are spread too. With racks the brokers are first dealt out rack by rack, and a replica is
-skipped while its rack or its broker is already taken and there is an untaken one.
+The first replicas follow the order of the brokers from a random start. A partition's further replicas have a distance from the first one
+that grows after each full round, so that the followers of one leader are spread as well. With racks, the brokers are ordered with
+alternating racks. A broker is skipped if it already has a replica of the partition, or if its rack has one and another rack has none.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ def place(
     first_partition: int = 0,
     start: int | None = None,
 ) -> list[tuple[int, ...]]:
-    """The replicas of `partition_count` partitions numbered from `first_partition`; `racks` has every live broker."""
+    """Returns the replicas of `partition_count` partitions numbered from `first_partition`. `racks` has every live broker. Raises
+    `ApiError` INVALID_REPLICATION_FACTOR if there are too few brokers."""
     if replication_factor > len(racks):
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -46,7 +47,7 @@ def place(
 
 
 def _follower(first: int, shift: int, step: int, count: int) -> int:
-    """The index of a follower: never the leader's own."""
+    """Returns the index of a follower's broker, which is never the leader's."""
     return (first + 1 + (shift + step) % (count - 1)) % count
 
 
@@ -73,7 +74,7 @@ def _spread_over_racks(
 
 
 def _dealt_by_rack(racks: Mapping[int, str | None]) -> list[int]:
-    """The brokers, ordered so that neighbours are in different racks as long as possible: one of each rack in turn."""
+    """Returns the brokers with alternating racks: one of each rack in turn."""
     hands: dict[str, list[int]] = {}
     for broker in sorted(racks):
         hands.setdefault(str(racks[broker]), []).append(broker)

@@ -1,9 +1,9 @@
-"""The plan of a decision of the controller: writes to the metadata store, the changes that they mean, and the answer.
+"""The plan of a controller's decision: writes to the metadata store, the changes that they make in the state, and the answer.
 
-A decision consists of units. A unit is written whole or not at all: a topic with its partitions, or one partition's new state.
-`planned` packs them into parts that fit into one multi each (`MULTI_BYTES_MAX`). Every part begins with a check of the epoch that the
-controller was elected with, so a controller that was replaced writes nothing (I39). Parts are written in order, and the changes of a part
-are in force as soon as the store has executed it.
+A decision consists of units. Each unit is written whole or not at all, for example a topic with its partitions or one partition's new
+state. `planned` packs them into parts that fit into one multi each (`MULTI_BYTES_MAX`). Every part begins with a check of the epoch that
+the controller was elected with, so a controller that was replaced writes nothing (I39). Parts are written in order. The changes of a part
+are applied when the store has executed it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla.metadata_store import znodes
 
 @immutable
 class Unit:
-    """Operations that belong together, and their changes; together within `UNIT_BYTES_MAX`."""
+    """Operations that are written in one multi, and their changes. The operations take at most `UNIT_BYTES_MAX` bytes."""
 
     operations: Sequence[Operation]
     changes: Sequence[Change] = ()
@@ -29,7 +29,7 @@ class Unit:
 
 @immutable
 class PlanPart:
-    """One multi, and what holds when the store has taken it."""
+    """One multi, and the changes to apply when the store has executed it."""
 
     operations: tuple[Operation, ...]
     changes: tuple[Change, ...]
@@ -37,7 +37,7 @@ class PlanPart:
 
 @immutable(kw_only=True)
 class Plan:
-    """The changes that need no write, the parts in order, the answer to the request, and lines for the log once all is written."""
+    """A decision. `at_once` has changes that need no write; `notes` are log lines for the time when all parts are written."""
 
     at_once: tuple[Change, ...] = ()
     parts: tuple[PlanPart, ...] = ()
@@ -59,7 +59,7 @@ Decide = Callable[[ClusterState], Plan]
 def planned(
     state: ClusterState, units: Iterable[Unit], *, at_once: Sequence[Change] = (), answer: Any = None, notes: Sequence[str] = ()
 ) -> Plan:
-    """The units in parts, each behind the check that this is still the controller."""
+    """Packs the units into parts, each with a check of the controller's epoch."""
     guard = Check(znodes.CONTROLLER_EPOCH, state.controller_epoch_version)
     parts: list[PlanPart] = []
     operations: list[Operation] = []
@@ -82,37 +82,37 @@ def planned(
 
 
 UNIT_BYTES_MAX = MULTI_BYTES_MAX - 1024
-"""The largest unit: room is left for the check of the epoch."""
+"""Maximum size of a unit, in bytes; the rest of a multi is for the check of the epoch."""
 
 NODE_BYTES_MAX = MULTI_BYTES_MAX // 2
-"""The largest node that the controller writes: others are written together with it."""
+"""Maximum size of a node, in bytes; the rest of its unit is for nodes that are written with it."""
 
 
 def check_size(data: bytes, what: str) -> None:
-    """Raises `ApiError` POLICY_VIOLATION for a node that fits into no write."""
+    """Raises `ApiError` POLICY_VIOLATION if a node with this data is larger than `NODE_BYTES_MAX`."""
     if len(data) > NODE_BYTES_MAX:
         message = f"{what} takes {len(data)} bytes in the metadata store; at most {NODE_BYTES_MAX} are allowed."
         raise ApiError(ErrorCode.POLICY_VIOLATION, message)
 
 
 NAME_BYTES_MAX = 10_000
-"""The longest name of users' own, in the form of a path: a write contains it up to six times."""
+"""Longest name that clients choose freely, in bytes as part of a path. One write contains it up to six times."""
 
 
 def check_whole(state: ClusterState, path: str) -> None:
-    """Raises `ApiError` UNKNOWN_SERVER_ERROR where a node of settings is damaged: what can be saved of it would be lost."""
+    """Raises `ApiError` UNKNOWN_SERVER_ERROR if the node of settings is damaged: a write would destroy the rest of its content."""
     if path in state.damaged_settings:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{path} in the metadata store is damaged and has to be mended there first.")
 
 
 def check_name(name: str, what: str) -> None:
-    """Raises `ApiError` INVALID_REQUEST if a node with this name would fit into no write."""
+    """Raises `ApiError` INVALID_REQUEST if the name is longer than `NAME_BYTES_MAX`."""
     if len(name) > NAME_BYTES_MAX or len(znodes.quoted(name)) > NAME_BYTES_MAX:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"The name of {what} must not be longer than {NAME_BYTES_MAX} bytes.")
 
 
 def in_units(operations: Sequence[Operation], pieces_of: int = 1) -> list[Unit]:
-    """Units without a meaning of their own, as large as they may be; `pieces_of` neighbours stay together."""
+    """Packs operations into units that are as large as allowed. Groups of `pieces_of` consecutive operations stay in one unit."""
     units: list[Unit] = []
     together: list[Operation] = []
     size = 0

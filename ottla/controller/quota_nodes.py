@@ -1,7 +1,7 @@
-"""The nodes of quotas: written, and removed once they are empty. The nodes of users hold credentials as well.
+"""Writes the nodes of quotas and removes empty ones. The nodes of users hold credentials as well.
 
-A request may name a user, its clients and the same entity again, so each write sees the decisions before it in the request. The node of a
-user has a folder for its clients, and stays while there is a client in it.
+A request may name a user, its clients and the same entity again, so each write takes the earlier decisions of the request into account. The
+node of a user has the parent node of its clients, and is kept while that has children.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.metadata_store import znodes
 
 
 class QuotaNodes:
-    """The nodes in the store, with the decisions since then."""
+    """The nodes in the store, as changed by the request's earlier decisions."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -35,7 +35,7 @@ class QuotaNodes:
         return self._credentials.get(user, self._state.scram.get(user, {}))
 
     def write_quotas(self, entity: QuotaEntity, quotas: Mapping[str, float]) -> tuple[list[Operation], list[Change]]:
-        """The write that gives the entity these quotas, and its changes; empty if there is neither a node nor a quota."""
+        """Returns the operations and changes that set the quotas of an entity. Both are empty if it has neither a node nor quotas."""
         self._quotas[entity] = quotas
         return self._write(entity)
 
@@ -67,7 +67,7 @@ class QuotaNodes:
         self._note(entity, has_node=True)
 
     def _remove(self, entity: QuotaEntity, operations: list[Operation], changes: list[Change]) -> None:
-        """Removes the node. Removes the user's node as well if this was its last client and it holds nothing itself."""
+        """Removes the node. Also removes the user's node if this was its last client and it has no quotas or credentials."""
         path, user = znodes.quota_path(entity), _user_part(entity)
         if user == entity:
             operations.append(Delete(f"{path}/clients"))
@@ -97,5 +97,5 @@ class QuotaNodes:
 
 
 def _user_part(entity: QuotaEntity) -> QuotaEntity:
-    """The entity of the user alone; empty where the entity has none."""
+    """Returns the user's part of the entity; empty if it has none."""
     return tuple(pair for pair in entity if pair[0] == "user")

@@ -1,10 +1,10 @@
-"""Moving a partition to other replicas: new ones are added first, old ones go when all new ones are in sync.
+"""Moves a partition to other replicas: adds the new ones first, and removes the old ones when all new ones are in sync.
 
-While a move is under way the partition's replicas are the target first, then those to be removed, with `adding_replicas` and
-`removing_replicas` as Kafka shows them. A change of order alone needs no copying and is complete at once.
+During a move, `replicas` has the target replicas, then the replicas to remove; `adding_replicas` and `removing_replicas` are as in Kafka. A
+change of only the order completes immediately.
 
-When replicas go, the leader epoch rises. A broker that has not learned yet that its replica went, and is about to delete its log for that,
-then cannot fetch for a later move that brings the replica back: it fetches again, and may be in sync, only when it has learned of both.
+When replicas are removed, the leader epoch rises. The raised epoch fences a broker that has not processed the removal yet. A stale replica
+therefore cannot rejoin when a later move adds it again: it can fetch only after the broker has processed both moves.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ottla.controller.leader_election import (
 
 
 def check_target(target: Sequence[int], brokers: Collection[int]) -> None:
-    """Raises `ApiError` INVALID_REPLICA_ASSIGNMENT in Kafka's words unless these can be a partition's replicas."""
+    """Raises `ApiError` INVALID_REPLICA_ASSIGNMENT, with Kafka's message, if `target` is empty or has unknown or repeated brokers."""
     if not target:
         raise _no_assignment("an empty replica list.")
     before = None
@@ -46,18 +46,18 @@ def is_moving(partition: PartitionMetadata) -> bool:
 
 
 def target_of(partition: PartitionMetadata) -> tuple[int, ...]:
-    """The replicas that the partition will have in the end."""
+    """Returns the partition's replicas after the move."""
     return tuple(replica for replica in partition.replicas if replica not in partition.removing_replicas)
 
 
 def origin_of(partition: PartitionMetadata) -> tuple[int, ...]:
-    """The replicas that the partition had before the move."""
+    """Returns the partition's replicas before the move."""
     return tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)
 
 
 def begun(partition: PartitionMetadata, target: Sequence[int], standing: Standing, in_sync_min: int) -> PartitionMetadata:
-    """The partition on its way to `target`, or there already if nothing has to be copied. Its partition epoch is the next one. Raises
-    `ApiError` INVALID_REPLICA_ASSIGNMENT if replicas that an earlier move has added cannot be given up: only they can lead."""
+    """Returns the state that begins a move to `target`, or completes it if nothing has to be copied; with the next partition epoch. Raises
+    `ApiError` INVALID_REPLICA_ASSIGNMENT if only replicas outside the new set, added by an earlier move, can lead."""
     origin = origin_of(partition)
     moving = replace(
         partition,
@@ -70,14 +70,15 @@ def begun(partition: PartitionMetadata, target: Sequence[int], standing: Standin
 
 
 def _fencing_former(before: PartitionMetadata, after: PartitionMetadata) -> PartitionMetadata:
-    """In a newer leader epoch if there are fewer replicas."""
+    """Raises the leader epoch if replicas were removed and it has not risen already."""
     if after.leader_epoch > before.leader_epoch or all(replica in after.replicas for replica in before.replicas):
         return after
     return replace(after, leader_epoch=before.leader_epoch + 1)
 
 
 def _without_former(partition: PartitionMetadata, standing: Standing, in_sync_min: int) -> PartitionMetadata:
-    """Removes former replicas from the in-sync set, and from leadership; an earlier move had added them."""
+    """Removes replicas that an earlier move had added from the in-sync set and from leadership. Raises `ApiError` if no other replica can
+    lead."""
     if all(member in partition.replicas for member in (*partition.isr, *partition.eligible)):
         return partition
     narrowed = _narrowed(partition, partition.replicas, standing, in_sync_min)
@@ -87,7 +88,7 @@ def _without_former(partition: PartitionMetadata, standing: Standing, in_sync_mi
 
 
 def finished(partition: PartitionMetadata, standing: Standing, in_sync_min: int) -> PartitionMetadata:
-    """The end of a move whose target is wholly in sync; otherwise the partition as it is."""
+    """Completes the move if all target replicas are in sync and one of them can lead. Otherwise returns the partition unchanged."""
     target = target_of(partition)
     if not is_moving(partition) or any(replica not in partition.isr for replica in target):
         return partition
@@ -100,7 +101,8 @@ def finished(partition: PartitionMetadata, standing: Standing, in_sync_min: int)
 def _narrowed(
     partition: PartitionMetadata, replicas: Sequence[int], standing: Standing, in_sync_min: int
 ) -> PartitionMetadata | None:
-    """The partition with the in-sync and eligible ones of these replicas alone, led by one of them; None if none of them can lead."""
+    """Returns the partition with its in-sync and eligible sets limited to `replicas`, and with one of these as leader. Returns None if none
+    of them can lead."""
     isr = tuple(member for member in partition.isr if member in replicas)
     leader, leader_epoch = partition.leader, partition.leader_epoch
     if leader not in replicas:

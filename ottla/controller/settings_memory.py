@@ -1,7 +1,7 @@
-"""The memory that the settings of topics, groups and subscriptions take in each broker, and its bound.
+"""Limits the memory that the settings of topics, groups and subscriptions take in each broker.
 
-A long value is mostly a list, whose parts take more than its text does. Values of brokers are few and count as well. A change is refused if
-it adds something beyond the bound; the present settings are never touched.
+A long value is usually a list, and its parts take more memory than its text. The few settings of brokers count as well. Above the limit,
+changes that add memory are refused; present settings are kept.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.controller.state import RESOURCE_BYTES, ClusterState, settings_bytes
 
 MEMORY_PARTS = 4
-"""Of `ottla.memory.max.bytes`."""
+"""Divisor of `ottla.memory.max.bytes`: settings may take a quarter of it."""
 
 
 class SettingsRoom:
-    """The room there is, less what was taken by the changes before it in a request."""
+    """The memory left for settings, reduced by each change of a request."""
 
     def __init__(self, state: ClusterState, config: BrokerConfig) -> None:
         self._state = state
         self._left = config.ottla_memory_max_bytes // MEMORY_PARTS - state.settings_bytes
 
     def take(self, key: tuple[int, str], configs: Mapping[str, str]) -> None:
-        """A resource is to have these settings. Raises `ApiError`."""
+        """Accounts for the new settings of a resource. Raises `ApiError` POLICY_VIOLATION if they exceed the limit."""
         old = self._state.configs(*key)
         more = settings_bytes(configs) - settings_bytes(old)
         if key[0] != CONFIG_TOPIC and key not in self._state.config_nodes:

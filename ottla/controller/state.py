@@ -1,9 +1,9 @@
 """The controller's state: the cluster's metadata, and the epochs and versions that guard the controller's writes.
 
-Only `apply` changes it, with `Change`s whose write the metadata store has confirmed; so metadata never names a leader epoch that was not
-committed (I42).
+After loading, only `apply` changes it, with `Change`s that the metadata store has confirmed or that are not stored. So metadata never
+contains a leader epoch that was not committed (I42).
 
-Left out: how the state is kept in the store (`znodes.py`), and who decides (`machine.py`, `topics.py`, `configs.py`).
+Elsewhere: the form of the state in the store (`metadata_store/znodes.py`), and the decisions (`machine.py`, `topics.py`, `configs.py`).
 """
 
 from __future__ import annotations
@@ -39,21 +39,23 @@ from ottla.controller.topic_names import metric_name
 
 @dataclass(slots=True)
 class MissingNodes:
-    """Nodes of a topic's partitions that an interrupted creation did not write; by partition, whether its own node is missing as well."""
+    """Nodes of a topic that an interrupted creation did not write. `partitions` has each partition without a state, and whether its parent
+    node is missing too."""
 
     is_folder_missing: bool
     partitions: dict[int, bool]
 
 
 RESOURCE_BYTES = 600
-"""Of a group or a subscription with settings, which any client can name."""
+"""Memory of a group or subscription with settings, in bytes, in addition to its values. Clients can create any number of them."""
 LONG_VALUE_BYTES = 256
 LONG_VALUE_FACTOR = 16
-"""A list of 32 kB has some four thousand parts, which take twelve times as much."""
+"""Memory of a value longer than `LONG_VALUE_BYTES`, in multiples of its length: a list of 32 kB has about 4,000 parts, which take 12 times
+as much."""
 
 
 def settings_bytes(configs: Mapping[str, str]) -> int:
-    """The memory that these settings take, roughly, in bytes."""
+    """Returns an estimate of the memory that these settings take, in bytes."""
     return sum([len(value) * (1 if len(value) <= LONG_VALUE_BYTES else LONG_VALUE_FACTOR) for value in configs.values()])
 
 
@@ -66,43 +68,43 @@ class ClusterState(ClusterMetadata):
         self.controller_epoch_version = -1
         self.deleting: dict[str, TopicMetadata] = {}
         self.damaged_topics: frozenset[str] = frozenset()
-        """Topics whose nodes in the store could not be read: nothing is known of them but that they exist."""
+        """Topics with damaged nodes in the store: only their names are known."""
         self.damaged_settings: frozenset[str] = frozenset()
-        """Nodes of settings, quotas and credentials that could not be read: they are not written over."""
-        self.missing_nodes: dict[str, MissingNodes] = {}  # as read from the store
+        """Damaged nodes of settings, quotas and credentials, which are not overwritten."""
+        self.missing_nodes: dict[str, MissingNodes] = {}  # as of the last reading of the store
         self.config_nodes: dict[tuple[int, str], None] = {}
         self.settings_bytes = 0
-        """The memory that the settings of all resources take, roughly, in bytes."""
+        """Estimate of the memory that the settings of all resources take, in bytes."""
         self.quota_nodes: dict[QuotaEntity, None] = {}
         self.clients_of: dict[QuotaEntity, int] = {}
-        """How many of these nodes are of clients of a user."""
+        """The number of nodes in `quota_nodes` for clients of each user."""
         self.leaving: dict[int, int] = {}  # brokers that are about to stop, with their epochs
-        self.failed: dict[int, frozenset[tuple[bytes, int]]] = {}  # replicas of live brokers whose logs have failed
-        self.noted_epochs: Mapping[int, int] = {}  # of brokers, taken into account in all partitions' states
-        self.noted_version: int | None = -1  # version of the node of these epochs; None if it is damaged
-        self.noted_directories: Mapping[int, tuple[str, ...]] = {}  # of brokers, live or not
-        self.noted_generations: Mapping[str, str] = {}  # the newest of each of these directories
-        self.dead: Mapping[int, int] = {}  # epochs of registrations whose processes have ended, by broker
+        self.failed: dict[int, frozenset[tuple[bytes, int]]] = {}  # by broker: replicas (topic id, partition) with failed logs
+        self.noted_epochs: Mapping[int, int] = {}  # by broker: the epoch that all partitions' states take into account
+        self.noted_version: int | None = -1  # version of the node `BROKER_EPOCHS`; -1 if there is none, None if it is damaged
+        self.noted_directories: Mapping[int, tuple[str, ...]] = {}  # by broker, live or not: ids of its data directories
+        self.noted_generations: Mapping[str, str] = {}  # by directory id: the newest generation
+        self.dead: Mapping[int, int] = {}  # by broker: the epoch of a registration with an ended process
         self._names_by_metric: dict[str, str] = {}
 
     @property
     def is_whole(self) -> bool:
-        """Every topic and the state of every partition is known."""
+        """Whether every topic and the state of every partition is known."""
         return not self.damaged_topics and all(partition.partition_epoch >= 0 for _, partition in self.partitions())
 
     def name_like(self, metric_name: str) -> str | None:
-        """A topic that metrics call by this name."""
+        """Returns the topic that has this name in metrics, if there is one."""
         return self._names_by_metric.get(metric_name)
 
     def apply(self, changes: Sequence[Change]) -> None:
-        """Takes over changes that the store has confirmed; cannot fail on them."""
+        """Applies changes that the store has confirmed."""
         is_membership_changed = False
         moved: dict[str, dict[int, PartitionMetadata]] = {}
         for change in changes:
             if isinstance(change, PartitionPut):
                 moved.setdefault(change.topic, {})[change.partition.index] = change.partition
                 continue
-            # Partitions are put by topic, because each put copies the topic. The next change must see them.
+            # The new states of a topic's partitions are applied together, because each application copies the topic.
             self._put_partitions(moved)
             if isinstance(change, TopicPut):
                 self._put_topic(change.topic)
@@ -132,11 +134,11 @@ class ClusterState(ClusterMetadata):
             self._renew_offline_replicas()
 
     def standing(self, *leaving: int) -> Standing:
-        """The registered brokers as elections regard them, with `leaving` as brokers that are about to stop."""
+        """Returns the standing of the registered brokers. `leaving` are additional brokers that are about to stop."""
         return Standing(live=self.brokers, leaving=(*self.leaving, *leaving))
 
     def standing_for(self, standing: Standing, topic: TopicMetadata, partition: PartitionMetadata) -> Standing:
-        """`standing` for one partition: a replica whose log has failed cannot lead, though its broker lives."""
+        """Returns `standing` for one partition, without brokers on which the log of its replica has failed."""
         if not self.failed:
             return standing
         key = (topic.topic_id, partition.index)
@@ -144,7 +146,7 @@ class ClusterState(ClusterMetadata):
         return standing.without(failed) if failed else standing
 
     def take_failed(self, failed: Mapping[int, frozenset[tuple[bytes, int]]]) -> None:
-        """Takes over the failed replicas of the former state; no node has them."""
+        """Copies the failed replicas from the former state, because no node holds them."""
         self.failed = {broker_id: replicas for broker_id, replicas in failed.items() if broker_id in self.brokers}
         self._renew_offline_replicas()
 
@@ -155,7 +157,7 @@ class ClusterState(ClusterMetadata):
             self.failed.pop(change.broker_id, None)
 
     def take_leaving(self, leaving: Mapping[int, int]) -> None:
-        """Takes over the stopping brokers of the former state; no node has them."""
+        """Copies the stopping brokers from the former state, because no node holds them."""
         epochs = {broker_id: broker.epoch for broker_id, broker in self.brokers.items()}
         self.leaving = {broker_id: epoch for broker_id, epoch in leaving.items() if epochs.get(broker_id) == epoch}
 
@@ -182,7 +184,7 @@ class ClusterState(ClusterMetadata):
         return tuple(replica for replica in partition.replicas if replica in offline or key in self.failed.get(replica, ()))
 
     def _with_offline(self, topic: TopicMetadata, partition: PartitionMetadata) -> PartitionMetadata:
-        """The same object where nothing changes: there are many."""
+        """Returns the partition with its current offline replicas; the same object if they have not changed, to save memory."""
         offline = self._offline(topic, partition)
         return partition if offline == partition.offline_replicas else replace(partition, offline_replicas=offline)
 

@@ -1,4 +1,4 @@
-"""Which names a topic may have: Kafka's letters and length, and no two names that are the same in a metric."""
+"""Checks topic names by Kafka's rules for characters and length, and maps them to names in metrics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456
 
 
 def why_invalid(name: str) -> str:
-    """The fault of a topic name, or an empty string."""
+    """Returns the reason why a topic name is invalid, or an empty string."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
@@ -22,12 +22,12 @@ def why_invalid(name: str) -> str:
 
 
 def check_topic_name(name: str) -> None:
-    """Raises `ApiError` INVALID_TOPIC_EXCEPTION."""
+    """Raises `ApiError` INVALID_TOPIC_EXCEPTION if the name is invalid."""
     reason = why_invalid(name)
     if reason:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
 
 
 def metric_name(name: str) -> str:
-    """The name under which metrics know a topic: they write a dot as an underscore."""
+    """Returns the name of a topic in metrics, where a dot becomes an underscore. Two topics must not have the same one."""
     return name.replace(".", "_")

@@ -1,4 +1,4 @@
-"""The settings of topics that elections and in-sync sets depend on, as the controller has them."""
+"""The topic settings that elections and in-sync sets depend on."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ottla.base.config import BrokerConfig
 
 
 class TopicRules(Protocol):
-    """The rules of topics that decisions about partitions need."""
+    """The topic settings that decisions about partitions need."""
 
     def is_unclean_allowed(self, topic: TopicMetadata) -> bool:
-        """`unclean.leader.election.enable`."""
+        """Returns `unclean.leader.election.enable`."""
 
     def in_sync_min(self, topic: TopicMetadata) -> int:
-        """`min.insync.replicas`."""
+        """Returns `min.insync.replicas`."""
 
 
 class ConfiguredRules:

@@ -1,9 +1,11 @@
-"""Creates topics, deletes them, and adds partitions: the checks, and the nodes.
+"""Decides creations and deletions of topics, and new partitions: checks the requests and writes the nodes.
 
-A topic is created in one multi, with its assignment, its configuration and every partition's first state, so after a crash the
-topic exists whole or not at all; a topic that is too large for one multi is completed after a crash. Deletion has two steps, because the
-replicas must be removed before the name is free: a node under `/admin/delete_topics` makes the topic invisible at once, and the topic's own
-nodes are removed when the brokers have removed its logs. A restart between the two finds the mark and continues (I41).
+A topic is created in one multi with its assignment, its configuration and every partition's first state. So after a crash it exists whole
+or not at all. A topic that is too large for one multi is completed after a crash.
+
+A deletion has two steps, because replicas are removed before the name is free. First a node under `/admin/delete_topics` makes the topic
+invisible. The topic's own nodes are removed when the brokers have answered StopReplica; brokers that do not answer are not waited for
+longer than `announcements.SILENT_MS`. After a failure between the two steps, the next controller finds the mark and continues (I41).
 """
 
 from __future__ import annotations
@@ -40,20 +42,20 @@ from ottla.metadata_store import znodes
 NO_EPOCH_YET = 0
 NODES_PER_PARTITION = 2
 PARTITION_BYTES = 10 << 10
-"""The memory that a partition takes in a broker with a replica of it: the log with its indexes, the replica's state, metadata. It is 9.6 kB
-if each is a topic of its own, 6.1 kB in a topic of many."""
+"""Memory of a partition in a broker with a replica of it, in bytes: log, indexes, replica state and metadata. Measured: 9.6 kB for a topic
+with one partition, 6.1 kB for each partition of a large topic."""
 
 
 class _Batch:
-    """The topics and partitions that one request has created so far, so that its items see each other."""
+    """The topics and partitions that one request creates, so that a later item is checked against earlier ones."""
 
     def __init__(self, partition_count: int = 0, room: SettingsRoom | None = None) -> None:
-        """`room`: None where no topics are created."""
+        """`room` is None if the request creates no topics."""
         self.units: list[Unit] = []
         self.results: list[TopicResult] = []
         self.names: dict[str, None] = {}
         self.names_by_metric: dict[str, str] = {}
-        self.partition_count = partition_count  # of this request, also in the writes before this one
+        self.partition_count = partition_count  # new partitions of the request, including earlier groups
         self.partitions_before = partition_count
         self.room = room
 
@@ -66,7 +68,7 @@ class _Batch:
 
 
 def in_groups(requests: Sequence[NewTopic], config: BrokerConfig, partitions_max: int) -> list[Sequence[NewTopic]]:
-    """The requests in their order, cut where a group would have more partitions than that; a topic stays whole, whatever its size."""
+    """Splits the requests, in their order, into groups of at most `partitions_max` partitions. A larger topic is a group of its own."""
     groups: list[Sequence[NewTopic]] = []
     first, count = 0, 0
     for index, request in enumerate(requests):
@@ -83,8 +85,8 @@ def decide_create_topics(
     state: ClusterState, config: BrokerConfig, random: Random, requests: Sequence[NewTopic], *, validate_only: bool,
     partitions_before: int = 0, names_before: Iterable[str] = (),
 ) -> Plan:  # fmt: skip
-    """`partitions_before`: the partitions that the same request has created in earlier writes; `names_before`: the names that it has found
-    valid, if it creates nothing."""
+    """Decides creations. `partitions_before` is the number of partitions in earlier groups of the same request. `names_before` has the
+    valid names of earlier groups if `validate_only`."""
     batch = _Batch(partitions_before, SettingsRoom(state, config))
     for name in names_before:
         batch.add_name(name)
@@ -131,7 +133,8 @@ def _create(state: ClusterState, config: BrokerConfig, random: Random, request: 
 
 
 def new_partition(state: ClusterState, index: int, replicas: Sequence[int]) -> PartitionMetadata:
-    """The first state: all live replicas are in sync, because all are empty; the first of them leads."""
+    """Returns a partition's first state. All replicas on live brokers that are not about to stop are in sync, because all are empty; the
+    first of them leads. If there is none, all replicas are in sync and none leads."""
     live = tuple(replica for replica in replicas if replica in state.brokers and replica not in state.leaving)
     return PartitionMetadata(
         index=index,
@@ -145,8 +148,8 @@ def new_partition(state: ClusterState, index: int, replicas: Sequence[int]) -> P
 
 
 def _topic_units(of_topic: Sequence[Operation], of_partitions: Sequence[Operation], changes: Sequence[Change]) -> list[Unit]:
-    """One unit if it fits; else the topic first and its partitions after it, and it exists with the last of them. A restart in between
-    finds an assignment without states, and creates those (`decide_missing_states`)."""
+    """Returns one unit if everything fits. Otherwise the first unit has the topic and the others its partitions; the last one makes the
+    topic visible. After a failure in between, the next controller creates the missing states (`decide_missing_states`)."""
     if sum(map(operation_bytes, [*of_topic, *of_partitions])) <= UNIT_BYTES_MAX:
         return [Unit([*of_topic, *of_partitions], changes)]
     units = [Unit(of_topic), *in_units(of_partitions, pieces_of=NODES_PER_PARTITION)]
@@ -154,7 +157,7 @@ def _topic_units(of_topic: Sequence[Operation], of_partitions: Sequence[Operatio
 
 
 def decide_missing_states(state: ClusterState) -> Plan:
-    """First states for partitions that have an assignment and no state: their creation was interrupted."""
+    """Creates the first states of partitions with an assignment and no state, because their creation was interrupted."""
     units: list[Unit] = []
     for name, missing in state.missing_nodes.items():
         topic = state.topic(name)
@@ -171,13 +174,13 @@ def decide_missing_states(state: ClusterState) -> Plan:
 
 
 def _partition_nodes(topic: str, partitions: Sequence[PartitionMetadata]) -> list[Operation]:
-    """The nodes of new partitions. Few of their states differ, and encoding one again takes longer than everything else."""
+    """Returns the nodes of new partitions. Equal states are encoded once, because encoding takes most of the time."""
     operations: list[Operation] = []
     states: dict[tuple[int, int, int, tuple[int, ...]], bytes] = {}
     for partition in partitions:
         state = (partition.leader, partition.leader_epoch, partition.controller_epoch, partition.isr)
         data = states.get(state)
-        if data is None:  # the other fields of a new partition are empty
+        if data is None:  # These four fields determine the state of a new partition.
             data = states[state] = znodes.partition_bytes(partition)
         operations.append(Create(znodes.partition_path(topic, partition.index)))
         operations.append(Create(znodes.state_path(topic, partition.index), data))
@@ -202,7 +205,7 @@ def _check_name(state: ClusterState, name: str, batch: _Batch) -> None:
 
 
 def partitions_of_memory(config: BrokerConfig) -> int:
-    """As many partitions as a broker has memory for."""
+    """Returns the number of partitions that fit into `ottla.memory.max.bytes`."""
     return config.ottla_memory_max_bytes // PARTITION_BYTES
 
 
@@ -214,7 +217,7 @@ def _check_room(state: ClusterState, config: BrokerConfig, name: str, count: int
             "(ottla.create.topics.partitions.max).",
         )
     if name in INTERNAL_TOPICS:
-        return  # coordinators must not depend on how many topics clients have made
+        return  # Topics of clients must not prevent the coordinators' topics.
     total = state.partition_count + batch.partition_count - batch.partitions_before + count
     if total > config.ottla_topics_partitions_max:
         raise ApiError(
@@ -258,7 +261,7 @@ def _given_assignment(state: ClusterState, request: NewTopic, given: Mapping[int
 
 
 def _check_replicas(state: ClusterState, replicas: Sequence[int], count: int) -> None:
-    """Raises `ApiError` unless these can be the replicas of a partition whose topic has `count` of them."""
+    """Raises `ApiError` if these are not `count` different registered brokers."""
     check_target(replicas, state.brokers)
     if len(replicas) != count:
         message = (
@@ -323,7 +326,7 @@ def _add_partitions(state: ClusterState, config: BrokerConfig, random: Random, r
 
 
 def decide_delete_topics(state: ClusterState, config: BrokerConfig, names: Sequence[str]) -> Plan:
-    """The first step: marks, and the topics are invisible."""
+    """Decides the first step of deletions: writes marks, which make the topics invisible."""
     batch = _Batch()
     for name in names:
         topic = state.topic(name)
@@ -339,7 +342,7 @@ def decide_delete_topics(state: ClusterState, config: BrokerConfig, names: Seque
 
 
 def decide_finish_deletion(state: ClusterState, names: Sequence[str]) -> Plan:
-    """The second step, when no broker holds a replica any more: the nodes go, children first, and the name is free."""
+    """Decides the second step of deletions: removes the nodes, children first, so that the names are free."""
     units: list[Unit] = []
     for name in names:
         topic = state.deleting.get(name)
