@@ -1,11 +1,11 @@
-"""The access rules in the metadata store: read when the broker starts, written pattern by pattern, watched for other brokers' changes.
+"""Stores ACLs in the metadata store, one node for each resource pattern: reads them at the start, writes changes, and watches for changes
+of other brokers.
 
 A write is conditional on the version of the node that it was decided on. If another writer was first, the change is decided again; so no
 rule is lost when two brokers change the same pattern. A written rule is in force on this broker before the answer. Other brokers see the
 node of the change that the same write adds, and read the pattern again (`change_watch.py`). A damaged node is read as a rule that denies
-everything until an operator repairs it: without it, its resources would count as having no rules.
-
-Left out: the right to change rules, and the checks of rules (`handlers/access/acl_requests.py`).
+everything until an operator repairs it, because resources without rules may be open to all. Elsewhere: the permission to change rules, and
+their validation (`handlers/access/acl_requests.py`).
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ from ottla.metadata_store.znodes import NodeError
 log = logging.getLogger("ottla.cluster")
 
 ATTEMPTS_MAX = 20
-"""A change is decided at most this many times, since other writers may be first each time."""
+"""Maximum of failed attempts at one write: other writers may be first each time, or the store may be unreachable."""
 CHANGES_MAX = 10_000
-"""At most this many changes wait."""
+"""Maximum of waiting requests; further ones get REQUEST_TIMED_OUT for all their patterns."""
 PATTERNS_PER_WRITE = 50
 RULES_BYTES_PER_WRITE = 1 << 17
-"""A write that reads and encodes so many bytes of nodes is made before more is added to it: a mebibyte takes some 30 ms."""
+"""One write adds no more patterns after its old and new nodes exceed this many bytes. Reading and encoding 1 MiB takes about 30 ms."""
 RULES_BYTES_MAX = MULTI_BYTES_MAX // 2
-"""The largest node of rules: some thousands of them."""
+"""Maximum size of a pattern's node, in bytes: some thousands of rules. A larger one gets POLICY_VIOLATION."""
 
 DENY_ALL = Rule(ANY_PRINCIPAL, WILDCARD, AclOperation.ALL, Permission.DENY)
 
 CHANGED = (StoreResult.BAD_VERSION, StoreResult.NODE_EXISTS, StoreResult.NO_NODE, StoreResult.NOT_EMPTY)
-"""Another writer came first."""
+"""Results of a write that another writer has preceded."""
 
 
 class RuleTable(Protocol):
-    """Where rules are put into force (`security/acl_authorizer.py`)."""
+    """The rules in force (`security/acl_authorizer.py`)."""
 
     def replace(self, rules: Mapping[Pattern, Iterable[Rule]]) -> None: ...
 
@@ -75,11 +75,11 @@ class RuleChange:
 
 
 Done = Callable[[Mapping[Pattern, ErrorCode]], object]
-"""The patterns whose change failed, with why; the others are in force."""
+"""Called with the patterns that could not be changed and their errors. All other patterns are stored and in force."""
 
 
 class AclRules:
-    """Keeps a table of rules as the store has them, and changes them there."""
+    """Keeps a `RuleTable` equal to the rules in the store, and changes them in the store."""
 
     def __init__(self, store: MetadataStore, retries: StoreRetries, timers: Timers, table: RuleTable, *, is_alone: bool) -> None:
         """`is_alone`: no other broker writes or has to learn of a change."""
@@ -97,18 +97,19 @@ class AclRules:
         self._watch = ChangeWatch(store, retries, timers, watched)
 
     def start(self, on_loaded: Callable[[], object]) -> None:
-        """Reads all rules, watches from then on, and calls `on_loaded` once they are in force."""
+        """Reads all rules, watches them, and calls `on_loaded` once when they are in force."""
         self._on_loaded = on_loaded
         self._watch.start()
 
     def restart(self) -> None:
-        """Reads and watches everything again in a new session of the store; the watches and retries of the old one have ended."""
+        """Reads and watches everything again in a new session of the store, because the watches and retries of the old session have ended.
+        """
         self._watch.start()
         if self._waiting and self._waiting[0].is_parked:
             self._waiting[0].run()
 
     def change(self, changes: Mapping[Pattern, RuleChange], done: Done) -> None:
-        """Carries out the changes, one request after another."""
+        """Makes the changes of a request after the changes of earlier requests."""
         if len(self._waiting) >= CHANGES_MAX:
             done(dict.fromkeys(changes, ErrorCode.REQUEST_TIMED_OUT))
             return
@@ -120,13 +121,13 @@ class AclRules:
             self._waiting[0].run()
 
     def bindings(self, wanted: AclFilter) -> Generator[None, None, list[Binding]]:
-        """The rules in force that the filter means, by pattern, in steps."""
+        """Returns the rules in force that match the filter, ordered by pattern; yields between steps."""
         return self._table.bindings(wanted)
 
     def _end(self, failed: Mapping[Pattern, ErrorCode], done: Done) -> None:
         self._waiting.popleft()
         if self._waiting:
-            self._timers.call_soon(self._waiting[0].run)  # by itself: thousands of them may have nothing to write
+            self._timers.call_soon(self._waiting[0].run)  # In a later iteration: thousands of requests without a write would nest.
         done(failed)
 
     def _take_all(self, nodes: Mapping[str, StoreNode]) -> None:
@@ -150,7 +151,7 @@ class AclRules:
 
 
 class _Writing:
-    """One request's changes on their way: read, decided and written, some patterns at a time, until none is left."""
+    """Makes the changes of one request: reads, decides and writes up to `PATTERNS_PER_WRITE` patterns at a time."""
 
     def __init__(
         self,
@@ -173,7 +174,7 @@ class _Writing:
         self._failed: dict[Pattern, ErrorCode] = {}
         self._attempts = 0
         self.is_parked = False
-        """Whether it waits to be tried again; a new session forgets what does."""
+        """Whether it waits for a retry. A new session drops retries, so `restart` runs it again."""
 
     def run(self) -> None:
         self.is_parked = False
@@ -193,7 +194,7 @@ class _Writing:
         self._patterns_at_once = min(2 * self._patterns_at_once, PATTERNS_PER_WRITE)
         for number, (path, pattern) in enumerate(paths.items()):
             if work > RULES_BYTES_PER_WRITE:
-                self._patterns_at_once = number  # the rest has been read in vain
+                self._patterns_at_once = number  # The other patterns are read again for the next write.
                 break
             node = nodes.get(path)
             try:
@@ -217,13 +218,13 @@ class _Writing:
             self._on_written(decided, Outcome(StoreResult.OK))
 
     def _decide(self, path: str, pattern: Pattern, node: StoreNode | None) -> tuple[frozenset[Rule], bytes, list[Operation]]:
-        """The pattern's new rules, their node, and the write that makes them so; none where nothing changes. Raises `NodeError`."""
+        """Returns the pattern's new rules, the content of their node, and the write; no write if nothing changes. Raises `NodeError`."""
         change = self._left[pattern]
         old = frozenset(acl_nodes.read_rules(node.data)) if node is not None else frozenset()
         rules = (old - change.removed) | change.added
         if rules == old and (node is None) == (not rules):
             return rules, b"" if node is None else node.data, []
-        data = acl_nodes.rules_bytes(rules)  # once: thousands of rules are some milliseconds
+        data = acl_nodes.rules_bytes(rules)  # Encoded once, because thousands of rules take some milliseconds.
         write: Operation
         if node is None:
             write = Create(path, data)
@@ -242,12 +243,13 @@ class _Writing:
             del self._left[pattern]
         self._attempts = 0
         if self._left:
-            self._timers.call_soon(self.run)  # by itself: a store that answers at once would have one write within the other
+            self._timers.call_soon(self.run)  # In a later iteration: with a store that answers at once, writes would nest.
         else:
             self._done(self._failed)
 
     def _try_again(self, result: StoreResult) -> None:
-        """Decides again from what the store has then; a write whose outcome is unknown is found there, or not."""
+        """Decides again from a new reading, which also shows whether a write with an unknown outcome was executed. Gives up after
+        `ATTEMPTS_MAX`."""
         self._attempts += 1
         if result in CHANGED and self._attempts < ATTEMPTS_MAX:
             self.run()
@@ -267,13 +269,13 @@ class _Writing:
 
 
 def _subject_of(path: str, data: bytes) -> tuple[str, Pattern]:
-    """The node and the pattern that a change is about. Raises `NodeError`."""
+    """Returns the path and the pattern of a change. Raises `NodeError`."""
     pattern = acl_nodes.read_change(path, data)
     return acl_nodes.rules_path(pattern), pattern
 
 
 def _understood(path: str, data: bytes) -> list[Rule]:
-    """The rules of a node; one that denies everything where it cannot be read."""
+    """Returns the rules of a node, or a rule that denies everything if the node is damaged."""
     try:
         return acl_nodes.read_rules(data)
     except NodeError as error:

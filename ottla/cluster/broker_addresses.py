@@ -1,4 +1,4 @@
-"""Where the other brokers listen for brokers."""
+"""Finds the addresses at which other brokers accept connections from brokers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ log = logging.getLogger("ottla.peers")
 
 class BrokerAddresses:
     """Finds, among the listeners that another broker has registered, the one of `inter.broker.listener.name` of this broker. A broker
-    without such a listener cannot be reached: the log notes each of its registrations once, since nothing else would say why it takes no
-    part."""
+    without such a listener cannot be reached; each of its registrations is logged once."""
 
     def __init__(self, config: BrokerConfig, known_broker: Callable[[int], BrokerMetadata | None]) -> None:
         self._this_broker = config.this_broker_id
@@ -23,7 +22,7 @@ class BrokerAddresses:
         self._noted: dict[int, int] = {}
 
     def find(self, broker_id: int) -> tuple[str, int] | None:
-        """`ports.Locate`."""
+        """Implements `ports.Locate`: returns host and port, or None for an unknown broker or listener."""
         known = None if broker_id == self._this_broker else self._known_broker(broker_id)
         if known is None:
             return None

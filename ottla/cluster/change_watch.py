@@ -1,9 +1,9 @@
-"""Keeps the content below some nodes of the metadata store up to date: reads everything once, and then the nodes that changes name.
+"""Follows the content below some nodes of the metadata store: reads everything once, then each node that a notification names.
 
-A writer adds a sequential node to a folder of changes in the same write, which names the written path. This broker watches these folders
-and reads the path of each new node. Once a watch is lost (the connection broke, the session ended) or a read fails, everything is read
-again; meanwhile the last known state stays in force. A change is removed after a quarter of an hour, when every broker with a connection
-has read it.
+In the write of a node, a writer also adds a change: a sequential node in a folder of changes that names the written path. This broker
+watches these folders and reads the path of each new change. If a watch is lost (lost connection, expired session) or a read fails,
+everything is read again; meanwhile the last known state stays in force. A broker removes a change 15 minutes after it has seen it; by then
+all connected brokers have read it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PURGE_MS = 15 * 60 * 1000
 Subject = TypeVar("Subject")
 Nodes = Mapping[str, StoreNode]
 Events = Mailbox[tuple[str, WatchEvent]]
-"""The folders whose watches were called."""
+"""Folders of changes with a watch event."""
 
 
 @immutable(kw_only=True)
@@ -37,22 +37,22 @@ class WatchedNodes(Generic[Subject]):
     """The nodes to watch, and the functions that take their content."""
 
     name: str
-    """For the log."""
+    """Name in log lines."""
     base_paths: Sequence[str]
-    """Folders that are made where they are missing."""
+    """Nodes that are created if they are missing."""
     roots: Sequence[str]
-    """Paths that are read with everything below them."""
+    """Paths to read, with all nodes below them."""
     changes: Sequence[str]
-    """Folders of changes; none where no other broker writes."""
+    """Folders of changes; none for a single broker, which is the only writer."""
     subject_of: Callable[[str, bytes], tuple[str, Subject] | None]
     """Returns the path of the written node and its subject, from the path and content of a change; None if it is not watched. Raises
     `NodeError`."""
     take_all: Callable[[Nodes], object]
-    """Is given everything."""
+    """Called with all nodes after each complete reading."""
     take: Callable[[Sequence[tuple[Subject, str, StoreNode | None]]], object]
-    """Takes the subjects of some changes, their paths, and the present nodes; None for a node that was removed."""
+    """Called with (subject, path, node) of some changes; the node is None if it was removed."""
     removal_of: Callable[[str], Sequence[Operation]] = lambda path: (Delete(path),)
-    """The write that removes a change; empty if another broker does it."""
+    """Returns the write that removes a change; empty if another broker removes it."""
 
 
 class ChangeWatch(Generic[Subject]):
@@ -66,7 +66,7 @@ class ChangeWatch(Generic[Subject]):
         self._following = Runner()
 
     def start(self) -> None:
-        """Reads everything and watches from then on; again in a new session of the store, which knows nothing of earlier watches."""
+        """Reads everything and watches for changes. Called again in each new session of the store, which has no watches yet."""
         self._following.start(self._follow())
 
     def stop(self) -> None:
@@ -83,7 +83,7 @@ class ChangeWatch(Generic[Subject]):
             yield self._retries.again
 
     def _make_folders(self) -> Procedure[None]:
-        """Makes the folders that are missing, before the first write; another broker may be doing the same."""
+        """Creates the missing base nodes. Raises `StoreFailure` if another broker creates them at the same time."""
         found = yield from self._read(read_paths, self._watched.base_paths)
         missing = [Create(path) for path in self._watched.base_paths if path not in found]
         if missing:
@@ -92,11 +92,12 @@ class ChangeWatch(Generic[Subject]):
                 raise StoreFailure(outcome.result)
 
     def _read_and_watch(self) -> Procedure[None]:
-        """Returns only where there are no changes to watch."""
+        """Reads everything, then follows changes until a watch is lost, which raises `StoreFailure`. Returns if there are no folders to
+        watch."""
         seen: dict[str, frozenset[str]] = {}
         events: Events = Mailbox()
         for folder in self._watched.changes:
-            yield from self._new_changes(folder, seen, events)  # they are read with everything
+            yield from self._new_changes(folder, seen, events)  # Their nodes are part of the complete reading below.
         self._watched.take_all((yield from self._read(read_nodes, self._watched.roots)))
         while seen:
             folder, event = yield from events.take()
@@ -105,7 +106,7 @@ class ChangeWatch(Generic[Subject]):
             yield from self._read_changes((yield from self._new_changes(folder, seen, events)))
 
     def _new_changes(self, folder: str, seen: dict[str, frozenset[str]], events: Events) -> Procedure[list[str]]:
-        """Watches a folder; returns the paths of the changes in it that were not `seen`, and has them removed after a while."""
+        """Watches a folder. Returns the paths of changes that are not in `seen`, and schedules their removal."""
         names = yield from list_children(self._store, folder, lambda event: events.put((folder, event)))
         if names is None:
             raise StoreFailure(StoreResult.NO_NODE)
@@ -116,7 +117,7 @@ class ChangeWatch(Generic[Subject]):
         return new
 
     def _read_changes(self, paths: Sequence[str]) -> Procedure[None]:
-        """Reads the nodes that these changes name."""
+        """Reads the nodes that these changes name, and passes them to `take`."""
         subjects: dict[str, Subject] = {}
         changes = yield from self._read(read_paths, paths)
         for path, node in sorted(changes.items()):

@@ -1,7 +1,7 @@
-"""The cluster's id in the metadata store: read, or given to a store that has none.
+"""Reads the cluster's id in the metadata store, or creates it.
 
-A broker needs the id before it touches its data directories, and brokers that start together must not give a new cluster different ones:
-the one that creates the node has named the cluster, the others read it. A node that cannot be read is left as it is.
+A broker needs the id before it opens its data directories. If several brokers start a new cluster together, the first one creates the node
+and the others read it. A damaged node is not changed.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class KnownCluster:
 
 
 Answered = Callable[[StoreResult, str], object]
-"""OK with the id; otherwise what failed, and the reason in one line."""
+"""Called with OK and the id, or with the failure and its reason in one line."""
 
 
 def read_cluster_id(store: MetadataStore, done: Answered) -> None:
-    """NO_NODE if the store knows no cluster yet, REFUSED if it holds something else."""
+    """Calls `done` with the id; with NO_NODE if the store has none, REFUSED if the node is damaged."""
 
     def read(result: StoreResult, node: StoreNode | None) -> None:
         if node is None:
@@ -44,7 +44,7 @@ def read_cluster_id(store: MetadataStore, done: Answered) -> None:
 
 
 def agree_on_cluster_id(store: MetadataStore, proposed: str, done: Answered) -> None:
-    """The id that the store has; a store without one gets the proposed one."""
+    """Calls `done` with the id in the store. Creates it with the value `proposed` if there is none."""
 
     def on_read(result: StoreResult, text: str) -> None:
         if result is StoreResult.NO_NODE:

@@ -1,7 +1,7 @@
-"""The cluster's secret in the metadata store, made by the broker that needs it first.
+"""The cluster's secret in the metadata store, created by the first broker that needs it.
 
-It is read when a connection between brokers is first opened, so one broker by itself has none. A node that does not hold a secret is not
-overwritten: brokers do not know each other until an operator removes it.
+A broker reads the secret for its first connection with another broker, so a single broker has none. A damaged node is not overwritten:
+brokers cannot authenticate each other until an operator removes it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Done = Callable[[bytes | None], object]
 
 
 class ClusterSecret:
-    """Reads the secret once; `read` calls back with it, or with None if that is impossible now."""
+    """Reads the secret and caches it. `read` calls `done` with the secret, or with None if it cannot be read now."""
 
     def __init__(self, store: MetadataStore, random: Random) -> None:
         self._store = store
@@ -47,7 +47,7 @@ class ClusterSecret:
             self._end(None)
 
     def _on_made(self, outcome: Outcome) -> None:
-        """Reads what is there, by whomever it was made."""
+        """Reads the created secret, which may be another broker's."""
         if outcome.result in (StoreResult.OK, StoreResult.NODE_EXISTS, StoreResult.UNKNOWN):
             self._store.get(znodes.CLUSTER_SECRET, lambda _result, node: self._end(None if node is None else _secret_in(node.data)))
         else:

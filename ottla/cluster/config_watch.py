@@ -1,7 +1,8 @@
-"""The settings and quotas in the metadata store: read when this broker registers, and again for each change (`change_watch.py`).
+"""Reads settings, quotas and credentials in the metadata store when this broker registers, and each changed node afterwards
+(`change_watch.py`).
 
 The writer of a setting adds a sequential node below `/config/changes` that names the path, in the same write. The controller's broker
-removes these nodes. Settings of topics are left out: they are part of the topics' metadata.
+removes these nodes. Settings of topics are part of the topics' metadata instead.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ FOLDERS = tuple(folder for resource_type, folder in znodes.CONFIG_FOLDERS.items(
 ROOTS = (*FOLDERS, znodes.USERS, znodes.CLIENTS, znodes.IPS)
 
 SettingSubject = ConfigPut | QuotaPut
-"""The subject of a change, without its settings."""
+"""The resource or entity of a change, with empty settings."""
 
 
 def config_watch(
@@ -36,8 +37,8 @@ def config_watch(
     removal_of: Callable[[str], list[Operation]],
     damage: DamageNotes,
 ) -> ChangeWatch[SettingSubject]:
-    """Calls `on_settings` with the settings that have changed; a message that is complete has all settings. `removal_of(path)`: the
-    controller's write that removes a node; empty on other brokers."""
+    """Returns a watch that calls `on_settings` with changed settings, or with all settings in a complete message. `removal_of(path)`
+    returns the controller's write that removes a node; empty on other brokers."""
 
     def send(settings: Sequence[SettingPut], *, is_complete: bool) -> None:
         on_settings(UpdateConfigs(controller_id=-1, controller_epoch=-1, broker_epoch=-1, changes=settings, is_complete=is_complete))
@@ -59,7 +60,7 @@ def config_watch(
 
 
 def _subject_of(_path: str, data: bytes) -> tuple[str, SettingSubject] | None:
-    """The path that a change names, and its subject; None if it is not watched. Raises `NodeError`."""
+    """Returns the path that a change names and its subject, or None if the path is not watched. Raises `NodeError`."""
     subject = znodes.setting_at(znodes.read_change(data))
     if isinstance(subject, QuotaPut):
         return znodes.quota_path(subject.entity), subject
@@ -69,7 +70,7 @@ def _subject_of(_path: str, data: bytes) -> tuple[str, SettingSubject] | None:
 
 
 def _puts(path: str, subject: ConfigPut | QuotaPut, node: StoreNode | None) -> list[SettingPut]:
-    """The present settings in a node. A missing or damaged node sets nothing."""
+    """Returns the present settings in a node. A missing or damaged node counts as empty, so its former settings end."""
     user = znodes.user_of(subject.entity) if isinstance(subject, QuotaPut) else None
     nothing: list[SettingPut] = [subject] if user is None else [subject, ScramPut(user, {})]
     if node is None:

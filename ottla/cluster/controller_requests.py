@@ -1,6 +1,7 @@
 """A broker's own requests to a controller elsewhere: encodes values of `controller.api`, and decodes the answers.
 
-Answers are not trusted: a result that was not asked for is dropped, and a missing one is UNKNOWN_SERVER_ERROR.
+Answers of CreateTopics are matched with the request: unrequested results are dropped, and missing ones become UNKNOWN_SERVER_ERROR. Results
+of AlterPartition are checked by `isr_changes.py`.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ def _refusal_of_all(codes: set[int]) -> int:
 
 
 def topic_results(response: CreateTopicsResponse, topics: Sequence[NewTopic]) -> list[TopicResult]:
-    """One result for each topic, in the order of asking."""
+    """Returns one result for each requested topic, in the order of the request."""
     answered = {topic.name: topic for topic in response.topics}
     results = []
     for wanted in topics:

@@ -1,4 +1,4 @@
-"""Notices that the controller has marked this broker's registration as dead, though the broker lives.
+"""Notices that the controller has marked this live broker's registration as dead.
 
 The controller does so when a broker seems provably dead (`failure_detector.py`): other replicas lead then, and requests under this broker's
 epoch are refused. The broker has to register again, under a new epoch.
@@ -17,7 +17,8 @@ from ottla.metadata_store import znodes
 
 
 class DeathMark:
-    """Watches the node of the brokers' epochs for one registration after the other."""
+    """Watches the node of the brokers' epochs for a mark on the current registration. Calls `on_marked` once for each marked registration.
+    """
 
     def __init__(self, store: MetadataStore, retries: StoreRetries, broker_id: int, on_marked: Callable[[], object]) -> None:
         self._store = store
@@ -27,7 +28,7 @@ class DeathMark:
         self._watch = StoreWatch(retries, self._read)
 
     def watch(self, broker_epoch: int) -> None:
-        """Watches this registration, and no longer the one before."""
+        """Watches this registration instead of the former one."""
         self._broker_epoch = broker_epoch
         self._watch.start()
 

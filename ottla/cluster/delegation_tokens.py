@@ -1,9 +1,10 @@
-"""The delegation tokens in the metadata store: read when the broker starts, written one by one, watched for other brokers' changes.
+"""Stores delegation tokens in the metadata store: reads them at the start, writes changes one by one, and watches for changes of other
+brokers.
 
 A change is decided on the node that it replaces, conditional on its version. If another writer was first, the change is decided again. A
 written token is in force on this broker before the answer. Other brokers see the node of the change that the same write adds
-(`change_watch.py`). The first broker that looks removes an expired token; until then it is refused at logins all the same. Left out: the
-right to change tokens (`handlers/access/delegation_token_requests.py`), their secrets (`security/delegation_token_logins.py`).
+(`change_watch.py`). Each broker periodically removes expired tokens; logins with an expired token are refused even before. Elsewhere: the
+permission to change tokens (`handlers/access/delegation_token_requests.py`), and their secrets (`security/delegation_token_logins.py`).
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from ottla.metadata_store.znodes import NodeError
 log = logging.getLogger("ottla.cluster")
 
 ATTEMPTS_MAX = 20
-"""A change is tried at most this many times, since other writers may be first each time."""
+"""Maximum of attempts at one change: other writers may be first each time, or the store may be unreachable."""
 TOKENS_MAX = 10_000
-"""More are not made."""
+"""Maximum of tokens in a cluster."""
 TEXT_BYTES_MAX = 64 << 20
-"""Nor are tokens whose principals' names would take more than this together."""
+"""Maximum size of the principals' names in all tokens, in bytes."""
 CHANGED = (StoreResult.BAD_VERSION, StoreResult.NODE_EXISTS, StoreResult.NO_NODE)
-"""Another writer came first."""
+"""Results of a write that another writer has preceded."""
 
 Decide = Callable[[DelegationToken], DelegationToken | ErrorCode | None]
-"""Returns the changed token, None to remove it, or the reason why it stays unchanged."""
+"""Returns the changed token, None to remove it, or the answer's code if the token is not changed."""
 Done = Callable[[ErrorCode, DelegationToken | None], object]
-"""Called when the change is stored and in force here, with the token as it is then."""
+"""Called with NONE and the token (None if it was removed) when the change is stored and in force here; otherwise with the error."""
 
 
 class DelegationTokens:
@@ -65,12 +66,12 @@ class DelegationTokens:
         self._watch = ChangeWatch(store, retries, timers, watched)
 
     def find(self, token_id: str) -> DelegationToken | None:
-        """A token that is valid for logins now."""
+        """Returns the token if it is valid for logins now."""
         token = self._tokens.get(token_id)
         return None if token is None or token.is_expired(self._clock.wall_ms()) else token
 
     def all(self) -> list[DelegationToken]:
-        """Every token that is stored, by id."""
+        """Returns every stored token, including expired ones, in order of the ids."""
         return [self._tokens[token_id] for token_id in sorted(self._tokens)]
 
     # Changing
@@ -82,17 +83,18 @@ class DelegationTokens:
         self._create(token, done, ATTEMPTS_MAX)
 
     def _has_space(self, token: DelegationToken) -> bool:
-        """Whether its owner holds fewer tokens, and shorter texts, than are free. So the first owner gets half at most."""
+        """Whether the token's owner has fewer tokens, and shorter names, than are still free. So one owner can get at most half of the
+        limits."""
         count, text_bytes = self._of_owner[token.owner], self._text_of_owner[token.owner] + _text_bytes(token)
         return count < TOKENS_MAX - len(self._tokens) and text_bytes <= TEXT_BYTES_MAX - self._text_bytes
 
     def update(self, token_id: str, decide: Decide, done: Done) -> None:
-        """DELEGATION_TOKEN_NOT_FOUND if it is not stored."""
+        """Changes a token by `decide`. Answers DELEGATION_TOKEN_NOT_FOUND if it is not stored or its node is damaged."""
         self._update(token_id, decide, done, ATTEMPTS_MAX)
 
     def _create(self, token: DelegationToken, done: Done, attempts: int) -> None:
         def written(outcome: Outcome) -> None:
-            if outcome.result in (StoreResult.OK, StoreResult.NODE_EXISTS):  # the id is chance: what is there is an earlier attempt
+            if outcome.result in (StoreResult.OK, StoreResult.NODE_EXISTS):  # Ids are random, so an existing node is an earlier attempt's.
                 self._put(token.token_id, token)
                 done(ErrorCode.NONE, token)
             else:
@@ -168,7 +170,7 @@ class DelegationTokens:
     # Expiry
 
     def _expire(self) -> None:
-        """Removes the tokens whose time is over, and looks again after a while."""
+        """Removes expired tokens, and schedules the next check."""
         now_ms = self._clock.wall_ms()
 
         def decide(token: DelegationToken) -> DelegationToken | ErrorCode | None:
@@ -181,7 +183,7 @@ class DelegationTokens:
     # Reading
 
     def start(self, on_loaded: Callable[[], object]) -> None:
-        """Reads all tokens, watches from then on, and calls `on_loaded` once they are known."""
+        """Reads all tokens, watches them, and calls `on_loaded` once when they are known."""
         self._on_loaded = on_loaded
         self._timers.call_later(self._expiry_interval_ms, self._expire)
         self.restart()
@@ -211,18 +213,18 @@ class DelegationTokens:
 
 
 def _text_bytes(token: DelegationToken) -> int:
-    """The letters of its principals, up to four bytes each."""
+    """Returns an upper bound of the size of the principals' names, in bytes of UTF-8."""
     return 4 * sum(map(len, token.principals))
 
 
 def _subject_of(_path: str, data: bytes) -> tuple[str, str]:
-    """The node and the id of the token that a change is about. Raises `NodeError`."""
+    """Returns the path and the token id of a change. Raises `NodeError`."""
     token_id = delegation_token_nodes.read_change(data)
     return delegation_token_nodes.token_path(token_id), token_id
 
 
 def _understood(token_id: str, data: bytes) -> DelegationToken | None:
-    """The token of a node; None, so that it is refused at logins, where it cannot be read or is another one's."""
+    """Returns the token of a node, or None if the node is damaged or holds another id. Logins with such a token are refused."""
     try:
         token = delegation_token_nodes.read_token(data)
     except NodeError as error:

@@ -1,8 +1,8 @@
-"""Reports to the controller which replicas on this broker do not work (`controller/log_dir_events.py`).
+"""Reports failed replicas of this broker to the controller (`controller/log_dir_events.py`).
 
-A report is a node in the metadata store, so it waits for a controller if there is none. It names all such replicas, and one is written
-after the other: whatever becomes of an earlier one, the last says how it is. Each controller and each registration gets one of its own,
-since neither knows what the one before was sent.
+A report is a node in the metadata store, so it is kept while there is no controller. It names all failed replicas. Reports are written one
+at a time, so the last one is always right. A report is repeated for each new controller and registration, because neither has the former
+reports.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ottla.replication.state import PartitionState
 log = logging.getLogger("ottla.cluster")
 
 REPLICAS_MAX = 10_000
-"""More are not named in one report: it has to fit into a node."""
+"""Maximum of replicas in one report, so that it fits into a node."""
 SHORT_MAX = 2_000
-"""Leaders named in one report. Each takes some 100 bytes of the node, whose limit is 1 MiB."""
+"""Maximum of leaders in one report: each takes about 100 bytes of the node, and a node at most 1 MiB."""
 
 
 class FailedReplicas:
-    """The reports of one broker; a broker that is alone makes none."""
+    """Writes the reports of one broker. A single broker writes none."""
 
     def __init__(
         self, store: MetadataStore, retries: StoreRetries, metadata: MetadataCache, broker_id: int, broker_epoch: Callable[[], int]
@@ -44,24 +44,24 @@ class FailedReplicas:
         self._short: dict[ShortLeader, None] = {}
 
     def review(self, controller_epoch: int) -> None:
-        """Reports again if the controller or the registration has changed, and there is anything to report."""
+        """Reports again if the controller or the registration has changed and replicas are offline."""
         broker_epoch = self._broker_epoch()
         if (controller_epoch, broker_epoch) != self._reported_to:
             if broker_epoch != self._reported_to[1]:
-                self._is_writing = False  # what was tried again under another session is not
+                self._is_writing = False  # Retries ended with the former session.
             self._reported_to = (controller_epoch, broker_epoch)
             if self._metadata.offline_here():
                 self.report()
 
     def report(self, reopened: Sequence[TopicPartition] = ()) -> None:
-        """Other replicas than before do not work, because more have failed or these were opened again."""
+        """Reports a change of the failed replicas. Replicas in `reopened` work again."""
         self._reopened.update(dict.fromkeys(self._ids(reopened)))
         self._is_due = True
         if not self._is_writing:
             self._write()
 
     def report_short_leader(self, state: PartitionState) -> None:
-        """The leader of this replica lacks records that the replica holds."""
+        """Reports that the leader of this replica lacks records below the replica's high watermark."""
         short = ShortLeader(
             topic_id=state.log.topic_id or bytes(16),
             partition=state.topic_partition.partition,

@@ -1,11 +1,11 @@
-"""Finds that another broker's process has ended, without waiting for the end of its session with the metadata store.
+"""Detects that another broker's process has ended before its session with the metadata store expires.
 
 The session of a killed process lasts for seconds; its connections end at once, and its port refuses new ones. So a broker counts as dead
 only if the other side closed a connection on which both had proved their identity, and its address then refuses two more connections. A
 broker that is slow, paused, cut off or restarting its listeners does not count as dead: its host does not answer, or its port accepts. A
-finding is about one registration (broker epoch), not about the next.
+detection concerns one registration (broker epoch), not later ones.
 
-The controller watches all other brokers, the others watch the controller (`watched`). Left out: the consequences (`LocalController`).
+The controller watches all other brokers, the others watch the controller (`watched`). `LocalController` decides the consequences.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ log = logging.getLogger("ottla.cluster")
 
 REFUSALS = 2
 PAUSE_MS = 20
-"""The pause between two attempts to connect: a broker that binds its port again needs less."""
+"""Pause between two refused connections, in milliseconds. A broker that binds its port again takes less."""
 LOOKS_MS = (10, 20, 40, 80, 160)
-"""After these times a port that accepts is tried again: a process that is being killed may close its connections before its port."""
+"""Pauses before an accepting port is tried again, in milliseconds: a killed process may close its connections before its port."""
 REOPEN_MS = 500
-"""After a connection that could not be opened, or that ended though the broker lives."""
+"""Pause before a connection is opened again after a failure, in milliseconds."""
 
 Gone = Callable[[int, int], object]
 """Called with the broker's id and the epoch of the registration that has ended."""
 
 
 class FailureDetector:
-    """The connections of this broker to the brokers that it watches."""
+    """Keeps connections to the watched brokers, and tests the address of a broker that closes its connection."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class FailureDetector:
         watched: Callable[[], Iterable[int]],
         on_gone: Gone,
     ) -> None:
-        """`epoch_of`: the registered epoch of a broker, None if it is not registered."""
+        """`epoch_of` returns the epoch of a broker's registration, or None."""
         self._peers = peers
         self._network = network
         self._timers = timers
@@ -57,7 +57,7 @@ class FailureDetector:
         peers.call_at_hang_up(self.on_hang_up)
 
     def review(self) -> None:
-        """Opens connections to the brokers that are to be watched and are not yet."""
+        """Opens the missing connections to watched brokers."""
         for broker_id in list(self._watched()):
             if broker_id not in self._held and not self._is_closed:
                 self._hold(broker_id)
@@ -81,7 +81,7 @@ class FailureDetector:
         self._timers.call_later(REOPEN_MS, self.review)
 
     def on_hang_up(self, broker_id: int) -> None:
-        """A connection to a broker was closed by the other side."""
+        """Called when a broker has closed its connection: begins to test its address."""
         self._held.pop(broker_id, None)
         epoch, address = self._epoch_of(broker_id), self._locate(broker_id)
         if self._is_closed or broker_id in self._probed or broker_id not in self._watched():
@@ -93,8 +93,8 @@ class FailureDetector:
             self._probe(broker_id, epoch, address, REFUSALS, 0)
 
     def _probe(self, broker_id: int, epoch: int, address: tuple[str, int], refusals: int, looks: int) -> None:
-        """Connects. After this many refusals in a row the broker counts as dead. A broker that accepts is checked again; `looks` counts the
-        checks."""
+        """Connects to the broker. It counts as dead after `refusals` refusals in a row. A broker that accepts is tried again after
+        `LOOKS_MS`; `looks` counts these tries."""
 
         def lives() -> None:
             self._probed.pop(broker_id, None)

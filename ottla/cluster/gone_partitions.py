@@ -1,7 +1,7 @@
-"""Whether a partition exists no longer, as the metadata store has it.
+"""Checks in the metadata store that a partition no longer exists.
 
-A broker's metadata lags behind: a topic that it does not name may have been deleted, or made a moment ago. The question is a write that
-changes nothing, because writes are answered by the whole ensemble and reads by any server of it.
+A broker's metadata lags behind: a topic that is missing in it may be deleted or just created. The check is a write that changes nothing,
+because a quorum of the ensemble confirms writes, while a server that lags behind may answer reads.
 """
 
 from __future__ import annotations
@@ -22,6 +22,6 @@ class GonePartitions:
         self._store = store
 
     def is_gone(self, partition: TopicPartition, done: Callable[[bool], None]) -> None:
-        """False also when it is not known, for want of a connection for instance."""
+        """Calls `done(True)` if the partition's node is missing. Calls `done(False)` if it exists or the store cannot be asked."""
         node = Check(znodes.state_path(*partition), ANY_VERSION)
         self._store.multi([node], lambda outcome: done(outcome.result is StoreResult.NO_NODE))

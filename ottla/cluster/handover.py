@@ -1,12 +1,12 @@
 """The first step of a stop in a cluster: other brokers take over the leadership of this broker's partitions, and it unregisters, while its
 listeners still serve.
 
-This broker asks the controller to hand over (ControlledShutdown) until no partition is left that another broker might lead, and until it
-has become a follower of every partition. It repeats the request, because a replica may get in sync meanwhile, and a new controller does not
-know of the request. Then the broker unregisters; if it is the controller, the same write removes `/controller`. The handover is given up
-after `controlled.shutdown.max.retries` times `controlled.shutdown.retry.backoff.ms`: the others then notice the end of the broker.
+This broker repeats ControlledShutdown until it leads no partition that has a replica on another live broker. A repeated request finds
+replicas that have become in sync meanwhile, and informs a new controller. Then the broker unregisters; if it is the controller, the same
+write removes `/controller`. After `controlled.shutdown.max.retries` times `controlled.shutdown.retry.backoff.ms` it unregisters in any
+case, and the controller elects other leaders where it can.
 
-A broker that is alone has nothing to hand over and stops at once.
+Without other brokers, without a registration, or with `controlled.shutdown.enable=false`, there is no handover.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ log = logging.getLogger("ottla")
 RETRY_FIRST_MS = 10
 RETRY_MAX_MS = 500
 ANNOUNCED_MS_MAX = 1_000
-"""So long a controller that stops waits for other brokers to be sent who leads now; the next controller sends it as well."""
+"""Maximum wait of a stopping controller for other brokers to answer its last messages, in milliseconds. The next controller repeats them.
+"""
 
 LEAVING_MS_MAX = 2_000
-"""So long the metadata store may take to answer that the broker has left."""
+"""Maximum wait for the metadata store's answer to the broker's deregistration, in milliseconds."""
 
 
 class HandsOver(Protocol):
@@ -39,7 +40,7 @@ class HandsOver(Protocol):
 
 
 class Handover:
-    """One broker on its way out; `done` is called once."""
+    """The handover of one stopping broker. Calls `done` once."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class Handover:
         timers: Timers,
         done: Callable[[], object],
     ) -> None:
-        """`led_partitions`: the partitions that this broker leads now."""
+        """`led_partitions` returns the partitions that this broker leads now."""
         self._controller = controller
         self._member = member
         self._led_partitions = led_partitions
@@ -91,13 +92,13 @@ class Handover:
         self._timers.call_later(pause_ms, self._ask)
 
     def _leads_with_others(self) -> bool:
-        """Whether it leads a partition that another broker could lead; it keeps the others until its end."""
+        """Whether this broker leads a partition with a replica on another live broker. It leads all other partitions until it stops."""
         live = self._member.metadata.brokers
         own = self._config.this_broker_id
         return any(any(replica in live and replica != own for replica in partition.state.replicas) for partition in self._led_partitions())
 
     def _announced(self) -> None:
-        """Unregisters. If this broker is the controller, it first waits until the new leaders have been sent their roles."""
+        """Unregisters. A controller first waits until the brokers have answered its messages about the new leaders (`ANNOUNCED_MS_MAX`)."""
         waiting = self._timers.call_later(ANNOUNCED_MS_MAX, self._leave)
 
         def announced() -> None:
@@ -119,7 +120,7 @@ class Handover:
             self._member.leave(self._left)
 
     def _left(self) -> None:
-        """The metadata store has answered, or does not in time: then the end of the session says the same."""
+        """Called when the metadata store has answered, or not in time: then the end of the session removes the registration."""
         if not self._has_left:
             self._has_left = True
             self._waiting.cancel()

@@ -1,18 +1,17 @@
-"""Sends the leaders' proposals for other in-sync sets to the controller. One AlterPartition is in flight at a time, with all proposals.
+"""Sends the leaders' proposals for new in-sync sets to the controller. One AlterPartition request with all proposals is in flight at a
+time.
 
 A proposal is pending until a definite answer or newer state ends it (KIP-497). Until then it is sent again, because the controller may have
 changed, the answer may be lost, or this broker may have registered again. Each change names the partition epoch that it was proposed from,
 so a second request has no effect. The answers of the controller:
 
-    NONE                                        the ISR of the answer is in force
-    INVALID_UPDATE_VERSION with a newer state   an earlier request was executed, or the controller has changed the partition: the newer
-                                                state is in force
-    INELIGIBLE_REPLICA, INVALID_REQUEST,
-    OPERATION_NOT_ATTEMPTED                     refused: the ISR has not changed (KIP-903); a refused replica is not proposed for a while
-    FENCED_LEADER_EPOCH, NEW_LEADER_ELECTED,
-    UNKNOWN_TOPIC_OR_PARTITION and others       not decided: the proposal is sent again until the controller's next message ends it
+NONE                                        the ISR of the answer is in force INVALID_UPDATE_VERSION with a newer state   an earlier request
+was executed, or the controller has changed the partition: the newer state is in force INELIGIBLE_REPLICA, INVALID_REQUEST,
+OPERATION_NOT_ATTEMPTED                     refused: the ISR has not changed (KIP-903); a refused replica is not proposed for a while
+FENCED_LEADER_EPOCH, NEW_LEADER_ELECTED, UNKNOWN_TOPIC_OR_PARTITION and others       not decided: the proposal is sent again until the
+controller's next message ends it
 
-Left out: what is proposed (`replication/leader.py`), and the way to the controller.
+`replication/leader.py` makes the proposals; `controller_link.py` sends the requests.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class AltersPartitions(Protocol):
 
 
 class IsrChanges:
-    """The proposals of the leaders on this broker; see above."""
+    """Sends the proposals of the leaders on this broker, and passes the answers to them."""
 
     def __init__(
         self,
@@ -70,12 +69,12 @@ class IsrChanges:
         self._failures = 0
         self.expansions = 0
         self.shrinks = 0
-        """How often an in-sync set of a partition that this broker leads has grown or shrunk at its request."""
+        """Numbers of accepted proposals that enlarged or shrank an in-sync set."""
         self._asking = Runner()
         self._is_closed = False
 
     def propose(self, state: PartitionState, proposal: IsrProposal) -> None:
-        """`PartitionState.on_isr_proposal`. The proposals of one iteration of the event loop are sent in one request."""
+        """Implements `PartitionState.on_isr_proposal`. The proposals of one iteration of the event loop are sent in one request."""
         key = (state.log.topic_id or bytes(16), state.topic_partition.partition)
         self._pending[key], self._sizes[key] = proposal, len(state.isr_state.members)
         if not self._asking.is_running and not self._is_closed:
@@ -87,7 +86,7 @@ class IsrChanges:
         self._pending.clear()
 
     def _ask_until_answered(self) -> Procedure[None]:
-        """Sends requests with all proposals that are pending, until none is."""
+        """Sends requests with all pending proposals until none is pending."""
         delay_ms = 0
         while True:
             yield from pause(self._timers, delay_ms)
@@ -130,7 +129,7 @@ class IsrChanges:
         return min(RETRY_MS_MIN << min(self._failures, 20), RETRY_MS_MAX)
 
     def _take(self, key: Key, proposal: IsrProposal, result: PartitionResult) -> bool:
-        """Passes a definite answer to the leader; whether it was one."""
+        """Passes a definite answer to the leader. Returns whether the answer was definite."""
         leader, code = self._leader_of(key), result.error
         if code is ErrorCode.NONE:
             self._count(key, proposal)
@@ -167,7 +166,7 @@ def _change(key: Key, proposal: IsrProposal) -> IsrChangeRequest:
 
 
 def _is_sound(result: PartitionResult, broker_id: int, proposal: IsrProposal) -> bool:
-    """Whether a partition that this broker leads in the proposal's epoch can be in the state of the answer."""
+    """Whether the answer is a possible state of a partition that this broker leads in the proposal's leader epoch."""
     return (
         broker_id in result.isr
         and result.leader_epoch == proposal.leader_epoch

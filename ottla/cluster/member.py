@@ -1,7 +1,7 @@
 """A broker as a member of its cluster: session, registration, served metadata, and the controller if it is elected.
 
-Registering and becoming controller are two steps: the broker becomes a candidate each time that it has registered. As controller
-it hands messages for itself to `receiver` by a call, and sends messages for other brokers through `remote`.
+After each registration the broker becomes a candidate for the controller. A controller passes messages for its own broker to `receiver` by
+a call, and messages for other brokers to `remote`.
 """
 
 from __future__ import annotations
@@ -93,12 +93,12 @@ class ClusterMember:
             self.controller.own_failed = self._own_failed
 
     def _make_acl_rules(self, table: RuleTable, timers: Timers) -> AclRules:
-        from ottla.cluster.acl_rules import AclRules  # on use: a broker without an authorizer has none
+        from ottla.cluster.acl_rules import AclRules  # imported on use: not needed without an authorizer
 
         return AclRules(self._store, self._retries, timers, table, is_alone=self._config.is_single_broker)
 
     def _make_delegation_tokens(self, timers: Timers) -> DelegationTokens:
-        from ottla.cluster.delegation_tokens import DelegationTokens  # on use: most brokers have none
+        from ottla.cluster.delegation_tokens import DelegationTokens  # imported on use: most brokers have no tokens
 
         tokens = DelegationTokens(
             self._store, self._retries, timers, self._clock, is_alone=self._config.is_single_broker,
@@ -112,11 +112,11 @@ class ClusterMember:
 
     @property
     def find_token(self) -> Callable[[str], DelegationToken | None] | None:
-        """The function that finds a delegation token valid for logins now; None if delegation tokens are not configured."""
+        """Returns the function that finds a token valid for logins, or None if delegation tokens are not configured."""
         return None if self.delegation_tokens is None else self.delegation_tokens.find
 
     def _make_watches(self, timers: Timers) -> MemberWatches:
-        from ottla.cluster.member_watches import MemberWatches  # a broker that is alone starts without
+        from ottla.cluster.member_watches import MemberWatches  # imported on use: not needed by a single broker
 
         return MemberWatches(
             self._store, self._retries, timers, config=self._config, metadata=self.metadata, broker_epoch=self.broker_epoch,
@@ -127,8 +127,8 @@ class ClusterMember:
     def start(
         self, registration: Registration, *, on_registered: Callable[[], object], refused: Callable[[str], object]
     ) -> None:
-        """Registers, and becomes a candidate for the controller. `on_registered` is called once, or `refused` with the reason in one line.
-        It is called before this returns if the store answers at once, as the embedded store does."""
+        """Registers, and becomes a candidate for the controller. Calls `on_registered` once, after access rules and tokens are loaded, or
+        `refused` with the reason in one line. With the embedded store it is called before `start` returns."""
         self._on_registered = on_registered
         self.session = BrokerSession(
             store=self._store,
@@ -160,7 +160,7 @@ class ClusterMember:
         return self.session.broker_epoch if self.session is not None else NO_EPOCH
 
     def send(self, broker: BrokerMetadata, message: ControlMessage, done: Callable[[ErrorCode], object]) -> None:
-        """`BrokerMessenger`: to this broker by a call, to others by `remote`."""
+        """Implements `BrokerMessenger`: calls `receiver` for this broker, and `remote` for others."""
         if broker.broker_id == self._config.this_broker_id:
             self.receiver.receive(message, done)
         else:
@@ -194,8 +194,8 @@ class ClusterMember:
         self.controller.stand_for_election()
 
     def report_replicas(self, reopened: Sequence[TopicPartition]) -> None:
-        """Reports to the controller that the set of failed replicas has changed; those in `reopened` work again. A broker that is alone
-        goes on leading them, and refuses requests for them."""
+        """Reports to the controller that the set of failed replicas has changed; those in `reopened` work again. A single broker reports
+        nothing: it still leads failed replicas, and refuses requests for them."""
         if self._watches is not None:
             self._watches.report_replicas(reopened)
 
@@ -218,7 +218,7 @@ class ClusterMember:
             self._watches.stop()
 
     def _removal_of(self, path: str) -> list[Operation]:
-        """The operations with which this broker, while it is controller, removes a znode; empty if it is not."""
+        """Returns the operations that remove a znode if this broker is the controller, else none."""
         if not self.controller.is_active:
             return []
         return [Check(znodes.CONTROLLER_EPOCH, self.controller.state.controller_epoch_version), Delete(path)]

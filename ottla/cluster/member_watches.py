@@ -1,4 +1,4 @@
-"""The watches and reports of a broker in the metadata store, besides its registration. A broker that is alone needs none of them."""
+"""Combines a cluster member's watches and reports in the metadata store. A single broker needs none of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ottla.replication.state import PartitionState
 
 
 class MemberWatches:
-    """Settings and quotas, the mark of a broker that is taken for dead, and the replicas here that do not work."""
+    """Watches settings, quotas and this broker's death mark; reports failed replicas."""
 
     def __init__(
         self,
@@ -34,30 +34,30 @@ class MemberWatches:
         on_marked_dead: Callable[[], object],
         damage: DamageNotes,
     ) -> None:
-        """`removal_of(path)`: the controller's write that removes a node; empty on other brokers."""
+        """`removal_of(path)` returns the controller's write that removes a node; empty on other brokers."""
         self._configs = config_watch(store, retries, timers, on_settings, removal_of, damage)
         self._death_mark = DeathMark(store, retries, config.this_broker_id, on_marked_dead)
         self._failed_replicas = FailedReplicas(store, retries, metadata, config.this_broker_id, broker_epoch)
 
     def watch_mark(self, broker_epoch: int) -> None:
-        """Before anything else of a new registration."""
+        """Watches for a death mark on a new registration. Called before any other use of the registration."""
         self._death_mark.watch(broker_epoch)
 
     def watch_configs(self) -> None:
-        """Reads all settings, and watches them from then on."""
+        """Reads all settings, and watches them."""
         self._configs.start()
 
     def stop(self) -> None:
-        """The registration has ended, or is about to."""
+        """Stops the watches, because the registration has ended or is about to end."""
         self._death_mark.stop()
         self._configs.stop()
 
     def report_replicas(self, reopened: Sequence[TopicPartition]) -> None:
-        """Other replicas than before do not work; `reopened` do again."""
+        """Reports a change of the failed replicas. Replicas in `reopened` work again."""
         self._failed_replicas.report(reopened)
 
     def report_short_leader(self, state: PartitionState) -> None:
-        """The leader of this replica lacks records that the replica holds."""
+        """Reports that the leader of this replica lacks records that the replica holds."""
         self._failed_replicas.report_short_leader(state)
 
     def review_reports(self, controller_epoch: int) -> None:

@@ -1,10 +1,10 @@
-"""The cluster's metadata as this broker serves it: the content of the controllers' messages, nothing else.
+"""The cluster's metadata as this broker serves it, from the controllers' messages and, in a cluster, the settings in the metadata store.
 
-Topics, partitions and brokers are the immutable values that arrived, not copies. A partition never returns to an older leader epoch or
+Topics, partitions and brokers are the immutable values of the messages, not copies. A partition never returns to an older leader epoch or
 partition epoch of the same topic. `control/receiver.py` refuses whole messages of an older controller.
 
-A broker knows one thing before any controller: which of its own replicas cannot be served because a disk failed (`mark_offline`). Readers
-see such a replica as offline and, if it leads, the partition without a leader, until it works again; the controllers' metadata is kept.
+A broker knows before the controller that its own replicas have failed with a disk (`mark_offline`). Until such a replica works again,
+readers see it as offline, and a partition that it leads without a leader. The controllers' metadata is kept unchanged beside it.
 """
 
 from __future__ import annotations
@@ -28,38 +28,38 @@ from ottla.base.control_messages import UpdateConfigs, UpdateMetadata
 from ottla.base.types import TopicPartition
 
 GONE_SHOWN_MS = 5_000
-"""A dead broker is shown to clients for this long. A client that sees the new leaders and the missing broker in the same answer may look
-for the leaders again only a second later: librdkafka ends the missing broker first, and its partitions with it."""
+"""Dead brokers are in answers to clients for this many milliseconds. librdkafka drops a missing broker and its partitions first, so a
+client that learns of the new leaders in the same answer may ask for them again only a second later."""
 
 DELETED_MAX = 10_000
-"""At most this many deleted topics are remembered."""
+"""Maximum of remembered ids of deleted topics."""
 
 
 class MetadataCache(ClusterMetadata):
-    """`ClusterMetadata` that messages change."""
+    """`ClusterMetadata` that the controllers' messages update."""
 
     def __init__(self, cluster_id: str = "", now_ms: Callable[[], int] | None = None) -> None:
-        """`now_ms` is monotonic; without it dead brokers are not shown."""
+        """`now_ms` is a monotonic clock. Without it dead brokers are not shown."""
         super().__init__(cluster_id)
         self._now_ms = now_ms
-        self._gone: dict[int, tuple[BrokerMetadata, int]] = {}  # dead brokers, and since when
-        self._offline: dict[str, dict[int, int]] = {}  # topic -> partition -> the broker whose replica of it cannot be served
+        self._gone: dict[int, tuple[BrokerMetadata, int]] = {}  # dead brokers, and the times of their removal
+        self._offline: dict[str, dict[int, int]] = {}  # topic -> partition -> this broker's id
         self.is_of_cluster = False
-        """Whether there may be topics that this broker has not been sent yet; False where its own controller is the only one."""
+        """Whether there may be topics that this broker has not been sent yet. False for a single broker."""
         self.on_quotas: Callable[[Collection[QuotaEntity] | None], object] | None = None
         """Called with the entities whose quotas may have changed; None means any."""
-        self._deleted: dict[bytes, None] = {}  # ids, the newest last
-        self._sent: dict[str, TopicMetadata] = {}  # those topics as controllers have sent them
+        self._deleted: dict[bytes, None] = {}  # topic ids, the newest last
+        self._sent: dict[str, TopicMetadata] = {}  # topics with offline replicas, as the controllers have sent them
         self.on_credentials: Callable[[], object] = lambda: None
         """Called when credentials of users have changed."""
 
     def broker_epoch(self, broker_id: int) -> int | None:
-        """The epoch under which a broker is registered, as far as controllers have sent it."""
+        """Returns the epoch of a broker's registration in the newest metadata, or None."""
         broker = self.brokers.get(broker_id)
         return None if broker is None else broker.epoch
 
     def mark_offline(self, broker_id: int, replicas: Iterable[TopicPartition]) -> None:
-        """Shows these replicas of this broker as offline: they cannot be served."""
+        """Shows these failed replicas of this broker as offline."""
         topics: dict[str, None] = {}
         for key in replicas:
             self._offline.setdefault(key.topic, {})[key.partition] = broker_id
@@ -71,7 +71,7 @@ class MetadataCache(ClusterMetadata):
         return key.partition in self._offline.get(key.topic, ())
 
     def offline_here(self) -> list[TopicPartition]:
-        """The replicas that are marked as offline."""
+        """Returns the replicas that are marked as offline."""
         return [TopicPartition(name, index) for name, partitions in self._offline.items() for index in partitions]
 
     def mark_online(self, replicas: Iterable[TopicPartition]) -> None:
@@ -86,7 +86,7 @@ class MetadataCache(ClusterMetadata):
             self._show(name)
 
     def _show(self, name: str) -> None:
-        """Lets readers see the topic with the replicas that are offline now."""
+        """Updates the topic that readers see with its offline replicas."""
         known = self._sent.pop(name, None) or self._topics.get(name)
         if known is None:
             return
@@ -97,11 +97,11 @@ class MetadataCache(ClusterMetadata):
             self._topics[name] = replace(known, partitions=tuple(_without(one, offline.get(one.index)) for one in known.partitions))
 
     def is_deleted(self, topic_id: bytes) -> bool:
-        """As far back as this broker remembers."""
+        """Whether a topic with this id was deleted. In a cluster, the newest `DELETED_MAX` ids are known."""
         return topic_id in self._deleted if self.is_of_cluster else super().is_deleted(topic_id)
 
     def update(self, message: UpdateMetadata) -> tuple[list[str], list[str]]:
-        """Returns the names of new and changed topics, and of removed ones."""
+        """Applies a message. Returns the names of new and changed topics, and of removed ones."""
         self.controller_id, self.controller_epoch = message.controller_id, message.controller_epoch
         before, self.brokers = self.brokers, {broker.broker_id: broker for broker in message.brokers}
         if self._now_ms is not None and (self._gone or before.keys() != self.brokers.keys()):
@@ -127,7 +127,7 @@ class MetadataCache(ClusterMetadata):
         return [broker for broker, gone_ms in self._gone.values() if gone_ms > shown_since_ms]
 
     def update_configs(self, message: UpdateConfigs) -> list[tuple[int, str]]:
-        """Returns the resources that have other settings now, and the topics that are named."""
+        """Applies a message. Returns the resources with changed settings, and all topics in the message."""
         keys = [(change.resource_type, change.name) for change in message.changes if isinstance(change, ConfigPut)]
         before: dict[tuple[int, str], Mapping[str, str]] = {key: self._configs[key] for key in keys if key in self._configs}
         if message.is_complete:
@@ -164,7 +164,7 @@ class MetadataCache(ClusterMetadata):
             else:
                 self._forget_id(known)
                 self._note_deleted([known.topic_id])
-                self._offline.pop(topic.name, None)  # those were another topic's
+                self._offline.pop(topic.name, None)  # The marks belong to the former topic of this name.
         self.partition_count += len(topic.partitions)
         self._topics[topic.name] = topic
         self._names_by_id[topic.topic_id] = topic.name
@@ -191,7 +191,7 @@ class MetadataCache(ClusterMetadata):
                 del self._deleted[next(iter(self._deleted))]
 
     def _forget_id(self, topic: TopicMetadata) -> None:
-        """The id may be another topic's by now, if a peer has sent nonsense."""
+        """Removes the topic's id, unless an inconsistent message has given it to another topic."""
         if self._names_by_id.get(topic.topic_id) == topic.name:
             del self._names_by_id[topic.topic_id]
 
@@ -223,7 +223,7 @@ class MetadataCache(ClusterMetadata):
 
 
 def _without(partition: PartitionMetadata, broker_id: int | None) -> PartitionMetadata:
-    """The partition as it is while this broker's replica of it is offline."""
+    """Returns the partition with this broker's replica offline, and without a leader if the replica leads."""
     if broker_id is None or broker_id not in partition.replicas:
         return partition
     offline = tuple(dict.fromkeys((*partition.offline_replicas, broker_id)))
@@ -232,7 +232,7 @@ def _without(partition: PartitionMetadata, broker_id: int | None) -> PartitionMe
 
 
 def _newest(known: TopicMetadata, topic: TopicMetadata) -> TopicMetadata:
-    """The topic with the newer state of each partition; the same object where nothing in it is older."""
+    """Returns the topic with the newer state of each partition; the object `topic` itself if no state in it is older."""
     if len(known.partitions) <= len(topic.partitions) and not any(map(_is_older, topic.partitions, known.partitions)):
         return topic
     partitions = [*topic.partitions, *known.partitions[len(topic.partitions) :]]

@@ -1,7 +1,8 @@
-"""Encrypts this broker's stored passwords that are in clear or encrypted by the old secret, when the broker has read its settings.
+"""Encrypts this broker's stored passwords that are in clear text or encrypted with the old secret. Runs when the broker has read its
+settings.
 
-The broker sends them to the controller like an alteration. Without a secret in a cluster it logs one line that says what to do. A single
-broker without a secret keeps them in clear.
+The broker alters them through the controller. Without a secret, a cluster member logs once what to do, and a single broker keeps them in
+clear text.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ log = logging.getLogger("ottla.cluster")
 
 
 class PasswordUpkeep:
-    """See the module."""
+    """Encrypts the exposed passwords of one broker."""
 
     def __init__(self, config: BrokerConfig, metadata: ClusterMetadata, controller: Controller, *, random: Random, timers: Timers) -> None:
         self._config = config
@@ -30,13 +31,13 @@ class PasswordUpkeep:
         self._is_logged = False
 
     def review(self) -> None:
-        """Looks at the stored settings of this broker, which have changed."""
+        """Checks the changed settings of this broker for exposed passwords."""
         exposed = self._config.passwords.exposed(self._stored())
         if not exposed or self._is_under_way:
             return
         if self._config.passwords.has_secret:
             self._is_under_way = True
-            self._timers.call_soon(self._encrypt)  # the controller may be applying a change
+            self._timers.call_soon(self._encrypt)  # Later, because the controller may be applying a change now.
         elif not self._config.is_single_broker and not self._is_logged:
             self._is_logged = True
             log.warning(

@@ -1,8 +1,7 @@
-"""Requests to the share coordinator on one other broker: a command becomes one of the requests 83 to 87, the answer a `StateResult`.
+"""Sends commands to the share coordinator on another broker, as requests of keys 83 to 87, and decodes the answers to `StateResult`.
 
-The port is `sharing.remote.PeerShareCoordinators`. One share partition a request. An answer that does not name the share partition is
-UNKNOWN_SERVER_ERROR: what a peer sends is not trusted. The requests are imported when the first one is made, which saves a broker that is
-alone their memory.
+The port is `sharing.remote.PeerShareCoordinators`. A request has one share partition. An answer without it becomes UNKNOWN_SERVER_ERROR,
+because answers of peers are not trusted. The modules of the requests are imported on use, which saves memory in a single broker.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from ottla.sharing.commands import DeleteState, DoneResult, InitializeState, Rea
 
 
 class PeerShareStates:
-    """The port over `base.ports.Peers`."""
+    """Implements the port over `base.ports.Peers`."""
 
     def __init__(self, peers: Peers) -> None:
         self._peers = peers

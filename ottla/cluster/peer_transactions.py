@@ -1,9 +1,8 @@
-"""Requests about transactions to one other broker: AddPartitionsToTxn to a coordinator, WriteTxnMarkers to a leader of partitions.
+"""Sends requests about transactions to another broker: AddPartitionsToTxn to a coordinator, WriteTxnMarkers to a leader of partitions.
 
-The ports are `transactions.remote.PeerCoordinators` and `transactions.markers.PeerMarkers`. If a broker cannot be asked, every partition
-gets its error code. Answers are not trusted: one counts only for partitions of the request, and a partition that it lacks gets
-NETWORK_EXCEPTION, so that it is asked about again. The requests' modules are imported at the first use, which saves a broker that is alone
-their memory.
+The ports are `transactions.remote.PeerCoordinators` and `transactions.markers.PeerMarkers`. If the request fails, every partition gets its
+error code. Answers are not trusted: results for other partitions are ignored, and partitions without a result get NETWORK_EXCEPTION, which
+callers retry. The modules of the requests are imported on use, which saves memory in a single broker.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from ottla.transactions.remote import DoneCodes
 
 
 class PeerTransactions:
-    """Both ports over `base.ports.Peers`."""
+    """Implements both ports over `base.ports.Peers`."""
 
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
@@ -34,7 +33,7 @@ class PeerTransactions:
         is_verify_only: bool,
         done: DoneCodes,
     ) -> None:
-        """AddPartitionsToTxn of brokers (version 4 and above, KIP-890)."""
+        """Sends AddPartitionsToTxn in a version for brokers (4 and above, KIP-890)."""
         from ottla.wire.messages.add_partitions_to_txn import (
             AddPartitionsToTxnRequest,
             AddPartitionsToTxnTopic,
@@ -58,7 +57,7 @@ class PeerTransactions:
         self._peers.send(broker_id, AddPartitionsToTxnRequest(transactions=[asked]), answered)
 
     def write_markers(self, broker_id: int, marker: Marker, partitions: Sequence[TopicPartition], done: DoneCodes) -> None:
-        """WriteTxnMarkers to the broker that leads these partitions."""
+        """Sends WriteTxnMarkers to the leader of these partitions."""
         from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 
         asked = WritableTxnMarker(
@@ -100,7 +99,7 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def _collect(partitions: Iterable[TopicPartition], code: int, answers: Iterable[tuple[str, int, int]]) -> dict[TopicPartition, ErrorCode]:
-    """The code of each partition of the request: the code of the whole answer if it has one, else its own."""
+    """Returns the code of each requested partition: the code of the whole answer if it is an error, else the partition's own."""
     whole = error_code(code) or ErrorCode.NETWORK_EXCEPTION
     codes = dict.fromkeys(partitions, whole)
     if not code:

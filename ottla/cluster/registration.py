@@ -1,12 +1,12 @@
 """Registers a broker in the metadata store: the ephemeral node `/brokers/ids/N`, whose czxid is the broker's epoch.
 
 First the nodes that every cluster has are created if they are missing, and the cluster's id is compared with the broker's own. After a
-write with an unknown outcome the node is read: a node of the own session is the own registration.
+write with an unknown outcome the node is read: if this session owns it, the registration succeeded.
 
-The session of a killed process, and its nodes, last until the session times out. The registration names the data directories
-(`incarnation`), which this process has locked: a node that names one of them belongs to an earlier life of this broker. It is replaced in
-one multi, with `/controller` if that belongs to the same session, on condition that no election has happened since. Any other node refuses
-the start with one line.
+The session of a killed process, and its nodes, last until the session times out. A registration contains the ids of the data directories
+(`incarnation`), which this process has locked. So a node with one of these ids belongs to an earlier process of this broker. It is replaced
+in one multi. The multi also deletes `/controller` if the same session owns it, on condition that no election has happened meanwhile. If the
+node is another broker's, the registration is refused with the reason in one line.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = logging.getLogger("ottla.cluster")
 T = TypeVar("T")
 
 ATTEMPTS_MAX = 16
-"""Attempts to create the nodes: brokers that start together create the same ones, and each time one of them succeeds."""
+"""Maximum of attempts to create the base nodes. Of brokers that start together, one succeeds in each attempt."""
 
 
 class RegistrationRefused(Exception):
@@ -56,11 +56,11 @@ class Registration:
     histories: Mapping[str, LogDirectoryHistory] = field(default_factory=dict)
     """The generations of the data directories, by their ids."""
     is_clean: Callable[[], bool] = _is_unproved
-    """Whether the logs are proved to have lost nothing since the last registration that a controller has dealt with."""
+    """Returns whether the logs are proved to have lost nothing since the last registration that a controller has processed."""
 
 
 class Registrar:
-    """Registers one broker, as often as it has a new session."""
+    """Registers one broker, once in each session."""
 
     def __init__(self, store: MetadataStore, retries: StoreRetries, clock: Clock, registration: Registration) -> None:
         self._store = store
@@ -86,14 +86,15 @@ class Registrar:
                 raise RegistrationRefused(f"{in_use}, or was until a moment ago and its session has not ended yet")
 
     def withdraw(self) -> Procedure[None]:
-        """Deletes the broker's node."""
+        """Deletes the broker's node; retries until it succeeds."""
         outcome = yield from write(self._store, [Delete(self._path)])
         while outcome.result not in (StoreResult.OK, StoreResult.NO_NODE):
             yield self._retries.again
             outcome = yield from write(self._store, [Delete(self._path)])
 
     def _retried(self, step: Callable[[], Procedure[T]]) -> Procedure[T]:
-        """Repeats a step that the store did not answer. When the session has expired it waits, because the next session begins again."""
+        """Repeats a step after transient failures. Raises `RegistrationRefused` after others. If the session has expired, waits until the
+        next session cancels it."""
         while True:
             try:
                 return (yield from step())
@@ -145,7 +146,7 @@ class Registrar:
         return Create(self._path, data, ephemeral=True)
 
     def _is_own(self, node: StoreNode) -> bool:
-        """Whether the node belongs to an earlier life: it names a directory that this process has locked."""
+        """Whether the node belongs to an earlier process of this broker: it has the id of a directory that this process has locked."""
         try:
             theirs = znodes.read_incarnation(node.data).split(",")
         except znodes.NodeError:
@@ -153,8 +154,8 @@ class Registrar:
         return bool({*filter(None, theirs)} & {*filter(None, self._registration.incarnation.split(","))})
 
     def _replace(self, left_over: StoreNode) -> Procedure[None]:
-        """Registers in the place of the earlier life, and ends its controllership. The epoch is read before `/controller`: a successor that
-        is elected in between has raised it, and is left alone."""
+        """Replaces the registration of an earlier process, and deletes its `/controller`. The epoch is read before `/controller`: if a
+        successor is elected in between, the epoch has risen and the write fails."""
         epoch, controller = yield from read_in_order(self._store, [znodes.CONTROLLER_EPOCH, znodes.CONTROLLER])
         operations: list[Operation] = [Delete(self._path, left_over.version), self._node()]
         if epoch is not None and controller is not None and controller.ephemeral_owner == left_over.ephemeral_owner:

@@ -1,9 +1,9 @@
 """Runs the fetchers of this broker: `num.replica.fetchers` of `replication/fetcher.py` for each broker that it follows, each over a
 connection of its own.
 
-`ReplicaChanges` passes on which partition follows which leader; the partition's hash selects the fetcher, as in Kafka. The changes of one
-iteration of the event loop are sent in one request. A fetcher pauses after failures, and a timer wakes it. One event loop does all the
-work, so one fetcher per leader is usually the fastest; more help if one connection cannot fill the network.
+`ReplicaChanges` calls `follow` and `stop`. The partition's hash selects the fetcher, as in Kafka. The changes of one iteration of the event
+loop are sent in one request. A fetcher pauses after failures, and a timer wakes it. All fetchers share one event loop, so one fetcher per
+leader is usually fastest. More fetchers help if one connection cannot use the whole bandwidth.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 Place = tuple[int, int]
-"""The leader, and the number of the fetcher that asks it."""
+"""A leader's broker id, and the number of a fetcher for this leader."""
 
 
 class ReplicaFetchers:
-    """The partitions that this broker follows. `broker_epoch` is the epoch of its present registration."""
+    """Fetchers of the partitions that this broker follows. `broker_epoch` returns the epoch of its current registration."""
 
     def __init__(self, *, peers: Peers, clock: Clock, timers: Timers, config: BrokerConfig, broker_epoch: Callable[[], int]) -> None:
         self._peers = peers
@@ -42,20 +42,20 @@ class ReplicaFetchers:
         self._driven: dict[Place, _Driven] = {}
         self._followed: dict[TopicPartition, tuple[_Driven, Key, Partition]] = {}
         self._is_closed = False
-        self._bytes_in = 0  # from leaders that are followed no longer
+        self._bytes_in = 0  # of ended fetchers
 
     @property
     def bytes_in(self) -> int:
-        """Bytes of records that leaders have sent this broker."""
+        """Returns the number of bytes of records that leaders have sent this broker."""
         return self._bytes_in + sum(driven.fetcher.bytes_in for driven in self._driven.values())
 
     @property
     def lag_max(self) -> int:
-        """The largest lag of a replica here behind its leader's high watermark, in records."""
+        """Returns the largest lag of a replica here behind its leader's high watermark, in records."""
         return max((driven.fetcher.lag_max for driven in self._driven.values()), default=0)
 
     def follow(self, partition: Partition) -> None:
-        """The partition follows `partition.leader_id` now; none if that is -1."""
+        """Fetches the partition from `partition.leader_id`. Stops fetching if that is -1."""
         key = (partition.topic_id, partition.topic_partition.partition)
         driven = None if self._is_closed or partition.leader_id < 0 else self._driven_for(self._place_of(partition))
         known = self._followed.pop(partition.topic_partition, None)
@@ -67,13 +67,13 @@ class ReplicaFetchers:
             driven.schedule()
 
     def stop(self, topic_partition: TopicPartition) -> None:
-        """The partition follows no leader any more: it leads, or it was stopped, or its disk failed."""
+        """Stops fetching the partition, because it leads, was stopped, or its disk has failed."""
         known = self._followed.pop(topic_partition, None)
         if known is not None:
             self._stop(*known[:2])
 
     def configure(self) -> None:
-        """Settings have changed: partitions go to other fetchers where there are more or fewer now."""
+        """Moves partitions to other fetchers after `num.replica.fetchers` has changed."""
         for driven, _, partition in list(self._followed.values()):
             if driven.place != self._place_of(partition) and partition.leader_id >= 0:
                 self.follow(partition)
@@ -83,7 +83,7 @@ class ReplicaFetchers:
         return partition.leader_id, fetcher_number(topic, number, self._config.num_replica_fetchers)
 
     def close(self) -> None:
-        """Sends nothing more, and passes over what is still answered."""
+        """Stops all fetchers. Answers in flight are ignored."""
         self._is_closed = True
         for driven in self._driven.values():
             driven.close()
@@ -95,7 +95,7 @@ class ReplicaFetchers:
         driven.schedule()
 
     def _driven_for(self, place: Place) -> _Driven:
-        from ottla.replication.fetcher import Fetcher  # on use: a broker by itself follows no other
+        from ottla.replication.fetcher import Fetcher  # imported on use: a single broker has no fetchers
 
         driven = self._driven.get(place)
         if driven is None:
@@ -127,7 +127,7 @@ class ReplicaFetchers:
 
 
 def fetcher_number(topic: str, partition: int, count: int) -> int:
-    """Which of a leader's fetchers a partition belongs to, as in Kafka."""
+    """Returns the number of the fetcher for a partition, as in Kafka."""
     return 0 if count <= 1 else java_abs(31 * java_hash(topic) + partition) % count
 
 
@@ -148,7 +148,7 @@ class _Driven:
         self._is_closed = False
 
     def schedule(self) -> None:
-        """Sends what is due in a turn of the loop of its own, together with what else changes until then."""
+        """Schedules the next request in a later iteration of the event loop, so that it contains all changes until then."""
         if not self._is_scheduled and not self._is_closed:
             self._is_scheduled = True
             self._timers.call_soon(self._run)

@@ -1,7 +1,7 @@
 """This broker's session with the metadata store: registered, disconnected, expired, and registered again under a new broker epoch.
 
-A disconnected session may still be alive, so the broker keeps its epoch. The registration of an expired session is lost, and the notes of
-others about its epoch count no longer.
+A disconnected session may still be alive, so the broker keeps its epoch. An expired session has lost the registration, so facts that others
+noted about its epoch are no longer valid.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = logging.getLogger("ottla.cluster")
 
 NO_EPOCH = -1
 REFUSED_RETRY_MS = 1_000
-"""The pause after the first refusal; each further one doubles it, up to `RETRY_MS_MAX`."""
+"""Pause after the first refusal, in milliseconds. Each further refusal doubles it, up to `RETRY_MS_MAX`."""
 
 
 class SessionState(Enum):
@@ -34,8 +34,8 @@ class SessionState(Enum):
 
 
 class BrokerSession:
-    """Registers the broker, and again after each expiry. `on_registered` is called each time; `on_expired` in between, with the broker
-    epoch of the registration that has ended."""
+    """Registers the broker in each session. Calls `on_registered` after each registration, and `on_expired(broker epoch)` when a
+    registration has ended."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class BrokerSession:
         store.listen(self._on_event)
 
     def begin(self, refused: Callable[[str], object]) -> None:
-        """Registers for the first time; `refused` gets the reason if that is impossible."""
+        """Registers for the first time. Calls `refused` with the reason if that is impossible."""
         self._registering.start(self._register_first(refused))
 
     def _register_first(self, refused: Callable[[str], object]) -> Procedure[None]:
@@ -69,12 +69,12 @@ class BrokerSession:
         self._register_done(*registered)
 
     def leave(self) -> None:
-        """The broker stops: it does not register again."""
+        """Ends registering, because the broker stops."""
         self.state = SessionState.LEFT
         self._registering.cancel()
 
     def register_again(self) -> None:
-        """The registration counts no longer though the session lives: registers under a new epoch."""
+        """Registers under a new epoch in the same session, because the controller has marked the registration as dead."""
         if self.state not in (SessionState.REGISTERED, SessionState.SUSPENDED):
             return
         log.warning("the controller took this broker for gone; the broker registers anew")
@@ -112,8 +112,8 @@ class BrokerSession:
             self._on_expired(former)
 
     def _register_anew(self) -> Procedure[None]:
-        """Registers under a new session, and tries again after a refusal: another broker that has taken the id over may have stopped by
-        then. Until it stops this broker leads nothing, so the pauses grow, and each attempt is one line in the log.
+        """Registers again. Retries after a refusal with growing pauses and one log line each, because the other broker with this id may
+        stop. Until then this broker leads nothing.
         """
         pause_ms = REFUSED_RETRY_MS
         while True:

@@ -1,9 +1,9 @@
-"""Holds back metadata answers that would name a leader that may have just died, until that is decided.
+"""Delays metadata answers about a suspected leader until a new leader is elected or the suspicion ends.
 
 A client that loses its connection to a leader asks another broker for metadata at once, some milliseconds before others have been elected.
-If the answer names the old leader, librdkafka asks again only a second later. So a broker whose connection to the leader was closed by the
-other side suspects the leader: it waits with such an answer until other leaders have been named. It waits for `SUSPECTED_MS` at first, and
-for `REFUSED_MS` from the moment when the leader's address refuses a new connection.
+If the answer names the old leader, librdkafka asks again only a second later. So a broker suspects a leader that has closed its connection,
+and delays answers that name this leader. The suspicion lasts `SUSPECTED_MS`, or `REFUSED_MS` from the moment when the leader's address
+refuses a new connection.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from ottla.base.ports import REFUSED, Channel, Locate, Network, Timers
 from ottla.cluster import failure_detector
 
 SUSPECTED_MS = 500
-"""From the end of the connection on, unless the address accepts or refuses a new one before."""
+"""Duration of a suspicion after the connection was closed, in milliseconds. It ends earlier if the address accepts all `LOOKS_MS` tries."""
 REFUSED_MS = 1_500
-"""How long a broker whose address refuses is suspected. A client that is answered before the election would ask again no earlier."""
+"""Duration of a suspicion after the address has refused, in milliseconds. A client that is answered earlier would ask again no sooner."""
 AGAIN_MS = 100
-"""The pause between attempts to connect to an address that has refused. They notice a process that was started again."""
+"""Pause between connections to an address that has refused, in milliseconds. They notice a restarted process."""
 LOOKS_MS = failure_detector.LOOKS_MS[:3]
-"""Pauses after which an accepting address is tried again: a process that is being killed may close its connections before its port. Only
-the first of the failure detector's pauses, so that clients wait less."""
+"""Pauses before an accepting address is tried again, in milliseconds: a killed process may close its connections before its port. Fewer
+than the failure detector's, so that clients wait less."""
 
 WAITING_MAX = 1_000
-"""At most this many answers wait; further clients get the known metadata, and ask again."""
+"""Maximum of waiting answers. Further clients get the present metadata immediately."""
 
 
 class Suspects:
@@ -42,14 +42,14 @@ class Suspects:
         return self._since.keys()
 
     def on_hang_up(self, broker_id: int) -> None:
-        """A connection to the broker was closed by the other side."""
+        """Called when the broker has closed its connection: suspects it and tests its address."""
         address = self._locate(broker_id)
         if address is None:
             return
         self._look(broker_id, self._suspect(broker_id, SUSPECTED_MS), address, LOOKS_MS)
 
     def _suspect(self, broker_id: int, ms: int) -> object:
-        """Suspects a broker for `ms`. Replaces an earlier suspicion of it, without a review of what waits."""
+        """Suspects a broker for `ms`. Replaces an earlier suspicion without calling waiting functions."""
         mark = self._since[broker_id] = object()
         self._timers.call_later(ms, lambda: self._clear(broker_id, mark))
         return mark
@@ -99,7 +99,7 @@ class Suspects:
             function()
 
     def review(self) -> None:
-        """Metadata, or the suspects, have changed."""
+        """Calls the waiting functions with a condition that has become true. Called after changes of metadata or suspicions."""
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, []

@@ -1,8 +1,8 @@
-"""The requests of controllers from other brokers: put together from their parts, in order, and handed to the receiver.
+"""Receives the requests of controllers on other brokers: joins their parts, and passes whole messages in order to the receiver.
 
 A controller sends a request again until it is answered. It uses a new connection if the old one broke, and requests on the old one may
-still arrive. So each message has a number that rises within a controller's epoch. An older message than the last one is refused. The last
-one is carried out again, which changes nothing, and is answered.
+still arrive. So each message has a sequence number that rises within a controller epoch. A message older than the last one is refused with
+STALE_CONTROLLER_EPOCH. If the last one is repeated, it is executed and answered again, which changes nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.cluster")
 
 NO_SEQUENCE = -1
-"""A controller of another make does not number its messages."""
+"""The sequence of a message without a number, from a controller that is not ours."""
 
 
 class ControlInbox:
@@ -34,7 +34,8 @@ class ControlInbox:
         self._next_part = 0
 
     def take(self, request: ControlRequest, done: Callable[[ErrorCode], object]) -> None:
-        """`done` gets the refusal, or NONE: when the message has been carried out, or when this part of it is kept."""
+        """Takes one part of a message. Calls `done` with NONE when the part is stored or, for the last part, the message was executed;
+        otherwise with the error."""
         number = (request.controller_epoch, request.sequence)
         is_numbered = request.sequence != NO_SEQUENCE
         if request.controller_epoch < self._receiver.controller_epoch or (is_numbered and number < self._newest):
@@ -57,7 +58,7 @@ class ControlInbox:
 
     def _add(self, request: ControlRequest, number: tuple[int, int]) -> MessageParts:
         if request.part == 0:
-            from ottla.cluster.control.wire import MessageParts  # on use: a broker by itself gets no such messages
+            from ottla.cluster.control.wire import MessageParts  # imported on use: not needed by a single broker
 
             self._parts, self._begun, self._next_part = MessageParts(), number, 0
         parts = self._parts

@@ -1,12 +1,11 @@
 """Sends the controller's messages to other brokers: `BrokerMessenger` over `Peers`.
 
-Each broker has a queue, with one message under way; so messages arrive in order. After a lost connection or a missing answer the message is
-sent again, until the broker answers that it has carried the message out or refuses it. A message is given up when it cannot matter any
-more: this broker is no longer the controller of its epoch, or the other broker is no longer registered under its epoch. Settings are not
-sent: every broker reads them in the metadata store.
+Each broker has a queue with one message in flight, so messages arrive in order. After a lost connection the message is sent again, until
+the broker has executed or refused it. A message is dropped when it is obsolete: this broker is no longer the controller of the message's
+epoch, or the receiver's registration has ended. UpdateConfigs is not sent, because every broker reads settings in the metadata store.
 
-The messages behind the one under way are joined (`queue.py`): one message of each kind, with only the newest state of each
-partition. So a broker that is slow, or paused, never costs more memory than the cluster has state, and it catches up with a few messages.
+The waiting messages are joined (`queue.py`) to one message of each kind, with the newest state of each partition. So the queue of a slow
+broker takes no more memory than the cluster's state, and the broker catches up with a few messages.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ log = logging.getLogger("ottla.cluster")
 RETRY_FIRST_MS = 10
 RETRY_MAX_MS = 1_000
 REVIEW_MS = 500
-"""The interval at which the controller asks whether a message in flight still matters."""
+"""Interval of checking whether a message in flight is obsolete, in milliseconds."""
 
 IsWanted = Callable[[int, ControlMessage], bool]
 
 
 class PeerMessenger:
-    """`BrokerMessenger` for all other brokers. `is_wanted(broker id, message)`: whether it still matters."""
+    """`BrokerMessenger` for all other brokers. `is_wanted(broker id, message)` returns False for an obsolete message."""
 
     def __init__(self, peers: Peers, timers: Timers, is_wanted: IsWanted) -> None:
         self._peers = peers
@@ -91,8 +90,8 @@ class Outbox:
         return ErrorCode.NETWORK_EXCEPTION
 
     def _send(self, message: ControlMessage) -> Procedure[ErrorCode | None]:
-        """Sends a message once, part by part. Returns None if the broker did not execute it, or it is not known whether it did: a broker
-        that does not take this one for a broker may do so soon."""
+        """Sends a message once, part by part. Returns None if it has to be sent again: the broker did not answer, or does not recognise
+        this broker yet (CLUSTER_AUTHORIZATION_FAILED)."""
         from ottla.cluster.control.wire import control_requests
 
         for part in control_requests(message, self._sequence):

@@ -1,15 +1,14 @@
 """The controller's messages that wait for one broker, joined so that they never take more memory than the cluster has state.
 
-A broker that is slow, or paused, takes no message for a while, and the states in the waiting messages become obsolete. So at most one
-message of each kind waits (of one controller epoch and one life of the broker), with only the newest state of each replica and of each
-topic.
+While a broker is slow or paused, the states in waiting messages become obsolete. So at most one message of each kind waits for each
+controller epoch and registration of the broker, with only the newest state of each replica and topic.
 
-- A replica is among the roles or among the stopped replicas, according to the last message. `is_new` stays: its log has not been made yet.
-  Stopped replicas precede the roles, since a topic that was created again has replicas with the names of the old ones.
-- A complete message replaces the waiting ones; later messages become a part of it.
+- A replica is in LeaderAndIsr or in StopReplica, according to its last message. `is_new` is kept, because the log does not exist yet.
+  StopReplica precedes LeaderAndIsr, because a topic that was created again has replicas with the same names.
+- A complete message replaces the waiting one of its kind; later messages are merged into it.
 - Otherwise the kinds keep the order of their first messages: a new broker gets the metadata before its replicas, other brokers after them.
 
-A message that joins a waiting one is done at once; the outcome of the waiting one is not known yet.
+`done` of a message that is merged into a waiting one is called immediately with NONE, before the waiting one is sent.
 """
 
 from __future__ import annotations
@@ -24,14 +23,15 @@ from ottla.base.errors import ErrorCode
 
 Done = Callable[[ErrorCode], object]
 Key = tuple[bytes, int]
-"""A replica: the id of its topic, and its partition."""
+"""A replica: topic id and partition."""
 
 REMOVED_MAX = 1_000
-"""A complete message carries at most this many names and ids of removed topics; it does not need them to remove the topics."""
+"""Maximum of removed topics in a complete message. The receiver does not need them, because it removes all topics that are not in the
+message."""
 
 
 class Letter(NamedTuple):
-    """One message to a broker, and what is called with its outcome."""
+    """One message to a broker, and the function to call with its outcome."""
 
     message: ControlMessage
     done: Done
@@ -44,18 +44,18 @@ class ControlQueue:
         self._joined: list[_Joined] = []
 
     def __len__(self) -> int:
-        """How many messages wait."""
+        """Returns the number of waiting messages."""
         return sum(len(joined.done) for joined in self._joined)
 
     def add(self, letter: Letter) -> None:
-        """Appends a message, or joins it to what waits."""
+        """Appends a message, or merges it into a waiting one."""
         if not self._joined or not self._joined[-1].is_of(letter.message):
             self._joined.append(_Joined(letter.message))
         if not self._joined[-1].add(letter):
             letter.done(ErrorCode.NONE)
 
     def take(self) -> Letter | None:
-        """The next message, which waits no longer; None if there is none."""
+        """Removes and returns the next message, or None if there is none."""
         if not self._joined:
             return None
         letter = self._joined[0].take()
@@ -64,7 +64,7 @@ class ControlQueue:
         return letter
 
     def give_up(self, is_wanted: Callable[[ControlMessage], bool]) -> None:
-        """Drops messages that do not matter any more; they are done with NETWORK_EXCEPTION."""
+        """Drops obsolete messages, and calls their `done` with NETWORK_EXCEPTION."""
         unwanted = [joined for joined in self._joined if not is_wanted(joined.first)]
         if unwanted:
             self._joined = [joined for joined in self._joined if joined not in unwanted]
@@ -73,7 +73,7 @@ class ControlQueue:
 
 
 class _Joined:
-    """The waiting messages of one controller epoch for one life of a broker. `done` has their kinds, in their order."""
+    """The waiting messages of one controller epoch for one registration of a broker. The keys of `done` are their kinds, in order."""
 
     def __init__(self, first: ControlMessage) -> None:
         self.first = first
@@ -90,7 +90,7 @@ class _Joined:
         return _sender(self.first) == _sender(message)
 
     def add(self, letter: Letter) -> bool:
-        """Whether the message is the first of its kind."""
+        """Adds or merges a message. Returns True if it is the first of its kind."""
         message, kind = letter.message, type(letter.message)
         if isinstance(message, LeaderAndIsr):
             self._add_roles(message)

@@ -1,9 +1,9 @@
-"""The receiving end of the controller's messages: refuses what is obsolete, applies the rest to this broker.
+"""Executes the controller's messages on this broker, and refuses obsolete ones.
 
 Three fences (P4): a message of an older controller epoch gets STALE_CONTROLLER_EPOCH; one for an earlier registration of this broker gets
 STALE_BROKER_EPOCH; a replica's state with an older leader epoch or partition epoch than the last one, or the same again, changes nothing.
-A replica's state that contradicts itself (a leader that is not in sync, for one) gets INVALID_REQUEST for its message, and changes nothing
-either; the other states of the message are carried out.
+An inconsistent state of a replica, for example with a leader that is not in sync, is ignored and its message gets INVALID_REQUEST; the
+other states of the message are applied.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ class ControlReceiver:
 
     @property
     def is_new_to_controllers(self) -> bool:
-        """No controller has sent replicas since this broker registered."""
+        """Whether no controller has sent LeaderAndIsr since this broker registered."""
         return self._last_broker_epoch != self._broker_epoch()
 
     def end_registration(self, broker_epoch: int) -> None:
-        """Refuses every message to this registration, and to earlier ones, although the broker has no newer registration yet."""
+        """Refuses every message to this registration or an earlier one from now on. The broker may not have a new registration yet."""
         self._ended_broker_epoch = broker_epoch
 
     def receive(self, message: ControlMessage, done: Done) -> None:
-        """`done` is called when the message has been carried out, or with its refusal."""
+        """Calls `done` with NONE or INVALID_REQUEST when the message was executed, or with the error of a refused one."""
         if message.controller_epoch < self.controller_epoch:
             done(ErrorCode.STALE_CONTROLLER_EPOCH)
         elif message.broker_epoch < self._broker_epoch() or self._is_of_ended(message):
@@ -126,7 +126,7 @@ class ControlReceiver:
         return True
 
     def take_configs(self, message: UpdateConfigs) -> None:
-        """Settings and quotas, from the controller here or as this broker has read them."""
+        """Applies settings and quotas that the controller on this broker sent or that this broker read in the metadata store."""
         changed = self._metadata.update_configs(message)
         if any(resource_type == CONFIG_BROKER for resource_type, _ in changed):
             self._on_broker_configs()
@@ -146,8 +146,8 @@ def _sound(states: Sequence[ReplicaRole]) -> list[ReplicaRole]:
 
 
 def _contradiction(state: PartitionMetadata) -> str:
-    """Why no partition can be in this state; empty if one can. A partition without a leader may have no member in sync: the last one came
-    back with another disk."""
+    """Returns the reason why the state is inconsistent, or an empty string. A partition without a leader may have an empty ISR, after its
+    last member lost its disk."""
     replicas, isr = state.replicas, state.isr
     if state.index < 0 or state.leader_epoch < 0 or state.partition_epoch < 0:
         return f"negative index or epoch {state.index}, {state.leader_epoch}, {state.partition_epoch}"

@@ -1,9 +1,9 @@
-"""The controller's messages as requests of keys 4, 5 and 6 in their newest versions, and back.
+"""Encodes the controller's messages as requests of keys 4, 5 and 6 in their newest versions, and decodes them.
 
-Tagged fields of our own (20000 and above) carry the facts that Kafka's form lacks. A message about thousands of partitions is cut into
-parts, so that no frame is large and no iteration of either event loop long. All parts of a message have its `sequence`, and `MessageParts`
-puts them together. Bytes become values of `control_messages` only if they can be true, so the rest of the broker sees topics with valid
-names, partitions numbered from 0, and ids that are not negative. Anything else raises `ApiError` INVALID_REQUEST.
+Tagged fields of our own (20000 and above) contain values that Kafka's requests lack. A message about thousands of partitions is split into
+parts, which limits the size of frames and the time of one iteration of the event loop on both sides. All parts of a message have its
+`sequence`, and `MessageParts` joins them. Requests are validated: topics have valid names, partitions are numbered from 0, and ids are not
+negative. Otherwise `ApiError` INVALID_REQUEST is raised.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ottla.wire.messages.stop_replica import StopReplicaRequest
 from ottla.wire.messages.update_metadata import UpdateMetadataRequest
 
 PART_BYTES_MAX = 256 * 1024
-"""The size of a part, estimated: about two thousand partitions, some milliseconds of either loop."""
+"""Estimated maximum size of a part, in bytes: about 2,000 partitions, which take some milliseconds on each side."""
 PARTITION_BYTES = 40
 TOPIC_BYTES = 64
 PORT_MAX = 0xFFFF
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 def control_requests(message: ControlMessage, sequence: int, part_bytes_max: int = PART_BYTES_MAX) -> Iterator[ControlRequest]:
-    """The parts of a message, made one by one as they are asked for."""
+    """Yields the parts of a message; each is encoded when it is requested."""
     if isinstance(message, LeaderAndIsr):
         kind = COMPLETE if message.is_complete else INCREMENTAL
         parts: Iterator[ControlRequest] = (_leader_and_isr(roles, kind) for roles in _cut(message.states, _role_bytes, part_bytes_max))
@@ -60,7 +60,7 @@ def control_requests(message: ControlMessage, sequence: int, part_bytes_max: int
 
 
 def _cut(items: Iterable[T], size_of: Callable[[T], int], bytes_max: int) -> Iterator[list[T]]:
-    """Lists of items that are about so large together; at least one list, at least one item in each."""
+    """Yields lists of items of up to about `bytes_max`. Yields one empty list if there are no items; a larger item is a list of its own."""
     found: list[T] = []
     size = 0
     for item in items:
@@ -119,7 +119,7 @@ def _stop_replica(stopped: Sequence[StoppedReplica]) -> StopReplicaRequest:
 
 
 def _update_metadata(message: UpdateMetadata, part_bytes_max: int) -> Iterator[UpdateMetadataRequest]:
-    """The first part has the brokers. Each part may hold the end of one topic and the beginning of another, and some removed topics."""
+    """Yields the parts of an UpdateMetadata. The first part has the brokers. Partitions of one topic may be in several parts."""
     rows = ((topic, partition) for topic in message.topics for partition in topic.partitions or (None,))
     brokers = [_live_broker(broker) for broker in message.brokers]
     removals = _cut(message.removed, lambda one: TOPIC_BYTES + len(one[0]), part_bytes_max)
@@ -183,7 +183,7 @@ def _live_broker(broker: BrokerMetadata) -> update_metadata.UpdateMetadataBroker
 
 
 class MessageParts:
-    """The parts of one message, as they arrive."""
+    """Joins the received parts of one message."""
 
     def __init__(self) -> None:
         self._roles: list[ReplicaRole] = []
@@ -194,7 +194,7 @@ class MessageParts:
         self._removed: list[tuple[str, bytes]] = []
 
     def add(self, request: ControlRequest) -> None:
-        """Raises `ApiError` for what no controller sends."""
+        """Adds a part. Raises `ApiError` INVALID_REQUEST for an invalid one."""
         if request.controller_id < 0 or request.controller_epoch < 0:
             raise _refused(f"controller {request.controller_id} of epoch {request.controller_epoch}")
         if isinstance(request, LeaderAndIsrRequest):
@@ -205,7 +205,7 @@ class MessageParts:
             self._add_metadata(request)
 
     def message(self, last: ControlRequest) -> ControlMessage:
-        """The whole message, when its last part has been added."""
+        """Returns the whole message after its last part was added."""
         sender: dict[str, Any] = {
             "controller_id": last.controller_id, "controller_epoch": last.controller_epoch, "broker_epoch": last.broker_epoch,
         }  # fmt: skip
@@ -264,7 +264,7 @@ def _refused(what: str) -> ApiError:
 
 
 def _check_topic(name: str, topic_id: bytes) -> None:
-    """Names become directories."""
+    """Raises `ApiError` for invalid topic names, because names become directories, and for topics without an id."""
     reason = why_invalid(name)
     if reason or topic_id == ZERO_UUID:
         raise _refused(reason or f"{name} has no id")
