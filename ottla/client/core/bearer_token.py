@@ -56,9 +56,9 @@ def checked_extensions(extensions: Mapping[str, str]) -> tuple[tuple[str, str], 
 
 
 def unsecured_token(claims: Mapping[str, Any], lifetime_s: float, now_s: float, extensions: Mapping[str, str] | None = None) -> BearerToken:
-    """A token without a signature, for tests alone (RFC 7515, appendix A.5)."""
+    """Makes a token without a signature, for tests alone (RFC 7515, appendix A.5). `iat` and `exp` among `claims` are ignored."""
     ends_s = now_s + lifetime_s
-    text = f"{_part({'alg': 'none'})}.{_part({'iat': now_s, 'exp': ends_s, **claims})}."
+    text = f"{_part({'alg': 'none'})}.{_part({**claims, 'iat': now_s, 'exp': ends_s})}."
     return BearerToken(text, ends_s, checked_extensions(extensions or {}))
 
 

@@ -41,6 +41,11 @@ def test_a_token_without_a_signature() -> None:
     assert found.claims == {"sub": "jürgen", "scope": ["a", "b"], "iat": 1000.0, "exp": 1060.0} and made.ends_s == 1060.0
 
 
+def test_claims_do_not_replace_the_lifetime() -> None:
+    made = unsecured_token({"sub": "a", "iat": 1.0, "exp": 5.0}, 60, 1000.0)
+    assert read_token(made.text).claims == {"sub": "a", "iat": 1000.0, "exp": 1060.0} and made.ends_s == 1060.0
+
+
 def test_a_token_is_not_shown() -> None:
     assert "abc" not in repr(BearerToken("abc", 1.0, (("secret", "abc"),)))
 
