@@ -51,7 +51,7 @@ class FakeBroker:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._thread.join(10)  # from then on no connection is accepted that would go on
+        self._thread.join(10)  # no connection is accepted any more
         for connection in self._sockets:
             connection.close()
 

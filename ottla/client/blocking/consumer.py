@@ -361,7 +361,7 @@ class Consumer:
         raise error
 
     def _end_membership(self) -> None:
-        """Leaves the group. A heartbeat or join that is under way ends with an error, which is dropped."""
+        """Ends the membership. A heartbeat or join that is under way ends with an error, which is dropped."""
         is_under_way = _MEMBERSHIP in self._routes.errands
         self._routes.errands.abandon(_MEMBERSHIP)
         self._may_be_revoked = False

@@ -1,6 +1,6 @@
 """The common part of members of consumer groups and share groups: the connection to the coordinator, and the end of the membership.
 
-A member has its own connection to the coordinator, so that an answer that takes long delays no other request of the client.
+A member has its own connection to the coordinator. So an answer that takes long delays no other request of the client.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Routes:
     ) -> dict[int, list[TopicPartition]]:
         """Returns the partitions with known leaders, by leader. An errand looks for the leaders of the others.
 
-        `without_leader` gets the partitions for which there is none, and why. `failed` gets the error if no broker can be asked.
+        `without_leader` gets the partitions without a leader, and why. `failed` gets the error if no broker can be asked.
         """
         leader_of = self._cluster.metadata.leader_of
         found: dict[int, list[TopicPartition]] = {}

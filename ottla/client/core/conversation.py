@@ -8,7 +8,7 @@ returning its result. `yield from` calls one conversation from another. A shell 
 Between two yields nothing else runs, so a check and the change that rests on it are never apart; after a yield, look again.
 
 The procedures of the broker's event loop (`base/loop/procedure.py`) are another thing: they yield functions that call back, and their
-runner cancels them. A shell that waits has no event loop from which to be called back.
+runner cancels them. A shell that waits has no event loop that could call back.
 """
 
 from __future__ import annotations
