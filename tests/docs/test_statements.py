@@ -13,6 +13,7 @@ from ottla.cli.command_groups import GROUPS, find_command
 from ottla.cli.parser import build_parser
 from tests.docs.pages import ROOT, pages
 from tests.server.metric_names import exported_names
+from tests.tidy.test_invariants import exists
 
 PAGES = [*pages(), ROOT / "README.md", ROOT / "CHANGELOG.md"]
 UNITS = {"": 1.0, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -111,6 +112,13 @@ def test_metrics(page: Path) -> None:
 def test_commands(page: Path) -> None:
     lines = [code for code in inline_code(page) if code.startswith("ottla ") and not re.search(r"[|<>;{\[]", code)]
     assert [wrong for line in lines if (wrong := wrong_command(line))] == []
+
+
+def test_each_answer_to_an_attack_names_its_tests() -> None:
+    defended = (ROOT / "docs/security.md").read_text().partition("## What is defended")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (.+) \| .+ \| (.+) \|$", defended.partition("| Tries |")[0], re.MULTILINE)[2:]
+    named = {attack: re.findall(r"`(tests/[^`]+)`", tests) for attack, tests in rows}
+    assert len(named) > 15 and [attack for attack, tests in named.items() if not tests or not all(map(exists, tests))] == []
 
 
 def test_the_rules_find_what_is_wrong() -> None:
