@@ -412,7 +412,7 @@ class Partition:
 
 
 class _Offline:
-    """The `state.Owner` of offline replicas."""
+    """The `state.StateOwner` of offline replicas."""
 
     def request_flush(self) -> None:
         """Does nothing: an offline replica has nothing to flush."""

@@ -24,7 +24,7 @@ NO_EPOCH = -1
 _NEVER = 1 << 63
 
 
-class Owner(Protocol):
+class StateOwner(Protocol):
     """The replica as its roles use it (implemented by `Partition`)."""
 
     def request_flush(self) -> None:
@@ -80,7 +80,7 @@ class PartitionState:
         high_watermark: int,
         is_flush_on_ack: bool,
         is_verification_required: bool,
-        owner: Owner,
+        owner: StateOwner,
     ) -> None:
         self.topic_partition: TopicPartition = log.topic_partition
         self.log = log

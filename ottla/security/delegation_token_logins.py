@@ -16,7 +16,7 @@ from ottla.base.bounded_cache import remembered
 from ottla.base.delegation_token import DelegationToken
 from ottla.base.ports import Threads
 from ottla.security.scram import ITERATIONS_MIN
-from ottla.security.scram_server import SALT_BYTES, ScramCredential, TokenLogin, make_credential
+from ottla.security.scram_server import SALT_BYTES, DelegationTokenLogin, ScramCredential, make_credential
 
 CREDENTIALS_MAX = 1_000
 """Maximum number of cached credentials, of existing tokens; computing one takes about a millisecond."""
@@ -45,7 +45,7 @@ class TokenLogins:
         self._threads = threads
         self._kept: dict[tuple[str, str], ScramCredential] = {}
 
-    def find(self, mechanism: str, token_id: str, done: Callable[[TokenLogin], object]) -> None:
+    def find(self, mechanism: str, token_id: str, done: Callable[[DelegationTokenLogin], object]) -> None:
         credential = self._kept.get((mechanism, token_id))
         if credential is not None:
             done(self._login(credential, token_id))
@@ -60,9 +60,9 @@ class TokenLogins:
 
         self._threads.run(partial(_credential, self._secret_key, mechanism, token_id), made)
 
-    def _login(self, credential: ScramCredential, token_id: str) -> TokenLogin:
+    def _login(self, credential: ScramCredential, token_id: str) -> DelegationTokenLogin:
         token = self._find(token_id)
-        return TokenLogin(credential, None if token is None else token.owner, lambda: self._ends_ms(token_id))
+        return DelegationTokenLogin(credential, None if token is None else token.owner, lambda: self._ends_ms(token_id))
 
     def _ends_ms(self, token_id: str) -> int | None:
         token = self._find(token_id)

@@ -33,7 +33,7 @@ class ScramCredential(NamedTuple):
     iterations: int
 
 
-class TokenLogin(NamedTuple):
+class DelegationTokenLogin(NamedTuple):
     """The data for checking a login by delegation token."""
 
     credential: ScramCredential
@@ -43,7 +43,7 @@ class TokenLogin(NamedTuple):
     """Returns the current end of the token (wall time); None if the token was deleted."""
 
 
-FindToken = Callable[[str, str, Callable[[TokenLogin], object]], object]
+FindToken = Callable[[str, str, Callable[[DelegationTokenLogin], object]], object]
 """Calls back, now or later, with the data for a login by a mechanism and a token id."""
 
 
@@ -71,7 +71,7 @@ class ScramServer:
         self._decoy = decoy
         self._nonce = nonce
         self._find_token = find_token
-        self._token: TokenLogin | None = None
+        self._token: DelegationTokenLogin | None = None
         self._username = ""
         self._credential: ScramCredential | None = None
         self._binding = b""
@@ -119,7 +119,7 @@ class ScramServer:
             return found
         return found or decoy
 
-    def _token_challenge(self, bare: str, login: TokenLogin) -> StepResult:
+    def _token_challenge(self, bare: str, login: DelegationTokenLogin) -> StepResult:
         self._token = login
         return self._challenge(bare, login.credential)
 
@@ -151,7 +151,7 @@ class ScramServer:
             return self._refused()
         return StepResult(token=verifier, principal=f"User:{name}", is_valid=lambda: find(name) is not None)
 
-    def _by_token(self, login: TokenLogin, verifier: bytes) -> StepResult:
+    def _by_token(self, login: DelegationTokenLogin, verifier: bytes) -> StepResult:
         ends_ms = login.ends_ms()
         if login.owner is None or ends_ms is None:
             return self._refused()

@@ -61,7 +61,7 @@ class Executor(Protocol):
         """Calls `flush` once after the current round of wakes; returns False outside of one, and then the caller must call it."""
 
 
-class Owner(Protocol):
+class ConnectionOwner(Protocol):
     """`server/listener.py`: is notified when a connection ends, and why."""
 
     def on_closed(self, connection: Connection) -> None: ...
@@ -73,8 +73,9 @@ class Connection:
     """One connection. The event loop calls `buffer`, `received`, `drained` and `closed` (`ports.Receiver`)."""
 
     def __init__(
-        self, executor: Executor, buffers: ReceiveBuffers, info: ConnectionInfo, limits: ConnectionLimits, channel: Channel, owner: Owner
-    ) -> None:
+        self, executor: Executor, buffers: ReceiveBuffers, info: ConnectionInfo, limits: ConnectionLimits, channel: Channel,
+        owner: ConnectionOwner,
+    ) -> None:  # fmt: skip
         # shared by all connections
         self._executor = executor
         self._scheduler = executor.scheduler
@@ -101,7 +102,7 @@ class Connection:
         self._on_idle: Callable[[Connection], None] | None = None
         self._failed_correlation_id: int | None = None
         # counters
-        self.cost_ns = 0  # see `scheduler.Client`
+        self.cost_ns = 0  # see `scheduler.ScheduledClient`
         self.idle_ticks = 0  # counted by the sweep of idle connections
         self.bytes_taken = 0  # `bytes_sent` of the channel at the last sweep
 

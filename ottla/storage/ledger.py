@@ -65,7 +65,7 @@ class Proof(NamedTuple):
 NO_PROOF = Proof()
 
 
-class Row:
+class LedgerRow:
     """The row of one log. `cells[at]` is its end; the next cells are `SYNCED`, `WATERMARK` and `START`."""
 
     __slots__ = ("at", "cells")
@@ -103,7 +103,7 @@ END_CELL = 3
 class LedgerLog(Protocol):
     """The part of `log.Log` that a row notes."""
 
-    row: Row
+    row: LedgerRow
     epochs: LeaderEpochs
     log_end_offset: int
     log_start_offset: int
@@ -112,13 +112,13 @@ class LedgerLog(Protocol):
     def recovery_point(self) -> int: ...
 
 
-def enter(log: LedgerLog, row: Row) -> None:
+def enter(log: LedgerLog, row: LedgerRow) -> None:
     """Notes the log in this row, from now on."""
     row.enter(log.log_end_offset, log.recovery_point, log.log_start_offset, log.epochs.latest)
     log.row = row
 
 
-DETACHED = Row(memoryview(bytearray(5 * CELL_BYTES)).cast("q"), 0)
+DETACHED = LedgerRow(memoryview(bytearray(5 * CELL_BYTES)).cast("q"), 0)
 """A row outside of any ledger, for logs that need no proof."""
 
 
@@ -131,8 +131,8 @@ class Ledger:
         self._directory = directory
         self._report = report
         self._files: list[memoryview] = []
-        self._rows: dict[Key, Row] = {}
-        self._free: list[Row] = []
+        self._rows: dict[Key, LedgerRow] = {}
+        self._free: list[LedgerRow] = []
         self.is_known = False
         """Whether the ledger is as old as the directory, so that a log without a row was never in the directory."""
         self.is_lost = False
@@ -168,7 +168,7 @@ class Ledger:
         rows = cells.cast("B")
         for number in range(1, len(cells) // ROW_CELLS):
             at = number * ROW_CELLS
-            row = Row(cells, at + END_CELL)
+            row = LedgerRow(cells, at + END_CELL)
             if not cells[at + 2]:
                 self._free.append(row)
                 continue
@@ -205,7 +205,7 @@ class Ledger:
 
     # Rows
 
-    def row(self, topic_id: bytes, partition: int) -> Row:
+    def row(self, topic_id: bytes, partition: int) -> LedgerRow:
         """Returns the row of a log in the directory. Creates one if the log has none."""
         row = self._rows.get((topic_id, partition))
         if row is None:
@@ -225,7 +225,7 @@ class Ledger:
         if row is not None:
             row.cells[row.at - 1] = 0
             # The log that had the row may still be open for a moment.
-            self._free.append(Row(row.cells, row.at))
+            self._free.append(LedgerRow(row.cells, row.at))
             row.cells, row.at = DETACHED.cells, 0
 
     def _grow(self) -> None:

@@ -55,7 +55,7 @@ LARGE_BYTES = 4096
 PRODUCE = 0
 
 
-class Client(Protocol):
+class ScheduledClient(Protocol):
     """A connection (`connection.py`)."""
 
     cost_ns: int
@@ -88,7 +88,7 @@ class Scheduler:
         self._costly_ns = 0  # the time that costly requests and batches have taken in this iteration
         self._short_slice_ns = SLICE_NS  # the last slice that was shorter than a whole one
         self._has_costly = False  # whether the batch has executed a costly request
-        self._queue: list[tuple[int, int, Client]] = []  # a heap of (priority, arrival, connection)
+        self._queue: list[tuple[int, int, ScheduledClient]] = []  # a heap of (priority, arrival, connection)
         self._arrivals = 0
 
     # A batch
@@ -129,7 +129,7 @@ class Scheduler:
 
     # Costs
 
-    def measure(self, connection: Client, route: Route, elapsed_ns: int) -> None:
+    def measure(self, connection: ScheduledClient, route: Route, elapsed_ns: int) -> None:
         """Adds the time of a request to the averages, and to this iteration if the request was costly."""
         route.cost_ns = moving_cost(route.cost_ns, elapsed_ns, ROUTE_RISE_BITS)
         connection.cost_ns = moving_cost(connection.cost_ns, elapsed_ns, CONNECTION_RISE_BITS)
@@ -137,7 +137,7 @@ class Scheduler:
             self._has_costly = True
             self._add_costly(elapsed_ns)
 
-    def is_likely_costly(self, connection: Client, route: Route | None, kind: int, size: int) -> bool:
+    def is_likely_costly(self, connection: ScheduledClient, route: Route | None, kind: int, size: int) -> bool:
         """Whether the next request of a connection is likely to be costly. `kind` is the key and version as one number; `route` is None
         before the first request of this kind. Until the first request of a connection has run, the connection's average is that of the
         request's kind."""
@@ -162,7 +162,7 @@ class Scheduler:
 
     # The queue
 
-    def resume_later(self, connection: Client) -> None:
+    def resume_later(self, connection: ScheduledClient) -> None:
         """Has `connection.resume` called in a later iteration."""
         self._arrivals += 1
         priority = self._arrivals + PASSES_PER_COSTLY * (connection.cost_ns // COSTLY_NS)
