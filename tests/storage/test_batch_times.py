@@ -123,6 +123,20 @@ def test_an_old_log_is_looked_up_rightly(codec: str, restart: str) -> None:
     assert found.max_timestamp_offset() == (BASE + 500, 13, 0)
 
 
+def test_an_old_segment_that_mixes_wrong_and_right_headers_needs_a_new_time_index() -> None:
+    """Its time index has entries, of the right headers only, and looks like that of any other segment."""
+    built = LogBuilder(log_settings(segment_bytes=len(sarama("lz4")) + len(batch_of(2)) + 10, index_interval_bytes=50))
+    for _ in range(3):
+        built.append(sarama("lz4"))
+        built.append(batch_of(2, timestamp=BASE - 1_000))
+    assert built.reopen().offset_for_timestamp(BASE + 400, end_offset=15) is None
+    for segment in built.log.segments:
+        built.disk.remove(segment.path(TIME_INDEX_SUFFIX))
+    found = built.open(was_clean=True)
+    assert found.offset_for_timestamp(BASE + 400, end_offset=15) == (BASE + 500, 1, 0)
+    assert [segment.largest_timestamp() for segment in found.segments] == [BASE + 500] * 3
+
+
 def test_an_old_log_expires_by_its_records() -> None:
     built = old_log("none")
     built.now_ms = BASE + 10 * 86_400_000
