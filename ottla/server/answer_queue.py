@@ -13,7 +13,7 @@ from ottla.server.memory.answer_memory import AnswerAccount, ConnectionLimits, S
 
 
 class AnswerQueue:
-    """The answers of one connection."""
+    """The unsent answers of one connection, and slots for requests that are not answered yet."""
 
     def __init__(self, channel: Channel, limits: ConnectionLimits, host: str) -> None:
         self._channel = channel
@@ -47,7 +47,7 @@ class AnswerQueue:
         return slot
 
     def charge(self, slot: Slot, size: int) -> None:
-        """The request of the slot uses `size` bytes of memory from now on."""
+        """Sets the memory that the request of the slot uses to `size` bytes."""
         self.account.park(size - slot.size)
         slot.size = size
 

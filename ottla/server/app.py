@@ -53,7 +53,7 @@ BROKEN_INVARIANT_EXIT_CODE = 70
 
 
 class StartRefused(Exception):
-    """Why the broker does not start, in one line."""
+    """The broker cannot start; the text is the reason in one line."""
 
 
 class StoreNotReached(StartRefused):
@@ -61,7 +61,7 @@ class StoreNotReached(StartRefused):
 
 
 def _given_bytes(config: BrokerConfig, name: str) -> int:
-    """A size that is set; -1 without one, for the system's own does better than Kafka's default."""
+    """Returns the configured size. Returns -1 if it is not set, because the system's default performs better than Kafka's."""
     size: int = config.value(name)
     return -1 if config.source(name) is ConfigSource.DEFAULT else size
 
@@ -86,7 +86,7 @@ class BrokerServer:
         )
         self.tls: TlsListeners | None = None
         if any(endpoint.is_tls for endpoint in config.endpoints):
-            from ottla.adapters.tls_listeners import TlsListeners  # on use: most brokers speak no TLS
+            from ottla.adapters.tls_listeners import TlsListeners  # imported on use: most brokers have no TLS
 
             self.tls = TlsListeners(loop, config)
             self.network.secure_of = self.tls.secure_of
@@ -108,7 +108,8 @@ class BrokerServer:
     # Starting
 
     def start(self) -> None:
-        """Brings the broker up to its first request, or on its way there (`ready`). Raises `StartRefused` with one line."""
+        """Starts the broker. A single broker can serve requests when this returns; in a cluster, when `ready` is done. Raises
+        `StartRefused`."""
         try:
             check_token_keys(self.config)
             check_token_login(self.config)
@@ -190,7 +191,7 @@ class BrokerServer:
         )
 
     async def open_http(self) -> None:
-        """Metrics and health, where an address is set for them. Raises `StartRefused` with nothing left open."""
+        """Opens the HTTP port if `ottla.metrics.listen` is set. Stops the broker and raises `StartRefused` if that fails."""
         listen = self.config.ottla_metrics_listen
         if not listen:
             return
@@ -207,14 +208,15 @@ class BrokerServer:
     # While it runs
 
     def begin_turns(self) -> None:
-        """Cuts long work into pieces from here on, because clients wait for the loop."""
+        """Spreads long work over iterations of the event loop from now on, because clients are served."""
         self.loop.set_exception_handler(self._on_loop_failure)
         if self.store_turns is not None:
             self.store_turns.begin()
         self.node.begin_turns()
 
     def _on_loop_failure(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Handles an exception of a timer or a thread's result as if a request had raised it."""
+        """Handles an exception of a callback: a broken invariant stops the broker, and a storage failure takes the log directory offline.
+        """
         error = context.get("exception")
         if isinstance(error, AssertionError):
             self.stop_at_once(error)
@@ -224,7 +226,7 @@ class BrokerServer:
             loop.default_exception_handler(context)
 
     def reload(self) -> None:
-        """SIGHUP: reads the configuration again and takes over what may change while the broker runs."""
+        """Handles SIGHUP: reads the configuration again, and applies settings that may change while the broker runs."""
         if self.http is not None:
             self.http.reload()
         if self.read_again is None:
@@ -251,7 +253,7 @@ class BrokerServer:
         self.loop.create_task(self.stop()).add_done_callback(self._on_stopped)
 
     def _on_stopped(self, task: asyncio.Task[int]) -> None:
-        """Ends the loop after the stop; `run` raises the error of a stop that failed."""
+        """Completes `stopped`, which ends `serve`. The error of a failed stop is raised by `run`."""
         error = task.exception()
         if error is not None:
             self.stopped.set_exception(error)
@@ -259,7 +261,7 @@ class BrokerServer:
             self.stopped.set_result(task.result())
 
     async def stop(self) -> int:
-        """The clean stop; returns the exit code."""
+        """Stops the broker cleanly. Returns the exit code 0, also if a log could not be closed cleanly."""
         log.info("stopping")
         closed: asyncio.Future[bool] = self.loop.create_future()
         self.node.stop(closed.set_result)
@@ -274,13 +276,13 @@ class BrokerServer:
         return 0
 
     def stop_at_once(self, error: BaseException) -> None:
-        """A broken invariant: nothing more is written, the next start recovers."""
+        """Ends the process immediately after a broken invariant. Nothing more is written, and the next start recovers."""
         log.critical("a broken invariant stops the broker: %s", error, exc_info=error)
         logging.shutdown()
         os._exit(BROKEN_INVARIANT_EXIT_CODE)
 
     def release(self) -> None:
-        """Closes the metadata store, then gives the directories free."""
+        """Closes the metadata store, then releases the locks of the directories."""
         self._held.close()
 
 
@@ -288,7 +290,7 @@ def run(
     config: BrokerConfig, notices: Sequence[Notice], *, seed_topics: Sequence[tuple[str, int]], started: float,
     read_again: Callable[[], BrokerConfig] | None = None, on_ready: Callable[[str], object] | None = None,
 ) -> int:  # fmt: skip
-    """Runs one broker until it is stopped by a signal; returns the exit code. `on_ready` is given its address. Raises `StartRefused`."""
+    """Runs one broker until a signal stops it. Returns the exit code. Calls `on_ready` with its address. Raises `StartRefused`."""
     loop = new_event_loop()
     asyncio.set_event_loop(loop)
     directories = ", ".join(map(os.path.abspath, config.data_directories))
@@ -307,8 +309,8 @@ def run(
 
 
 class EarlyStop:
-    """SIGTERM before READY. Recovery may take long, and the kernel ends the first process of a container only by signals that have a
-    handler.
+    """Handles SIGTERM before READY. Recovery may take long, and the kernel does not end the first process of a container by a signal
+    without a handler.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -316,8 +318,8 @@ class EarlyStop:
         self.is_asked = False
 
     def on_signal(self, number: int, frame: object) -> None:
-        """Ends the start at once. Once the loop runs, only notes the signal: the loop would take an exception for the failure of a
-        callback."""
+        """Raises `StartRefused`, which ends the start. If the loop runs, only notes the signal, because the loop would log an exception as
+        a failed callback."""
         self.is_asked = True
         if not self._loop.is_running():
             raise self.refusal()
@@ -330,7 +332,8 @@ async def serve(
     server: BrokerServer, early: EarlyStop, started: float, seed_topics: Sequence[tuple[str, int]],
     on_ready: Callable[[str], object] | None = None,
 ) -> int:  # fmt: skip
-    """Runs the broker from READY to the stop, on the running loop: uvloop loses signals that arrive while it is stopped."""
+    """Runs the broker until it has stopped: waits until it is ready, announces READY, serves. Runs in one call of the loop, because uvloop
+    loses signals while it is stopped."""
     await server.open_http()
     on_signals(server.loop, server.begin_stop, server.reload)
     if not server.ready.done() and not early.is_asked:
@@ -368,8 +371,8 @@ async def look_at_garbage(garbage: Garbage) -> None:
 
 
 async def wait_until_ready(server: BrokerServer, early: EarlyStop) -> None:
-    """Waits for the cluster: until a controller has sent this broker its replicas. Raises `StartRefused` if it has no place there, or is
-    stopped before."""
+    """Waits until a controller has sent this broker its replicas. Raises `StartRefused` if the registration is refused or a signal stops
+    the broker."""
     server.begin_turns()
     either: set[asyncio.Future[Any]] = {server.ready, server.stopped}
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -391,7 +394,7 @@ def close_loop(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop where there is a wheel of it, else asyncio's selector loop (readers and writers of sockets are needed)."""
+    """Returns a loop of uvloop if it is installed, else asyncio's selector loop, because readers and writers of sockets are needed."""
     try:
         import uvloop
     except ImportError:
@@ -400,7 +403,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def announce(server: BrokerServer, address: str, started: float) -> None:
-    """The one line on stdout."""
+    """Logs READY, and writes the only line on stdout."""
     milliseconds = (time.perf_counter() - started) * 1000
     log.info("READY in %.0f ms, listening on %s", milliseconds, ", ".join(map(str, server.node.endpoints)))
     sys.stdout.write(f"READY {address} broker.id={server.config.this_broker_id} in {milliseconds:.0f} ms\n")

@@ -1,7 +1,7 @@
-"""How a broker gets in where the others listen for brokers: TLS by that listener's settings, and a login by SASL.
+"""TLS settings and SASL login for connections to other brokers, from the settings of the listener for brokers.
 
-All brokers of a cluster have the same settings for it. The login says as which user the broker speaks; that it is a broker is proved after
-it by the cluster's secret (`security/cluster_identity.py`).
+All brokers of a cluster have the same settings for this listener. The login authenticates a user. After it, the cluster's secret proves
+that the client is a broker (`security/cluster_identity.py`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Begun = Callable[["SaslExchange | None", OttlaError | None], object]
 
 
 class BrokerAccess:
-    """`peers.Access`. The settings are read again for each login."""
+    """Implements `peers.Access`. Reads the settings again for each login."""
 
     def __init__(self, config: BrokerConfig, ports: Ports) -> None:
         self._config = config
@@ -37,7 +37,7 @@ class BrokerAccess:
         """The tokens, and the settings for fetching them."""
 
     def prepare(self) -> None:
-        """Fetches the first token, so that the log of a broker that gets none says so although no other needs it yet."""
+        """Fetches the first token at the start, so that a failure is logged before a connection needs the token."""
         login = self._config.of_listeners.broker_login(self._endpoint)
         if isinstance(login, TokenLogin):
             self._tokens_of(login).get(lambda _token, _error: None)
@@ -52,7 +52,7 @@ class BrokerAccess:
             else:
                 assert login is not None, "whether brokers log in does not change while they run"
                 done(self._by_password(login), None)
-        except ValueError as error:  # the settings have changed to nonsense while the broker runs
+        except ValueError as error:  # The settings have become invalid while the broker runs.
             done(None, refused(ErrorCode.SASL_AUTHENTICATION_FAILED, f"this broker cannot log in to others: {error}"))
 
     def share(self) -> float:
@@ -69,7 +69,7 @@ class BrokerAccess:
         return exchange(login.mechanism, login.user, login.password, nonce)
 
     def _tokens_of(self, login: TokenLogin) -> BrokerTokens:
-        """Raises ValueError."""
+        """Returns the source of tokens for these settings. Raises ValueError if they are invalid."""
         if self._tokens is None or self._tokens[0] != login:
             from ottla.security.broker_tokens import BrokerTokens
 

@@ -1,8 +1,10 @@
-"""The clean stop of a node: finish what is under way, close the coordinators, flush and close every log, write checkpoints and markers.
+"""The clean stop of a node: finishes requests in progress, closes the coordinators, flushes and closes every log, writes checkpoints and
+markers.
 
-Each step begins when the one before it notifies that it is done, or at the deadline (`ottla.shutdown.timeout.ms`). Peers that do not take
-their answers are not waited for. Logs are closed in turns of the loop, since there may be thousands of them and health probes must not
-block. A log that fails takes its directory offline; the others are closed cleanly all the same.
+The stop waits for opened replicas, for syncs and for the answers of running requests, in all at most `ottla.shutdown.timeout.ms`. Peers
+that do not take their answers are not waited for. Closing the logs has no time limit; it is spread over iterations of the event loop,
+because there may be thousands of logs and health probes must be answered. A log that fails takes its directory offline. The other
+directories are closed cleanly.
 """
 
 from __future__ import annotations
@@ -39,13 +41,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla")
 
 SYNCED_TOGETHER = 16
-"""Changed logs that a thread syncs one after another before it takes the next ones."""
+"""Number of changed logs that one thread syncs one after another."""
 STILL_MS = 2000
-"""A peer that takes nothing of its answers for so long is not waited for: any client could make each stop take as long as it may."""
+"""A peer that takes no byte of its answers for this many milliseconds is disconnected, so that no client can delay a stop."""
 
 
 Changed = tuple[Partition, int, Sequence[Syncable]]
-"""A log that must be synced before it is closed: its end, and its files in the order of their sync."""
+"""A log to sync before it is closed: the partition, its log end offset, and its files in the order of their sync."""
 
 
 class Parts(Protocol):
@@ -72,7 +74,7 @@ class Parts(Protocol):
 
 
 class CleanStop:
-    """One stop of one node. `done` is given whether everything was closed cleanly."""
+    """One stop of one node. Calls `done` with whether everything was closed cleanly."""
 
     def __init__(self, node: Parts, done: Callable[[bool], object]) -> None:
         self._node = node
@@ -94,7 +96,7 @@ class CleanStop:
         self._go_on_when(self._settled, self._close_coordinators)
 
     def _settled(self, function: Callable[[], None]) -> None:
-        """Calls `function` when all replicas have been opened or stopped as the controller said, and no flush is under way."""
+        """Calls `function` when all orders of the controller are executed and no flush is in progress."""
         flusher, turns = self._node.flusher, self._node.replicas.turns
 
         def opened() -> None:
@@ -213,7 +215,7 @@ class CleanStop:
         self._done(self._is_clean)
 
     def _go_on_when(self, notify: Callable[[Callable[[], None]], object], step: Callable[[], None]) -> None:
-        """Begins the next step when `notify` calls back, at the latest at the deadline."""
+        """Runs `step` when `notify` calls back, or at the deadline."""
         is_over = False
 
         def go_on() -> None:
@@ -229,8 +231,8 @@ class CleanStop:
 
 
 def close_directory(directory: LogDirectoryState, partitions: PartitionTable) -> bool:
-    """Whether its checkpoints and the marker of a clean shutdown could be written. It counts as clean only if each of its logs is: one that
-    could not be opened, or failed by itself, must be checked at the next start."""
+    """Writes the checkpoints and, if every log in the directory is whole, the marker of a clean shutdown. Without the marker, the next
+    start checks the logs. Returns False if a write failed."""
     try:
         error = directory.plan_checkpoints(partitions.all())()
         if error is not None:

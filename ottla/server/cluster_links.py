@@ -1,6 +1,6 @@
 """The connections of a broker with the other brokers of its cluster. A single broker has none.
 
-Made in two steps, because the coordinators need `peers` before there is a controller to ask: construction, then `attach`.
+They are created in two steps, the constructor and `attach`, because the coordinators need `peers` before the controller's link exists.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ottla.server.peers import BrokerPeers
 
 
 class ClusterLinks:
-    """The parts of one node that exist only among other brokers."""
+    """The parts of a node that only a member of a cluster has."""
 
     failure_detector: FailureDetector
     suspects: Suspects
@@ -47,7 +47,8 @@ class ClusterLinks:
         epoch_of: Callable[[int], int],
         is_current: Callable[[int, ControlMessage], bool],
     ) -> None:
-        """`epoch_of` a broker as this one knows it; `is_current`: whether a controller's message to a broker still matters."""
+        """`epoch_of` returns the known epoch of a broker. `is_current` returns whether a controller's message to a broker is still valid.
+        """
         self._ports = ports
         self._config = config
         self._metadata = metadata
@@ -85,7 +86,7 @@ class ClusterLinks:
         watched: Callable[[], list[int]],
         leader_of: Callable[[Key], Leader | None],
     ) -> None:
-        """Makes what asks the controller or watches brokers; `watched`: those whose end this one has to notice at once."""
+        """Creates the parts that send requests to the controller or watch brokers. `watched` returns the brokers to watch for their end."""
         ports = self._ports
         self._member = member
         self._route = route
@@ -105,12 +106,12 @@ class ClusterLinks:
         self.failure_detector.on_hang_up(broker_id)
 
     def on_metadata(self) -> None:
-        """The controller has sent metadata."""
+        """Called when the controller has sent metadata."""
         self.suspects.review()
         self.failure_detector.review()
 
     def hand_over(self, led_partitions: Callable[[], Iterable[Partition]], done: Callable[[], object]) -> None:
-        """Others take over what this broker leads, and it unregisters; then `done`."""
+        """Hands leadership to other brokers, unregisters this broker, then calls `done`."""
         Handover(self._route, self._member, led_partitions, config=self._config, timers=self._ports.timers, done=done).begin()
 
     def close(self) -> None:

@@ -1,10 +1,9 @@
 """Selects the log to compact next, gives the job to a worker process, and installs the result.
 
-Every `log.cleaner.backoff.ms` the compacted logs are checked one after the other. A log that is due is planned on the loop, in time slices
-because there may be tens of thousands of logs. A worker process rewrites it (`compaction_worker.py`, started with the first job and ended
-after a while without work). The result is put in place on the loop by renames and two syncs of the partition's directory, the only time
-that the loop waits. Appends and reads continue meanwhile. Then the first dirty offset of each log is written to
-`cleaner-offset-checkpoint`.
+Every `log.cleaner.backoff.ms` the compacted logs are checked one after the other. The check runs on the loop in time slices, because there
+may be tens of thousands of logs. A worker process rewrites it (`compaction_worker.py`, started with the first job and ended after a while
+without work). The result is put in place on the loop by renames and two syncs of the partition's directory, the only time that the loop
+waits. Appends and reads continue meanwhile. Then the first dirty offset of each log is written to `cleaner-offset-checkpoint`.
 
 A log that cannot be compacted (a damaged batch, a full disk, a killed worker) stays as it is: the broker logs one line and tries again
 after a pause that doubles each time. If a log was deleted, truncated or taken offline meanwhile, the files of the worker are removed, at
@@ -37,7 +36,7 @@ PIECE_MS = 5
 PAUSE_MS_MAX = 600_000
 BYTES_PER_KEY = 150
 IDLE_ROUNDS_MAX = 4
-"""Rounds without work after which the worker process ends; it takes a tenth of a second of CPU to start another."""
+"""Consecutive rounds without work after which the worker process ends. Starting another takes 0.1 s of CPU."""
 
 
 class Refusal(NamedTuple):
@@ -88,7 +87,7 @@ class CompactionSchedule:
             self._wait()
 
     def stop(self) -> None:
-        """Gives up what is under way: it has changed nothing yet."""
+        """Drops the job in progress, which has not changed the log yet."""
         self._is_stopped = True
         self._turns.drop()
         if self._handle is not None:
@@ -166,7 +165,8 @@ class CompactionSchedule:
             return None
 
     def _roll_overdue(self, partition: Partition, now_ms: int) -> None:
-        """Records in the active segment must not escape `max.compaction.lag.ms` because nothing more is written (KIP-354)."""
+        """Rolls an active segment with records older than `max.compaction.lag.ms`, so that they are compacted although nothing is appended
+        (KIP-354)."""
         active = partition.log.active
         if active.size and 0 <= active.first_batch_timestamp() < now_ms - partition.log.config.max_compaction_lag_ms:
             partition.log.roll()
@@ -240,7 +240,7 @@ class CompactionSchedule:
             return None
 
         self._threads.run(sync, self._names_synced)
-        self._checkpoints_due()  # losing one costs a larger round
+        self._checkpoints_due()  # A lost checkpoint only makes the next round larger.
 
     def _names_synced(self, error: StorageError | None) -> None:
         if error is not None:

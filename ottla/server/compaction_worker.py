@@ -21,7 +21,7 @@ LOCK_POLL_SECONDS = 0.02
 
 
 class Pace:
-    """Sleeps as long as it takes to stay below so many bytes a second."""
+    """Sleeps to keep the rate of reads and writes below `bytes_per_second`."""
 
     def __init__(self, bytes_per_second: float) -> None:
         self._bytes_per_second = bytes_per_second
@@ -35,7 +35,7 @@ class Pace:
 
 
 class PacedDisk(OsDisk):
-    """The disk of one job, at the pace that it is given."""
+    """The disk of one job, with a limited rate of reads and writes."""
 
     __slots__ = ("_pace",)
 
@@ -89,7 +89,7 @@ def remove_what_is_left(disk: OsDisk, directory: str) -> None:
     try:
         remove_cleaned(disk, directory)
     except StorageError:
-        pass  # the disk fails: the next round or the next start will find them
+        pass  # The disk fails. The next round or the next start removes the files.
 
 
 def wait_for_lock(directory: str) -> DirectoryLock:

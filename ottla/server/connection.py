@@ -52,13 +52,13 @@ class Executor(Protocol):
         """Executes a request. Returns whether the time slice of the connection is over."""
 
     def owes(self, connection: Connection, frame: memoryview) -> bool:
-        """Throttles a new connection whose user has exceeded a quota; otherwise it is new no longer."""
+        """Throttles a new connection if its client has exceeded a quota, and returns True. Otherwise marks it as not new."""
 
     def is_throttled(self, connection: Connection) -> bool:
         """Whether the client must wait for a quota."""
 
     def flush_later(self, flush: Callable[[], None]) -> bool:
-        """Calls `flush` once after the current round of wakes; returns False outside of one, and then the caller must call it."""
+        """Calls `flush` after the current round of wakes. Returns False outside of a round: then the caller must call it."""
 
 
 class ConnectionOwner(Protocol):
@@ -111,12 +111,12 @@ class Connection:
     def buffer(self) -> memoryview:
         """Returns the buffer for the next received bytes. It is empty if there is no memory for them; then reading is paused."""
         if self._scheduler.is_crowded and not self.contexts and self.inbox.is_empty and self._buffers.is_full():
-            self._yield(b"")  # one of many new connections: each new request would make the broker drop another one
+            self._yield(b"")  # With many new connections, each new request would evict another one.
             return memoryview(b"")
         return self.inbox.buffer()
 
     def received(self, count: int) -> None:
-        """Executes what is complete after `count` bytes were received into `buffer`."""
+        """Executes the complete requests after `count` bytes were received into `buffer`."""
         self.idle_ticks = 0
         inbox = self.inbox
         try:
@@ -128,7 +128,7 @@ class Connection:
                 elif inbox.tail:
                     begun_tick, count = inbox.begun_tick, count + len(inbox.take())
                     self._consume(self._buffers.shared_view, count)
-                    if len(inbox.tail) == count:  # the same frame is unfinished: it stays as old as it is
+                    if len(inbox.tail) == count:  # The same frame is still incomplete, so it keeps its age.
                         inbox.begun_tick = begun_tick
                 else:
                     self._consume(self._buffers.shared_view, count)
@@ -142,7 +142,7 @@ class Connection:
             self.fail(error)
 
     def _execute_waiting(self) -> None:
-        """Executes what was received before the connection was stopped."""
+        """Executes the requests that were received before the connection was stopped."""
         inbox = self.inbox
         try:
             self._is_in_batch = True
@@ -245,8 +245,8 @@ class Connection:
     # Authentication
 
     def _consume_unauthenticated(self, view: memoryview, end: int) -> int:
-        """Executes the frames of an authentication, one at a time. Returns where the first frame behind it begins; `end` if the
-        authentication is not complete."""
+        """Executes the frames of an authentication, one at a time. Returns the position behind them, or `end` if the authentication is not
+        complete."""
         bytes_max = self._limits.unauthenticated_frame_bytes_max
         at = 0
         while not self.info.is_authenticated and at < end:
@@ -307,12 +307,12 @@ class Connection:
             self.answers.flush()
 
     def drained(self) -> None:
-        """The peer has taken all answers."""
+        """Called when the peer has taken all answers."""
         self.answers.account.note_taken()
         self._note_answered()
 
     def _note_answered(self) -> None:
-        """Answers have been given or taken."""
+        """Called when requests were answered or the peer has taken answers: continues a full or ending connection."""
         if self.state is FULL:
             self._continue()
         elif self.state is FINISHING:
@@ -339,7 +339,7 @@ class Connection:
         return self.answers.reserve(size)
 
     def release(self) -> None:
-        """The request that has called `block` needs its frame no longer, and the next one may be executed."""
+        """Ends `block`: the request no longer needs its frame, and the next one may be executed."""
         self.inbox.drop_executed()
         if self.state is BLOCKED:
             self._continue()
@@ -347,7 +347,7 @@ class Connection:
             self._notify_if_idle()
 
     def resume(self) -> None:
-        """Other connections have been served. A peer that has not taken all answers must take them first."""
+        """Called by the scheduler when other connections have been served. Continues, unless the peer has to take answers first."""
         if self.state is BLOCKED:
             if self.channel.queued_bytes:
                 self._move(FULL)
@@ -355,7 +355,7 @@ class Connection:
                 self._continue()
 
     def throttle(self) -> None:
-        """The client has exceeded a quota; `end_throttle` ends this."""
+        """Stops reading until `end_throttle`, because the client has exceeded a quota."""
         if self.state is READING or self.state is FULL:
             self._move(THROTTLED)
             if not self._is_in_batch:
@@ -374,7 +374,7 @@ class Connection:
         self._stop(rest)
 
     def _stop(self, rest: memoryview | bytes) -> None:
-        """Keeps what is not executed yet, and stops reading."""
+        """Keeps the bytes that are not executed yet, and stops reading."""
         if self.state is not CLOSED:
             self.inbox.keep(rest, waits_for_broker=True)
             self.channel.pause_reading()
@@ -405,7 +405,7 @@ class Connection:
     # The end
 
     def finish(self, on_idle: Callable[[Connection], None]) -> None:
-        """Executes no further request. Calls `on_idle` when all requests are answered or the connection is closed."""
+        """Executes no further request. Calls `on_idle` when the peer has taken the answers of all requests, or the connection is closed."""
         if self.state not in ENDING:
             self._move(FINISHING)
         self._on_idle = on_idle
@@ -423,7 +423,7 @@ class Connection:
         return self.answers.is_empty()
 
     def closed(self) -> None:
-        """The channel is closed."""
+        """Called when the channel is closed."""
         self._move(CLOSED)
         self.inbox.close()
         self.answers.close()
@@ -432,7 +432,7 @@ class Connection:
         self._notify_if_idle()
 
     def fail(self, error: Exception) -> None:
-        """Any failure closes the connection, except for a broken invariant, which stops the broker."""
+        """Handles a failed request: a broken invariant stops the broker, any other failure closes the connection."""
         if isinstance(error, AssertionError):
             self._owner.on_broken_invariant(error)
             return
@@ -445,7 +445,7 @@ class Connection:
         self.channel.close()
 
     def guarded(self, steps: Iterator[object]) -> Iterator[object]:
-        """The same steps of a request; a failure closes the connection, as it does in a request that is executed at once."""
+        """Returns the steps of a request, with failures passed to `fail`."""
         return guarded(steps, self.fail)
 
     def facts(self) -> dict[str, object]:

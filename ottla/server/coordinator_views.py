@@ -12,12 +12,12 @@ from ottla.sharing.state_settings import ShareStateSettings
 from ottla.transactions.settings import TransactionCoordinatorSettings
 
 LATE_METADATA_WAIT_MS = 200
-"""Twice what kafka-python waits before it asks for the metadata of new topics. In force where `group.initial.rebalance.delay.ms` is 0, also
-if that is set: it often is in the files of containers, and the client is none the better for it."""
+"""Wait of a first rebalance for clients that ask for the metadata of new topics late, in milliseconds: twice the pause of kafka-python. It
+applies if `group.initial.rebalance.delay.ms` is 0."""
 
 SHARE_GATHERING_MS = 200
-"""Members of a share group that are started together share what there is to read. The first would lock all of it otherwise. Apache Kafka
-assigns nothing before the second heartbeat, five seconds after the first."""
+"""Wait before the first assignment of a share group, in milliseconds, so that members that start together share the records. Otherwise the
+first member would lock all of them. Apache Kafka assigns nothing before the second heartbeat, 5 s after the first."""
 
 
 def group_settings(config: BrokerConfig) -> GroupCoordinatorSettings:
@@ -50,7 +50,7 @@ def group_settings(config: BrokerConfig) -> GroupCoordinatorSettings:
 
 
 def own_group_settings(config: BrokerConfig, metadata: ClusterMetadata) -> OwnSettings:
-    """The settings of single groups, held within the broker's bounds."""
+    """Returns a function from a group id to the group's own settings, within the broker's limits."""
 
     def of_group(group_id: str) -> Mapping[str, int]:
         overrides = metadata.configs(CONFIG_GROUP, group_id)
@@ -63,7 +63,7 @@ GROUPS_CACHED_MAX = 1000
 
 
 def share_terms(config: BrokerConfig, metadata: ClusterMetadata) -> Callable[[str], GroupTerms]:
-    """The settings of a share group that concern its records; needed by every share fetch, so they are cached."""
+    """Returns a function from a group id to its settings for records. They are cached, because every share fetch needs them."""
     known: dict[str, tuple[Mapping[str, str], GroupTerms]] = {}
 
     def of_group(group_id: str) -> GroupTerms:
@@ -109,7 +109,7 @@ def share_state_settings(config: BrokerConfig) -> ShareStateSettings:
 
 
 class MetadataLeaders:
-    """`transactions.markers.Leaders` over the cluster's metadata."""
+    """Implements `transactions.markers.Leaders` over the cluster's metadata."""
 
     def __init__(self, metadata: ClusterMetadata) -> None:
         self._metadata = metadata
@@ -122,7 +122,7 @@ class MetadataLeaders:
 
 
 class MetadataTopics:
-    """`groups.settings.TopicsView` and `sharing.state_settings.TopicsView` over the cluster's metadata."""
+    """Implements `groups.settings.TopicsView` and `sharing.state_settings.TopicsView` over the cluster's metadata."""
 
     def __init__(self, metadata: ClusterMetadata) -> None:
         self._metadata = metadata

@@ -1,4 +1,4 @@
-"""The coordinators of this broker, by the internal topic whose partitions it leads, and the memory that each kind may take."""
+"""The coordinators of this broker, by internal topic, and the memory limit of each kind."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ottla.replication.partition import Partition
 from ottla.sharing.partition_memory import PartitionMemory
 
 MEMORY_PARTS = 4
-"""Each of `CoordinatorMemories` may take this part of `ottla.memory.max.bytes`."""
+"""Divisor of `ottla.memory.max.bytes`: each of `CoordinatorMemories` may take a quarter of it."""
 
 
 class CoordinatorMemories:
-    """The bounds on members of groups, committed offsets, transactional ids, stored share states and share partitions."""
+    """The memory limits of group members, committed offsets, transactional ids, stored share states and share partitions."""
 
     def __init__(self, bytes_max: int) -> None:
         part = bytes_max // MEMORY_PARTS
@@ -26,19 +26,19 @@ class CoordinatorMemories:
 
 
 class Coordinators:
-    """All kinds. Partitions of other topics have no coordinator."""
+    """The coordinators of all kinds. Partitions of other topics have none."""
 
     def __init__(self, *kinds: Coordinator[Any]) -> None:
         self._kinds = {kind.topic: kind for kind in kinds}
 
     def lead(self, partition: Partition) -> None:
-        """Begins to coordinate a partition that this broker leads now."""
+        """Starts the coordinator of a partition that this broker now leads."""
         kind = self._kinds.get(partition.topic_partition.topic)
         if kind is not None:
             kind.lead(partition)
 
     def resign(self, topic: str, index: int) -> None:
-        """Stops coordinating a partition that this broker leads no more."""
+        """Stops the coordinator of a partition that this broker no longer leads."""
         kind = self._kinds.get(topic)
         if kind is not None:
             kind.resign(index)

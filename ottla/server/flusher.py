@@ -1,9 +1,8 @@
 """Group commit: one round of fsync serves every append that arrived while the last round ran.
 
-With `ottla.flush.on.ack` a partition asks for a flush after each append and no reader sees the records before it is done. A round takes
-the logs that asked, syncs their files in a thread, and then moves each partition's durable end on the loop, which releases the answers
-that waited. While a round runs, new requests gather for the next one. A sync that fails takes the log directory offline and acknowledges
-nothing.
+With `ottla.flush.on.ack` a partition requests a flush after each append, and readers see the records after the flush. A round syncs the
+files of the requested logs in a thread. Then it advances each partition's durable end on the loop, which sends the waiting answers.
+Requests during a round are part of the next one. A failed sync takes the log directory offline, and acknowledges no record of the log.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Flusher:
         return not self._is_running and not self._asked
 
     def call_when_idle(self, function: Callable[[], object]) -> None:
-        """Calls `function` once all that was asked for is durable or has failed; at once if that is so already."""
+        """Calls `function` when all requested flushes are done or have failed; before returning if there is none."""
         if self.is_idle:
             function()
         else:
@@ -62,7 +61,7 @@ class Flusher:
     def _sync(
         self, work: Sequence[tuple[Partition, int, Sequence[Syncable]]], failures: dict[Partition, StorageError]
     ) -> StorageError | None:
-        """Runs in a thread; only one round runs at a time, so no other code touches the histogram meanwhile."""
+        """Runs in a thread. Only one round runs at a time, so no other code changes the histogram."""
         started = self._now_ns()
         result = sync_all(work, failures)
         self.round_times.add(self._now_ns() - started)
@@ -91,7 +90,7 @@ class Flusher:
 
 
 def files_of(partition: Partition, failures: dict[Partition, StorageError]) -> Sequence[Syncable]:
-    """The files of this log that must be synced. Finding them may write small ones; a failure is noted for the log, the others go on."""
+    """Returns the files of this log to sync; small files may be written before. A failure is added to `failures`."""
     try:
         return partition.log.unflushed_files()
     except StorageError as error:
@@ -102,8 +101,8 @@ def files_of(partition: Partition, failures: dict[Partition, StorageError]) -> S
 def sync_all(
     work: Sequence[tuple[Partition, int, Sequence[Syncable]]], failures: dict[Partition, StorageError]
 ) -> StorageError | None:
-    """Syncs every file of every log, in a thread. A failure is noted for its log and does not stop the others. Directories are synced last,
-    a partition's before its parent, and each once, because the logs share their parent."""
+    """Syncs every file of every log; runs in a thread. A failure is added to `failures` and does not stop the others. Directories are
+    synced last: a partition's before its parent, and each one once."""
     directories: dict[str, tuple[DirectorySync, list[Partition]]] = {}
     for partition, _end, files in work:
         try:

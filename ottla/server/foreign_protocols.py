@@ -1,8 +1,8 @@
 """Detects foreign protocols on the first bytes of a connection: TLS and HTTP.
 
 Without it the log would report a frame of absurd size when a client speaks TLS to a plain listener, or when a browser or scraper takes the
-port for one of HTTP. Both name the host that they wanted to reach, which Kafka's own protocol never does. Reads only what has arrived
-already, and trusts none of it.
+port for one of HTTP. Both protocols contain the requested host name, which Kafka's protocol does not. Only bytes that have arrived are
+examined, and none are trusted.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from struct import Struct, error
 
 HEADER_BYTES_MIN = 10
-"""Of a request of Kafka's."""
+"""Size of the smallest Kafka request."""
 TLS_HANDSHAKE, CLIENT_HELLO, SERVER_NAME = 0x16, 0x01, 0
 HTTP_METHODS = (b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI", b"DELE", b"PATC", b"CONN", b"PRI ")
 HEAD_BYTES_MAX = 8192
@@ -18,11 +18,11 @@ NAME_CHARACTERS_MAX = 255
 
 _uint16 = Struct(">H").unpack_from
 _RANDOM_END = 5 + 4 + 2 + 32
-"""Record header, handshake header, version, random bytes."""
+"""Position behind record header, handshake header, version and random bytes."""
 
 
 def foreign_protocol(first: bytes | memoryview) -> str:
-    """Describes a foreign protocol for the log; empty if the bytes are of none that is known."""
+    """Describes a foreign protocol for the log. Returns an empty string if it is not recognised."""
     head = bytes(first[:HEAD_BYTES_MAX])
     if len(head) >= 2 and head[0] == TLS_HANDSHAKE and head[1] == 3:
         name = server_name(head)
@@ -36,12 +36,13 @@ def foreign_protocol(first: bytes | memoryview) -> str:
 
 
 def bad_size(size: int, first: bytes | memoryview, bytes_max: int) -> str:
-    """Why the size of a frame closes its connection; `first` begins with it, and may be another protocol's first bytes."""
+    """Returns the reason why an invalid frame size closes a connection. `first` has the frame's first bytes, which may be another
+    protocol's."""
     return foreign_protocol(first) or f"a frame of {size} bytes is outside {HEADER_BYTES_MIN}..{bytes_max}"
 
 
 def server_name(hello: bytes) -> str:
-    """The name in a TLS ClientHello (SNI), empty if there is none."""
+    """Returns the host name in a TLS ClientHello (SNI), or an empty string."""
     try:
         if hello[5] != CLIENT_HELLO:
             return ""
@@ -64,7 +65,7 @@ def server_name(hello: bytes) -> str:
 
 
 def http_host(head: bytes) -> str:
-    """The Host header of an HTTP request, empty if it has not arrived."""
+    """Returns the Host header of an HTTP request, or an empty string if it has not arrived."""
     for line in head.split(b"\r\n")[1:]:
         name, _, value = line.partition(b":")
         if name.strip().lower() == b"host":

@@ -8,16 +8,16 @@ So the objects that clients can create and drop must leave no cycles. `tests/ser
 groups, transactions, sessions and connections, and finds none. A walk over everything takes 1.0 s with 37,000 topics, so it runs only when
 the memory shows that cycles were missed. All that clients can cause is bounded by `ottla.memory.max.bytes`
 (`tests/hostile/test_attacks_memory.py`, with an allowance); a process that has grown by more has garbage, or a defect. The walk waits for a
-quiet moment, ten minutes at most. The next walk waits until memory is a quarter larger than after the last one, so that a vain walk is not
-repeated.
+quiet moment, ten minutes at most. The next walk waits until memory is a quarter larger than after the last one, so that a useless walk is
+not repeated.
 
-The price: a missed cycle stays until the process has grown by that much. The line in the log says how much garbage there was.
+So a missed cycle is kept until the process has grown by that much. A log line says how much garbage there was.
 
 Memory that is free after a flood of requests is fragmented, and the C library keeps it. It is returned to the system when the process has
 become much larger or smaller since the last time.
 
-Left out: a walk over a part of the frozen objects (CPython can thaw all or none); looking for garbage in a forked child (the child's walk
-writes to each object, which doubles the broker's memory).
+Not possible: a walk over a part of the frozen objects, because CPython can thaw only all. Not useful: a walk in a forked child, because it
+writes to each object, which doubles the broker's memory.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ log = logging.getLogger("ottla")
 
 OLDEST_GENERATION = 2
 YOUNGER_PER_FULL_COLLECTION = 2
-"""A full collection follows on so many of the generation before it and one more, not on ten: as everything is frozen after each, it walks
-over some 25,000 young objects, not over 85,000, which is 10 ms and not 40 where each has a hundred references."""
+"""Threshold of full collections, in collections of the middle generation (CPython's default: 10). Objects are frozen after each full
+collection, so it walks over about 25,000 young objects instead of 85,000: 10 ms instead of 40 if each has a hundred references."""
 ALLOWANCE_BYTES = 100 << 20
 """Memory beyond `ottla.memory.max.bytes` that a broker may have while it is attacked."""
 GROWTH_PER_WALK = 1.25
@@ -42,9 +42,9 @@ CHANGE_BYTES = 64 << 20
 """Change of the process's size after which free memory is returned to the system. 64 MiB: a smaller change is not worth the call."""
 LOOK_SECONDS = 10
 QUIET_SECONDS = 1.0
-"""A walk may hold up the loop where it has worked no longer than this since the last look."""
+"""A moment is quiet if the loop's thread has used at most this many seconds of CPU since the last look."""
 OVERDUE_LOOKS = 60
-"""At so many looks in a row that find too much memory, a walk does not wait for a quiet moment."""
+"""After this many consecutive looks that find too much memory, a walk does not wait for a quiet moment: 10 minutes."""
 
 
 class Garbage:
@@ -56,21 +56,21 @@ class Garbage:
         memory_bytes: Callable[[], int] = resident_bytes,
         worked_seconds: Callable[[], float] = thread_time,
     ) -> None:
-        """`memory_max_bytes`: what all clients together may take; `memory_bytes`: what the process has; `worked_seconds`: the processor
+        """`memory_max_bytes` is the limit of all clients together. `memory_bytes` returns the size of the process, `worked_seconds` the CPU
         time of the loop's thread."""
         self._allowed_bytes = memory_max_bytes + ALLOWANCE_BYTES
         self._memory_bytes = memory_bytes
         self._worked_seconds = worked_seconds
         self._worked_before = 0.0
         self._suspicious_bytes = 0
-        """From here on memory is more than what is known of explains."""
+        """If the process is larger than this, missed cycles are suspected."""
         self._suspicious_looks = 0
         self._given_back_bytes = 0
         """The size of the process when free memory was returned last."""
         self._thresholds = gc.get_threshold()
 
     def begin(self) -> None:
-        """Freezes what the start has made, and from now on what full collections leave."""
+        """Freezes the objects of the start, and from now on the objects that survive full collections."""
         gc.callbacks.append(self._on_collection)
         self._thresholds = gc.get_threshold()
         gc.set_threshold(*self._thresholds[:2], YOUNGER_PER_FULL_COLLECTION)
@@ -80,14 +80,14 @@ class Garbage:
         self._worked_before = self._worked_seconds()
 
     def end(self) -> None:
-        """The process is about to end. Freezes everything, else the interpreter would walk over all objects once more: 5 s of a stop with
+        """Freezes everything before the process ends. Otherwise the interpreter would walk over all objects again, which takes 5 s with
         50,000 partitions."""
         gc.callbacks.remove(self._on_collection)
         gc.set_threshold(*self._thresholds)
         gc.freeze()
 
     def look(self) -> None:
-        """Walks over everything if it is time for that; called every `LOOK_SECONDS`."""
+        """Walks over all objects if the memory is suspicious; called every `LOOK_SECONDS`."""
         worked = self._worked_seconds()
         is_quiet = worked - self._worked_before <= QUIET_SECONDS
         self._suspicious_looks = self._suspicious_looks + 1 if self._memory_bytes() >= self._suspicious_bytes else 0
@@ -97,11 +97,11 @@ class Garbage:
         self._worked_before = worked
 
     def should_give_back(self) -> bool:
-        """Whether free memory should be given back to the system now; called every `LOOK_SECONDS`."""
+        """Whether free memory should be returned to the system now; called every `LOOK_SECONDS`."""
         return abs(self._memory_bytes() - self._given_back_bytes) >= CHANGE_BYTES
 
     def note_given_back(self) -> None:
-        """Free memory has been given back."""
+        """Notes that free memory was returned to the system."""
         self._given_back_bytes = self._memory_bytes()
 
     def _walk(self) -> None:

@@ -1,7 +1,7 @@
 """Periodic work: retention, compaction, scrub, checkpoints, flushes by age, expiry of producer ids, idle connections, failed directories.
 
-Each task has its interval from the configuration and runs on the loop in turns, some partitions at a time, since there may be tens of
-thousands; what touches the disk for long (checkpoints with their fsync, removal of files, probes of a failed directory) runs in a thread.
+Each task has an interval and runs on the loop in time slices, because there may be tens of thousands of partitions. Slow disk operations
+(checkpoints with fsync, removal of files, tests of a failed directory) run in a thread.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SWEEP_MS_MIN = 100
 RECHECK_MS = 5_000
 PIECE_MS = 5
 CHECKPOINTS_DUE_MS = 200
-"""Deletions and compactions that follow each other within this time share a round of checkpoints."""
+"""Delay of checkpoints after a deletion or compaction, in milliseconds, so that several share one round."""
 NOT_WRITTEN = StorageError("no checkpoints were written")
 
 
@@ -48,7 +48,7 @@ def is_unflushed(partition: Partition) -> bool:
 
 
 def has_new_start(partition: Partition) -> bool:
-    """Whether its log begins higher than the checkpoints say."""
+    """Whether the log start offset is above the last checkpoint's."""
     return partition.log.log_start_offset > partition.state.noted_log_start
 
 
@@ -128,7 +128,7 @@ class Housekeeping:
     # Tasks
 
     def apply_retention(self) -> None:
-        """Removes segments that are too old, too many, or below the log start."""
+        """Removes segments by `retention.ms`, `retention.bytes` and the log start offset."""
         now_ms = self._clock.wall_ms()
         self._with_each("retention", lambda partition: self._remove_expired(partition, now_ms))
 
@@ -144,7 +144,7 @@ class Housekeeping:
             self.remove_later(paths, partition.log.config.file_delete_delay_ms)
 
     def _name_future(self, partition: Partition, now_ms: int) -> None:
-        """Names a segment that stays because of a timestamp in the future, once in the life of this process."""
+        """Logs a segment that is kept because of a timestamp in the future, once for each such segment."""
         found = partition.log
         kept = kept_by_the_future(found.segments, found.config, now_ms)
         if kept is not None and kept != found.named_future:
@@ -156,7 +156,7 @@ class Housekeeping:
         found.named_future = kept
 
     def remove_later(self, paths: list[str], delay_ms: int) -> None:
-        """Removes files after the delay that readers of old slices may still need."""
+        """Removes files after a delay, because readers may still use their slices."""
         self._timers.call_later(delay_ms, lambda: self._threads.run(lambda: self._remove(paths, self._disk.remove), ignore))
 
     def remove_tree_later(self, path: str, delay_ms: int) -> None:
@@ -165,13 +165,13 @@ class Housekeeping:
         self._timers.call_later(delay_ms, lambda: self._threads.run(lambda: self._remove([path], self._disk.remove_tree), ignore))
 
     def write_checkpoints(self) -> None:
-        """Recovery points, high watermarks and log starts, in a thread; a round that still runs is not joined by another."""
+        """Writes recovery points, high watermarks and log start offsets in a thread. Does nothing while another round runs."""
         if not self._is_writing_checkpoints:
             self._with_each("recovery aids", self._write_recovery_aids)
             self._write_checkpoints()
 
     def write_watermarks(self) -> None:
-        """High watermarks alone, which are written more often."""
+        """Writes only the high watermarks, more often. Does nothing while another round runs."""
         if not self._is_writing_checkpoints:
             self._is_writing_checkpoints = True
             self.turns.add(self._plan_watermarks())
@@ -188,19 +188,19 @@ class Housekeeping:
         self._threads.run(lambda: {path: plan() for path, plan in work}, lambda errors: self._checkpoints_written(errors, []))
 
     def _checkpoints_due(self) -> None:
-        """A round of checkpoints soon: a partition was deleted, or its log compacted."""
+        """Schedules a round of checkpoints after a deletion or a compaction (`CHECKPOINTS_DUE_MS`)."""
         if not self._are_checkpoints_due:
             self._are_checkpoints_due = True
             self._timers.call_later(CHECKPOINTS_DUE_MS, self._write_due_checkpoints)
 
     def note_log_starts(self) -> None:
-        """A round of checkpoints at once: records were deleted, and the answer waits until that outlasts a restart."""
+        """Schedules a round of checkpoints immediately, because the answer to DeleteRecords waits for it."""
         if not self._are_starts_due:
             self._are_starts_due = self._are_checkpoints_due = True
             self._timers.call_soon(self._write_due_checkpoints)
 
     def _write_due_checkpoints(self) -> None:
-        if self._are_checkpoints_due and not self._is_writing_checkpoints:  # else the end of the round calls this again
+        if self._are_checkpoints_due and not self._is_writing_checkpoints:  # Otherwise the end of the running round calls this again.
             self._are_checkpoints_due = self._are_starts_due = False
             self._write_checkpoints()
 
@@ -219,12 +219,12 @@ class Housekeeping:
                 if directory.is_online:
                     work.append((directory.path, (yield from directory.plan_in_steps(self._partitions.in_pieces()))))
         except BaseException:
-            self._is_writing_checkpoints = False  # else no round would ever begin again
+            self._is_writing_checkpoints = False  # Otherwise no further round would begin.
             raise
         self._threads.run(lambda: {path: plan() for path, plan in work}, lambda errors: self._checkpoints_written(errors, starts))
 
     def _write_recovery_aids(self, partition: Partition) -> Iterator[None]:
-        """Writes what lets a start after a kill skip the logs below their recovery points."""
+        """Writes recovery aids: with them, a start after a kill reads only the part of a log above its recovery point."""
         written, directory = partition.log, partition.log.directory
         try:
             for _ in recovery_aids.in_steps(written):
@@ -235,7 +235,7 @@ class Housekeeping:
             partition.fail(error)
 
     def flush_due(self) -> None:
-        """Flushes logs by `flush.ms`, what a leader's append did not see to by `flush.messages`, and sealed segments in any case."""
+        """Flushes logs by `flush.ms` and `flush.messages`, and all sealed segments."""
         if "flushes" not in self._under_way:
             before, self._flushed_at_ms = self._flushed_at_ms, {}
             now_ms = self._clock.monotonic_ms()
@@ -329,4 +329,4 @@ class Housekeeping:
 
 
 def ignore(_result: object) -> None:
-    """The callback of work whose result does not matter."""
+    """A callback that ignores the result."""

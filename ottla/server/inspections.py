@@ -1,4 +1,4 @@
-"""Has a worker process decode records, and keeps the order of appends meanwhile.
+"""Decodes records in a worker process, and keeps the order of appends meanwhile.
 
 A batch of a few kilobytes may hold millions of records, whose decoding takes seconds and would delay every client on the loop. The worker
 (`record_worker.py`, started with the first order and ended after a while without work) takes one order at a time. Waiting clients take
@@ -24,14 +24,14 @@ log = logging.getLogger("ottla.records")
 
 WORKER_MODULE = "ottla.server.record_worker"
 REST_MS = 30_000
-"""The worker process ends when it had no order for so long."""
+"""The worker process ends after this many milliseconds without an order."""
 
 Line = tuple[ConnectionInfo, object]
 Waiting = tuple[Any, Callable[[Any], object]]
 
 
 class Inspections:
-    """All orders of one broker; see the module. An answer of None: the worker was lost. `times`: what look-ups by time have found out."""
+    """The orders of one broker. The answer None means that the worker process was lost. `times` caches results of look-ups by time."""
 
     def __init__(self, threads: Threads, timers: Timers) -> None:
         self._threads = threads
@@ -45,7 +45,8 @@ class Inspections:
         self.lines: dict[Line, deque[tuple[Any, Attempt]]] = {}
 
     def defer(self, client: ConnectionInfo, subject: object, order: Any, attempt: Attempt) -> None:
-        """Calls `attempt` with the answer to `order` (None: nothing is asked), after all of this client and subject that came before."""
+        """Calls `attempt` with the answer to `order`, or with None if `order` is None, after all earlier attempts of this client and
+        subject."""
         key = (client, subject)
         line = self.lines.get(key)
         if line is not None:
@@ -55,7 +56,7 @@ class Inspections:
         self._go_on(key)
 
     def ask(self, client: ConnectionInfo, order: Any, done: Callable[[Any], object]) -> None:
-        """Calls `done` with the answer, later, unless the client has disconnected by then."""
+        """Calls `done` later with the answer, unless the client has disconnected."""
         queue = self._waiting.get(client)
         if queue is None:
             queue = self._waiting[client] = deque()
@@ -65,7 +66,7 @@ class Inspections:
             self._ask_next()
 
     def close(self) -> None:
-        """Ends the worker: the broker stops."""
+        """Ends the worker process, because the broker stops."""
         self._is_closed = True
         if self._rest is not None:
             self._rest.cancel()
@@ -140,7 +141,7 @@ class Inspections:
             if queue is not None and self._waiting.get(client) is queue:
                 del self._waiting[client]
                 if queue:
-                    self._waiting[client] = queue  # behind the others
+                    self._waiting[client] = queue  # The client is now the last one in the queue.
             self._is_asking = False
             self._ask_next()
 
@@ -151,7 +152,7 @@ class Inspections:
 
 
 def _ask(worker: Worker, order: Any) -> Any:
-    """In a thread."""
+    """Sends an order to the worker process and waits for the answer; runs in a thread. Returns None if the process was lost."""
     try:
         return worker.ask(order)
     except WorkerLost:

@@ -1,7 +1,7 @@
 """Listening addresses: which connections are admitted, and which are open.
 
-A connection over `max.connections` of the broker or of its listener, over what the process has descriptors for, or over the limit of its
-address is closed at once; one of a broker takes the place of a client's. A sweep closes connections that have been silent for too long.
+A new connection is closed if it exceeds `max.connections` of the broker or of its listener, the limit of its address, or the descriptors of
+the process. A new connection of a broker replaces a client's instead. A sweep closes idle connections.
 
 Memory is bounded by `ottla.memory.max.bytes`: half of it is for requests that are being received (`queued.max.request.bytes`, if that is
 less), and half is shared by the answers and waiting requests of all connections, so that each may keep less as they become many.
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.network")
 
 QUEUED_BYTES_LEAST = 1 << 16
-"""Bytes that every connection may keep, however many there are."""
+"""Minimum share of each connection in the memory for answers and waiting requests, in bytes."""
 BACKLOG_LEAST = 128
 TLS_CONNECTION_BYTES = 60_000
 """Memory of OpenSSL for a connection that has received all of a record but one byte, in bytes. A silent connection takes 24 kB."""
 
 Mapper = Callable[[str], str | None]
-"""From the subject of a certificate to the name of a principal (`security/principal_mapping.py`)."""
+"""Maps the subject of a certificate to the name of a principal (`security/principal_mapping.py`)."""
 MechanismsOf = Callable[[Endpoint], Mechanisms | None]
-"""The SASL mechanisms of a listener; None where clients do not authenticate by SASL."""
+"""Returns the SASL mechanisms of a listener, or None if its clients do not authenticate by SASL."""
 
 
 def no_mechanisms(_endpoint: Endpoint) -> None:
-    """`MechanismsOf` where no listener authenticates its clients by SASL."""
+    """The `MechanismsOf` of a broker without SASL."""
 
 
 class Listeners:
@@ -91,7 +91,8 @@ class Listeners:
         """Called for each connection: listener, the address at which it arrived, the client's host (`server/arrivals.py`)."""
 
     def bind(self, endpoints: Sequence[Endpoint]) -> list[Endpoint]:
-        """Binds without accepting yet; returns the endpoints with their ports. Raises `AddressError`, and then none is bound."""
+        """Binds the listeners without accepting connections yet. Returns the endpoints with their ports. If one fails, releases all and
+        raises `AddressError`."""
         try:
             return [self._bind(endpoint) for endpoint in endpoints]
         except AddressError:
@@ -122,12 +123,12 @@ class Listeners:
             self.gate.close()
 
     def pause_all(self) -> None:
-        """Reads no further requests. Running requests may finish."""
+        """Stops reading requests. Running requests continue."""
         for connection in list(self.connections):
             connection.channel.pause_reading()
 
     def finish(self, done: Callable[[], object]) -> None:
-        """Executes no further requests; calls `done` once the running ones have been answered."""
+        """Executes no further requests. Calls `done` when the running ones are answered and their clients have taken the answers."""
         busy = dict(self.connections)
 
         def idle(connection: Connection) -> None:
@@ -145,7 +146,8 @@ class Listeners:
             connection.channel.close()
 
     def sweep(self, ticks_max: int) -> None:
-        """Closes connections that have been silent for `ticks_max` calls of this: nothing came, and nothing that is due was taken."""
+        """Closes connections that have been idle for more than `ticks_max` calls: the client has sent nothing and taken no answer, and no
+        request is running."""
         for connection in list(self.connections):
             channel = connection.channel
             if channel.bytes_sent != connection.bytes_taken:
@@ -156,7 +158,7 @@ class Listeners:
                 channel.close()
 
     def relieve(self) -> None:
-        """Ends a standstill of unfinished requests, and connections that do not authenticate in time; called every tick."""
+        """Relieves the memory for received requests, and closes connections that do not authenticate in time. Called every tick."""
         self._buffers.relieve()
         for connection, ticks in list(self._unauthenticated.items()):
             if connection.info.is_authenticated:
@@ -185,7 +187,7 @@ class Listeners:
             self.admit(listener, channel)
 
     def admit(self, listener: str, channel: Channel) -> None:
-        """Opens a new connection, or closes it where there are too many."""
+        """Opens a new connection, or closes it if there are too many."""
         host = channel.peer_host
         if self._is_full(listener, host):
             channel.close()
@@ -207,7 +209,7 @@ class Listeners:
         channel.open(connection)
 
     def _is_full(self, listener: str, host: str) -> bool:
-        """Whether there is no room for one more connection."""
+        """Whether a limit of connections is reached. For a broker's connection, may close a client's instead."""
         of_listener = self._config.of_listeners.limit(listener, "max.connections")
         if of_listener is not None and self._per_listener[listener] >= of_listener:
             return True
@@ -226,7 +228,8 @@ class Listeners:
         return of_tls < self._config.ottla_memory_max_bytes // TLS_CONNECTION_BYTES
 
     def _make_room_for_broker(self, listener: str) -> bool:
-        """Closes the connection of a client that has been silent for the longest time: clients must not keep brokers from each other."""
+        """Closes the client connection that has been idle longest, if `listener` is for brokers. Returns whether one was closed. Clients
+        must not prevent connections between brokers."""
         if listener != self._config.inter_broker_listener:
             return False
         clients = [connection for connection in self.connections if connection.info.listener != listener]
@@ -243,7 +246,8 @@ class Listeners:
             raise AddressError(f"listener {endpoint.name}: {error}") from None
 
     def _await_handshake(self, connection: Connection) -> None:
-        """Until the handshake is complete the client has not authenticated; then its certificate says who it is, unless SASL does."""
+        """Marks a client as not authenticated until the TLS handshake is complete. Without SASL, its certificate then gives its principal.
+        """
         info, map_subject = connection.info, self._map_subject[connection.info.listener]
         info.is_authenticated = False
 
@@ -263,7 +267,7 @@ class Listeners:
             channel.on_failed = lambda reason: audit.refused_authentication(info.host, info.listener, "TLS", "", reason)
 
     def _await_authentication(self, connection: Connection) -> None:
-        """Among too many that have not authenticated, the one that has had the longest time for it is closed."""
+        """Notes a connection that has to authenticate. If there are too many, closes the oldest of them."""
         waiting, most = self._unauthenticated, self._config.ottla_connections_unauthenticated_max
         waiting[connection] = 0
         if len(waiting) > most:
@@ -275,7 +279,7 @@ class Listeners:
         late.channel.close()
 
     def recheck(self) -> None:
-        """Closes the connections whose clients would not be let in any more: users or passwords have changed."""
+        """Closes connections with logins that are no longer valid, after users or passwords have changed."""
         for connection in list(self.connections):
             authentication = connection.info.authentication
             if authentication is not None and authentication.is_valid is not None and not authentication.is_valid():
@@ -294,7 +298,7 @@ class Listeners:
 
 
 def _certified(certificate: bytes, map_subject: Mapper) -> str | None:
-    """The principal of a client's certificate, which has been checked; None if no rule names its subject."""
+    """Returns the principal of a verified client certificate, or None if no mapping rule matches its subject."""
     from ottla.security.distinguished_name import CertificateError, subject_of
 
     try:
@@ -305,14 +309,14 @@ def _certified(certificate: bytes, map_subject: Mapper) -> str | None:
 
 
 def request_bytes_max(config: BrokerConfig) -> int:
-    """Bytes of large requests that are being received."""
+    """Returns the memory limit of requests that are being received, in bytes."""
     half = config.ottla_memory_max_bytes // 2
     return min(half, config.queued_max_request_bytes) if config.queued_max_request_bytes > 0 else half
 
 
 @lru_cache(maxsize=1)
 def per_host(overrides: str) -> dict[str, int]:
-    """`host:number` separated by commas; an IPv6 address may be in brackets."""
+    """Parses `host:number` separated by commas; an IPv6 address may be in brackets."""
     found = {}
     for item in filter(None, map(str.strip, overrides.split(","))):
         host, _, number = item.rpartition(":")

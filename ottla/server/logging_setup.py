@@ -1,9 +1,9 @@
 """The broker's own log: text for people, JSON for machines, always on stderr (stdout belongs to the READY line).
 
-Each line has the broker's id and, if the caller passes them with `extra=`, the listener, client id and correlation id. An entry is always
-one line, whatever a client calls itself: characters that could end the line, or control a terminal, are escaped, in JSON as in text. Long
-texts of clients are cut: a name after 256 characters, a line after 2,000. Lines of one cause (the same text before its values are inserted)
-are limited in rate, and the next line has the number of the omitted ones. The names of settings are logged, and the sources of their values
+Each line has the broker's id and, if the caller passes them with `extra=`, the listener, client id and correlation id. An entry is one line
+(a traceback follows in text): characters that could end the line, or control a terminal, are escaped in JSON and text. Long texts of
+clients are cut: a name after 256 characters, a line after 2,000. Lines of one cause (the same text before its values are inserted) are
+limited in rate, and the next line has the number of the omitted ones. The names of settings are logged, and the sources of their values
 (`sources_line`), not the values.
 """
 
@@ -28,7 +28,7 @@ BURST_MAX = 100
 """Lines of one cause in a burst; after that `LINES_PER_SECOND`."""
 LINES_PER_SECOND = 5
 CAUSES_BYTES_MAX = 1 << 20
-"""Memory for the causes of the last lines."""
+"""Memory for the causes of recent lines, in bytes."""
 
 _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {9: "\t", 10: "\\n", 13: "\\r"}
 _DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
@@ -38,7 +38,7 @@ _ESCAPES_IN_JSON = {code: f"\\u{code:04x}" for code in (*range(127, 160), *_DIRE
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line, its time in UTC: machines of several zones send to one place."""
+    """Formats an entry as one line with a JSON object. Its time is in UTC, because machines in several time zones may log to one place."""
 
     def __init__(self, broker_id: int) -> None:
         super().__init__()
@@ -74,7 +74,8 @@ class TextFormatter(logging.Formatter):
 
 
 class RateLimit(logging.Filter):
-    """Lets so many lines of one cause pass; clients can cause a line with each request. `now` is a monotonic time in seconds."""
+    """Limits the rate of lines of one cause (`BURST_MAX`, `LINES_PER_SECOND`), because clients can cause a line with each request. `now` is
+    a monotonic time in seconds."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -95,7 +96,7 @@ class RateLimit(logging.Filter):
 
 
 class Cause:
-    """The lines of one cause that are still allowed."""
+    """The token bucket of one cause."""
 
     __slots__ = ("_at", "_room", "left_out")
 
@@ -119,7 +120,7 @@ def facts_of(record: logging.LogRecord) -> dict[str, object]:
 
 
 def message_of(record: logging.LogRecord) -> str:
-    """The message with its names and itself cut, and how many like it were left out before."""
+    """Returns the message, with shortened arguments and length, and the number of omitted lines before it."""
     if isinstance(record.args, tuple):
         record.args = tuple(map(cut, record.args))
     message = record.getMessage()
@@ -130,13 +131,13 @@ def message_of(record: logging.LogRecord) -> str:
 
 
 def traceback_of(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    """The traceback of a record that has one, each of its lines cut: the last one may quote what a client has sent."""
+    """Returns the traceback with shortened lines, because the last line may quote bytes of a client."""
     lines = formatter.formatException(record.exc_info).split("\n") if record.exc_info else []
     return "\n".join(line if len(line) <= LINE_LETTERS_MAX else line[:LINE_LETTERS_MAX] + "..." for line in lines)
 
 
 def cut(value: object) -> object:
-    """A value for the log. Long texts are cut, also the texts of objects."""
+    """Returns a number unchanged, and anything else as a shortened text."""
     if isinstance(value, int | float):
         return value
     text = str(value)
@@ -144,12 +145,12 @@ def cut(value: object) -> object:
 
 
 def set_up_logging(form: str, level: str, broker_id: int) -> None:
-    """`form`: text, json, or auto (text on a terminal)."""
+    """Sets the handler of the loggers. `form` is text, json, or auto (text on a terminal)."""
     is_text = form == "text" or (form == "auto" and sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(TextFormatter(broker_id) if is_text else JsonFormatter(broker_id))
     handler.addFilter(RateLimit())
-    for name, least in (("ottla", level.upper()), ("asyncio", "WARNING")):  # the loop speaks up when a callback fails
+    for name, least in (("ottla", level.upper()), ("asyncio", "WARNING")):  # asyncio logs failed callbacks
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]
         logger.setLevel(least)
@@ -157,7 +158,7 @@ def set_up_logging(form: str, level: str, broker_id: int) -> None:
 
 
 def sources_line(config: BrokerConfig) -> str:
-    """How many settings came from where: `configuration: 5 settings from server.properties, 1 from the environment, ...`."""
+    """Returns a log line with the number of settings from each source: `configuration: 5 settings from server.properties, ...`."""
     found = Counter(config.where(name) for name in BROKER_SETTINGS if config.source(name) is ConfigSource.STATIC_BROKER)
     given = ", ".join(f"{count} from {where}" for where, count in found.items())
     return f"configuration: {given or 'nothing given'}; {len(BROKER_SETTINGS) - found.total()} by default"

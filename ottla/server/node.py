@@ -3,10 +3,10 @@
 Production gives it the ports of the operating system (`app.py`), the simulation simulated ones (`tests/sim`). This module and everything
 below it import no clock, socket, thread, file or random generator (an import contract holds that).
 
-Construction claims the log directories and makes the parts. `start` binds the listeners, registers with the controller, which sends this
-broker its replicas (logs are recovered, coordinators begin to load), and accepts connections. `stop` is in `closing.py`. A failed read,
-write or sync takes the log directory offline; a damaged log is taken offline alone. A broken invariant is passed to `on_broken_invariant`,
-which ends the process without the clean-shutdown marker, so that the next start recovers.
+The constructor claims the log directories and creates the parts. `start` binds the listeners, registers in the metadata store and accepts
+connections. Then the controller sends this broker its replicas: logs are recovered, and coordinators load. `stop` is in `closing.py`. A
+failed read, write or sync takes the log directory offline; a damaged log is taken offline alone. A broken invariant is passed to
+`on_broken_invariant`, which ends the process without the clean-shutdown marker, so that the next start recovers.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ class Node:
         files_max: int = SEALED_FILES_MAX,
         connections_max: int = CONNECTIONS_MAX,
     ) -> None:
-        """`cluster_id` is empty where the metadata store answers at once. Raises `StorageError` if the directories cannot be claimed."""
+        """`cluster_id` is empty for the embedded metadata store, which is read here. Raises `StorageError` if the directories cannot be
+        claimed."""
         self.ports = ports
         self.config = config
         self.directories = list(directories)
@@ -120,7 +121,7 @@ class Node:
         self.waiters = Waiters(ports.clock, ports.timers)
         self.inspections = Inspections(ports.threads, ports.timers)
         self.flusher = Flusher(ports.threads.run, self._partition_failed, ports.clock.nanoseconds)
-        # The same methods for all partitions: a bound one for each would be 128 bytes.
+        # All partitions share these bound methods; one for each would take 128 bytes.
         self._request_flush, self._on_partition_failed = self.flusher.request, self._partition_failed
         self._note_starts: Callable[[], None] = lambda: self.housekeeping.note_log_starts()  # noqa: PLW0108 (it is made later)
         self._broker_epoch_of = self.metadata.broker_epoch
@@ -156,14 +157,14 @@ class Node:
     # The parts
 
     def _make_links(self) -> ClusterLinks:
-        from ottla.server.cluster_links import ClusterLinks  # a broker that is alone starts without
+        from ottla.server.cluster_links import ClusterLinks  # imported on use: not needed by a single broker
 
         return ClusterLinks(
             self.ports, self.config, self.metadata, broker_epoch=self._broker_epoch, epoch_of=self._epoch_of, is_current=self._is_current
         )
 
     def _make_peers(self) -> Peers:
-        """Of a broker that is alone: it knows no address of another one."""
+        """Creates the peers of a single broker, which never finds an address of another one."""
         ports, config = self.ports, self.config
         if ports.peers is not None:
             return ports.peers
@@ -174,7 +175,7 @@ class Node:
         config = self.config
         if not config.authorizer_class_name:
             return None
-        from ottla.security.acl_authorizer import AclAuthorizer  # on use: most brokers that people try have none
+        from ottla.security.acl_authorizer import AclAuthorizer  # imported on use: not needed without an authorizer
 
         super_users = parse_super_users(config.super_users)
         return AclAuthorizer(self.audit, super_users=super_users, allows_without_rules=config.allow_everyone_if_no_acl_found)
@@ -254,7 +255,7 @@ class Node:
         self.member.review_reports()
 
     def _watched(self) -> list[int]:
-        """The brokers whose end this one has to notice at once."""
+        """Returns the brokers to watch for their end: all others on the controller, the controller on the others."""
         own = self.config.this_broker_id
         if self.controller.is_active:
             return [broker_id for broker_id in self.metadata.brokers if broker_id != own]
@@ -265,7 +266,7 @@ class Node:
         return self.member.is_current(broker_id, message)
 
     def _make_mechanisms(self) -> ListenerMechanisms | None:
-        """None where no listener authenticates its clients by SASL."""
+        """Creates the SASL mechanisms of the listeners. Returns None if no listener uses SASL."""
         if not any(endpoint.is_authenticated_by_sasl for endpoint in self.config.endpoints):
             return None
         from ottla.cluster.cluster_secret import ClusterSecret
@@ -330,9 +331,8 @@ class Node:
     # Life
 
     def start(self, on_ready: Callable[[], object], on_refused: Callable[[str], object]) -> None:
-        """Brings the broker up to its first request, then calls `on_ready`; `on_refused` with one line if the metadata store has no place
-        for it. Both before this returns where the store answers at once and this broker becomes the controller. Raises `StorageError` or
-        `AddressError` with one line.
+        """Starts the broker. Calls `on_ready` when a controller has sent its replicas and they are open, or `on_refused` with the reason if
+        the registration is refused. On a single broker both are called before `start` returns. Raises `StorageError` or `AddressError`.
         """
         self.endpoints = self.listeners.bind(self.config.endpoints)
 
@@ -346,12 +346,12 @@ class Node:
         self._register(on_refused)
 
     def begin_turns(self) -> None:
-        """The loop runs and clients wait for it: from here on long work is cut into pieces."""
+        """Spreads long work over iterations of the event loop from now on, because clients are served."""
         for turns in (self.replicas.turns, self.stages.turns, self.housekeeping.turns):
             turns.begin()
 
     def stop(self, done: Callable[[bool], object]) -> None:
-        """The clean stop, after others have taken over; `done` is given whether everything was closed cleanly."""
+        """Hands leadership to other brokers, then stops cleanly. Calls `done` with whether everything was closed cleanly."""
         self.is_ready = False
         if self.links is not None:
             self.links.hand_over(self._led_partitions, lambda: CleanStop(self, done).begin())
@@ -374,7 +374,7 @@ class Node:
             self.route.create_topics(wanted, False, created)
 
     def reachable_host(self, host: str) -> str:
-        """The address to advertise for a listener on `host` when none is set: one that clients can connect to."""
+        """Returns the host to advertise for a listener on `host`: this machine's name if it listens on every address."""
         return self.ports.network.host_name() if host in EVERY_ADDRESS else host
 
     def _register(self, on_refused: Callable[[str], object]) -> None:
@@ -394,11 +394,11 @@ class Node:
         self.member.start(registration, on_registered=self._serve, refused=on_refused)
 
     def _is_clean(self) -> bool:
-        """Whether no log has lost anything: since the last life, or, once a controller has dealt with that, in this one, to its end."""
+        """Whether no log has lost records that the last processed registration had. See `Registration.is_clean`."""
         return all(directory.is_proved and directory.is_claimed and not directory.has_failed for directory in self.directories)
 
     def _serve(self) -> None:
-        """Accepts connections: from now on the controller, which may be another broker, sends this one its replicas."""
+        """Accepts connections, through which a controller on another broker sends this broker its replicas."""
         self.housekeeping.start()
         if self.mechanisms is not None:
             self.mechanisms.prepare(self.endpoints)
@@ -407,7 +407,8 @@ class Node:
     # Failures
 
     def storage_failed(self, error: StorageError) -> None:
-        """Takes the log directory of a partition offline after a read outside of its methods failed."""
+        """Handles a failed read outside of a partition's methods: finds the partition by the path, and takes its log or log directory
+        offline."""
         for partition in self.partitions.all():
             if f"{error.path}/".startswith(f"{partition.log.directory}/"):
                 self._partition_failed(partition, error)
@@ -436,7 +437,7 @@ class Node:
     # For the parts
 
     def execute_forwarded(self, request: bytes, client: ConnectionInfo, done: ForwardedAnswer) -> None:
-        """`requests.context.ForwardedRequests`."""
+        """Implements `handlers.context.ForwardedRequests`."""
         self.dispatcher.execute_forwarded(request, client, done)
 
     def _remove_later(self, path: str, delay_ms: int) -> None:
@@ -446,7 +447,7 @@ class Node:
         self.housekeeping.remove_later(paths, 0)
 
     def _reconfigure(self) -> None:
-        """Dynamic settings have changed."""
+        """Applies changed dynamic settings."""
         if self.links is not None:
             self.links.fetchers.configure()
         self.replicas.configure_all()
@@ -457,12 +458,12 @@ class Node:
         self._on_quotas(())
 
     def _on_quotas(self, changed: Collection[QuotaEntity] | None = None) -> None:
-        """Quotas of these entities, None for all, or settings beside them, may have changed."""
+        """Applies changed quotas of these entities (None for all) and connection rates."""
         quotas = self.metadata.quotas
         if self.quotas is None:
             if not quotas and not self.config.of_listeners.has_connection_rates(self.config.endpoints):
                 return
-            from ottla.server.quotas.enforcement import Quotas  # a broker without quotas starts without
+            from ottla.server.quotas.enforcement import Quotas  # imported on use: not needed without quotas
 
             self.quotas, changed = Quotas(self.broker, self.dispatcher, self.listeners), None
         self.quotas.update(quotas, changed)
@@ -485,7 +486,7 @@ class Node:
         return known.epoch if known is not None else -1
 
     def _known_broker(self, broker_id: int) -> BrokerMetadata | None:
-        """As the controller here knows it, or as controllers have sent it."""
+        """Returns a broker's registration from the controller's state if this broker is the controller, else from the metadata."""
         brokers = self.controller.state.brokers if self.controller.is_active else self.metadata.brokers
         return brokers.get(broker_id)
 

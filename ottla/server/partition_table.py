@@ -1,4 +1,4 @@
-"""The logs of this broker: opened at the start, made and deleted by order of the controller, taken offline with their directory.
+"""The logs of this broker: found at the start, opened, created and deleted by orders of the controller, taken offline with their directory.
 
 A partition is in one of `log.dirs`: where its directory was found at the start, else in the online directory with the fewest partitions;
 `directories/moves.py` moves it to another. A directory of a deleted topic may remain because its log directory was offline. It is removed
@@ -35,9 +35,9 @@ from ottla.storage.small_files import read_topic_id
 log = logging.getLogger("ottla.storage")
 
 SEALED_FILES_MAX = 512
-"""Sealed segments that keep their file and their indexes after a read, in the whole broker."""
+"""Maximum of sealed segments in the broker that keep their files and indexes open after a read."""
 PREFERRED_BYTES_MAX = 4 << 20
-"""Memory for the directories of replicas that are not here yet."""
+"""Memory for `preferred`, in bytes."""
 
 
 class PartitionTable:
@@ -56,12 +56,12 @@ class PartitionTable:
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self._names: dict[bytes, str] = {}
         self._open_files = OpenFiles(files_max, min(SEALED_FILES_MAX, files_max // 2))
-        self._unopened: dict[TopicPartition, StorageError | None] = {}  # replicas whose log could not be opened, and why
+        self._unopened: dict[TopicPartition, StorageError | None] = {}  # replicas with a log that could not be opened: the error
         self._open_files.on_short = self._doubt
-        self._undeleted: dict[str, bytes] = {}  # directories of deleted partitions that are still there, and the ids of their topics
-        self._awaited: dict[TopicPartition, None] = {}  # replicas that will be opened or made in a moment
-        self._only = {directory.path: (directory,) for directory in self._directories}  # shared: there are as many as partitions
-        self._found: dict[str, tuple[LogDirectoryState, ...]] = {}  # where a partition's log lies, by its directory's name
+        self._undeleted: dict[str, bytes] = {}  # remaining directories of deleted partitions: topic ids
+        self._awaited: dict[TopicPartition, None] = {}  # replicas that are about to be opened
+        self._only = {directory.path: (directory,) for directory in self._directories}  # shared, because each partition has one
+        self._found: dict[str, tuple[LogDirectoryState, ...]] = {}  # log directories by the name of a partition's directory
         self.on_doubt: Callable[[Partition, str], None] | None = None  # given to each partition (`repair/repairs.py`)
         self.preferred: BoundedCache[TopicPartition, str] = BoundedCache(PREFERRED_BYTES_MAX)
         """The preferred log directories of replicas that are not on this broker yet."""
@@ -80,7 +80,7 @@ class PartitionTable:
         return [partition.log.producers for of_topic in self._by_topic.values() for partition in of_topic.values()]
 
     def _doubt(self, path: str) -> None:
-        """A reader did not get what the log's file at this path should hold."""
+        """Passes a file with a short read to the repairs of its partition."""
         topic, _, number = path.rpartition("/")[0].rpartition("/")[2].rpartition("-")
         partition = self.get(topic, int(number)) if number.isdigit() else None
         if partition is not None and self.on_doubt is not None:
@@ -95,7 +95,8 @@ class PartitionTable:
         return of_topic.get(partition) if of_topic is not None else None
 
     def absence(self, topic: str, partition: int) -> ErrorCode:
-        """Why a partition is not in this table: it is on other brokers, is opened in a moment, could not be opened, or does not exist."""
+        """Returns the error for a partition that is not in this table: NOT_LEADER_OR_FOLLOWER if it is on other brokers or about to be
+        opened, KAFKA_STORAGE_ERROR if it could not be opened, UNKNOWN_TOPIC_OR_PARTITION if it does not exist."""
         key = TopicPartition(topic, partition)
         if key in self._awaited:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -105,13 +106,13 @@ class PartitionTable:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def await_opening(self, key: TopicPartition, topic_id: bytes) -> None:
-        """The metadata names this replica already; until it is open, requests for it get NOT_LEADER_OR_FOLLOWER and are retried."""
+        """Notes a replica that is about to be opened. Until then, requests for it get NOT_LEADER_OR_FOLLOWER, which clients retry."""
         if self.get(*key) is None:
             self._awaited[key] = None
             self._names[topic_id] = key.topic
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """The name of a topic, also if this broker has no replica of it."""
+        """Returns the name of a topic, even if this broker has no replica of it."""
         name = self._names.get(topic_id)
         if name is not None:
             return name
@@ -123,7 +124,7 @@ class PartitionTable:
             yield from list(of_topic.values())
 
     def in_pieces(self, size: int = 200) -> Iterator[list[Partition]]:
-        """All partitions in lists of bounded length. Partitions may be added and removed between the steps."""
+        """Yields all partitions in lists of at most `size`. Partitions may be added and removed between the steps."""
         piece: list[Partition] = []
         for topic in list(self._by_topic):
             piece += self._by_topic.get(topic, {}).values()
@@ -151,8 +152,9 @@ class PartitionTable:
     def open(
         self, key: TopicPartition, topic_id: bytes, config: LogConfig, *, is_new: bool = False, is_replaceable: bool = False
     ) -> Partition:
-        """The partition, opened or created. Raises `ApiError` KAFKA_STORAGE_ERROR if its directory is offline, damaged or missing, or may
-        be. `is_replaceable`: what is damaged or missing is given up, because another replica has it, or an operator accepts the loss."""
+        """Returns the partition; opens or creates its log first if necessary. Raises `ApiError` KAFKA_STORAGE_ERROR if the log is damaged
+        or missing, or may be in an offline directory. `is_replaceable`: damaged or missing records are given up, because another replica
+        has them or an operator accepts the loss."""
         self._awaited.pop(key, None)
         known = self.get(*key)
         if known is not None:
@@ -181,7 +183,7 @@ class PartitionTable:
         return partition
 
     def _enter(self, opened: Log, directory: LogDirectoryState, topic_id: bytes) -> None:
-        """Notes the log in the ledger of the directory that it lies in, and in no other one."""
+        """Adds the log to the ledger of its directory, and removes it from the ledgers of the others."""
         partition = opened.topic_partition.partition
         for other in self._directories:
             if other is not directory and other.is_claimed:
@@ -218,7 +220,7 @@ class PartitionTable:
     # Copies of logs in other directories (`directories/moves.py`)
 
     def open_copy(self, partition: Partition, path: str) -> Log:
-        """The copy of this partition's log at `path`, opened or begun. Raises `StorageError`."""
+        """Opens or creates the copy of this partition's log at `path`. Raises `StorageError`."""
         parent, _, name = path.rpartition("/")
         directory, key = self.directory_at(parent), partition.topic_partition
         assert directory is not None, f"{path} lies in no log directory"
@@ -229,13 +231,13 @@ class PartitionTable:
         return opened
 
     def close_copy(self, partition: Partition, copy: Log) -> None:
-        """The copy is not open any more; its directory stays."""
+        """Removes a closed copy from the table. Its directory is kept."""
         directory = self.directory_at(copy.directory.rpartition("/")[0])
         if directory is not None:
             directory.copies.pop(partition.topic_partition, None)
 
     def on_moved(self, partition: Partition, source: LogDirectoryState, clean_offset: int) -> None:
-        """The log of the partition has moved here from `source`; it is compacted up to `clean_offset`."""
+        """Called when the partition's log has moved from `source` to another directory. `clean_offset` is the end of its compacted part."""
         key, directory = partition.topic_partition, self.directory_of(partition)
         self.copies.pop(str(key), None)
         directory.copies.pop(key, None)
@@ -247,12 +249,12 @@ class PartitionTable:
             directory.clean_offsets[key] = clean_offset
 
     def is_moving(self, partition: Partition) -> bool:
-        """Whether its log is being copied to another directory, now or as soon as that can be read."""
+        """Whether the log has an unfinished copy in another directory."""
         return bool(self.copies) and str(partition.topic_partition) in self.copies
 
     def _finish_moves(self) -> None:
-        """Gives complete copies the names of their logs, whose directories no longer exist. Does nothing while a directory is offline: a
-        log may be in it."""
+        """Completes interrupted moves: a complete copy gets the name of its log if the log no longer exists. Does nothing while a directory
+        is offline, because the log may be there."""
         if all(directory.is_claimed for directory in self._directories):
             for name, path in list(self.copies.items()):
                 directory = self.directory_at(path.rpartition("/")[0])
@@ -269,7 +271,7 @@ class PartitionTable:
         self._note_found(name, directory)
 
     def delete(self, key: TopicPartition, topic_id: bytes) -> str | None:
-        """Drops the partition and renames its directory; the caller removes the returned path later."""
+        """Drops the partition and renames its directory. Returns the new path, which the caller removes later."""
         partition = self.get(*key)
         if partition is None:
             return self._delete_unopened(key, topic_id)
@@ -286,7 +288,8 @@ class PartitionTable:
             raise
 
     def _delete_unopened(self, key: TopicPartition, topic_id: bytes) -> str | None:
-        """Deletes the directory of a log that is damaged, or whose deletion began before this start. Another topic's stays."""
+        """Deletes the directory of a log that is not open: a damaged one, or one with an interrupted deletion. A directory of another topic
+        is kept."""
         self._unopened.pop(key, None)
         self._awaited.pop(key, None)
         if topic_id not in self._by_id:
@@ -301,7 +304,7 @@ class PartitionTable:
         return None
 
     def _delete_directory(self, path: str, topic_id: bytes) -> str | None:
-        """Renames the directory if it is of this topic, or of none."""
+        """Renames the directory if it belongs to this topic or names no topic. Returns the new path, or None."""
         if not self._disk.exists(path) or read_topic_id(self._disk, path) not in (None, topic_id):
             return None
         target = deleted_directory(self._disk, path, topic_id)
@@ -309,8 +312,8 @@ class PartitionTable:
         return target
 
     def strays(self, assigned: Collection[tuple[bytes, int]]) -> list[tuple[TopicPartition, bytes]]:
-        """The logs, open or not, of other partitions than these (topic ids and numbers), in directories that work. A log that names no
-        topic is not judged."""
+        """Returns the logs in online directories, open or not, that are not in `assigned` (topic id, partition). Logs that name no topic
+        are skipped."""
         for directory in self._directories:
             if directory.is_claimed:
                 directory.ledger.keep(assigned)
@@ -328,7 +331,7 @@ class PartitionTable:
         return found
 
     def take_offline(self, directory: LogDirectoryState, reason: str) -> list[Partition]:
-        """Stops every partition of a failed directory; returns the stopped partitions."""
+        """Takes a failed directory and its partitions offline. Returns these partitions."""
         if directory.is_online:
             log.error("log directory %s goes offline: %s", directory.path, reason)
         directory.go_offline(reason)
@@ -380,8 +383,8 @@ class PartitionTable:
             self._found.pop(name, None)
 
     def scan(self, directory: LogDirectoryState) -> list[str]:
-        """Finds the logs in a directory that has become online, and finishes deletions that failed there; the caller removes the returned
-        paths later."""
+        """Finds the logs in a directory that has become online, and completes deletions that failed there. Returns the paths that the
+        caller removes later."""
         removed = []
         for path, topic_id in list(self._undeleted.items()):
             if path.rpartition("/")[0] == directory.path:
@@ -393,11 +396,11 @@ class PartitionTable:
         return removed
 
     def unopened_in(self, directory: LogDirectoryState) -> list[TopicPartition]:
-        """Replicas whose log could not be opened in this directory because the disk failed, not because the log is damaged."""
+        """Returns the replicas in this directory with logs that could not be opened because of a disk failure, not of damage."""
         return [key for key, error in self._unopened.items() if isinstance(error, DiskError) and directory in self._found.get(str(key), ())]
 
     def is_whole(self, directory: LogDirectoryState) -> bool:
-        """Whether every log in this directory works: it is open, or has been left alone since the last stop, which was clean."""
+        """Whether every log in this directory is intact: it is open and online, or was not opened since the last clean stop."""
         is_missing = any(directory in self._found.get(str(key), ()) for key in self._unopened)
         if not is_missing and not directory.was_clean:
             is_open = {str(found.topic_partition) for found in self.all()}
@@ -407,7 +410,7 @@ class PartitionTable:
         return not is_missing and all(found.is_online or self.directory_of(found) is not directory for found in self.all())
 
     def _locate(self, key: TopicPartition, topic_id: bytes, *, is_new: bool, is_replaceable: bool) -> LogDirectoryState:
-        """The directory of a log that exists or is to be made. Raises `ApiError` if that cannot be found out."""
+        """Returns the directory of an existing log, or chooses one for a new log. Raises `ApiError` if that is impossible."""
         try:
             directory = self._find(key, topic_id, is_new)
         except StorageError as error:
@@ -423,10 +426,11 @@ class PartitionTable:
         return directory
 
     def _find(self, key: TopicPartition, topic_id: bytes, is_new: bool) -> LogDirectoryState | None:
-        """The directory that holds the log of this topic, if there is one."""
+        """Returns the directory with this topic's log, if there is one. For a new log, sets aside directories of former topics with the
+        same name."""
         places = self._found.get(str(key), ())
         if not is_new and len(places) < 2:
-            return places[0] if places else None  # if it is another topic's, the log refuses it (I41)
+            return places[0] if places else None  # A directory of another topic is refused by `Log.open` (I41).
         for directory in places:
             if directory.is_online and self._is_of(f"{directory.path}/{key}", topic_id):
                 return directory
@@ -437,14 +441,14 @@ class PartitionTable:
         return None
 
     def _is_of(self, path: str, topic_id: bytes) -> bool:
-        """Whether a partition's directory is of this topic; one that was begun and has nothing in it yet may be."""
+        """Whether a partition's directory belongs to this topic. A directory without a topic id and without segments may."""
         found = read_topic_id(self._disk, path)
         if found is not None:
             return found == topic_id
         return not self._disk.exists(path) or not any(name.endswith(LOG_SUFFIX) for name in self._disk.listdir(path))
 
     def _set_aside(self, key: TopicPartition, directory: LogDirectoryState) -> None:
-        """Renames the left-over directory of a deleted topic that has the name of a new topic's partition."""
+        """Renames the directory of a deleted topic, because a new topic's partition needs its name."""
         path = f"{directory.path}/{key}"
         found = read_topic_id(self._disk, path)
         target = deleted_directory(self._disk, path, found or bytes(16), STRAY_SUFFIX)
@@ -453,8 +457,8 @@ class PartitionTable:
         self._forget_place(key, directory)
 
     def _judge_missing(self, key: TopicPartition, topic_id: bytes, is_replaceable: bool) -> None:
-        """Refuses an empty log in the place of one that was here, or may be in a directory that cannot be read: it would pass for the
-        replica's records. Raises `ApiError`."""
+        """Raises `ApiError` instead of creating an empty log, if the log existed here or may be in an offline directory: an empty log would
+        count as the replica's records."""
         unknown = next((directory.path for directory in self._directories if not directory.is_claimed), None)
         held = next((place for place in self._directories if place.is_claimed and place.ledger.has(topic_id, key.partition)), None)
         reason: DamagedLogError | None = None

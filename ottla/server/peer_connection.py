@@ -1,11 +1,11 @@
-"""A connection on a broker's event loop: the shell round the core that is handed a network and timers, and opens no socket itself.
+"""A connection to another broker, on the event loop: the client's core over the ports for network and timers.
 
 For requests to other brokers (`server/peers.py`). Everything happens in callbacks on the loop that owns all state: `done(answer, error)` is
-called once for each request, never before the call returns. A request that is not answered in time closes its connection, because a
-broker answers in order and nothing behind it would come.
+called once for each request, never before the call returns. A request that is not answered in time closes its connection, because a broker
+answers in order and no later answer could arrive.
 
-Where the broker limits sessions (KIP-368) a connection that has a way to log in again does so in time: what is asked from then on is held
-until the answers under way have come and the login is done. What takes long in a login is done in a thread where there are any.
+If the broker limits the session's lifetime (KIP-368), a connection with `begin_login` logs in again in time. Later requests wait until the
+running ones are answered and the login is done. Slow parts of a login run in a thread.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REQUEST_TIMEOUT_S = 30.0
 Done = Callable[[Any, OttlaError | None], object]
 """Called with an answer, or with None and the error."""
 BeginLogin = Callable[[Callable[[SaslExchange | None, OttlaError | None], object]], object]
-"""Calls back, now or later, with the exchange for another login, or with None and the error."""
+"""Calls its argument, now or later, with the exchange for another login, or with None and the error."""
 
 
 class _Waiting(NamedTuple):
@@ -41,7 +41,7 @@ class _Waiting(NamedTuple):
 
 
 class LoopConnection:
-    """One connection, and the receiver of its channel. Requests made before it is ready are refused."""
+    """One connection, and the receiver of its channel. Requests before it is open fail."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class LoopConnection:
         share: float = 0.5,
         threads: Threads | None = None,
     ) -> None:
-        """`tls`: the listener whose settings hold for TLS (`ports.Network.connect`). `begin_login` makes later logins, without it there
-        are none; `share`: of `LoginRenewal`. Without `threads` logins hash passwords on the loop."""
+        """`tls` is the listener with the settings for TLS (`ports.Network.connect`). `begin_login` begins later logins; without it there
+        are none. `share` is for `LoginRenewal`. Without `threads`, passwords are hashed on the loop."""
         self.address = address
         self.protocol = ConnectionProtocol(str(address), client_id=client_id, sasl=sasl, proof=proof)
         self._connect = partial(network.connect, tls=tls) if tls else network.connect
@@ -83,7 +83,8 @@ class LoopConnection:
     # Opening and closing
 
     def open(self, done: Done, timeout_s: float = CONNECT_TIMEOUT_S) -> None:
-        """Connects and negotiates; calls `done(self, None)` or `done(None, error)`. May be called while the opening is under way."""
+        """Connects and negotiates; calls `done(self, None)` or `done(None, error)`. May be called again while the connection is being
+        opened."""
         if self.is_open:
             self._timers.call_soon(lambda: done(self, None))
             return
@@ -93,7 +94,7 @@ class LoopConnection:
             self._connect(self.address.host, self.address.port, self._connected, self._unreachable)
 
     def close(self) -> None:
-        """Closes the connection; what waits for an answer is refused."""
+        """Closes the connection. Requests without an answer fail."""
         self._fail(ConnectError(f"the connection to {self.address} is closed"))
 
     def _connected(self, channel: Channel) -> None:
@@ -111,7 +112,7 @@ class LoopConnection:
         self._fail(ConnectError(f"cannot reach {self.address}: no answer in time; is the address right, is a firewall between?"))
 
     def _fail(self, error: OttlaError, oldest: OttlaError | None = None) -> None:
-        """Closes for good; `oldest` is the error for the request that was first in line, if it is another."""
+        """Closes the connection. Waiting requests fail with `error`; the oldest one fails with `oldest` if given."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -129,7 +130,7 @@ class LoopConnection:
     # Requests
 
     def request(self, body: Request, done: Done, *, version: int | None = None, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
-        """Sends a request; its answer, or the error, goes to `done`."""
+        """Sends a request. Calls `done` with its answer or the error."""
         now_ms = self._clock.monotonic_ms()
         asked = _Waiting(done, now_ms + timeout_s * 1000, timeout_s)
         frame: bytes | OttlaError | None
@@ -145,7 +146,7 @@ class LoopConnection:
             self._send(asked, frame)
 
     def _send(self, asked: _Waiting, frame: bytes | OttlaError) -> None:
-        """Sends a request, or refuses it with the error that is in place of its frame."""
+        """Sends a request's frame. If `frame` is an error, the request fails with it."""
         if isinstance(frame, OttlaError):
             self._timers.call_soon(lambda: asked.done(None, frame))
             return
@@ -177,7 +178,7 @@ class LoopConnection:
             self._send(asked, frame)
 
     def _arm(self) -> None:
-        """One timer, for the request that is first in line."""
+        """Sets the only timer, for the oldest request."""
         self._cancel_timer()
         first = self._line.first
         if first is not None:
@@ -220,7 +221,7 @@ class LoopConnection:
             done(answer, None)
 
     def drained(self) -> None:
-        """Does nothing: no request waits for room, since they are small beside the answers."""
+        """Does nothing: requests are small, so they do not wait for the peer to take earlier ones."""
 
     def closed(self) -> None:
         error = self.protocol.hung_up()

@@ -1,8 +1,9 @@
-"""Requests to other brokers: `ports.Peers` over connections of the client for event loops.
+"""Sends requests to other brokers: `ports.Peers` over `LoopConnection`.
 
-One connection a broker and lane, opened when it is first needed and again after it has closed; answers come in the order of the requests. A
-broker whose address is not known is BROKER_NOT_AVAILABLE. One that cannot be reached, or does not answer within `request.timeout.ms`, is
-NETWORK_EXCEPTION: it may have done what was asked. A connection to an address that a broker has left is closed.
+Each broker and lane has one connection, opened on use and again after it has closed. Answers arrive in the order of the requests. A request
+to a broker without a known address fails with BROKER_NOT_AVAILABLE. If the broker cannot be reached or does not answer within
+`request.timeout.ms`, the request fails with NETWORK_EXCEPTION; the broker may have executed it. When a broker's address changes,
+connections to the old one are closed.
 """
 
 from __future__ import annotations
@@ -23,39 +24,39 @@ Answered = Callable[[Any, int], None]
 
 
 class Access(Protocol):
-    """How this broker gets in where others listen for brokers."""
+    """TLS settings and logins for connections to other brokers."""
 
     @property
     def tls(self) -> str:
-        """The listener whose settings hold for TLS; empty without."""
+        """The listener with the settings for TLS; empty without TLS."""
 
     @property
     def logs_in(self) -> bool:
-        """Whether brokers log in by SASL before they prove to be brokers."""
+        """Whether brokers log in by SASL before they prove their identity."""
 
     def begin_login(self, done: Callable[[SaslExchange | None, OttlaError | None], object]) -> None:
-        """Calls back, now or later, with the exchange of a login, or with None and the error."""
+        """Calls `done`, now or later, with the exchange of a login, or with None and the error."""
 
     def prepare(self) -> None:
-        """Begins to get what logins need, before there is one."""
+        """Fetches a token for later logins, if they need one."""
 
     def share(self) -> float:
-        """Of `LoginRenewal`, by chance, for one connection."""
+        """Returns a random share for `LoginRenewal` of one connection."""
 
     def close(self) -> None:
-        """Ends what goes on for later logins."""
+        """Stops fetching tokens."""
 
 
 class ConnectionOpening(NamedTuple):
-    """What a connection opens with: a login, where brokers log in, and the proof that this is one, where it is asked for."""
+    """The first exchanges of a connection: a login if brokers log in, and the proof of the broker's identity if required."""
 
     login: SaslExchange | None = None
     proof: SaslExchange | None = None
 
 
 class BrokerPeers:
-    """`ports.Peers`. `timeout_ms` is called for each request; without `identity` the other brokers take this one for a client, and
-    without `access` it connects to listeners that want neither TLS nor a login. Passwords are hashed in `threads`."""
+    """`ports.Peers`. `timeout_ms` is called for each request. Without `identity`, other brokers treat this one as a client. Without
+    `access`, connections have no TLS and no login. Passwords are hashed in `threads`."""
 
     def __init__(
         self,
@@ -109,7 +110,7 @@ class BrokerPeers:
             self._identity.connecting(broker_id, begin)
 
     def _log_in(self, key: tuple[int, str], address: tuple[str, int], request: Any, done: Answered, proof: SaslExchange) -> None:
-        """Begins a login, where brokers log in, and goes on with it."""
+        """Begins a login if brokers log in, and continues with its exchange."""
         if self._access is None or not self._access.logs_in:
             self._open(key, address, request, done, ConnectionOpening(None, proof))
             return
@@ -123,7 +124,7 @@ class BrokerPeers:
         self._access.begin_login(begun)
 
     def _open(self, key: tuple[int, str], address: tuple[str, int], request: Any, done: Answered, opening: ConnectionOpening) -> None:
-        """Sends over a new connection, unless there is one by now."""
+        """Opens a connection unless there is one, and sends the waiting requests over it."""
         if self._is_closed:
             done(None, ErrorCode.NETWORK_EXCEPTION)
             return
@@ -132,7 +133,7 @@ class BrokerPeers:
             self._ask(known, key[0], request, done)
             return
         from ottla.client.addresses import Address
-        from ottla.server.peer_connection import LoopConnection  # on use: a broker by itself asks no other
+        from ottla.server.peer_connection import LoopConnection  # imported on use: not needed by a single broker
 
         access = self._access
         connection = self._connections[key] = LoopConnection(
@@ -143,7 +144,7 @@ class BrokerPeers:
         )  # fmt: skip
         connection.on_hang_up = lambda: self._on_hang_up(key[0])
         if known is not None:
-            known.close()  # what waits there is answered, and may send again
+            known.close()  # Waiting requests fail, and their callers may send again.
         self._ask(connection, key[0], request, done)
 
     def _ask(self, connection: LoopConnection, broker_id: int, request: Any, done: Answered) -> None:

@@ -1,4 +1,4 @@
-"""Notes which other brokers do not answer: one line when that begins, then at growing intervals, one when it ends."""
+"""Logs which other brokers do not answer: one line at the beginning, then at growing intervals, and one at the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ AGAIN_MS_MIN, AGAIN_MS_MAX = 10_000, 600_000
 
 
 class _Silence:
-    """The time since a broker has stopped to answer."""
+    """The time since a broker stopped answering."""
 
     __slots__ = ("began_ms", "failures", "interval_ms", "next_ms")
 

@@ -1,4 +1,4 @@
-"""The process that looks into records: inspects a batch that a client sent, finds a time in a stored one.
+"""The worker process that decodes records: validates a client's batch, or finds a timestamp in a stored batch.
 
 Run by `inspections.py` through `adapters/worker_process.py`. Orders are independent of each other and touch no file.
 """

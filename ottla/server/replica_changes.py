@@ -1,9 +1,9 @@
-"""Carries out the orders of the controller: opens replicas, leads them or follows, stops and deletes them, applies new settings.
+"""Executes the orders of the controller: opens replicas, makes them leaders or followers, stops and deletes them, applies new settings.
 
 The controller sends orders after its write is committed. Opening thousands of logs takes seconds, so they are opened in time slices, in the
-order of the requests. A replica that is not open yet answers NOT_LEADER_OR_FOLLOWER, which clients retry. A replica in an offline or
-damaged directory is not opened; its partition answers KAFKA_STORAGE_ERROR or UNKNOWN_TOPIC_OR_PARTITION until `reopen` or `open_again`
-succeeds.
+order of the requests. A replica that is not open yet answers NOT_LEADER_OR_FOLLOWER, which clients retry. A replica in an offline
+directory, or with a damaged log, is not opened. Requests for it get NOT_LEADER_OR_FOLLOWER or KAFKA_STORAGE_ERROR until `reopen` or
+`open_again` succeeds.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from ottla.sharing.state_coordinators import ShareStateCoordinators
 log = logging.getLogger("ottla.replicas")
 
 OPENED_PER_FREEZE = 500
-"""After so many opened partitions their objects are frozen for the garbage collector: they have no cycles, and walking over ten thousand of
-them would hold the loop for a tenth of a second."""
+"""Objects of partitions are frozen for the garbage collector after each 500 opened partitions. They have no cycles, and a walk over 10,000
+partitions takes 0.1 s."""
 
 NO_EPOCH = -1
 RESOLVED_MAX = 1000
-"""Different settings of topics whose resolved form is kept."""
+"""Maximum of cached `LogConfig` objects."""
 
 
 class Fetchers(Protocol):
-    """Fetches from leaders (`cluster/replica_fetchers.py`)."""
+    """Starts and stops fetching from leaders (`cluster/replica_fetchers.py`)."""
 
     def follow(self, partition: Partition) -> None: ...
 
@@ -56,14 +56,14 @@ class NoFetchers:
     """`Fetchers` of a single broker, which leads all its replicas."""
 
     def follow(self, partition: Partition) -> None:
-        """There is no leader to fetch from."""
+        """Does nothing."""
 
     def stop(self, topic_partition: TopicPartition) -> None:
-        """Nothing was fetched."""
+        """Does nothing."""
 
 
 class ReplicaChanges:
-    """`control_messages.ReplicaListener`."""
+    """Implements `control_messages.ReplicaListener`."""
 
     def __init__(
         self,
@@ -102,8 +102,8 @@ class ReplicaChanges:
         """Called with the reopened replicas when the set of offline replicas in the metadata has changed."""
 
     def on_assignment(self, assigned: Collection[tuple[bytes, int]]) -> None:
-        """Removes the logs of other partitions: they were deleted or moved while this broker was offline (KIP-516). A single broker keeps
-        them: an operator more likely wants such a log than not."""
+        """Removes logs that are not in `assigned`, because they were deleted or moved while this broker was offline (KIP-516). Without
+        other brokers they are kept, because an operator probably needs them."""
         if len(self._metadata.brokers) > 1:
             self.turns.add(self._remove_strays(assigned))
 
@@ -165,8 +165,8 @@ class ReplicaChanges:
                 partition.set_flush_on_ack(self._config.is_flush_on_ack(config))
 
     def reopen(self, directory: LogDirectoryState) -> None:
-        """Recovers the logs of a directory that was offline and can be written again. They lead in the next leader epoch; the logs of a
-        single broker lead at once."""
+        """Recovers the logs of an offline directory that can be written again. In a cluster a replica can lead again only in a new leader
+        epoch; on a single broker it leads immediately."""
         try:
             directory.come_online()
             undeleted = self._partitions.scan(directory)
@@ -186,22 +186,22 @@ class ReplicaChanges:
         self._moves.resume_into(directory)
 
     def open_again(self, directory: LogDirectoryState) -> None:
-        """Tries again to open the logs of a working directory that could not be opened, for lack of room perhaps."""
+        """Tries again to open logs of an online directory, for example after the disk was full."""
         keys = self._partitions.unopened_in(directory)
         self._mark_online(keys)
         self.on_leader_and_isr([self._missing.pop(key) for key in keys if key in self._missing])
 
     def stop_fetching(self, topic_partition: TopicPartition) -> None:
-        """The log has failed: it follows no leader any more."""
+        """Stops fetching for a failed log."""
         self._fetchers.stop(topic_partition)
 
     def mark_offline(self, replicas: Sequence[TopicPartition]) -> None:
-        """Shows these replicas as offline in the metadata, whatever the controller sends."""
+        """Shows these replicas as offline in this broker's metadata, and reports them."""
         self._metadata.mark_offline(self._broker_id, replicas)
         self.on_replicas(())
 
     def works_again(self, key: TopicPartition) -> None:
-        """This replica serves all of its log, without having been opened again."""
+        """Ends `mark_offline` of a replica that serves all of its log again without being reopened."""
         self._mark_online([key])
 
     def _mark_online(self, replicas: Sequence[TopicPartition]) -> None:
@@ -215,7 +215,7 @@ class ReplicaChanges:
         return ReplicaRole(topic=topic.name, topic_id=topic.topic_id, partition=topic.partitions[key.partition])
 
     def _state_again(self, partition: Partition) -> ReplicaRole | None:
-        """The newest known role of a replica whose log is opened again. The metadata may not have it yet."""
+        """Returns the newest known role of a replica that is opened again. The partition may have a newer one than the metadata."""
         role, state = self._state_of(partition.topic_partition), partition.state
         if role is None:
             return None
@@ -233,8 +233,8 @@ class ReplicaChanges:
         return self._not_leading(replace(role, partition=newest))
 
     def _not_leading(self, role: ReplicaRole) -> ReplicaRole:
-        """The role of a log that may have lost its tail when its directory failed: without leadership, which is for the next epoch. The
-        controller elects a leader after the report that the log was opened again. A broker that is alone goes on leading."""
+        """Returns the role without leadership, because the log may have lost its tail when its directory failed. The controller elects a
+        leader after the report of the reopened log. A single broker continues to lead."""
         if role.partition.leader != self._broker_id or not self._metadata.is_of_cluster:
             return role
         return replace(role, partition=replace(role.partition, leader=NO_LEADER))
@@ -273,7 +273,7 @@ class ReplicaChanges:
             self._remove_later(path, config.file_delete_delay_ms)
 
     def _log_config(self, configs: Mapping[str, str]) -> LogConfig:
-        """The settings of a log; one object for all logs with the same ones, because there are many."""
+        """Returns the settings of a log. Logs with equal settings share one object."""
         key = tuple(configs.items())
         found = self._resolved.get(key)
         if found is None:
@@ -297,7 +297,7 @@ class ReplicaChanges:
             self.mark_offline([key])
             return
         if self._missing.pop(key, None) is not None:
-            self._mark_online([key])  # it could not be opened before
+            self._mark_online([key])  # The log could not be opened before.
         partition.revive()
         self._moves.resume(partition)
         try:
@@ -312,7 +312,7 @@ class ReplicaChanges:
             self._mark_online([key])
 
     def _way_on(self, key: TopicPartition, error: ApiError) -> str:
-        """A hint for the operator, in case no other replica becomes the leader."""
+        """Returns a hint for the operator, if the log is damaged."""
         if not isinstance(error.__cause__, DamagedLogError):
             return ""
         command = f"ottla partitions elect --accept-loss --topic {key.topic} --partition {key.partition}"
@@ -327,8 +327,8 @@ class ReplicaChanges:
             self._partitions.drop([known])
 
     def _is_replaceable(self, state: ReplicaRole) -> bool:
-        """Whether this replica may give up what is damaged or missing: another one leads, and this one is not counted on any more. Or this
-        one was elected although records may be lost."""
+        """Whether this replica may give up damaged or missing records. It may if another replica leads and this one is neither in sync nor
+        eligible, or if this one was elected although records may be lost."""
         wanted, own = state.partition, self._broker_id
         if wanted.leader == own:
             return wanted.loss_epoch == wanted.leader_epoch

@@ -1,10 +1,9 @@
 """The broker as a service: notifies systemd, handles signals, and reaps orphans as the first process of a container.
 
-`notify` speaks systemd's protocol, a datagram on the socket named by NOTIFY_SOCKET; without that variable it does nothing. Where systemd
-watches over the service (WATCHDOG_USEC), it is notified that the loop turns. SIGTERM and Ctrl-C stop cleanly, SIGHUP reloads. The first
-process of a container inherits every orphan in it, and the kernel keeps their entries until it waits for them; so it does, every second
-(uvloop keeps SIGCHLD to itself). Nor does the kernel end a first process by a signal that has no handler, so there the second SIGTERM
-has one.
+`notify` speaks systemd's protocol, a datagram on the socket named by NOTIFY_SOCKET; without that variable it does nothing. If systemd's
+watchdog is on (WATCHDOG_USEC), it is notified that the event loop runs. SIGTERM and Ctrl-C stop cleanly, SIGHUP reloads. The first process
+of a container inherits every orphan in it, and has to wait for them; it does so every second, because uvloop uses SIGCHLD itself. The
+kernel does not end a first process by a signal without a handler, so a handler for the second SIGTERM is set there.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ STOPPING = "STOPPING=1"
 RELOADING = "RELOADING=1"
 ALIVE = "WATCHDOG=1"
 ALIVE_PER_TIMEOUT = 3
-"""So often within the time that systemd allows: one message may be late."""
+"""Watchdog messages in the time that systemd allows, so that one may be late."""
 
 FIRST_PROCESS = 1
 REAP_SECONDS = 1.0
 
 
 def notify(*lines: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Sends the lines to systemd; returns whether they were sent. A supervisor that does not listen must not stop the broker."""
+    """Sends the lines to systemd. Returns whether they were sent; a failure is ignored."""
     address = environment.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
         return False
@@ -52,7 +51,7 @@ def notify_stopping() -> bool:
 
 
 def notify_reloaded(reload: Callable[[], None]) -> None:
-    """Reloads, and notifies systemd when that begins and when it is over."""
+    """Calls `reload`, and notifies systemd before and after it."""
     notify(RELOADING, f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
     reload()
     notify(READY)

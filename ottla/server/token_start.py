@@ -1,5 +1,5 @@
-"""Refuses to start a broker that could not check the signatures of a listener's bearer tokens, or that could get no token for its login to
-other brokers."""
+"""Refuses to start a broker that cannot verify the signatures of a listener's bearer tokens, or cannot get a token for its login to other
+brokers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def read_document(url: str, authorities: str | None) -> bytes:
 
 
 def check_token_keys(config: BrokerConfig) -> None:
-    """Raises `StorageError` where the packages are missing or a file of keys cannot be used. An address is read later: its host may be
-    down for a while."""
+    """Raises `StorageError` if the packages are missing or a file of keys is invalid. Keys at a URL are read later, because its host may be
+    down now."""
     for endpoint in config.endpoints:
         options = config.of_listeners.tokens(endpoint.name) if MECHANISM in config.of_listeners.mechanisms(endpoint) else None
         if options is None or options.jwks_url is None:
@@ -50,8 +50,8 @@ def make_token_source(properties: Mapping[str, str]) -> TokenSource:
 
 
 def check_token_login(config: BrokerConfig) -> None:
-    """Raises `StorageError` where brokers log in to each other by tokens and the settings cannot give one. A file is read; an address is
-    asked later: its host may be down for a while."""
+    """Raises `StorageError` if brokers log in with tokens and the settings cannot give one. A file is read now; a URL is read later,
+    because its host may be down now."""
     if config.is_single_broker:
         return
     endpoint = next(one for one in config.endpoints if one.name == config.inter_broker_listener)
