@@ -1,1 +1,1 @@
-"""Executes requests: one module for each API, in the room of its subject, and what the handlers of several APIs share."""
+"""Executes requests: one module for each API, in a folder by subject, and helpers of several handlers."""

@@ -1,12 +1,11 @@
 """The versions that a broker of an earlier Kafka release offers, for `ottla.advertise.level` and `ottla start --as-version`.
 
-A level names a release. At a level this broker speaks no newer version of any API than that release did, and lacks the APIs that it lacked;
-what the broker itself serves is the upper bound in any case. `CHANGES` is the highest version of each API in 3.0, then what each later
-release changed; the facts are those of the brokers' own ApiVersions answers, as kafka-python's table of broker versions keeps them, which a
-test compares with this one.
+A level is the name of a Kafka release. At a level, this broker offers only the APIs and versions that the release had, as far as it serves
+them itself. `CHANGES` has the highest version of each API in 3.0, then the changes in each later release. The data come from ApiVersions
+answers of Kafka brokers. A test compares them with kafka-python's table of broker versions.
 
-Version notes: features (KIP-584) that clients act upon, `transaction.version` and `group.version`, came with 4.0, `share.version` with
-4.1. That release had the APIs of share groups and left the feature at level 0, so their requests were refused; since 4.2 it is at 1.
+Version notes: features (KIP-584) that clients act upon, `transaction.version` and `group.version`, came with 4.0, `share.version` with 4.1.
+That release had the APIs of share groups and left the feature at level 0, so their requests were refused; since 4.2 it is at 1.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ CHANGES: dict[str, dict[int, int]] = {
 
 @cache
 def highest_versions(level: str) -> Mapping[int, int]:
-    """The highest version of each API at a level."""
+    """Returns the highest version of each API at a level."""
     highest: dict[int, int] = {}
     for name, changed in CHANGES.items():
         highest.update(changed)
@@ -60,8 +59,8 @@ def highest_versions(level: str) -> Mapping[int, int]:
 
 @cache
 def served(level: str | None) -> Mapping[int, ServedApi]:
-    """The APIs that this broker serves at a level (None: the newest). The APIs between brokers are the same at all levels; no release had
-    our extensions."""
+    """Returns the APIs that this broker serves at a level (None: the newest). APIs between brokers are the same at all levels. Levels
+    exclude our extensions."""
     if level is None:
         return TABLE
     highest = highest_versions(level)
@@ -76,7 +75,7 @@ def served(level: str | None) -> Mapping[int, ServedApi]:
 
 @cache
 def features(level: str | None) -> Mapping[str, Feature]:
-    """The features that a broker of a level has, and what is in force there."""
+    """Returns the features of a broker at a level, with their ranges and finalised levels."""
     if level is None:
         return FEATURES
     found = {name: feature for name, feature in FEATURES.items() if _is_since(level, FEATURES_SINCE[name])}
@@ -91,7 +90,7 @@ def _is_since(level: str, release: str) -> bool:
 
 
 def require_share_groups(level: str | None) -> None:
-    """Raises `ApiError` UNSUPPORTED_VERSION if share groups are not switched on at the level."""
+    """Raises `ApiError` UNSUPPORTED_VERSION if the feature `share.version` is at 0 at the level."""
     known = features(level).get(SHARE_VERSION)
     if known is None or known.level == 0:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"the feature {SHARE_VERSION} is not enabled")

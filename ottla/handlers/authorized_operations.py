@@ -1,4 +1,4 @@
-"""The bit field "authorized operations": what the principal of a connection may do with a resource (KIP-430)."""
+"""The bit field "authorized operations": the operations on a resource that the principal of a connection is permitted (KIP-430)."""
 
 from __future__ import annotations
 
@@ -39,9 +39,8 @@ SUPPORTED = {
 
 
 def authorized_operations(broker: Broker, request: RequestContext, resource_type: ResourceType, name: str) -> int:
-    """One bit for each operation that is allowed; without access control, or without a rule where that makes a resource open, all of them.
-
-    CLUSTER_ACTION is among them although clients may not use it: programs compare the set with Kafka's, and no program acts on it.
+    """Returns one bit for each allowed operation; all bits without an authorizer or for a resource that is open to all. CLUSTER_ACTION is
+    included although clients may not use it, because programs compare the set with Kafka's.
     """
     authorizer = broker.authorizer
     if authorizer.allows_clients_everything(request.connection) or authorizer.is_open(resource_type, name):
@@ -51,7 +50,7 @@ def authorized_operations(broker: Broker, request: RequestContext, resource_type
 
 
 def cluster_operations(broker: Broker, request: RequestContext) -> int:
-    """The same for the cluster; no bit for a principal that may not describe it."""
+    """Returns the bits for the cluster; 0 for a principal without DESCRIBE on it."""
     if not permits_on_cluster(broker, request, AclOperation.DESCRIBE):
         return 0
     return authorized_operations(broker, request, ResourceType.CLUSTER, CLUSTER_NAME)

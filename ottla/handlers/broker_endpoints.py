@@ -1,4 +1,4 @@
-"""The brokers of the cluster as a client reaches them."""
+"""Lists the brokers of the cluster with their addresses on a client's listener."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ BrokerEndpoint = tuple[int, str, int, str | None]
 
 
 def live_brokers(broker: Broker, request: RequestContext) -> list[BrokerEndpoint]:
-    """The live brokers that have the listener of this client."""
+    """Returns the live brokers that have the listener of this client."""
     return _reached(broker.metadata.brokers.values(), request)
 
 
 def shown_brokers(broker: Broker, request: RequestContext) -> list[BrokerEndpoint]:
-    """The live brokers, and the brokers that ended a few seconds ago."""
+    """Returns the live brokers, and brokers that ended a few seconds ago."""
     gone = broker.metadata.recently_gone()
     return _reached((*broker.metadata.brokers.values(), *gone) if gone else broker.metadata.brokers.values(), request)
 

@@ -51,21 +51,22 @@ if TYPE_CHECKING:
 
 
 Task = Generator[None, None, Any]
-"""Work that may take long. It yields where other work may run, and returns the response or a `Pending`. A request whose task
-ends within a time slice is answered at once. Whatever a task has looked at before a `yield` may have changed after it."""
+"""Work that may take long. It yields where other work may run, and returns the response or a `Pending`. A request with a task that ends
+within a time slice is answered immediately. State that a task has read may change during a `yield`."""
 
 
 class Pending:
-    """An answer that is not there yet. The handler calls `complete` once, with anything that a handler may return, or calls `fail` instead.
-    The connection gets the outcome by `then`. It calls `abandon`, if there is one, when it is closed; then the answer need not be given."""
+    """An answer that is given later. The handler calls `complete` once, with any value that a handler may return, or calls `fail`. The
+    connection registers for the outcome with `then`. When the connection is closed it calls `abandon`, if set; then no answer is needed."""
 
     __slots__ = ("_answered", "_failed", "abandon", "error", "is_change", "is_done", "keeps_request", "response")
 
     def __init__(self, *, keeps_request: bool = True, is_change: bool = False) -> None:
         self.keeps_request = keeps_request
-        """Whether what was decoded stays in memory until then."""
+        """Whether the decoded request stays in memory until the answer."""
         self.is_change = is_change
-        """Whether this request changes metadata though others of its kind do not: its connection executes nothing further until then."""
+        """Whether this request changes metadata although its API usually does not. Its connection executes no further request until the
+        answer."""
         self.is_done = False
         self.response: Any = None
         """The response, or the task or other `Pending` that makes it."""
@@ -83,7 +84,7 @@ class Pending:
             self._answered(response)
 
     def fail(self, error: Exception) -> None:
-        """Ends the request without an answer; its connection is closed. Raises the error if there has been an answer."""
+        """Ends the request without an answer; its connection is closed. Raises the error if the request was already answered."""
         if self.is_done:
             raise error
         self.is_done = True
@@ -92,7 +93,7 @@ class Pending:
             self._failed(error)
 
     def then(self, answered: Callable[[Any], object], failed: Callable[[Exception], object]) -> None:
-        """Calls `answered(response)` or `failed(error)` when the request has been answered or has failed; at once if it has already."""
+        """Calls `answered(response)` or `failed(error)` when the request is answered or has failed; immediately if it already is."""
         if self.error is not None:
             failed(self.error)
         elif self.is_done:
@@ -102,12 +103,12 @@ class Pending:
 
 
 REQUESTS_BEFORE_AUTHENTICATION_MAX = 20
-"""Requests that a client may send before it is authenticated. A client sends ApiVersions up to three times, and the steps of a login.
-Endless requests delayed other clients by 31 ms."""
+"""Maximum of requests before a client is authenticated. A client sends ApiVersions up to three times, and the steps of a login. Without a
+limit, such requests delayed other clients by 31 ms."""
 
 
 class ConnectionInfo:
-    """Facts of one client connection that outlive a request."""
+    """The state of one client connection that handlers use."""
 
     __slots__ = (
         "_closing", "_session_timer", "authenticated_again_ms", "authentication",
@@ -127,12 +128,12 @@ class ConnectionInfo:
         """None on a listener that does not authenticate its clients."""
         self.is_authenticated = authentication is None
         self.is_forwarded = False
-        """Whether the client is another broker's, which has sent its request on."""
+        """Whether the client is connected to another broker, which has forwarded the request."""
         self.is_inter_broker = False
         """Whether the other end has proved to be a broker of this cluster."""
         self.peer: Peer | None = None
         self.peer_exchange: Exchange | None = None
-        """That proof, while it is going on."""
+        """The exchange of that proof while it is incomplete."""
         self.has_extensions = False
         """Whether the client has asked for our own APIs (`wire.apis.EXTENSIONS_SINCE`)."""
         self.client_software_name = ""
@@ -147,16 +148,16 @@ class ConnectionInfo:
 
     @property
     def owner(self) -> str:
-        """In whose share of a coordinator's memory new things are counted: the principal, or nothing for a client without a name."""
+        """Returns the owner to whom a coordinator charges memory: the principal, or `NO_OWNER` for an anonymous client."""
         return NO_OWNER if self.principal == ANONYMOUS else self.principal
 
     @property
     def is_refused(self) -> bool:
-        """Whether the client has tried to authenticate, and may not."""
+        """Whether the client's authentication was refused."""
         return self.authentication is not None and self.authentication.is_refused
 
     def authenticated(self, principal: str) -> None:
-        """Notes that the client is authenticated: from now on it may send any request."""
+        """Notes that the client is authenticated and may send any request."""
         self.principal = principal
         self.is_authenticated = True
         self.requests_before_authentication = 0
@@ -168,7 +169,7 @@ class ConnectionInfo:
             raise WireError(f"more than {REQUESTS_BEFORE_AUTHENTICATION_MAX} requests before authentication")
 
     def authenticates_again(self, now_ms: int) -> None:
-        """Notes that the client authenticates again: until that is complete nothing else is executed. It stays who it is."""
+        """Notes that the client authenticates again. No other request is executed until that is complete. The principal does not change."""
         self.authenticated_again_ms = now_ms
         self.is_authenticated = False
 
@@ -182,7 +183,7 @@ class ConnectionInfo:
         self.is_authenticated = False
 
     def limit_session(self, timer: TimerHandle | None, ends_ms: int | None = None) -> None:
-        """`timer` ends the session of the client at `ends_ms`; it takes the place of the one before."""
+        """Sets the timer that ends the client's session at `ends_ms`, and cancels the former timer."""
         if self._session_timer is not None:
             self._session_timer.cancel()
         self._session_timer, self.session_ends_ms = timer, ends_ms
@@ -194,7 +195,8 @@ class ConnectionInfo:
         return min(wanted_ms, max(self.session_ends_ms - clock.monotonic_ms(), 0))
 
     def proved_broker(self, peer: Peer) -> None:
-        """Notes that the other end is a broker of this cluster, for as long as the connection lasts; its login may have to be renewed."""
+        """Notes that the other end is a broker of this cluster. This is valid as long as the connection; its login may have to be renewed.
+        """
         self.peer = peer
         self.is_inter_broker = True
 
@@ -206,7 +208,7 @@ class ConnectionInfo:
         self._closing.pop(subject, None)
 
     def closed(self) -> None:
-        """Calls the functions registered with `call_when_closed`: the connection is closed."""
+        """Called when the connection is closed: calls the functions registered with `call_when_closed`."""
         self.limit_session(None)
         closing, self._closing = self._closing, {}
         for subject, function in closing.items():
@@ -231,19 +233,19 @@ class LogDirectory(Protocol):
     is_online: bool
 
     def free_bytes(self) -> tuple[int, int]:
-        """(total, usable) bytes of the file system under it; raises `StorageError`."""
+        """Returns (total, usable) bytes of its file system. Raises `StorageError`."""
 
 
 class Partitions(Protocol):
     """The partitions on this broker (`server/partition_table.py`)."""
 
     def get(self, topic: str, partition: int) -> Partition | None:
-        """None when no replica lives here, or it could not be opened."""
+        """Returns None if there is no replica on this broker, or it could not be opened."""
 
     def get_by_id(self, topic_id: bytes, partition: int) -> Partition | None: ...
 
     def absence(self, topic: str, partition: int) -> ErrorCode:
-        """The error for clients when `get` returned None."""
+        """Returns the error for clients when `get` has returned None."""
 
     def topic_name(self, topic_id: bytes) -> str | None: ...
 
@@ -256,13 +258,13 @@ class ReplicaMoves(Protocol):
     """The moves of replicas between the log directories of this broker (`server/directories/moves.py`)."""
 
     def move(self, partition: Partition, path: str) -> ErrorCode:
-        """Begins to move a replica, ends its move, or directs it elsewhere."""
+        """Begins to move a replica, changes the destination of its move, or ends the move."""
 
     def refusal(self, path: str) -> ErrorCode:
-        """Why nothing can move into this directory: LOG_DIR_NOT_FOUND or KAFKA_STORAGE_ERROR, else NONE."""
+        """Returns the error for moves into this directory: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR or NONE."""
 
     def prefer(self, key: TopicPartition, path: str) -> ErrorCode:
-        """A replica that is not here yet will be made in this directory; returns REPLICA_NOT_AVAILABLE then."""
+        """Notes the directory for a replica that is not on this broker yet. Returns REPLICA_NOT_AVAILABLE, or another error."""
 
     def under_way(self) -> Iterable[FutureLog]: ...
 
@@ -274,7 +276,7 @@ class SuspectedBrokers(Protocol):
     def brokers(self) -> Collection[int]: ...
 
     def call_when_over(self, is_over: Callable[[Collection[int]], bool], function: Callable[[], object]) -> None:
-        """Calls `function` once `is_over(suspected brokers)`, soon; at once if too many wait for that."""
+        """Calls `function` once `is_over(suspected brokers)` is true; immediately if too many requests wait."""
 
 
 class WaitingRequest(Protocol):
@@ -283,16 +285,16 @@ class WaitingRequest(Protocol):
     is_cancelled: bool
 
     def mark(self) -> None:
-        """Has it woken soon."""
+        """Wakes the request soon."""
 
     def add_acknowledgement(self, leader: Leader, last_offset: int, acks: int) -> None:
-        """Adds a wake for the moment when the leader acknowledges what was just appended up to `last_offset`, or cannot any more."""
+        """Also wakes the request when the leader acknowledges the append up to `last_offset`, or can no longer acknowledge it."""
 
     def cancel(self) -> None: ...
 
 
 class PartitionNotifier(Protocol):
-    """The notifier of a partition or share partition: calls its watchers whenever that has moved (`base.notifier.Notifier`)."""
+    """Calls its watchers whenever a partition or share partition has changed (`base.notifier.Notifier`)."""
 
     def add_watcher(self, function: Callable[[], None]) -> None: ...
 
@@ -300,70 +302,71 @@ class PartitionNotifier(Protocol):
 
 
 class WaitingRequests(Protocol):
-    """The requests that wait for partitions to move (`server/execution/waiters.py`)."""
+    """The requests that wait for changes of partitions (`server/execution/waiters.py`)."""
 
     def watch(
         self, watched: Sequence[PartitionNotifier], timeout_ms: int, wake: Callable[[], None], on_timeout: Callable[[], None]
     ) -> WaitingRequest:
-        """Calls `wake` after any of them moved, and `on_timeout` once when the time is over, until cancelled."""
+        """Calls `wake` after each change of a watched partition, and `on_timeout` once after `timeout_ms`, until cancelled."""
 
     def do_in_turns(self, steps: Iterator[object]) -> None:
-        """Does long work of a waiting request. The work of all waiting requests takes turns."""
+        """Executes long work of a waiting request in time slices, alternating with the work of other waiting requests."""
 
 
 Attempt = Callable[[Any], Any]
-"""Called with the answer to an order, or None; returns the order that it still needs, or None at its end."""
+"""Called with the answer to an order, or None. Returns the next order that it needs, or None when it has finished."""
 
 
 class RecordInspections(Protocol):
-    """The process that looks into records, and what waits for it (`server/inspections.py`)."""
+    """The orders for the worker process that decodes records (`server/inspections.py`)."""
 
     @property
     def lines(self) -> Collection[tuple[ConnectionInfo, object]]:
-        """The pairs of client and subject that have a queue; empty when nothing waits."""
+        """Returns the pairs of client and subject with waiting attempts."""
 
     times: TimeAnswers
 
     def defer(self, client: ConnectionInfo, subject: object, order: Any, attempt: Attempt) -> None:
-        """Calls `attempt` with the answer to `order` (None: nothing is asked), after all of this client and subject that came before."""
+        """Calls `attempt` with the answer to `order`, or with None if `order` is None, after all earlier attempts of this client and
+        subject."""
 
     def ask(self, client: ConnectionInfo, order: Any, done: Callable[[Any], object]) -> None:
-        """Calls `done` with the answer (None: the process has ended). Does not call it after the client's connection is closed."""
+        """Calls `done` with the answer, or with None if the process was lost. Does not call it after the client's connection is closed."""
 
 
 class InternalTopicCreation(Protocol):
     def ensure(self, topic: str, done: Callable[[ErrorCode], None]) -> None:
-        """Creates an internal topic if it is missing; `done` is called when its partitions have leaders (or with the error)."""
+        """Creates an internal topic if it is missing. Calls `done(NONE)` when it exists, or `done(COORDINATOR_NOT_AVAILABLE)`."""
 
 
 class ControlRequests(Protocol):
     """The controller's requests to this broker (`cluster/control/inbox.py`)."""
 
     def take(self, request: Any, done: Callable[[ErrorCode], object]) -> None:
-        """Carries out LeaderAndIsr, StopReplica or UpdateMetadata in their newest versions; `done` gets the answer's code."""
+        """Executes LeaderAndIsr, StopReplica or UpdateMetadata in their newest versions. Calls `done` with the answer's code."""
 
 
 class AccessRules(Protocol):
     """The access rules of the cluster (`cluster/acl_rules.py`)."""
 
     def bindings(self, wanted: AclFilter) -> Generator[None, None, list[Binding]]:
-        """The rules in force that the filter means, by pattern, in steps."""
+        """Returns the rules in force that match the filter, ordered by pattern; yields between steps."""
 
     def change(self, changes: Mapping[Pattern, RuleChange], done: Done) -> None:
-        """Calls `done` once the changes are stored and in force here, with the patterns that could not be changed."""
+        """Makes the changes. Calls `done` when they are stored and in force here, with the patterns that could not be changed."""
 
 
 class StoredTokens(Protocol):
     """The delegation tokens of the cluster (`cluster/delegation_tokens.py`)."""
 
     def all(self) -> list[DelegationToken]:
-        """Every token that is stored, by id."""
+        """Returns every stored token, ordered by id."""
 
     def create(self, token: DelegationToken, done: TokenDone) -> None:
-        """Calls `done` when the token is stored and one may log in by it here."""
+        """Stores a token. Calls `done` when clients can log in with it here, or with the error."""
 
     def update(self, token_id: str, decide: Decide, done: TokenDone) -> None:
-        """Makes of a token what `decide` says. DELEGATION_TOKEN_NOT_FOUND if it is not stored."""
+        """Changes or removes a token by `decide`. Calls `done` with DELEGATION_TOKEN_NOT_FOUND if it is not stored."""
 
 
 ForwardedAnswer = Callable[[bytes | ErrorCode | Exception], None]
@@ -374,11 +377,11 @@ class ForwardedRequests(Protocol):
 
     def execute_forwarded(self, request: bytes, client: ConnectionInfo, done: ForwardedAnswer) -> None:
         """Calls `done` with the answer's bytes. Raises `ApiError` for a request that is not for the controller, `WireError` for a malformed
-        one. For a large request, and for a later failure, `done` gets the error instead."""
+        one. For a large request, or after a later failure, calls `done` with the error instead."""
 
 
 class IsrCounters(Protocol):
-    """How often in-sync sets have grown and shrunk at the request of this broker (`cluster/isr_changes.py`)."""
+    """Numbers of expansions and shrinks of in-sync sets that this broker proposed (`cluster/isr_changes.py`)."""
 
     expansions: int
     shrinks: int
@@ -386,7 +389,7 @@ class IsrCounters(Protocol):
 
 @dataclass(slots=True)
 class Broker:
-    """Everything that handlers may use; filled once by `server/node.py`."""
+    """All parts of the broker that handlers may use; created once by `server/node.py`."""
 
     broker_id: int
     config: BrokerConfig
@@ -395,9 +398,9 @@ class Broker:
     random: Random
     metadata: ClusterMetadata
     controller: Controller
-    """This broker's: requests that were sent or forwarded to it."""
+    """The controller on this broker, for requests of clients."""
     controller_link: Controller
-    """The controller wherever it is: what this broker needs of it."""
+    """The elected controller on any broker, for this broker's own requests."""
     control: ControlRequests
     forwarded: ForwardedRequests
     cluster_identity: ClusterIdentity | None
@@ -423,11 +426,11 @@ class Broker:
     quotas: ClientQuotas | None = None
     """None while no client has a quota."""
     acl_rules: AccessRules | None = None
-    """None without an authorizer that has rules."""
+    """None without an authorizer."""
     delegation_tokens: StoredTokens | None = None
-    """None without a secret key for them."""
+    """None without `delegation.token.secret.key`."""
     suspects: SuspectedBrokers | None = None
-    """None for a broker by itself."""
+    """None for a single broker."""
     lease: Lease | None = None
-    """None where the session with the metadata store never ends: the embedded one."""
+    """None for the embedded metadata store, because its session never expires."""
     refused_batches: RefusedBatches = field(default_factory=RefusedBatches)

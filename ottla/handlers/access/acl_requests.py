@@ -1,4 +1,4 @@
-"""Helpers of the requests about access rules: the rights, and the rules and filters of a request, checked as Kafka checks them."""
+"""Helpers for requests about ACLs: check the permission, and check and convert the rules and filters of a request as Kafka does."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ E = TypeVar("E", bound=IntEnum)
 
 
 def rules_for(broker: Broker, request: RequestContext, operation: AclOperation) -> AccessRules:
-    """The rules, for a principal with this right on the cluster. The right is checked first, as in Kafka, so that others learn no
-    configuration. Raises `ApiError`."""
+    """Returns the rules if the principal has this permission on the cluster. The permission is checked first, as in Kafka, so that other
+    clients learn nothing about the configuration. Raises `ApiError`."""
     if not is_allowed_on_cluster(broker, request, operation):
         raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
     if broker.acl_rules is None:
@@ -25,7 +25,7 @@ def rules_for(broker: Broker, request: RequestContext, operation: AclOperation) 
 
 
 def binding_of(asked: Any) -> Binding:
-    """The rule that an `AclCreation` means. Raises `ApiError` INVALID_REQUEST."""
+    """Converts an `AclCreation` to a rule. Raises `ApiError` INVALID_REQUEST."""
     pattern = Pattern(
         _known(ResourceType, asked.resource_type, "resourceType"),
         asked.resource_name,
@@ -43,7 +43,7 @@ def binding_of(asked: Any) -> Binding:
 
 
 def filter_of(asked: Any) -> AclFilter:
-    """The filter of a DescribeAcls request or of one in DeleteAcls. Raises `ApiError` INVALID_REQUEST."""
+    """Converts the filter of a DescribeAcls or DeleteAcls request. Raises `ApiError` INVALID_REQUEST."""
     numbers = (
         (asked.resource_type_filter, (ANY, *ResourceType)),
         (asked.pattern_type_filter, (ANY, MATCH, *PatternType)),

@@ -29,7 +29,7 @@ from ottla.wire.messages.alter_user_scram_credentials import (
 NAMES = {number: name for name, number in MECHANISM_NUMBERS.items()}
 Entry = ScramCredentialDeletion | ScramCredentialUpsertion
 ENTRIES_MAX = 500
-"""Changes in one request, which is executed in one go: a few milliseconds of hashing."""
+"""Maximum of changes in one request, which take a few milliseconds of hashing in one iteration of the event loop."""
 NAME_BYTES_MAX, SECRET_BYTES_MAX = 1_024, 1_024
 """A user's name, and a salt or salted password: all are in one node of the metadata store. Salted passwords have 32 or 64 bytes."""
 TOO_MANY = ScramResult(user="", error=ErrorCode.POLICY_VIOLATION, message=f"More than {ENTRIES_MAX} changes in one request")
@@ -64,7 +64,7 @@ def handle(
 
 
 def _refused(entries: list[Entry], refusal: ScramResult) -> Generator[None, None, AlterUserScramCredentialsResponse]:
-    """Refuses every change of a request, which may have thousands."""
+    """Refuses every change of a request."""
     results: dict[str, AlterUserScramCredentialsResult] = {}
     for number, entry in enumerate(entries, 1):
         if entry.name not in results:
@@ -75,7 +75,7 @@ def _refused(entries: list[Entry], refusal: ScramResult) -> Generator[None, None
 
 
 def _check(entry: Entry) -> None:
-    """Raises `ApiError` as Kafka does."""
+    """Raises `ApiError` for an invalid change, with Kafka's error code."""
     if not entry.name:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if len(entry.name.encode()) > NAME_BYTES_MAX:

@@ -2,7 +2,7 @@
 
 Behaviour: for a principal that may ALTER the cluster. Each rule is checked by itself, and is stored and in force on this broker when the
 answer is sent; other brokers have it as soon as the metadata store has notified them. Every broker writes rules itself; none forwards the
-request. A rule that is there already is no error. Without an authorizer SECURITY_DISABLED for each rule: a rule that is not enforced must
+request. An existing rule is not an error. Without an authorizer each rule gets SECURITY_DISABLED, because a rule that is not enforced must
 not look created.
 
 Version notes: 1 pattern types (KIP-290). 3 user resources (KIP-373).

@@ -1,8 +1,8 @@
 """CreateDelegationToken: make a token for others to act as its owner.
 
-Behaviour: for clients that have not logged in by a token. A token for another owner needs CREATE_TOKENS on that user. When the answer is
-sent, the token is stored and valid on this broker. It lasts `delegation.token.expiry.time.ms` unless it is renewed, and in no case longer
-than asked for or than `delegation.token.max.lifetime.ms`. Every broker makes tokens itself; none forwards the request.
+Behaviour: refused for clients that have logged in with a token. A token for another owner needs CREATE_TOKENS on that user. When the answer
+is sent, the token is stored and valid on this broker. It expires after `delegation.token.expiry.time.ms` unless it is renewed, and at the
+latest after the requested lifetime or `delegation.token.max.lifetime.ms`. Every broker creates tokens itself; none forwards the request.
 
 Version notes: 2 flexible. 3 another owner (KIP-373).
 """
@@ -19,7 +19,7 @@ from ottla.security.principal import join_principal, split_principal
 from ottla.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 
 RENEWERS_MAX = 1_000
-"""Renewers of a token, which is written as one node of the metadata store."""
+"""Maximum of renewers of a token, because a token is one node of the metadata store."""
 
 
 def handle(broker: Broker, request: RequestContext, body: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse | Pending:
@@ -45,7 +45,7 @@ def handle(broker: Broker, request: RequestContext, body: CreateDelegationTokenR
 
 
 def _allowed(broker: Broker, request: RequestContext, body: CreateDelegationTokenRequest, owner: str) -> StoredTokens:
-    """In Kafka's order. Raises `ApiError`."""
+    """Makes the checks in Kafka's order. Raises `ApiError`."""
     connection, is_allowed = request.connection, broker.authorizer.is_allowed
     check_may_ask(connection)
     if owner != connection.principal and not is_allowed(connection, AclOperation.CREATE_TOKENS, ResourceType.USER, owner):
@@ -68,7 +68,7 @@ def _token(broker: Broker, body: CreateDelegationTokenRequest, owner: str, reque
 
 
 def _answer(code: ErrorCode, owner: str, requester: str) -> CreateDelegationTokenResponse:
-    """An answer without a token."""
+    """Returns an answer without a token."""
     owner_type, owner_name = split_principal(owner)
     requester_type, requester_name = split_principal(requester)
     return CreateDelegationTokenResponse(

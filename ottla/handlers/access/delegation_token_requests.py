@@ -1,4 +1,4 @@
-"""Helpers of the requests about delegation tokens: the rights, the look-up of a token, and the text of principals."""
+"""Helpers for requests about delegation tokens: check the client, find a token by its HMAC, and convert principals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Change = Callable[[DelegationToken], DelegationToken | None]
 
 
 def tokens_for(broker: Broker, request: RequestContext) -> StoredTokens:
-    """The tokens, for a client that may ask about them. Raises `ApiError`."""
+    """Returns the tokens if the client may send such requests and tokens are enabled. Raises `ApiError`."""
     check_may_ask(request.connection)
     if broker.delegation_tokens is None:
         raise ApiError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "delegation.token.secret.key is not set")
@@ -28,7 +28,8 @@ def tokens_for(broker: Broker, request: RequestContext) -> StoredTokens:
 
 
 def check_may_ask(connection: ConnectionInfo) -> None:
-    """Raises `ApiError` unless the client is known by more than a token: a stolen token must not make others that last longer."""
+    """Raises `ApiError` if the client is anonymous or has logged in with a token. A stolen token must not create others that expire later.
+    """
     authentication = connection.authentication
     is_known = connection.principal != ANONYMOUS if authentication is None else not authentication.is_by_token
     if not is_known:
@@ -42,7 +43,7 @@ def secret_of(broker: Broker, token: DelegationToken) -> bytes:
 
 
 def token_with(broker: Broker, tokens: StoredTokens, secret: bytes) -> DelegationToken:
-    """The token with this HMAC; requests name a token by its HMAC. Raises `ApiError`."""
+    """Returns the token with this HMAC, which identifies a token in requests. Raises `ApiError`."""
     for token in tokens.all():
         if hmac.compare_digest(secret_of(broker, token), secret):
             return token
@@ -52,8 +53,8 @@ def token_with(broker: Broker, tokens: StoredTokens, secret: bytes) -> Delegatio
 def change_token(
     broker: Broker, request: RequestContext, secret: bytes, change: Change, answer: Callable[[ErrorCode, DelegationToken | None], Answer]
 ) -> Answer | Pending:
-    """Changes the token with this HMAC, if the principal may. `answer` makes the response from an error and the changed token (None if it
-    was removed)."""
+    """Changes the token with this HMAC if the principal may renew it. `answer` makes the response from the error code and the changed token
+    (None if it was removed)."""
     try:
         tokens = tokens_for(broker, request)
         token = token_with(broker, tokens, secret)
@@ -73,7 +74,7 @@ def principal_of(entry: Any) -> str:
 
 
 def why_unchangeable(token: DelegationToken, principal: str, now_ms: int) -> ErrorCode:
-    """Why a principal cannot renew a token or end it; NONE if it can."""
+    """Returns the error for a principal that cannot renew or expire the token, or NONE."""
     if not token.may_be_renewed_by(principal):
         return ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
     return ErrorCode.DELEGATION_TOKEN_EXPIRED if token.is_expired(now_ms) else ErrorCode.NONE

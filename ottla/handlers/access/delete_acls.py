@@ -37,7 +37,7 @@ def handle(
         except ApiError as refusal:
             found.append(_refused(refusal))
             continue
-        if wanted not in known:  # thousands of rules are looked through once for each filter, however often it is named
+        if wanted not in known:  # Each different filter is applied once, because there may be thousands of rules.
             known[wanted] = []
             bindings = yield from rules.bindings(wanted)
             for piece in pieces_of(bindings):
@@ -76,7 +76,7 @@ def _removed(pattern: Pattern, rule: Rule) -> DeleteAclsMatchingAcl:
 
 
 def _mark(removed: list[DeleteAclsMatchingAcl], failed: Mapping[Pattern, ErrorCode]) -> None:
-    """Gives rules that were not removed the error of their pattern."""
+    """Sets the error of each rule with a pattern that could not be changed."""
     for each in removed:
         pattern = Pattern(ResourceType(each.resource_type), each.resource_name, PatternType(each.pattern_type))
         each.error_code = failed.get(pattern, ErrorCode.NONE)

@@ -1,8 +1,8 @@
 """DescribeDelegationToken: the tokens of the given owners.
 
-Behaviour: for clients that have logged in by something else than a token. Shown are, of the tokens that one of the given principals owns,
-has asked for or may renew (null: of all), those of which the client itself is one of these, and those on which it has DESCRIBE, or on whose
-owner it has DESCRIBE_TOKENS. Others stay hidden.
+Behaviour: refused for clients that have logged in with a token. Selects the tokens with one of the given principals as owner, requester or
+renewer; null selects all. The answer has each selected token that belongs to the client in one of these roles. Other tokens need DESCRIBE
+on the token or DESCRIBE_TOKENS on its owner, and are omitted without it.
 
 Version notes: 2 flexible. 3 who asked for a token (KIP-373).
 """

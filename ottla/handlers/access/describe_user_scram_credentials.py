@@ -1,7 +1,7 @@
-"""DescribeUserScramCredentials: which users have SCRAM credentials, and of how many rounds.
+"""DescribeUserScramCredentials: the SCRAM mechanisms of users, and their numbers of iterations.
 
 Behaviour: all users for null or an empty list; a named user without credentials is RESOURCE_NOT_FOUND, one that is named twice
-DUPLICATE_RESOURCE. Salts and keys are never answered.
+DUPLICATE_RESOURCE. Salts and keys are never part of an answer.
 
 Version notes: KIP-554.
 """

@@ -1,7 +1,8 @@
-"""ExpireDelegationToken: end a token, now or earlier than it would.
+"""ExpireDelegationToken: removes a token, or changes its expiry time.
 
-Behaviour: for its owner and its renewers, who name it by its HMAC, logged in by something else than a token. A negative time removes it at
-once, and closes the connections of those who have logged in by it; another one is the time that it still lasts.
+Behaviour: allowed for its owner and renewers, unless they have logged in with a token. The request has the token's HMAC. A negative period
+removes the token immediately and closes the connections that have logged in with it. Otherwise the token expires after the period, at the
+latest at its maximum lifetime.
 
 Version notes: 2 flexible.
 """

@@ -1,7 +1,8 @@
-"""RenewDelegationToken: let a token last longer.
+"""RenewDelegationToken: extends the expiry time of a token.
 
-Behaviour: for its owner and its renewers, who name it by its HMAC, logged in by something else than a token. It lasts so long from now on
-(a negative time: `delegation.token.expiry.time.ms`), and in no case beyond its greatest age. A token whose time is over stays so.
+Behaviour: allowed for its owner and renewers, unless they have logged in with a token. The request has the token's HMAC. The token expires
+after the requested period from now (negative: `delegation.token.expiry.time.ms`), at the latest at its maximum lifetime. An expired token
+cannot be renewed.
 
 Version notes: 2 flexible.
 """

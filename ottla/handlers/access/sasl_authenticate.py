@@ -3,7 +3,7 @@
 Behaviour: gives the token to the exchange that SaslHandshake began and answers with its token. A refusal is SASL_AUTHENTICATION_FAILED, a
 little later (`connection.failed.authentication.delay.ms`), and ends the connection (KIP-152). On a listener that does not authenticate by
 SASL, and after authentication without another SaslHandshake, ILLEGAL_SASL_STATE. If sessions are limited, the answer has the lifetime of
-the session: after it the client can only authenticate again. A connection that claims to be a broker's and fails to prove it is a client's.
+the session: after it the client can only authenticate again. A broker that fails to prove its identity is treated as a client.
 
 Version notes: KIP-152. 1 the lifetime of a session (KIP-368).
 """
@@ -45,7 +45,7 @@ def _refuse(
     broker: Broker, connection: ConnectionInfo, authentication: Authentication, outcome: StepResult, pending: Pending,
     answer: SaslAuthenticateResponse,
 ) -> None:  # fmt: skip
-    """Answers after a while, so that guesses take their time."""
+    """Answers after `connection.failed.authentication.delay.ms`, which slows down guessing."""
     mechanism = authentication.mechanism or "none"
     reason = outcome.reason or outcome.error or ""
     broker.audit.refused_authentication(connection.host, connection.listener, mechanism, outcome.claimed, reason)
@@ -55,7 +55,7 @@ def _refuse(
 
 
 def _limit_session(broker: Broker, connection: ConnectionInfo, authentication: Authentication, outcome: StepResult) -> int:
-    """Ends the session in time; returns after how many milliseconds, 0 for never."""
+    """Sets the timer that ends the session. Returns the session's lifetime in milliseconds, 0 for no limit."""
     listener, mechanism = connection.listener, authentication.mechanism
     limits = [broker.config.of_listeners.value(listener, "connections.max.reauth.ms", mechanism)]
     if outcome.ends_ms is not None:
@@ -75,7 +75,7 @@ def _limit_session(broker: Broker, connection: ConnectionInfo, authentication: A
 
 
 def _prove(broker: Broker, connection: ConnectionInfo, exchange: Exchange, token: bytes) -> Pending:
-    """Takes a step of the proof that the other end is a broker."""
+    """Executes one step of a broker's proof of its identity."""
     pending = Pending()
 
     def stepped(outcome: StepResult) -> None:

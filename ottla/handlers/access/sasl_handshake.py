@@ -1,10 +1,10 @@
 """SaslHandshake: the client chooses a SASL mechanism.
 
-Behaviour: begins the exchange of a mechanism that the listener has; another one is UNSUPPORTED_SASL_MECHANISM and ends the connection. On
-a listener that does not authenticate by SASL, ILLEGAL_SASL_STATE as Kafka answers. After authentication it begins another one (KIP-368):
+Behaviour: begins the exchange of a mechanism that the listener has; another one is UNSUPPORTED_SASL_MECHANISM and ends the connection. On a
+listener that does not authenticate by SASL, ILLEGAL_SASL_STATE as Kafka answers. After authentication it begins another one (KIP-368):
 nothing else is executed before that is complete; more than one in a second are ILLEGAL_SASL_STATE. On the listener for brokers another
-broker begins its own proof (`security/cluster_identity.py`): where brokers log in, after it has logged in as a user with the right to
-CLUSTER_ACTION, and with a certificate that the listener asked for, as the principal of that.
+broker begins the proof of its identity (`security/cluster_identity.py`). If brokers log in, it must have logged in as a user with
+CLUSTER_ACTION before. If the listener requests certificates, the certificate's principal needs it.
 
 Version notes: 1 announces SaslAuthenticate frames instead of raw ones (KIP-152).
 
@@ -21,7 +21,7 @@ from ottla.security.principal import ANONYMOUS
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 AGAIN_INTERVAL_MS = 1000
-"""Authenticating again sooner than this after the last time is refused, as in Kafka."""
+"""Minimum time between two authentications of a connection, in milliseconds, as in Kafka."""
 
 
 def handle(broker: Broker, request: RequestContext, body: SaslHandshakeRequest) -> SaslHandshakeResponse | Pending:

@@ -63,14 +63,14 @@ def advertised(broker: Broker, *, with_extensions: bool = False) -> list[ApiVers
 
 
 def is_for_another(broker: Broker, body: ApiVersionsRequest) -> bool:
-    """Whether the client expects another cluster or another node at this address (it was taken over)."""
+    """Whether the client expects another cluster or node at this address, which may have been reassigned."""
     if body.cluster_id is not None and body.cluster_id != broker.metadata.cluster_id:
         return True
     return body.node_id >= 0 and body.node_id != broker.broker_id
 
 
 def add_features(request: RequestContext, response: ApiVersionsResponse, known: Collection[Feature]) -> None:
-    """Supported ranges and finalised levels; below version 4 a range may not start at 0."""
+    """Adds supported ranges and finalised levels to the response. Below version 4, a range that starts at 0 is not allowed."""
     lowest = 0 if request.version >= ZERO_LEVEL_SINCE else 1
     response.supported_features = [
         SupportedFeatureKey(name=feature.name, min_version=max(lowest, feature.lowest), max_version=feature.highest)

@@ -65,7 +65,7 @@ def enveloped(key: int, version: int, request: RequestContext, body: Any) -> Env
 
 
 def answer_in(key: int, version: int, envelope: Any) -> Any:
-    """The answer that an EnvelopeResponse brings, None if it brings none."""
+    """Returns the answer in an EnvelopeResponse, or None."""
     if envelope.error_code != ErrorCode.NONE or envelope.response_data is None:
         return None
     frame = memoryview(envelope.response_data)
@@ -77,7 +77,7 @@ def answer_in(key: int, version: int, envelope: Any) -> Any:
 
 
 def address_bytes(host: str) -> bytes:
-    """The address as Kafka writes it: 4 or 16 bytes; empty where the client has none."""
+    """Returns the address in Kafka's form, 4 or 16 bytes; empty if the client has none."""
     try:
         return ipaddress.ip_address(host).packed
     except ValueError:
@@ -85,7 +85,7 @@ def address_bytes(host: str) -> bytes:
 
 
 def client_of(envelope: EnvelopeRequest, sender: ConnectionInfo) -> ConnectionInfo:
-    """The client of a forwarded request, as if it were connected here; never a broker. Raises `ApiError`."""
+    """Returns the client of a forwarded request as a connection of its own, which is never a broker's. Raises `ApiError`."""
     data = memoryview(envelope.request_principal or b"")
     if bytes(data[:VERSION_BYTES]) != PRINCIPAL_VERSION.to_bytes(VERSION_BYTES, "big"):
         raise ApiError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, "an Envelope without a principal that is known here")
@@ -107,7 +107,7 @@ def client_of(envelope: EnvelopeRequest, sender: ConnectionInfo) -> ConnectionIn
 
 
 def host_of(address: bytes) -> str:
-    """The address in words; empty if it is none."""
+    """Returns the address as text; empty if the bytes are no address."""
     try:
         return str(ipaddress.ip_address(address))
     except ValueError:

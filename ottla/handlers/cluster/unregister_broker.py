@@ -1,7 +1,7 @@
 """UnregisterBroker: removes the registration of a broker that will not return.
 
-Behaviour: a registration in ZooKeeper ends by itself with the broker's session, so every registered broker is running. A running broker
-is refused with INVALID_REQUEST: removing its registration would stop it. Every other id gets BROKER_ID_NOT_REGISTERED, as in Kafka.
+Behaviour: a registration in ZooKeeper ends with the broker's session, so every registered broker counts as running. A running broker is
+refused with INVALID_REQUEST, because removing its registration would disturb it. Every other id gets BROKER_ID_NOT_REGISTERED, as in Kafka.
 
 Version notes: none.
 

@@ -23,7 +23,7 @@ from ottla.wire.messages.alter_client_quotas import (
 )
 
 TYPES_MAX = 3
-"""An entity is a user, a client id and an address at most; of one with more parts the answer repeats only so many."""
+"""Maximum of parts of an entity: user, client id, address. An answer repeats only this many parts of an invalid entity."""
 
 
 def handle(broker: Broker, request: RequestContext, body: AlterClientQuotasRequest) -> AlterClientQuotasResponse | Pending:
@@ -56,7 +56,7 @@ def handle(broker: Broker, request: RequestContext, body: AlterClientQuotasReque
 
 
 def _wanted(entry: EntryData) -> QuotaRequest | None:
-    """None if the entry names a type or a quota twice, or more types than there are."""
+    """Converts an entry. Returns None if it has a type or a quota twice, or too many types."""
     if len(entry.entity) > TYPES_MAX:
         return None
     parts = {part.entity_type: part.entity_name for part in entry.entity}
@@ -69,7 +69,7 @@ def _wanted(entry: EntryData) -> QuotaRequest | None:
 
 
 def _repeated(entry: EntryData) -> str:
-    """Kafka's text for an entity, a part of it or a quota that is named more than once."""
+    """Returns Kafka's message for an entity, a type or a quota that occurs more than once."""
     parts = [f"{part.entity_type}={'null' if part.entity_name is None else part.entity_name}" for part in entry.entity[:TYPES_MAX]]
     return shortened(f"Ignoring duplicate entity ClientQuotaEntity(entries={{{', '.join(parts)}}})")
 

@@ -1,4 +1,4 @@
-"""The common part of AlterConfigs and IncrementalAlterConfigs: rights on each kind of resource, and answers in the order of the request."""
+"""The common part of AlterConfigs and IncrementalAlterConfigs: checks permissions, and answers in the order of the request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def alter(
     validate_only: bool,
     done: Callable[[list[ConfigResult]], None],
 ) -> None:
-    """Hands the allowed changes to the controller; `done` gets one result for each wanted change, in order."""
+    """Passes the allowed changes to the controller. Calls `done` with one result for each wanted change, in order."""
     places: list[ConfigResult | None] = []
     allowed: list[ConfigRequest] = []
     for change in wanted:

@@ -1,8 +1,8 @@
 """The log levels of the broker's loggers, for DescribeConfigs and IncrementalAlterConfigs (KIP-412, resource type 8).
 
-The loggers are those of this process by name (`ottla.connection`); Kafka's `root` is the logger of all of them. A logger without a level of
-its own uses the level of `root`. Levels are Kafka's words. Python's log has no FATAL and no TRACE; they become the nearest level. Nothing
-is stored: the next start begins with `ottla.log.level`.
+The loggers of this process have names such as `ottla.connection`. Kafka's `root` is their parent. A logger without a level of its own uses
+the level of `root`. Levels have Kafka's names. Python has no FATAL and no TRACE; they become the nearest level. Nothing is stored: the next
+start begins with `ottla.log.level`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DOC = "Log level of this part of the broker; not kept over a restart."
 
 
 def logger_entries() -> list[ShownSetting]:
-    """The levels in force."""
+    """Returns the loggers with the levels in force."""
     return [
         ShownSetting(Setting(name, Type.STRING, None, _DOC), _word(logger), ConfigSource.DYNAMIC_BROKER_LOGGER, False, [])
         for name, logger in sorted(_loggers().items())
@@ -35,7 +35,7 @@ def logger_entries() -> list[ShownSetting]:
 
 
 def alter_loggers(changes: Sequence[Change], *, validate_only: bool) -> None:
-    """Changes all the levels or, with `ApiError`, none."""
+    """Changes all the levels, or raises `ApiError` and changes none."""
     loggers = _loggers()
     wanted = [(loggers[change.name], _level(change)) for change in changes if _is_known(change, loggers)]
     if not validate_only:

@@ -1,4 +1,4 @@
-"""The settings of a topic, broker, group or subscription to metrics as DescribeConfigs and CreateTopics show them: value, source.
+"""The settings of a topic, broker, group or metrics subscription with value and source, for DescribeConfigs and CreateTopics.
 
 A secret is never shown, not even to the client that set it: its value is null (A8).
 """
@@ -59,13 +59,14 @@ def client_metrics_entries(overrides: Mapping[str, str]) -> list[ShownSetting]:
 
 
 def broker_entries(config: BrokerConfig, own: Mapping[str, str], default: Mapping[str, str]) -> list[ShownSetting]:
-    """The broker's settings in force without those for tests, and other stored ones: for this broker (`own`) or for all (`default`)."""
+    """Returns the broker's settings in force except internal ones, and unknown stored settings of this broker (`own`) or of all brokers
+    (`default`)."""
     entries = []
     for name, setting in BROKER_SETTINGS.items():
         if setting.is_internal:
             continue
         synonyms = config.synonyms(name)
-        # Two names of one number; at most one of them is given.
+        # Two names of the broker id; at most one of them is set.
         value = str(config.this_broker_id) if name in BROKER_ID_NAMES else config.text(name)
         entries.append(ShownSetting(setting, value, synonyms[0].source, not setting.is_dynamic, synonyms))
     for name in sorted({*own, *default} - BROKER_SETTINGS.keys()):
@@ -75,7 +76,7 @@ def broker_entries(config: BrokerConfig, own: Mapping[str, str], default: Mappin
 
 
 def default_broker_entries(overrides: Mapping[str, str]) -> list[ShownSetting]:
-    """The settings that are set for all brokers together, and no others."""
+    """Returns only the settings that are set for all brokers together."""
     entries = []
     for name in sorted(overrides):
         setting = BROKER_SETTINGS.get(name)
@@ -88,7 +89,7 @@ def default_broker_entries(overrides: Mapping[str, str]) -> list[ShownSetting]:
 
 
 def _stored_entry(name: str, synonyms: list[Synonym]) -> ShownSetting:
-    """A stored setting of one listener, or of a broker that this one does not use. The value of an unknown name may be a secret, as in
+    """Returns a stored setting of one listener, or one that this broker does not know. An unknown setting is treated as a secret, as in
     Kafka."""
     from ottla.base.settings.known import is_known_to_kafka
 

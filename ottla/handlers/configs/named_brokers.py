@@ -1,8 +1,8 @@
-"""Alterations of one broker's settings are for that broker: sent to another one they are refused, as by Kafka, and before anything else.
+"""Refuses alterations of another broker's settings, as Kafka does, before anything else is checked.
 
-Only the broker that is named can say whether it could go on with them: the key stores of its listeners are files there
-(`tls_changes.py`). Kafka's own clients send each broker's settings to that broker. Other resources of the request are altered. A
-request that a broker sends to the controller, for a client or for itself, was checked by that broker.
+Only the broker itself can check its settings: for example, the key stores of its listeners are its files (`tls_changes.py`). Kafka's own
+clients send each broker's settings to that broker. Other resources of the request are altered. Requests that a broker sends or forwards to
+the controller were checked by that broker.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def answering_refused(refused: list[Any], request_type: Any, handle_rest: Callab
 
 
 def _with(refused: list[Any], response: Any) -> Any:
-    """The answer about the other resources, and these refusals."""
+    """Adds the refusals to the answer, now or when it is complete."""
     if not isinstance(response, Pending):
         response.responses.extend(refused)
         return response

@@ -1,8 +1,8 @@
-"""Alterations of this broker's passwords: encrypted before the controller gets and stores them.
+"""Encrypts altered passwords of this broker before they are sent to the controller, which stores them.
 
-Only the broker that is named encrypts its passwords, because brokers may have different secrets. A broker of a cluster without
-`password.encoder.secret` refuses to alter passwords: every client of ZooKeeper might read them. A single broker without it stores them in
-clear, in its own log directory.
+Each broker encrypts its own passwords, because brokers may have different secrets. A cluster member without `password.encoder.secret`
+refuses to alter passwords, because every client of ZooKeeper might read them. A single broker without it stores them in clear text, in its
+own log directory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ Handle = Callable[[Broker, RequestContext, Any], Any]
 
 
 def encrypting_passwords(module: Any, handle: Handle) -> Handle:
-    """Returns `handle` behind the encryption. `module`: the handler of AlterConfigs or IncrementalAlterConfigs."""
+    """Returns a handler that encrypts passwords and then calls `handle`. `module` is the handler's module, of AlterConfigs or
+    IncrementalAlterConfigs."""
 
     def handle_encrypted(broker: Broker, request: RequestContext, body: Any) -> Any:
         connection, passwords = request.connection, broker.config.passwords

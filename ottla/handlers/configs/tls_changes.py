@@ -1,10 +1,9 @@
-"""Alterations of the keys and certificates of this broker's listeners: examined before they are handed to the controller.
+"""Checks altered keys and certificates of this broker's listeners before they are sent to the controller.
 
-A key store that cannot be read or unlocked, whose key does not fit, or whose certificate has expired refuses the alteration of its
-resource with INVALID_REQUEST; other resources of the request are altered. Files are read in a thread, after the right to alter has been
-asked. Only the broker that is named can read them, so it is the one that has to be asked (`named_brokers.py`).
-
-An alteration that leaves every value as it was makes the broker read the files again, which is how a certificate is renewed in place.
+INVALID_REQUEST for a resource with a key store that cannot be read or unlocked, with a key that does not match the certificate, or with an
+expired certificate; other resources of the request are altered. Files are read in a thread, after the permission was checked. Only the
+broker itself can read them, so other brokers refuse the request (`named_brokers.py`). An alteration that changes no value makes the broker
+read the files again, for certificates that were renewed in place.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class ListenerKeys(Protocol):
     """The keys and certificates of this broker's listeners (`adapters/tls_listeners.py`)."""
 
     def examine(self, wanted: Mapping[str, TlsOptions]) -> tuple[str | None, Mapping[str, Any]]:
-        """In a thread: why listeners could not go on with these options, None if they can, and what was made of them."""
+        """Runs in a thread. Returns the reason why listeners cannot use these options (None if they can), and the loaded options."""
 
     def has(self, wanted: Mapping[str, TlsOptions]) -> bool:
         """Whether the listeners have these options already."""
@@ -43,14 +42,14 @@ class ListenerKeys(Protocol):
 
 
 class WantedKeys(NamedTuple):
-    """An alteration of this broker's settings that touches TLS, and what its listeners would have."""
+    """An alteration of this broker's TLS settings, and the resulting options of its listeners."""
 
     resource: Any
     options: Mapping[str, TlsOptions]
 
 
 class TlsChanges:
-    """See the module."""
+    """Checks the TLS settings of one broker's listeners."""
 
     def __init__(self, config: BrokerConfig, threads: Threads, listeners: ListenerKeys) -> None:
         self._config = config
@@ -91,7 +90,7 @@ class TlsChanges:
                 yield WantedKeys(resource, options)
 
     def _options(self, broker: Broker, change: ConfigRequest) -> dict[str, TlsOptions]:
-        """The options of the listeners that the change touches. Raises `ApiError`."""
+        """Returns the resulting options of the listeners that the change concerns. Raises `ApiError`."""
         old = self._config.passwords.readable(broker.metadata.configs(CONFIG_BROKER, str(broker.broker_id)))
         names = {entry.name for entry in change.entries} | (old.keys() if change.is_replacing else set())
         touched = sorted({listener for name in names if (listener := tls_listener(name)) is not None})
@@ -125,7 +124,7 @@ class Alteration:
         self._is_renewal = False
 
     def go_on(self, examined: Sequence[tuple[str | None, Mapping[str, Any]]], handle: Callable[[Any], Any]) -> None:
-        """Hands over what was not refused."""
+        """Executes the alteration of the resources that were not refused."""
         made: dict[str, Any] = {}
         for one, (reason, contexts) in zip(self._wanted, examined, strict=True):
             if reason is not None:
@@ -159,7 +158,7 @@ EVERY = ""
 
 
 def tls_listener(name: str) -> str | None:
-    """The listener whose TLS the setting is about, in small letters; `EVERY` for all; None if it is about something else."""
+    """Returns the listener of a TLS setting in lower case, `EVERY` for all listeners, or None for other settings."""
     of_listener = split_listener_name(name)
     listener, setting = (EVERY, name) if of_listener is None else (of_listener.listener, of_listener.setting)
     return listener if setting.startswith("ssl.") else None

@@ -1,7 +1,8 @@
 """Sends a request to the coordinator of the group that it names.
 
-`ask` finds the host of the group's shard, after the principal's right to the group, and runs one command; the handler's `respond` makes the
-response of the answer. A refusal (no right, no coordinator here, still loading) becomes the answer that `refusal` makes of the code.
+`ask` checks the principal's READ permission on the group, finds the host of the group's shard, and runs one command. `respond` makes the
+response from the answer. After a refusal (no permission, no coordinator here, still loading), `refusal` makes the answer from the error
+code.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ if TYPE_CHECKING:
     from ottla.machine.contract import Decision, Reply
 
 Command = Callable[["GroupMachine", "Reply", int], "Decision"]
-"""(machine, reply, now_ms) -> what to do."""
+"""Called with (machine, reply, now_ms). Returns the machine's decision."""
 
 SUBSCRIBED_TOPICS_MAX = 10_000
-"""Of one member of a consumer group; a subscription to more is a pattern."""
+"""Maximum of topics by name in the subscription of one member of a consumer group. A larger one can be a pattern."""
 
 
 def require_lease(broker: Broker) -> None:
-    """Raises `ApiError` NOT_COORDINATOR if another broker may be the coordinator already, and the state here may be older."""
+    """Raises `ApiError` NOT_COORDINATOR if the broker's session may have ended: another broker may be the coordinator with newer state."""
     if broker.lease is not None and not broker.lease.is_held():
         raise ApiError(ErrorCode.NOT_COORDINATOR, "This broker's session with the metadata store may be over.")
 
 
 def caller_of(request: RequestContext, may_describe: Callable[[str], bool] | None = None) -> Caller:
-    """The sender of a request. Hosts are written as Kafka's tools show them, with a slash in front."""
+    """Returns the sender of a request. The host has a leading slash, as in Kafka's tools."""
     connection = request.connection
     host, software = "/" + connection.host, connection.client_software_name
     return Caller(request.client_id or "", host, connection.identity, software, may_describe, connection.owner)
@@ -57,7 +58,7 @@ def ask(
     respond: Callable[[Any], Any],
     refusal: Callable[[ErrorCode], Any] = same_code,
 ) -> Any:
-    """The response, or a `Pending` that the group's machine completes."""
+    """Runs a command on the group's shard. Returns the response, or a `Pending` that the group's machine completes."""
     pending = Pending()
     try:
         require(broker, request, AclOperation.READ, ResourceType.GROUP, group_id)
@@ -76,7 +77,7 @@ def ask_about_topics(
     respond: Callable[[Beat], Any],
     topics_max: int = SUBSCRIBED_TOPICS_MAX,
 ) -> Any:
-    """The same for a heartbeat of a modern group, which names the topics that the member reads."""
+    """Does the same for a heartbeat of a modern group. Also checks the number of subscribed topics, and DESCRIBE on each."""
     pending = Pending()
     try:
         if len(topics) > topics_max:
@@ -91,8 +92,8 @@ def ask_about_topics(
 
 
 def run(broker: Broker, group_id: str, command: Command, reply: Reply) -> None:
-    """Runs a command on the group's shard. Raises ApiError, and never calls `reply`, when the group's coordinator is not here, or has too
-    many answers that wait for replicas."""
+    """Runs a command on the group's shard. Raises `ApiError` instead of calling `reply` if the group's coordinator is not here, or if too
+    many of its answers wait for replicas."""
     host = broker.groups.host_of(group_id)
     if host.is_full:
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too many answers wait for the replicas of the coordinator's partition")
@@ -100,8 +101,8 @@ def run(broker: Broker, group_id: str, command: Command, reply: Reply) -> None:
 
 
 def run_commit(broker: Broker, group_id: str, command: Command, answer: Callable[[Iterable[ErrorCode]], None]) -> None:
-    """Runs a commit of offsets. A commit that the replicas have not confirmed within `offsets.commit.timeout.ms` is answered with
-    COORDINATOR_NOT_AVAILABLE, and clients try again; the commit may have been made all the same. Raises as `run` does."""
+    """Runs a commit of offsets. If the replicas have not confirmed it within `offsets.commit.timeout.ms`, the answer is
+    COORDINATOR_NOT_AVAILABLE, which clients retry; the commit may still succeed. Raises as `run` does."""
     timer: TimerHandle | None = None
     is_answered = False
 
@@ -121,7 +122,7 @@ def run_commit(broker: Broker, group_id: str, command: Command, answer: Callable
 
 
 class Gathering:
-    """One answer made of several parts: complete when each of them has arrived."""
+    """Counts the parts of one answer, and calls `complete` when all have arrived."""
 
     def __init__(self, parts: int, complete: Callable[[], None]) -> None:
         self._left = parts

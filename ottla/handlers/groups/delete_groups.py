@@ -39,7 +39,7 @@ def _delete(broker: Broker, request: RequestContext, group_id: str, add: Callabl
     def deleted(code: ErrorCode) -> None:
         if code:
             add(group_id, code)
-        else:  # a member that ended without leaving may keep them open; a group of the same name begins again
+        else:  # A member that ended without leaving may have left share partitions open. A new group of this name must not use them.
             broker.share_partitions.close_group(group_id, lambda: add(group_id, code))
 
     try:

@@ -1,4 +1,5 @@
-"""Describes groups of the newer protocols: asks each group's coordinator, answers once all have, and hides what the principal may not see.
+"""Describes modern groups: asks the coordinator shard of each group, answers when all have answered, and hides groups that the principal
+may not see.
 
 A group that reads a topic which the principal may not describe is hidden as a whole, since a part of its members' assignments would be
 misleading. A `GroupKind` holds the differences between the protocols.
@@ -23,19 +24,19 @@ if TYPE_CHECKING:
 
 
 class GroupKind(NamedTuple):
-    """One protocol's part: the classes of its response, its question to the coordinator, and how a member is shown."""
+    """The differences of one protocol: its response classes, its command, and its form of a member."""
 
     response: Callable[..., Any]
     group: Callable[..., Any]
     ask: Callable[[GroupMachine, str, Reply], Decision]
     show_member: Callable[[DescribedEpochMember], Any]
-    """The described member as the response has it."""
+    """Converts a described member to the response's class."""
     require_offered: Callable[[Broker], None]
     """Raises ApiError if the configuration excludes the protocol."""
 
 
 def describe_groups(broker: Broker, request: RequestContext, kind: GroupKind, group_ids: Sequence[str], *, with_operations: bool) -> Any:
-    """The response, or a `Pending` that the groups' coordinators complete."""
+    """Returns the response, or a `Pending` that the coordinators complete."""
     if not group_ids:
         return kind.response()
     pending, described = Pending(), kind.response(groups=[None] * len(group_ids))
@@ -80,7 +81,7 @@ def _shown(kind: GroupKind, group: DescribedEpochGroup) -> Any:
 
 
 def shown_topics(message: Callable[..., Any], topics: Sequence[AssignedTopic]) -> list[Any]:
-    """An assignment's topics in a protocol's own class of them."""
+    """Converts the topics of an assignment to the protocol's class."""
     return [message(topic_id=topic.topic_id, topic_name=topic.name, partitions=list(topic.partitions)) for topic in topics]
 
 

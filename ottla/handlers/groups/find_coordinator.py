@@ -38,7 +38,7 @@ def handle(broker: Broker, request: RequestContext, body: FindCoordinatorRequest
     if body.key_type == SHARE and not is_broker(broker, request):
         return _response(request, [_refusal_of_client(broker, request, key) for key in keys])
     refused = _refusals(broker, request, body.key_type, keys)
-    if set(keys) <= refused.keys():  # nothing is created for clients that may not use it
+    if set(keys) <= refused.keys():  # No topic is created for clients without permission.
         return _response(request, [refused[key] for key in keys])
     pending = Pending()
 
@@ -50,13 +50,13 @@ def handle(broker: Broker, request: RequestContext, body: FindCoordinatorRequest
 
 
 def _refusal_of_client(broker: Broker, request: RequestContext, key: str) -> Coordinator:
-    """Of a share partition's key that a client sends. Without access rules one that is no key is refused as such."""
+    """Refuses a share partition's key from a client. Without ACLs an invalid key gets its own error."""
     malformed = _refusal(broker, request, SHARE, key) if broker.authorizer.allows_clients_everything(request.connection) else None
     return malformed or _refuse(key, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only brokers may ask")
 
 
 def _refusals(broker: Broker, request: RequestContext, key_type: int, keys: list[str]) -> dict[str, Coordinator]:
-    """Returns the answers to keys that the principal may not use, or that are no keys."""
+    """Returns the refusals of keys that are invalid or that the principal may not use."""
     if key_type != SHARE and broker.authorizer.allows_clients_everything(request.connection):
         return {key: _refuse_long(key_type, key) for key in keys if is_too_long(key)}
     return {key: refusal for key in keys if (refusal := _refusal(broker, request, key_type, key)) is not None}

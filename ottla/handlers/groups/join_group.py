@@ -43,7 +43,7 @@ def command_of(broker: Broker, request: RequestContext, body: JoinGroupRequest) 
         member_id=body.member_id,
         instance_id=body.group_instance_id,
         session_timeout_ms=body.session_timeout_ms,
-        # Version 0 has no field for it: the session timeout served for both.
+        # Version 0 has no rebalance timeout, so the session timeout is used.
         rebalance_timeout_ms=body.rebalance_timeout_ms if body.rebalance_timeout_ms >= 0 else body.session_timeout_ms,
         protocol_type=body.protocol_type,
         protocols=tuple((protocol.name, bytes(protocol.metadata)) for protocol in body.protocols),

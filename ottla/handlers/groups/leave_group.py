@@ -42,5 +42,5 @@ def respond(left: Left) -> LeaveGroupResponse:
 
 
 def respond_single(left: Left) -> LeaveGroupResponse:
-    """The response of versions that name one member."""
+    """Builds the response of versions with one member."""
     return LeaveGroupResponse(error_code=left.members[0].error if left.members else left.error)

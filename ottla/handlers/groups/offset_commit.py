@@ -68,7 +68,7 @@ def command_of(request: RequestContext, body: OffsetCommitRequest, topics: list[
 
 
 def outcome(topic: OffsetCommitRequestTopic, codes: Iterator[ErrorCode]) -> OffsetCommitResponseTopic:
-    """The topic in the response, with the next code for each of its partitions."""
+    """Builds a topic of the response. Takes one code from `codes` for each partition."""
     results = [
         OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=next(codes)) for partition in topic.partitions
     ]

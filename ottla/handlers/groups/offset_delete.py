@@ -70,7 +70,7 @@ def _sort_out(
 
 
 def _join(topics: list[OffsetDeleteResponseTopic], refused: list[OffsetDeleteResponseTopic]) -> None:
-    """Joins the results of a topic: it must be in the answer once, or clients see only a part of it."""
+    """Joins the results of each topic, because clients expect a topic only once in an answer."""
     known = {topic.name: topic for topic in topics}
     for topic in refused:
         if topic.name in known:

@@ -116,15 +116,15 @@ def _topic(topic: TopicPartitions, offsets: Sequence[FetchedOffset]) -> OffsetFe
 
 
 def missing_offset(partition: int, code: ErrorCode) -> OffsetFetchResponsePartitions:
-    """The answer for a partition without a committed offset, with an error if there is one."""
+    """Returns the result of a partition without a committed offset, with an optional error."""
     return make_partition(partition_index=partition, committed_offset=-1, metadata="", error_code=code)
 
 
 def _sort_out(
     broker: Broker, request: RequestContext, topics: list[OffsetFetchRequestTopics], refused: list[OffsetFetchResponseTopics]
 ) -> list[TopicPartitions]:
-    """Keeps the topics that the principal may describe, with names for ids. An unknown id is refused; a name is not checked
-    for existence."""
+    """Separates the topics that the principal may describe, and finds the names of ids. Refuses unknown ids. Does not check that a named
+    topic exists."""
     kept = []
     for topic in topics:
         if request.version >= TOPIC_IDS_SINCE:
@@ -146,7 +146,7 @@ def _refuse(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResp
 
 
 def _single(version: int, group: OffsetFetchRequestGroup, found: OffsetFetchResponseGroup) -> OffsetFetchResponse:
-    """The answer of versions that know one group; version 1 has no error of the group, so each partition gets it."""
+    """Builds the answer of versions with one group. Version 1 has no error for the group, so each partition gets it."""
     topics = found.topics
     if found.error_code and version < GROUP_ERRORS_SINCE:
         topics = [_refuse(topic, ErrorCode(found.error_code)) for topic in group.topics or ()]

@@ -1,6 +1,6 @@
-"""Selects the topics and partitions of a request about offsets that exist and that the principal may read.
+"""Selects the topics and partitions in a request about offsets that exist and that the principal may read.
 
-Topics named by id get their name, and those named by name their id, so that the group's records hold both.
+Adds the name of a topic given by id, and the id of a topic given by name, because the group's records have both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TopicT = TypeVar("TopicT", bound=Any)
 def sort_out(
     broker: Broker, request: RequestContext, topics: list[TopicT], topic_class: type[TopicT], *, by_id: bool
 ) -> tuple[list[TopicT], list[tuple[TopicT, ErrorCode]]]:
-    """The topics to serve, and the refused ones with the reason. A topic is divided if only some of its partitions exist."""
+    """Returns the accepted topics, and the refused ones with their errors. A topic is split if only some of its partitions exist."""
     passed: list[TopicT] = []
     refused: list[tuple[TopicT, ErrorCode]] = []
     for topic in topics:
@@ -46,7 +46,7 @@ def _with(topic_class: type[TopicT], topic: TopicT, partitions: Collection[Any])
 
 
 def _look_up(broker: Broker, request: RequestContext, topic: Any, by_id: bool) -> tuple[ErrorCode, int]:
-    """The error of the topic, if any, and how many partitions it has."""
+    """Returns the error of the topic, and its number of partitions."""
     metadata = broker.metadata
     found = metadata.topic_by_id(topic.topic_id) if by_id else metadata.topic(topic.name)
     if by_id and found is None:
@@ -61,7 +61,7 @@ def _look_up(broker: Broker, request: RequestContext, topic: Any, by_id: bool) -
 
 
 def joined(results: Iterable[TopicT]) -> list[TopicT]:
-    """The results of each topic together, as in Kafka: clients that keep them by topic would see only a part of one that was divided."""
+    """Joins the results of each topic, as Kafka does, because clients that store results by topic would lose a part of a split topic."""
     topics: dict[tuple[str, bytes], TopicT] = {}
     for result in results:
         known = topics.setdefault((result.name, bytes(result.topic_id)), result)
@@ -71,7 +71,7 @@ def joined(results: Iterable[TopicT]) -> list[TopicT]:
 
 
 def offsets_of(topics: Iterable[Any]) -> list[OffsetToCommit]:
-    """The offsets of a request, topic by topic."""
+    """Returns the offsets in a request, in order."""
     return [
         OffsetToCommit(
             topic.name,

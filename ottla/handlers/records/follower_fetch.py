@@ -1,12 +1,12 @@
 """Fetch of a follower: notes the follower's log end, reads the records that it lacks, and waits if there are none.
 
-An answer is due at once when a partition diverges or refuses, or when its log start has changed. It is due after `WATERMARK_MS` when only
-the high watermark has changed. A writer that waits for each acknowledgement mostly writes again before that, and the answer with its
-records has the watermark too. Without this pause half of the exchange between leader and followers would be watermarks alone. Otherwise the
-request waits for `min_bytes` of records. The next request of the same session ends a wait. Records are slices of segment files, never
-copied here.
+The answer is sent immediately if a partition diverges, has an error or a new log start offset. If only the high watermark has changed, it
+is sent after `WATERMARK_MS`. A producer that waits for each acknowledgement usually writes again before that, and the answer with its
+records contains the watermark. Without this pause, half of the answers to followers would contain only watermarks. Otherwise the request
+waits for `min_bytes` of records. The next request of the same session ends a wait. Records are slices of segment files, never copied here.
 
-The cost of a request depends on the partitions that it names and on those that have moved (`replication/follower_sessions.py`).
+The cost of a request depends on the partitions in the request and on the changed partitions of its session
+(`replication/follower_sessions.py`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ottla.wire.schema import maker
 TOPIC_IDS_SINCE = 13
 STATE_SINCE = 15
 WATERMARK_MS = 2
-"""A moved watermark waits so long for records that it can go with."""
+"""Delay of an answer with only new high watermarks, in milliseconds, so that it may contain records as well."""
 BY_ITSELF = -1
 """The session id of a request without a session."""
 
@@ -43,12 +43,12 @@ make_result = maker(PartitionData)
 
 
 def replica_of(request: RequestContext, body: FetchRequest) -> int:
-    """The follower's broker id; negative for consumers."""
+    """Returns the follower's broker id; negative for consumers."""
     return body.replica_state.replica_id if request.version >= STATE_SINCE else body.replica_id
 
 
 def fetch(broker: Broker, request: RequestContext, body: FetchRequest) -> FetchResponse | Pending:
-    """`handlers/records/fetch.py` for a request that names a replica id."""
+    """Executes a Fetch request with a replica id."""
     if not is_broker(broker, request):
         return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     session = _session_of(broker, request, body)
@@ -62,7 +62,7 @@ def fetch(broker: Broker, request: RequestContext, body: FetchRequest) -> FetchR
 
 
 def _session_of(broker: Broker, request: RequestContext, body: FetchRequest) -> FollowerSession | ErrorCode | None:
-    """None if the request only ends a session."""
+    """Returns the session of the request, an error, or None if the request only ends a session."""
     replica_id = replica_of(request, body)
     broker_epoch = body.replica_state.replica_epoch if request.version >= STATE_SINCE else -1
     known = broker.metadata.brokers.get(replica_id)
@@ -80,7 +80,7 @@ def _session_of(broker: Broker, request: RequestContext, body: FetchRequest) -> 
 
 
 class FollowerRequest:
-    """One Fetch of a follower: tried at once, and again when a partition of its session has moved."""
+    """One Fetch of a follower: tried immediately, and again when a partition of its session has changed."""
 
     __slots__ = ("_body", "_broker", "_by_ids", "_is_full", "_pause", "_pending", "_session", "_watch")
 
@@ -136,7 +136,7 @@ class FollowerRequest:
             self._complete(answer)
 
     def _give_up(self) -> None:
-        """The time is over, for records or for a moved watermark, or the follower has sent its next request."""
+        """Answers with the present data, because the wait is over or the follower has sent its next request."""
         answer = self._attempt(is_last=True)
         assert answer is not None, "the last attempt answers"
         self._complete(answer)
@@ -164,7 +164,7 @@ class FollowerRequest:
     # Answering
 
     def _attempt(self, *, is_last: bool) -> FetchResponse | None:
-        """Looks at what is dirty; None if the request should wait for more."""
+        """Reads the changed partitions of the session. Returns the answer, or None if the request should wait for more."""
         body, session = self._body, self._session
         left = min(body.max_bytes, self._broker.config.fetch_max_bytes)
         dirty, session.dirty = session.dirty, []
@@ -211,12 +211,12 @@ class FollowerRequest:
         return read
 
     def _is_slow(self, partition: Partition) -> bool:
-        """Whether this leader serves the follower slowly: as long as it is not in sync."""
+        """Whether the replication throttle applies: the leader's replica is in the throttled replicas and the follower is not in sync."""
         replicas, index = partition.log.config.leader_throttled, partition.topic_partition.partition
         return self._session.replica_id not in partition.isr and is_throttled(replicas, index, partition.broker_id)
 
     def _keep(self, found: list[tuple[FollowedPartition, PartitionRead | ErrorCode]]) -> None:
-        """No answer yet: what has records, or a watermark that the follower does not know, stays dirty."""
+        """Keeps partitions for the next attempt that have records or a new high watermark."""
         for entry, read in found:
             entry.is_dirty = type(read) is PartitionRead and (
                 read.slice is not None or has_more(entry, read) or has_moved(entry, read)
@@ -266,7 +266,7 @@ def has_moved(entry: FollowedPartition, read: PartitionRead) -> bool:
 
 
 def has_more(entry: FollowedPartition, read: PartitionRead) -> bool:
-    """Whether the answer leaves records out, because it is full or the follower is throttled."""
+    """Whether the log has records beyond the fetch offset, which a full answer or a throttle may have excluded."""
     partition = entry.partition
     return partition is not None and read.diverging_epoch is None and entry.asked.fetch_offset < partition.log.log_end_offset
 

@@ -1,4 +1,4 @@
-"""Which broker leads a partition, for a client that asked another one (KIP-951)."""
+"""Leader hints: the current leader in answers to clients that sent to another broker (KIP-951)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ottla.handlers.broker_endpoints import BrokerEndpoint, live_brokers
 from ottla.handlers.context import Broker, RequestContext
 
 MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-"""An answer with one of these errors names the leader."""
+"""Answers with one of these errors contain a leader hint."""
 
 
 def present_leader(broker: Broker, topic: str, index: int) -> tuple[int, int]:
-    """The leader and its epoch: as the replica here knows them, else as the metadata does; -1 where there is no leader."""
+    """Returns the leader and its epoch, from the replica on this broker or else from the metadata; (-1, -1) if unknown."""
     partition = broker.partitions.get(topic, index)
     if partition is not None:
         return partition.leader_id, partition.leader_epoch
@@ -22,5 +22,5 @@ def present_leader(broker: Broker, topic: str, index: int) -> tuple[int, int]:
 
 
 def addresses_of(broker: Broker, request: RequestContext, leaders: Container[int]) -> list[BrokerEndpoint]:
-    """Where the client reaches these brokers."""
+    """Returns the endpoints of these brokers on the client's listener."""
     return [endpoint for endpoint in live_brokers(broker, request) if endpoint[0] in leaders]

@@ -1,10 +1,10 @@
-"""ListOffsets: the offset of a time, or of a special time.
+"""ListOffsets: the offset for a timestamp or a special timestamp.
 
 Behaviour: per partition, the first record at or after a timestamp, or a special one: -1 latest (high watermark, or last stable offset for
 read_committed), -2 earliest, -3 the record with the largest timestamp, -4 earliest local, -5 latest tiered, -6 earliest pending upload. A
 stored batch that cannot be read is skipped, with a line in the log. Special timestamps that are unknown, or newer than the version, are
 refused with UNSUPPORTED_VERSION. Nothing found: offset -1 and timestamp -1. To a follower latest is the log end. A look-up that must read
-many records runs in a worker process, and the answer waits for it.
+many records runs in a worker process, and the answer waits for it; if the process is lost, KAFKA_STORAGE_ERROR.
 
 Version notes: 2 isolation level; 4 leader epochs (KIP-320); 7 max timestamp (KIP-734); 8 earliest local (KIP-405); 9 latest tiered
 (KIP-1005); 11 earliest pending upload (KIP-1023).
@@ -76,13 +76,13 @@ class LookUps:
     def _begin(self, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         result = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
         search = None
-        if asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP:  # else no record is looked at
+        if asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP:  # Other special timestamps need no records.
             search = TimeSearch(TopicPartition(topic, asked.partition_index), self._broker.inspections.times, self._budget)
         self._look_up(topic, asked, result, search)
         return result
 
     def _look_up(self, topic: str, asked: ListOffsetsPartition, result: ListOffsetsPartitionResponse, search: TimeSearch | None) -> None:
-        """Fills the result, or has the search go on later."""
+        """Sets the result, or continues the search later."""
         try:
             timestamp, offset, leader_epoch = self._find(topic, asked, search)
         except SearchPaused as paused:
@@ -131,7 +131,7 @@ class LookUps:
                 go_on()
                 return
             self._unfinished -= 1
-            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR  # the process that reads records was lost
+            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR  # The worker process was lost.
             self._maybe_complete()
 
         if question is None:
@@ -145,7 +145,7 @@ class LookUps:
 
 
 def _repeated(body: ListOffsetsRequest) -> frozenset[tuple[str, int]]:
-    """The partitions that are named more than once."""
+    """Returns the partitions that occur more than once in the request."""
     named = [(topic.name, asked.partition_index) for topic in body.topics for asked in topic.partitions]
     if len(frozenset(named)) == len(named):
         return frozenset()

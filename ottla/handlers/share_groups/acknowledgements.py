@@ -1,4 +1,4 @@
-"""The acknowledgements of records that ShareFetch and ShareAcknowledge both carry, and the group and member that send them."""
+"""The common part of ShareFetch and ShareAcknowledge: acknowledgements, and the group and member that send them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ottla.sharing.sessions import TopicIdPartition, is_member_id
 
 RENEWAL_SINCE = 2
 NAMED_MAX = 20_000
-"""Topics, partitions and batches that a request names, all together: some milliseconds of work, and more than any session needs."""
+"""Maximum of topics, partitions and batches together in a request: some milliseconds of work, and more than any session needs."""
 
 PARTITIONS_PER_STEP = 20
 """Fewer than `ITEMS_PER_STEP`, because each is a write of a share coordinator, which may be on this broker."""
@@ -46,14 +46,14 @@ class StatedPartition(Protocol):
 
 
 class NamedTopic(Protocol):
-    """A topic of either request, or one that a session forgets, whose partitions are numbers."""
+    """A topic of either request, or a forgotten topic of a session, which has only partition numbers."""
 
     @property
     def partitions(self) -> Sequence[StatedPartition] | Sequence[int]: ...
 
 
 def check_size(topics: Sequence[NamedTopic], forgotten: Sequence[NamedTopic] = ()) -> None:
-    """Refuses a request that names too much. Raises `ApiError`."""
+    """Raises `ApiError` INVALID_REQUEST for a request with more than `NAMED_MAX` items."""
     left = NAMED_MAX - len(topics) - len(forgotten)
     for topic in (*topics, *forgotten) if left >= 0 else ():
         left -= len(topic.partitions)
@@ -66,12 +66,12 @@ def check_size(topics: Sequence[NamedTopic], forgotten: Sequence[NamedTopic] = (
 
 
 def identity(broker: Broker, request: RequestContext, group_id: str | None, member_id: str | None) -> tuple[str, str]:
-    """The group and member that a request speaks for. Raises `ApiError`."""
+    """Returns the group and member of a request. Raises `ApiError` if they are invalid or the principal may not read the group."""
     require_share_groups(broker.config.ottla_advertise_level)
     if group_id is None:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
     require(broker, request, AclOperation.READ, ResourceType.GROUP, group_id)
-    if is_too_long(group_id):  # no member can be in it, and sessions keep it
+    if is_too_long(group_id):  # No group has such an id, and sessions would store it.
         raise ApiError(ErrorCode.INVALID_GROUP_ID, f"a group's id has at most {ID_CHARACTERS_MAX} characters")
     if member_id is None or not is_member_id(member_id):
         raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
@@ -87,8 +87,7 @@ def statements(batches: Sequence[AcknowledgedBatch]) -> list[Acknowledgement]:
 def acknowledge(
     broker: Broker, request: RequestContext, group_id: str, member_id: str, stated: Sequence[Stated], is_renewing: bool
 ) -> Generator[None, None, Callable[[Callable[[Codes], None]], None]]:
-    """Applies the acknowledgements of each partition, a few in each step; returns a function that registers a listener for the result of
-    all of them."""
+    """Applies the acknowledgements of each partition, a few in each step. Returns a function that registers a listener for all results."""
     codes: Codes = {}
     listeners: list[Callable[[Codes], None]] = []
     left = len(stated)
@@ -147,7 +146,7 @@ def topic_name(broker: Broker, topic_id: bytes) -> str:
 
 
 def leader_of(broker: Broker, place: TopicIdPartition) -> tuple[int, int]:
-    """The leader of a partition and its epoch, for a member that asked the wrong broker."""
+    """Returns the leader of a partition and its epoch, for a member that sent to another broker."""
     topic = broker.metadata.topic_by_id(place[0])
     if topic is None or place[1] >= len(topic.partitions):
         return -1, -1

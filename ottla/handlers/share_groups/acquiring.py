@@ -1,7 +1,8 @@
-"""The reading part of ShareFetch: opens the share partitions of a session, acquires records, and waits where there are too few.
+"""The reading part of ShareFetch: opens the share partitions of a session, acquires records, and waits if there are too few.
 
-Thousands of partitions are opened and looked at in steps, between which the session may end, records may be taken by others, and the
-client may go: each step looks at that again. While it waits it looks again whenever a partition moves or records become available.
+Thousands of partitions are opened and read in steps. Between two steps the session may end, other members may acquire records, and the
+client may disconnect, so each step checks this again. A waiting request tries again whenever a partition changes or records become
+available.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ottla.wire.messages.share_fetch import ShareFetchRequest
 PARTITIONS_PER_STEP = 20
 """Fewer than `ITEMS_PER_STEP`, because opening a share partition may be a request to its coordinator."""
 READS_MAX = 32
-"""Slices read of one partition for one answer, while none has a record that may be delivered."""
+"""Maximum of slices read from one partition for one answer, while no slice has an available record."""
 
 
 class Got(NamedTuple):
@@ -38,7 +39,7 @@ class Got(NamedTuple):
 
 
 class Reading:
-    """One partition of the session in this request; after an `error` it is not read any more."""
+    """One partition of the session in this request. After an `error` it is not read again."""
 
     __slots__ = ("check", "error", "partition", "place", "share")
 
@@ -51,7 +52,7 @@ class Reading:
 
 
 class ShareReading:
-    """The reading part of a request: tried at once, and again whenever something has moved, until it has ended."""
+    """The reading part of a request: tried immediately, and again after each change, until it has ended."""
 
     __slots__ = (
         "_body", "_broker", "_is_record_limit", "_on_end", "_on_failure", "_readings", "_request", "_session", "_wait", "got",
@@ -75,7 +76,7 @@ class ShareReading:
         self.is_over = True
 
     def start(self) -> Generator[None, None, None]:
-        """Between two steps the session may end, and what was read may move, as they may while a request waits."""
+        """Opens the partitions and makes the first attempt, in steps. Ends early if the session has ended between two steps."""
         if not self._is_in_session():
             return
         for number, place in enumerate(self._session.in_turn(self._body.share_session_epoch), 1):
@@ -101,12 +102,12 @@ class ShareReading:
         return watched
 
     def outcomes(self) -> list[tuple[TopicIdPartition, ErrorCode]]:
-        """The partitions that failed, with their errors; in the answer that opens a session, every partition."""
+        """Returns the failed partitions with their errors; every partition if the request opens a session."""
         is_opening = self._body.share_session_epoch == INITIAL_EPOCH
         return [(reading.place, reading.error) for reading in self._readings if reading.error or is_opening]
 
     def let_go(self) -> None:
-        """Ends the circle of references with the answer, once that is made: many partitions would be kept until the next collection."""
+        """Breaks the reference cycle with the answer after it was made, so that memory is freed without the garbage collector."""
         self._readings, self._wait, self._on_end, self._on_failure = [], None, _nothing, _ignore
 
     def abandon(self) -> None:
@@ -116,19 +117,18 @@ class ShareReading:
 
     @property
     def _wants_records(self) -> bool:
-        """A request for no records or no bytes may open a session or acknowledge; it locks nothing and does not wait."""
+        """Whether the request asks for records. A request for 0 records or bytes acquires nothing and does not wait."""
         return self._body.max_records > 0 and self._body.max_bytes > 0
 
     def _look(self, is_last: bool) -> Generator[None, None, bool | None]:
-        """An attempt; returns True if the reading is over, else None."""
+        """Makes one attempt. Returns True if the reading is over, else None."""
         if not (yield from self._may_go_on()):
             return True
         return (yield from self._attempt(is_last)) or is_last or None
 
     def _may_go_on(self) -> Generator[None, None, bool]:
-        """Whether the group may still be read with after a wait: rights may have been withdrawn. Sets the error of topics that may not.
-
-        Without the right to the group nothing is acquired, and the member's next request is refused.
+        """Whether the principal may still read with the group, because ACLs may have changed during a wait. Sets the error of topics
+        without permission. Without the permission on the group nothing is acquired; the member's next request is refused.
         """
         broker, request = self._broker, self._request
         if broker.authorizer.allows_clients_everything(request.connection):
@@ -162,8 +162,8 @@ class ShareReading:
         return reading
 
     def _open_share(self, reading: Reading, partition: Partition) -> None:
-        """Finds or makes the share partition. A member that begins to read it checks it first. A share partition whose start is not stored
-        any more is made again. Without memory for it, no record is available."""
+        """Finds or creates the share partition. A member that begins to read it first checks its stored state; if the state is gone, the
+        share partition is created again. Without memory for it, no record is available."""
         shares, clock, session = self._broker.share_partitions, self._broker.clock, self._session
         key = SharePartitionKey(session.group_id, *reading.place)
         known = shares.find(key, partition.leader_epoch)
@@ -184,17 +184,17 @@ class ShareReading:
             reading.share = share
 
     def _is_in_session(self) -> bool:
-        """Whether the session has not been ended or replaced: else its member would not acknowledge the records."""
+        """Whether the session still exists. If it was ended or replaced, its member would not acknowledge the records."""
         session = self._session
         return self._broker.share_sessions.find(session.group_id, session.member_id) is session
 
     @property
     def _is_abandoned(self) -> bool:
-        """Whether the connection was closed during a look: nothing may be locked for the client."""
+        """Whether the connection was closed during an attempt, so that no record may be acquired for the client."""
         return self._wait is not None and self._wait.is_over
 
     def _attempt(self, is_last: bool) -> Generator[None, None, bool]:
-        """Acquires available records; False if the request should wait for more."""
+        """Acquires available records. Returns False if the request should wait for more."""
         if not self._is_in_session():
             return True
         body, candidates = self._body, list[Reading]()
@@ -217,7 +217,7 @@ class ShareReading:
         return is_failing or bool(self.got) or body.min_bytes <= 0 or not self._is_in_session()
 
     def _take_of(self, candidates: list[Reading], bytes_max: int) -> Generator[None, None, None]:
-        """Acquires as many records as are wanted. The records of a candidate may have been taken since the step that looked at it."""
+        """Acquires up to the wanted number of records. Other members may have acquired a candidate's records meanwhile."""
         left = self._body.max_records if self._wants_records else 0
         for reading in candidates:
             if left <= 0 or not self._is_in_session() or self._is_abandoned:
@@ -228,7 +228,7 @@ class ShareReading:
                 yield
 
     def _offset(self, reading: Reading) -> int | None:
-        """The first offset that may be available; None if no record is. Also sets the reading's error."""
+        """Returns the first offset that may be available, or None. Sets the reading's error if the share partition is closed."""
         partition, share = reading.partition, reading.share
         if partition is None or share is None or reading.error:
             return None
@@ -255,7 +255,7 @@ class ShareReading:
         return 0 if read.slice is None else read.slice.length
 
     def _take(self, reading: Reading, offset: int, bytes_max: int, records_max: int) -> int:
-        """Acquires records of one partition; returns how many."""
+        """Acquires records of one partition. Returns their number."""
         partition, share, body = reading.partition, reading.share, self._body
         assert partition is not None and share is not None
         for _ in range(READS_MAX):
@@ -282,7 +282,7 @@ class ShareReading:
             further = share.fetch_offset(partition.log.log_start_offset)
             if further is None or further <= offset:
                 return 0
-            offset = further  # no record before it may be delivered
+            offset = further  # No record before this offset is available.
         return 0
 
 
@@ -295,6 +295,7 @@ def _ignore(error: Exception) -> None:
 
 
 def closed_error(share: SharePartition) -> ErrorCode:
-    """The error of a share partition that is closed. The coordinator may be known later; until then no record is available."""
+    """Returns the error of a closed share partition. Returns NONE while its coordinator is not available, because clients need not act on
+    that."""
     is_passing = share.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     return ErrorCode.NONE if is_passing else share.error or ErrorCode.NOT_LEADER_OR_FOLLOWER

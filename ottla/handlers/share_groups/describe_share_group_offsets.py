@@ -1,9 +1,9 @@
-"""DescribeShareGroupOffsets: where share groups stand in their partitions, and how much is before them (KIP-932, KIP-1226).
+"""DescribeShareGroupOffsets: the start offsets and lags of share groups (KIP-932, KIP-1226).
 
-Behaviour: the offset below which all records are finished, -1 where the group has not read yet; topics null asks for all partitions that
-the group knows. A group or topic that does not exist has no position and no error. Lag counts from there to the end of the log (the last
-stable offset if the group has share.isolation.level=read_committed), less the finished records in between; it is -1 where it is not known.
-UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
+Behaviour: the start offset is the offset below which all records are finished, or -1 if the group has not read the partition. Null topics
+select all partitions that the group has read. For a group or topic that does not exist the offset is -1, without an error. The lag is the
+number of unfinished records from the start offset to the high watermark (the last stable offset if the group has
+share.isolation.level=read_committed), or -1 if it is unknown. UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
 
 Version notes: 1 lag.
 
@@ -87,7 +87,7 @@ def _look_up(
     group: DescribeShareGroupOffsetsResponseGroup,
     gathering: Gathering,
 ) -> None:
-    """Puts each partition's place into the response, and asks the share coordinators of those that the group knows."""
+    """Adds each partition to the response, and asks the share coordinators about the partitions that the group has read."""
     if asked is None:
         asked = [
             DescribeShareGroupOffsetsRequestTopic(topic_name=topic.name, partitions=list(topic.partitions))

@@ -1,8 +1,8 @@
-"""Reads the log for share partitions: which batches a slice holds, which of them may be delivered, and where a group begins.
+"""Reads the log for share partitions: finds the batches of a slice, the batches that may be delivered, and the first offset of a group.
 
-Only headers are read, and only as many as are needed: a slice may be megabytes long, a member takes a few hundred records.
-Control batches are never delivered. To a group that reads committed data, neither are the batches of aborted transactions: a
-transaction of the list is aborted from its first offset to its producer's marker.
+Only headers are read, and only as far as needed: a slice may have megabytes, while a member acquires a few hundred records. Control batches
+are never delivered. To a group that reads committed data, neither are the batches of aborted transactions: a transaction of the list is
+aborted from its first offset to its producer's marker.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Aborted = Sequence[tuple[int, int]]
 
 
 class LogWalk:
-    """The batches of a slice, read as they are asked for; afterwards, the part of the slice that holds some of their offsets."""
+    """Iterates over the batches of a slice. Afterwards `piece` returns a part of the slice by offsets."""
 
     __slots__ = ("_aborted", "_ends", "_lasts", "_slice")
 
@@ -59,7 +59,7 @@ class LogWalk:
             base, size, attributes, delta, producer_id = read_prefix(window, at)
             position += size + LOG_OVERHEAD
             if position > length:
-                return  # cut off: not here
+                return  # The last batch is incomplete.
             last = base + delta
             add_last(last)
             add_end(position)
@@ -73,7 +73,7 @@ class LogWalk:
                 yield base, last, verdict is None or not verdict.is_aborted(producer_id, last)
 
     def piece(self, first_offset: int, last_offset: int) -> FileSlice:
-        """The whole batches that hold these offsets, which were walked over."""
+        """Returns the slice of the whole batches with these offsets, which must have been iterated over."""
         lasts, ends = self._lasts, self._ends
         first = bisect_left(lasts, first_offset)
         begin = ends[first - 1] if first else 0
@@ -83,7 +83,7 @@ class LogWalk:
 
 
 class BatchVerdict:
-    """Which producers are within an aborted transaction, batch after batch."""
+    """Tracks the producers within an aborted transaction, batch by batch."""
 
     __slots__ = ("_aborted", "_at", "_producers")
 
@@ -113,7 +113,7 @@ def _first_offset(transaction: tuple[int, int]) -> int:
 
 
 def find_start(partition: Partition, reset: str, now_ms: int) -> int:
-    """The first offset for a group that has not read the partition before (`now_ms` is wall time). Raises `ApiError`.
+    """Returns the first offset for a group that has not read the partition yet. `now_ms` is wall time. Raises `ApiError`.
 
     If the wanted time lies in a batch that is too large to be read at once, the group begins with that batch.
     """

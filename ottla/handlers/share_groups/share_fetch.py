@@ -73,7 +73,7 @@ def handle(broker: Broker, request: RequestContext, body: ShareFetchRequest) -> 
 
 
 def answer_later(broker: Broker, refusal: ShareFetchResponse, wait_ms: int) -> Pending:
-    """Answers an error after the wait for records: a client without a session tries again at once."""
+    """Answers an error after the request's wait, because a client without a session retries immediately."""
     pending = Pending()
     timer = broker.timers.call_later(max(wait_ms, 0), lambda: pending.complete(refusal))
     pending.abandon = timer.cancel
@@ -81,7 +81,7 @@ def answer_later(broker: Broker, refusal: ShareFetchResponse, wait_ms: int) -> P
 
 
 def check_renewal(body: ShareFetchRequest) -> None:
-    """A request that renews locks must not ask for records. Raises `ApiError`."""
+    """Raises `ApiError` if a request that renews locks also asks for records."""
     for name in ("max_bytes", "min_bytes", "max_records", "max_wait_ms"):
         if getattr(body, name):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} must be zero where locks are renewed, it is {getattr(body, name)}")
@@ -90,7 +90,7 @@ def check_renewal(body: ShareFetchRequest) -> None:
 def enter(
     broker: Broker, request: RequestContext, body: ShareFetchRequest, group_id: str, member_id: str
 ) -> tuple[ShareSession, list[Stated]]:
-    """The session, and its acknowledgements. Raises `ApiError`."""
+    """Returns the session and the request's acknowledgements. Raises `ApiError`."""
     stated = [
         ((topic.topic_id, partition.partition_index), statements(partition.acknowledgement_batches))
         for topic in body.topics
@@ -172,7 +172,7 @@ class ShareFetchAnswer:
         response = ShareFetchResponse(responses=by_topic(results))
         quotas, request = self._broker.quotas, self._request
         if quotas is not None and self.fetch.got:
-            # The records are sent all the same: they are locked for this member, and no other member could have them.
+            # The records are still sent: they are locked for this member, so no other member could get them.
             size = sum(got.records.length for got in self.fetch.got.values())
             response.throttle_time_ms = quotas.charge_fetch(request.connection.principal, request.client_id, size, is_sent=True)
         response.acquisition_lock_timeout_ms = self._broker.share_partitions.terms_of(self._body.group_id or "").lock_duration_ms

@@ -25,7 +25,7 @@ from ottla.wire.messages.share_group_heartbeat import (
 )
 
 TOPICS_MAX = 2_000
-"""Of one member: what is remembered of all topics of a group is one record."""
+"""Maximum of topics in a member's subscription, because the topics of a group are stored in one record."""
 
 
 def handle(broker: Broker, request: RequestContext, body: ShareGroupHeartbeatRequest) -> Any:

@@ -1,4 +1,4 @@
-"""Splits a request about many share partitions into one command for each coordinator, and answers when all have.
+"""Splits a request about many share partitions into one command for each of them, and answers when all are answered.
 
 Only brokers may send such requests: CLUSTER_AUTHORIZATION_FAILED for every share partition that a client asks about. As in Kafka a share
 partition that is named twice is asked once, and a request without a group gets an empty answer.
@@ -23,7 +23,7 @@ NEGATIVE = StateResult(ErrorCode.INVALID_REQUEST, None, "a partition is not nega
 
 
 def ask(broker: Broker, request: RequestContext, commands: Iterable[StateCommand], respond: Callable[[Results], Any]) -> Any:
-    """The response, or a `Pending` that the coordinators complete."""
+    """Returns the response, or a `Pending` that the coordinators complete."""
     asked = {command.key: command for command in commands if command.key.group_id}
     if not is_broker(broker, request):
         return respond(dict.fromkeys(asked, REFUSED))
@@ -46,7 +46,7 @@ def ask(broker: Broker, request: RequestContext, commands: Iterable[StateCommand
 def responder(
     response: Callable[..., ResponseT], topic_result: Callable[..., Any], partition_result: Callable[[int, StateResult], Any]
 ) -> Callable[[Results], ResponseT]:
-    """Makes the function that builds a response: a result for each topic, with one for each of its partitions."""
+    """Returns a function that builds a response from results by topic and partition."""
 
     def respond(results: Results) -> ResponseT:
         return response(
@@ -60,7 +60,7 @@ def responder(
 
 
 def _by_topic(results: Results) -> dict[Uuid, list[tuple[int, StateResult]]]:
-    """The partitions and results by topic, in the order of the request."""
+    """Groups the partitions and results by topic, in the order of the request."""
     topics: dict[Uuid, list[tuple[int, StateResult]]] = {}
     for key, result in results.items():
         topics.setdefault(key.topic_id, []).append((key.partition, result))

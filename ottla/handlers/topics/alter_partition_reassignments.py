@@ -1,8 +1,8 @@
 """AlterPartitionReassignments: move partitions to other replicas.
 
-Behaviour: gives partitions other replicas, or cancels a move (null). A new order of the same replicas holds at once; new replicas are
-added first, and the old ones go when the new ones are in sync. Unknown brokers are refused, so on a single broker only the order [itself]
-is possible.
+Behaviour: gives partitions other replicas, or cancels a reassignment (null). A new order of the same replicas takes effect immediately. New
+replicas are added first, and the old ones are removed when the new ones are in sync. Unknown brokers are refused, so on a single broker
+only the order [itself] is possible.
 
 Version notes: KIP-455. 1 may forbid a change of the replication factor (KIP-860).
 """
@@ -50,7 +50,7 @@ def handle(
 
 
 def _changes_factor(broker: Broker, topic: str, index: int, replicas: list[int] | None) -> bool:
-    """Only for replicas that are possible: the controller refuses the others for what is wrong with them."""
+    """Whether the number of replicas changes. False for invalid replicas, which the controller refuses with their own error."""
     partition = broker.metadata.partition(topic, index)
     if partition is None or replicas is None or len(replicas) == len(origin_of(partition)):
         return False

@@ -48,6 +48,6 @@ def handle(broker: Broker, request: RequestContext, body: CreatePartitionsReques
 
 
 def _added(broker: Broker, wanted: NewPartitions) -> int:
-    """How many partitions the topic gets."""
+    """Returns the number of new partitions."""
     topic = broker.metadata.topic(wanted.name)
     return wanted.count - len(topic.partitions) if topic is not None else 0

@@ -1,8 +1,9 @@
 """CreateTopics: make topics.
 
-Behaviour: each topic is checked and created by itself, all of them in one write; the answer comes when it is committed and this broker
-leads the partitions, and when the others have the metadata, or after `timeout_ms` (at once if that is 0 or less). Topics named twice are
-refused. `validate_only` checks and creates nothing; no topic will have the id in its answer, as in Kafka.
+Behaviour: each topic has its own result. Large requests are written in several steps (`controller.local_controller.PARTITIONS_PER_WRITE`).
+The answer waits until the changes are committed and the brokers have opened the replicas; for brokers other than the controller's own at
+most `timeout_ms`. Topics that occur twice are refused. `validate_only` checks and creates nothing; the topic ids in its answer are not used
+later, as in Kafka.
 
 Version notes: 4 allows -1 for partitions and replicas, the broker's defaults (KIP-464). 5 answers with the settings in force (KIP-525), if
 they may be described. 6 is refused with THROTTLING_QUOTA_EXCEEDED over a quota of changes (KIP-599). 7 answers with the topic id (KIP-516).
@@ -33,7 +34,7 @@ from ottla.wire.messages.create_topics import (
 STRICT_QUOTA_SINCE = 6
 
 Entries = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
-"""The settings in force, by the settings of the request."""
+"""The response's settings, by the settings of the topic."""
 
 
 def handle(broker: Broker, request: RequestContext, body: CreateTopicsRequest) -> Generator[None, None, Pending]:
@@ -74,7 +75,7 @@ def handle(broker: Broker, request: RequestContext, body: CreateTopicsRequest) -
 
 
 def _take(topic: CreatableTopic, answers: dict[str, CreatableTopicResult], wanted: dict[str, NewTopic]) -> None:
-    """Adds a topic to those to be created, if its assignment names no partition twice; of settings the last value counts."""
+    """Adds a topic to `wanted`, or refuses it if its assignment has a partition twice. The last value of a repeated setting counts."""
     assignments = {assignment.partition_index: assignment.broker_ids for assignment in topic.assignments}
     configs = {config.name: config.value for config in topic.configs}
     if len(assignments) != len(topic.assignments):
@@ -90,7 +91,7 @@ def _take(topic: CreatableTopic, answers: dict[str, CreatableTopicResult], wante
 
 
 def _partition_count(broker: Broker, topic: NewTopic) -> int:
-    """How many partitions are created; none of a topic that exists."""
+    """Returns the number of partitions to create; 0 for an existing topic."""
     if broker.metadata.topic(topic.name) is not None:
         return 0
     wanted = topic.num_partitions if topic.num_partitions > 0 else broker.config.num_partitions
@@ -114,7 +115,7 @@ def _answer(broker: Broker, request: RequestContext, result: TopicResult, entrie
 
 
 def _described(broker: Broker, result: TopicResult, entries: Entries) -> CreatableTopicResult:
-    """Topics with the same settings share their entries, because the entries of thousands of topics would be seconds of work."""
+    """Builds the result of a created topic. Topics with equal settings share their entries, which saves seconds for thousands of topics."""
     given = tuple(result.configs.items())
     configs = entries.get(given)
     if configs is None:

@@ -1,7 +1,8 @@
 """DeleteTopics: remove topics and their records.
 
-Behaviour: no client finds the topics once the request is committed; it is answered when their logs are closed and their names are free
-again. A topic that is named twice, or by name and id at once, is refused.
+Behaviour: the topics are invisible once the request is committed. The answer waits until the brokers have stopped the replicas (for brokers
+other than the controller's own at most `timeout_ms`) and the names are free again. A topic that occurs twice, or with both name and id, is
+refused.
 
 Version notes: before 3 a broker that forbids deletion answers INVALID_REQUEST, from 3 on TOPIC_DELETION_DISABLED. 5 has messages, and is
 refused with THROTTLING_QUOTA_EXCEEDED over a quota of changes (KIP-599). 6 topic ids (KIP-516).
@@ -62,7 +63,7 @@ def _partition_count(broker: Broker, name: str) -> int:
 
 
 def _resolve(broker: Broker, request: RequestContext, state: DeleteTopicState) -> DeletableTopicResult:
-    """The topic that the request names, or why there is none."""
+    """Returns a result with the topic's name, or with the error."""
     name, topic_id = state.name, state.topic_id
     if (name is None) == (topic_id == ZERO_UUID):
         message = "Neither topic name nor id were specified." if name is None else "You may not specify both topic name and topic id."
@@ -70,7 +71,7 @@ def _resolve(broker: Broker, request: RequestContext, state: DeleteTopicState) -
     if name is None:
         topic = broker.metadata.topic_by_id(topic_id)
         if topic is not None and not _may(broker, request, AclOperation.DESCRIBE, topic.name):
-            # Its name stays hidden. An id is no secret, in Kafka either.
+            # The name is not shown. An id is not a secret, as in Kafka.
             return DeletableTopicResult(name=None, topic_id=topic_id, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if topic is None:
             message = "This server does not host this topic ID."

@@ -1,8 +1,8 @@
-"""DescribeLogDirs: how much each log directory holds.
+"""DescribeLogDirs: the state, size and partitions of each log directory.
 
-Behaviour: for each log directory, whether it is online, how much room there is, and the size and lag of the partitions in it: all of them
-(null), or those of the topics named. A partition that does not live here is left out. The copy of one that moves to another directory
-stands there as future, with what it lacks as its lag (KIP-113).
+Behaviour: for each log directory, its state, its total and usable bytes, and the size and lag of its partitions (null topics: all
+partitions). A partition without a replica on this broker is omitted. The copy of a moving replica is in its new directory with
+`is_future_key`, and its lag is the part that is not copied yet (KIP-113).
 
 Version notes: 2 is flexible. 3 has a top-level error (KIP-784). 4 the room of the file system (KIP-827). 5 may say that a directory is
 cordoned (KIP-1066).
@@ -44,7 +44,7 @@ def handle(
     for piece in pieces_of(wanted):
         for partition in piece:
             log, future = partition.log, futures.get(partition.topic_partition)
-            # A leader is never behind; a follower lacks what it knows to be committed and has not fetched.
+            # The lag of a follower is the part below the high watermark that it has not fetched. A leader has none.
             _add(by_directory, log, max(0, partition.high_watermark - log.log_end_offset), is_future=False)
             if future is not None:
                 _add(by_directory, future.copy, future.lag, is_future=True)
@@ -65,7 +65,7 @@ def _add(by_directory: dict[str, Topics], log: Log, lag: int, *, is_future: bool
 
 
 def _named(broker: Broker, topics: Iterable[DescribableLogDirTopic]) -> Generator[None, None, Iterable[Partition]]:
-    """The partitions that are here, each once, however often it is named."""
+    """Returns the requested partitions that are on this broker, each once."""
     found = {}
     for topic in topics:
         for piece in pieces_of(topic.partitions):

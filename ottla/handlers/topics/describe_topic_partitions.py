@@ -62,8 +62,8 @@ def handle(broker: Broker, request: RequestContext, body: DescribeTopicPartition
 
 
 def _is_bad(body: DescribeTopicPartitionsRequest) -> bool:
-    """A cursor before any partition (Kafka closes the connection; a refusal of every topic says which field it was), or in none of the
-    topics that are asked for."""
+    """Whether the cursor is invalid: its partition is negative, or its topic is not requested. Kafka closes the connection for a negative
+    one."""
     cursor = body.cursor
     if cursor is None:
         return False
@@ -71,7 +71,7 @@ def _is_bad(body: DescribeTopicPartitionsRequest) -> bool:
 
 
 def _names(broker: Broker, body: DescribeTopicPartitionsRequest) -> list[str]:
-    """The topics from the cursor on, sorted, because a cursor must mean the same on the next page."""
+    """Returns the names of the topics from the cursor on. They are sorted, so that a cursor has the same meaning for the next page."""
     names = dict.fromkeys(topic.name for topic in body.topics) or dict.fromkeys(topic.name for topic in broker.metadata.topics())
     start = body.cursor.topic_name if body.cursor is not None else ""
     return sorted(name for name in names if name >= start)

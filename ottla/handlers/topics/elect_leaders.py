@@ -1,7 +1,8 @@
 """ElectLeaders: elections on request.
 
-Behaviour: makes the preferred replica lead where it does not, or (unclean) any live replica where there is no leader. For all partitions
-(null), those that need no election are left out of the answer. It comes when the brokers know the new leaders, or after `timeout_ms`.
+Behaviour: a preferred election makes the preferred replica the leader. An unclean election elects a replica for partitions without a leader
+or with a failed log on the leader, if necessary with loss of records. For null (all partitions), partitions that need no election are not in the
+answer. The answer waits until the brokers know the new leaders, for brokers other than the controller's own at most `timeout_ms`.
 
 Version notes: 0 knows only preferred elections (KIP-183). 1 the kind of election and a top-level error (KIP-460).
 """

@@ -1,6 +1,6 @@
 """ListPartitionReassignments: moves of partitions under way.
 
-Behaviour: the partitions that are being reassigned, all of them (null) or those named, with the replicas that are added and removed.
+Behaviour: the partitions that are being reassigned, with the replicas that are added and removed; null selects all partitions.
 
 Version notes: KIP-455.
 """

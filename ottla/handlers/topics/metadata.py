@@ -3,10 +3,9 @@
 Behaviour: the brokers as the connection's listener reaches them, the controller, and leader, replicas and in-sync replicas of the topics
 asked for: all of them (null, or an empty list in version 0), none (an empty list), by name, or by id. If one topic has an id, names and
 topics without ids are ignored, as in Kafka; versions without ids refuse a request with an id or without a name. A missing topic is created
-when the client and `auto.create.topics.enable` allow it; it is in the answer at once, because with the embedded store creation is complete
-when the call returns, and it is charged to the client's quota of changes. A partition without a leader is listed with LEADER_NOT_AVAILABLE.
-If the leader may have just died, the answer waits a moment for the next one (`cluster/suspects.py`). A broker is listed for some seconds
-after its end.
+if the client and `auto.create.topics.enable` allow it. The answer waits for the creation and contains the topic. The creation is charged to
+the client's quota of changes. A partition without a leader is listed with LEADER_NOT_AVAILABLE. If the leader may have just died, the
+answer waits a moment for the next one (`cluster/suspects.py`). A broker is listed for some seconds after its end.
 
 Version notes: 0 leaves out replicas that are not among the live brokers, with REPLICA_NOT_AVAILABLE. 1 controller id, internal flag, null
 for all topics. 4 the client may forbid creation (KIP-204). 7 leader epoch (KIP-320). 8-10 authorized operations of the cluster (KIP-430).
@@ -43,7 +42,7 @@ IDS_SINCE = 12
 CACHED_TOPICS_MAX = 20_000
 Answer = MetadataResponse | Pending | Generator[None, None, MetadataResponse]
 _cache: dict[str, tuple[TopicMetadata, MetadataResponseTopic]] = {}
-"""The last answer made for each topic; it holds as long as the (immutable) metadata it was made from is the topic's."""
+"""The last answer for each topic. It is valid while the topic has the same (immutable) metadata object."""
 
 
 def handle(broker: Broker, request: RequestContext, body: MetadataRequest) -> Answer:
@@ -58,14 +57,14 @@ def handle(broker: Broker, request: RequestContext, body: MetadataRequest) -> An
 
 
 def _may_create_some(broker: Broker, body: MetadataRequest) -> bool:
-    """Whether a topic is missing that the client and the settings allow to be created."""
+    """Whether a requested topic is missing, and the request and the settings allow its creation."""
     if not body.allow_auto_topic_creation or not broker.config.auto_create_topics_enable:
         return False
     return any(wanted.name is not None and broker.metadata.topic(wanted.name) is None for wanted in body.topics or ())
 
 
 def _is_settled(broker: Broker, body: MetadataRequest, suspected: Collection[int]) -> bool:
-    """Whether none of the partitions asked for is led by a broker that may have just died."""
+    """Whether no requested partition is led by a suspected broker."""
     metadata = broker.metadata
     found: Iterable[TopicMetadata | None] = metadata.topics()
     if body.topics:
@@ -149,7 +148,7 @@ def _answer_by_name(
     answers: dict[str | None, MetadataResponseTopic],
     missing: list[str],
 ) -> None:
-    """Puts the answer of one topic in its place; a missing name keeps its place for what creation brings."""
+    """Adds the answer for one topic by name. Adds a missing topic to `missing` as well, which may replace its answer after a creation."""
     if name in answers:
         return
     if name is None:
@@ -164,7 +163,7 @@ def _answer_by_name(
         return
     is_invalid = bool(why_invalid(name))
     refusal = answers[name] = _refusal(ErrorCode.INVALID_TOPIC_EXCEPTION if is_invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
-    if body.include_topic_authorized_operations:  # what the client might do with it, if it were there
+    if body.include_topic_authorized_operations:  # the operations that the client would be permitted on the topic
         refusal.topic_authorized_operations = authorized_operations(broker, request, ResourceType.TOPIC, name)
     if not is_invalid:
         missing.append(name)
@@ -175,7 +174,7 @@ def _answer_by_id(broker: Broker, request: RequestContext, body: MetadataRequest
     if topic is None:
         return _refusal(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
     if not is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
-        # The name of a topic that the client may not see stays hidden.
+        # The name of a topic without the permission DESCRIBE is not shown.
         return _refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic_id)
     return _described(broker, request, body, topic)
 
@@ -191,7 +190,7 @@ def _creatable(
     missing: list[str],
     answers: dict[str | None, MetadataResponseTopic],
 ) -> list[NewTopic]:
-    """The missing topics that this request may create."""
+    """Returns the missing topics that this request may create. Sets the answers of topics without permission."""
     if not missing or not body.allow_auto_topic_creation or not broker.config.auto_create_topics_enable:
         return []
     topics = []
@@ -210,7 +209,7 @@ def _after_creation(broker: Broker, request: RequestContext, body: MetadataReque
     if topic is not None:
         return _described(broker, request, body, topic)
     code = result.error
-    # Clients take these for "ask again"; the reason is none that they could mend by waiting longer.
+    # Clients retry after LEADER_NOT_AVAILABLE.
     if code is ErrorCode.TOPIC_ALREADY_EXISTS:
         code = ErrorCode.LEADER_NOT_AVAILABLE
     return _refusal(code, result.name)
@@ -234,7 +233,7 @@ def _described(broker: Broker, request: RequestContext, body: MetadataRequest, t
 
 
 def _with_live_replicas(broker: Broker, request: RequestContext, topic: MetadataResponseTopic) -> MetadataResponseTopic:
-    """Clients of version 0 look every replica up among the brokers of the answer."""
+    """Removes replicas that are not live, because clients of version 0 look up every replica in the answer's brokers."""
     live = {node_id for node_id, *_ in live_brokers(broker, request)}
     for partition in topic.partitions:
         replicas = [replica for replica in partition.replica_nodes if replica in live]

@@ -1,4 +1,4 @@
-"""The partitions that one request may create or delete (KIP-599): what CreateTopics, DeleteTopics and CreatePartitions share."""
+"""The quota of partitions that a client may create or delete (KIP-599), for CreateTopics, DeleteTopics, CreatePartitions and Metadata."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.handlers.context import Broker, RequestContext
 
 EXCEEDED = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 NEVER = 1 << 15
-"""No version is so high."""
+"""Higher than any version."""
 EXCEEDED_TEXT = "The throttling quota has been exceeded."
 
 
@@ -18,15 +18,14 @@ class MutationQuota:
     """Charges the topics of one request; without a quota it admits everything."""
 
     def __init__(self, broker: Broker, request: RequestContext, *, strict_since: int, is_validation: bool = False) -> None:
-        """`strict_since`: the first version whose clients know THROTTLING_QUOTA_EXCEEDED. The topics of older clients are always admitted.
-        """
+        """`strict_since` is the first version that knows THROTTLING_QUOTA_EXCEEDED. Topics in older requests are always admitted."""
         quotas, principal = broker.quotas, request.connection.principal
         is_strict = request.version >= strict_since
         self._quota = None if quotas is None or is_validation else quotas.mutations(principal, request.client_id, is_strict=is_strict)
         self._charged: dict[str, int] = {}
 
     def admits(self, topic: str, partitions: int) -> bool:
-        """Charges a topic with so many partitions, or returns False: it must be refused with `EXCEEDED`."""
+        """Charges a topic with its partitions and returns True, or returns False: it must be refused with `EXCEEDED`."""
         if self._quota is None or partitions <= 0:
             return True
         is_admitted = self._quota.take(partitions)
@@ -35,7 +34,7 @@ class MutationQuota:
         return is_admitted
 
     def settle(self, results: Iterable[TopicResult]) -> int:
-        """Gives back what was charged for topics that were refused; returns the throttle time of the answer."""
+        """Returns the charges of refused topics to the quota. Returns the throttle time of the answer."""
         if self._quota is None:
             return 0
         for result in results:

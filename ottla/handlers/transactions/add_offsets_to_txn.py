@@ -44,7 +44,7 @@ def handle(broker: Broker, request: RequestContext, body: AddOffsetsToTxnRequest
             broker.transactions.add_offsets(body.transactional_id, identity, body.group_id, 0, added)
 
     if broker.metadata.topic(GROUP_METADATA_TOPIC) is None:
-        # No client has asked for a group's coordinator yet, and this one will not before it has an answer.
+        # No client has sent FindCoordinator for a group yet, and this client waits for the present answer first.
         broker.internal_topics.ensure(GROUP_METADATA_TOPIC, ready)
     else:
         ready(ErrorCode.NONE)

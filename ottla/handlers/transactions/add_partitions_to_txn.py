@@ -33,7 +33,7 @@ BATCHED_SINCE = 4
 ABORTABLE_SINCE = 5
 
 PARTITIONS_MAX = 20_000
-"""Of one transaction in one request: it is decided at once, and is one record."""
+"""Maximum of partitions of one transaction in one request, because they are decided at once and stored in one record."""
 
 Codes = dict[TopicPartition, ErrorCode]
 
@@ -52,7 +52,7 @@ def handle(broker: Broker, request: RequestContext, body: AddPartitionsToTxnRequ
 
 
 def handle_client(broker: Broker, request: RequestContext, body: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse | Pending:
-    """One transaction of a client."""
+    """Executes a client's request, which has one transaction."""
     partitions = partitions_of(body.v3_and_below_topics)
     transactional_id = body.v3_and_below_transactional_id
     if not is_allowed(broker, request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
@@ -77,7 +77,7 @@ def handle_client(broker: Broker, request: RequestContext, body: AddPartitionsTo
 
 
 def handle_batch(broker: Broker, request: RequestContext, body: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse | Pending:
-    """Several transactions, from a broker that leads their partitions; without access rules also a client's own."""
+    """Executes a request with several transactions, from a broker that leads their partitions or, without an authorizer, from a client."""
     if not broker.authorizer.allows_clients_everything(request.connection) and not is_broker(broker, request):
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     pending = Pending()
@@ -124,7 +124,7 @@ def run_one(broker: Broker, request: RequestContext, transaction: AddPartitionsT
 
 
 def refuse_partitions(broker: Broker, request: RequestContext, partitions: Sequence[TopicPartition]) -> Codes:
-    """The partitions that a client cannot add, and why. Internal topics are for coordinators, which add them by themselves."""
+    """Returns the partitions that a client cannot add, with their errors. Only coordinators add partitions of internal topics."""
     refused = unknown_partitions(broker, partitions)
     for partition in partitions:
         topic = partition.topic

@@ -31,7 +31,7 @@ def handle(broker: Broker, request: RequestContext, body: EndTxnRequest) -> EndT
     version = TRANSACTIONS_V2 if request.version >= TRANSACTIONS_V2_SINCE else 0
 
     def ended(result: EndResult) -> None:
-        # A client of the first protocol was seen when it added its partitions.
+        # A client of transactions v1 was noted when it added its partitions.
         if version and not result.code:
             broker.transactions.note_client(transactional_id, request)
         pending.complete(answer(request, result))

@@ -65,7 +65,7 @@ def refusal(broker: Broker, request: RequestContext, body: InitProducerIdRequest
         for operation in operations:
             if not is_allowed(broker, request, operation, ResourceType.TRANSACTIONAL_ID, transactional_id):
                 return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    # An id without an epoch, or an epoch without an id, is no identity.
+    # A producer id and an epoch are valid only together.
     if (body.producer_id == NO_PRODUCER_ID) != (body.producer_epoch == NO_PRODUCER_EPOCH):
         return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE

@@ -87,9 +87,8 @@ def command_of(
 
 
 def _admit(broker: Broker, request: RequestContext, body: TxnOffsetCommitRequest, commit: Any) -> None:
-    """Asks the transaction coordinator, unless this transaction has written to the group's partition before, for the same principal.
-
-    While the answer is on its way a marker may end the transaction; then the answer is void, and the client must try again.
+    """Asks the transaction coordinator, unless this transaction has already written to the group's partition for the same principal. A
+    marker may end the transaction before the answer arrives; then the answer is invalid, and the client must try again.
     """
     count = _partition_count(broker)
     key = TopicPartition(GROUP_METADATA_TOPIC, java_partition(body.group_id, count))
@@ -115,7 +114,7 @@ def _admit(broker: Broker, request: RequestContext, body: TxnOffsetCommitRequest
 
 
 def offset_error(code: ErrorCode, version: int) -> ErrorCode:
-    """The error of a refused admission: the coordinators answer with errors of Produce, which a group's client does not know."""
+    """Converts the error of a refused admission, because coordinators answer with errors of Produce that this API's clients do not know."""
     if code is ErrorCode.NOT_ENOUGH_REPLICAS:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
@@ -129,7 +128,7 @@ def _partition_count(broker: Broker) -> int:
 
 
 def outcome(topic: TxnOffsetCommitRequestTopic, codes: Iterator[ErrorCode]) -> TxnOffsetCommitResponseTopic:
-    """The topic in the response, with the next code for each of its partitions."""
+    """Builds a topic of the response. Takes one code from `codes` for each partition."""
     results = [
         TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=next(codes))
         for partition in topic.partitions

@@ -56,7 +56,7 @@ def may_write(broker: Broker, request: RequestContext) -> bool:
 def lay_out(
     asked: WritableTxnMarker, writes: list[tuple[TopicPartition, Marker, WritableTxnMarkerPartitionResult]]
 ) -> WritableTxnMarkerResult:
-    """The answer for one marker, its error codes not set yet, and what is to be written for it."""
+    """Returns the answer for one marker, without error codes yet, and the writes for it."""
     marker = Marker(asked.producer_id, asked.producer_epoch, asked.coordinator_epoch, asked.transaction_result, asked.transaction_version)
     answer = WritableTxnMarkerResult(producer_id=asked.producer_id)
     for topic in asked.topics:
