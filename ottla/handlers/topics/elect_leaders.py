@@ -1,7 +1,7 @@
 """ElectLeaders: elections on request.
 
-Behaviour: a preferred election makes the preferred replica the leader. An unclean election elects a replica for partitions without a leader
-or with a failed log on the leader, if necessary with loss of records. For null (all partitions), partitions that need no election are not in the
+Behaviour: a preferred election makes the preferred replica the leader. An unclean election elects a replica for partitions without a
+leader, or with a failed log on the leader. Records may be lost. For null (all partitions), partitions that need no election are not in the
 answer. The answer waits until the brokers know the new leaders, for brokers other than the controller's own at most `timeout_ms`.
 
 Version notes: 0 knows only preferred elections (KIP-183). 1 the kind of election and a top-level error (KIP-460).
