@@ -1,8 +1,8 @@
 """Extracts TCP conversations from a packet capture: pcap (tcpdump) and pcapng (Wireshark).
 
-Ethernet with or without VLAN, loopback of BSD, raw IP and Linux' cooked form; IPv4 and IPv6. Segments are put in the order of their
-sequence numbers, retransmitted bytes are dropped; where bytes are missing (the capture began late, or lost a packet) the stream ends before
-the gap. Damage raises `WireError`. Left out: IP fragments, TLS.
+Supports Ethernet with or without VLAN, BSD loopback, raw IP and Linux cooked captures, with IPv4 and IPv6. Segments are ordered by
+sequence number, and retransmitted bytes are dropped. A stream without a captured SYN begins at its first captured segment. A stream ends
+before the first missing byte. Damaged captures raise `WireError`. IP fragments and TLS are not supported.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Endpoint(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Bytes that one side sent, in order, with the moment (seconds) of the packet that completed them."""
+    """Consecutive bytes of one direction. `seconds` is the time of the packet that completed them."""
 
     source: Endpoint
     target: Endpoint
@@ -60,39 +60,28 @@ def is_recording(data: bytes) -> bool:
 
 
 def read_pieces(data: bytes) -> Iterator[Piece]:
-    """Yields the bytes of all streams. A piece is yielded as soon as the bytes before it in its stream are complete."""
+    """Yields the bytes of all streams. A piece is yielded as soon as all bytes before it in its stream are known. Raises `WireError`."""
     streams: dict[tuple[Endpoint, Endpoint], _Stream] = {}
-    try:
-        for seconds, link, packet in _packets(data):
-            segment = _segment(link, packet)
-            if segment is None:
-                continue
-            key = (segment.source, segment.target)
-            if segment.flags & _SYN:
-                streams[key] = _Stream(segment.sequence + 1)
-                continue
-            stream = streams.get(key)
-            if stream is None:
-                stream = streams[key] = _Stream(segment.sequence)
-            ready = stream.take(segment.sequence, segment.data)
-            if ready:
-                yield Piece(segment.source, segment.target, seconds, ready)
-    except (StructError, IndexError, ValueError) as error:
-        raise WireError(f"not a packet capture: {error}") from None
+    for seconds, segment in _segments(data):
+        key = (segment.source, segment.target)
+        if segment.flags & _SYN:
+            streams[key] = _Stream(segment.sequence + 1)
+            continue
+        stream = streams.get(key)
+        if stream is None:
+            stream = streams[key] = _Stream(segment.sequence)
+        ready = stream.take(segment.sequence, segment.data)
+        if ready:
+            yield Piece(segment.source, segment.target, seconds, ready)
 
 
 def clients_of(data: bytes) -> set[Endpoint]:
-    """The endpoints that opened a connection, as far as the capture shows it."""
-    found = set()
-    for _, link, packet in _packets(data):
-        segment = _segment(link, packet)
-        if segment is not None and segment.flags & (_SYN | _ACK) == _SYN:
-            found.add(segment.source)
-    return found
+    """Returns the endpoints that sent a captured SYN, so they opened the connection. Raises `WireError`."""
+    return {segment.source for _, segment in _segments(data) if segment.flags & (_SYN | _ACK) == _SYN}
 
 
 class _Stream:
-    """One direction of a connection: returns bytes once all bytes before them have arrived."""
+    """One direction of a connection. `take` adds a segment and returns the bytes that are now complete."""
 
     def __init__(self, expected: int) -> None:
         self.expected = expected & 0xFFFFFFFF
@@ -120,7 +109,7 @@ class _Stream:
 
 
 def _packets(data: bytes) -> Iterator[tuple[float, int, bytes]]:
-    """(seconds, link type, bytes) of each packet."""
+    """Yields (seconds, link type, bytes) of each packet."""
     if data[:4] == PCAPNG_MAGIC:
         yield from _pcapng_packets(data)
         return
@@ -164,7 +153,7 @@ def _pcapng_packets(data: bytes) -> Iterator[tuple[float, int, bytes]]:
 
 
 def _resolution(options: bytes, order: str) -> float:
-    """Seconds per tick of an interface: option 9, by default microseconds."""
+    """Returns the seconds per timestamp unit of an interface, from its option 9 (if_tsresol). The default is a microsecond."""
     position = 0
     while position + 4 <= len(options):
         code, size = Struct(order + "HH").unpack_from(options, position)
@@ -180,15 +169,26 @@ def _resolution(options: bytes, order: str) -> float:
 # Packets
 
 
+def _segments(data: bytes) -> Iterator[tuple[float, _Segment]]:
+    """Yields the TCP segments of a capture, each with its time in seconds. Raises `WireError`."""
+    try:
+        for seconds, link, packet in _packets(data):
+            segment = _segment(link, packet)
+            if segment is not None:
+                yield seconds, segment
+    except (StructError, IndexError, ValueError) as error:
+        raise WireError(f"not a packet capture: {error}") from None
+
+
 def _segment(link: int, packet: bytes) -> _Segment | None:
-    """The TCP segment in a packet, or None."""
+    """Returns the TCP segment in a packet; None for other packets."""
     ip = _ip_packet(link, packet)
     if ip is None or len(ip) < 20:
         return None
     if ip[0] >> 4 == 4:
         if ip[9] != _TCP:
             return None
-        end = int.from_bytes(ip[2:4], "big") or len(ip)  # 0 if the network card does the segmentation
+        end = int.from_bytes(ip[2:4], "big") or len(ip)  # the length is 0 if the network card splits segments
         source, target, tcp = ip[12:16], ip[16:20], ip[(ip[0] & 15) * 4 : end]
     elif ip[0] >> 4 == 6 and len(ip) >= 40 and ip[6] == _TCP:
         size = int.from_bytes(ip[4:6], "big")

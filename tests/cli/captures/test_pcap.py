@@ -77,12 +77,15 @@ def test_other_packets_are_passed_over() -> None:
 def test_damage_is_a_wire_error(recording: bytes) -> None:
     with pytest.raises(WireError):
         list(read_pieces(recording))
+    with pytest.raises(WireError):
+        clients_of(recording)
 
 
 @given(st.binary(max_size=300), st.booleans())
 def test_any_bytes_end_in_pieces_or_a_wire_error(data: bytes, is_ng: bool) -> None:
     recording = (pcapng([]) if is_ng else pcap([])) + data
     try:
+        clients_of(recording)
         pieces = list(read_pieces(recording))
     except WireError:
         pieces = []
