@@ -16,7 +16,7 @@ from ottla.client.core import acl_admin
 
 
 class RuleRow(Row):
-    """An access rule."""
+    """An access rule and the resource pattern that it applies to."""
 
     resource: str
     name: str

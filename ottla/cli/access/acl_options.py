@@ -1,4 +1,4 @@
-"""Options that name access rules, for `ottla acl` and `kafka-acls`: parses them into bindings and filters; refuses what makes no sense."""
+"""The options of `ottla acl` and `kafka-acls`: parses them into ACL bindings and filters, and refuses contradictions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RESOURCES = {
     "delegation_token": ResourceType.DELEGATION_TOKEN,
     "user_principal": ResourceType.USER,
 }
-"""The parsed options that take resource names, with the type of each. `--cluster` takes no name."""
+"""Resource types by the option that names resources of the type. `--cluster` is absent because it takes no name."""
 
 PATTERN_TYPES = {"any": ANY, "match": MATCH, "literal": int(PatternType.LITERAL), "prefixed": int(PatternType.PREFIXED)}
 
@@ -44,11 +44,11 @@ OPERATIONS = {
     ResourceType.DELEGATION_TOKEN: (_O.DESCRIBE,),
     ResourceType.USER: (_O.CREATE_TOKENS, _O.DESCRIBE_TOKENS),
 }  # fmt: skip
-"""The operations that mean something on a type of resource, besides ALL."""
+"""The operations that apply to each resource type. ALL applies to every type."""
 
 
 class Resource(NamedTuple):
-    """A resource as the options name it: a pattern, or a filter for patterns."""
+    """A resource that the options name. It is a filter if its pattern type is any or match, else a pattern."""
 
     resource_type: ResourceType
     name: str
@@ -58,7 +58,7 @@ class Resource(NamedTuple):
         return Pattern(self.resource_type, self.name, PatternType(self.pattern_type))
 
     def filter(self, rule: Rule | None = None) -> AclFilter:
-        """Returns a filter for all rules of the resource, or for exactly this rule."""
+        """Returns a filter for `rule` on the resource; for all rules of the resource if `rule` is None."""
         where = AclFilter(self.resource_type, self.name, self.pattern_type)
         return where if rule is None else where._replace(**rule._asdict())
 
@@ -93,7 +93,7 @@ RULE_OPTIONS = (
 
 
 def check_shortcuts(args: Args) -> None:
-    """Refuses options that contradict --producer and --consumer. Raises `UsageError`."""
+    """Raises `UsageError` for options that contradict --producer, --consumer or --idempotent, or that these need and that are missing."""
     for role in ("producer", "consumer"):
         for name in ("operation", "deny_principal", "deny_host"):
             if getattr(args, role) and getattr(args, name):
@@ -109,7 +109,7 @@ def check_shortcuts(args: Args) -> None:
 
 
 def resources_of(args: Args) -> list[Resource]:
-    """The resources that the options name. Raises `UsageError` for an unknown pattern type."""
+    """Returns the resources that the options name. Raises `UsageError` for an unknown pattern type."""
     pattern_type = PATTERN_TYPES.get(args.resource_pattern_type.lower())
     if pattern_type is None:
         raise UsageError(f"--resource-pattern-type is one of {', '.join(PATTERN_TYPES)}")
@@ -120,7 +120,8 @@ def resources_of(args: Args) -> list[Resource]:
 
 
 def wanted_of(args: Args) -> Wanted:
-    """The rules that the options name, by resource. Raises `UsageError`."""
+    """Returns the rules that the options name, by resource. Raises `UsageError`, also if no resource is named or an operation does not
+    apply to its resource."""
     check_shortcuts(args)
     resources = resources_of(args)
     if not resources:
@@ -145,8 +146,8 @@ def wanted_of(args: Args) -> Wanted:
 
 
 def bindings_of(args: Args) -> list[Binding]:
-    """The rules to add. Raises `UsageError` for the pattern types any and match, which belong to filters, and if no
-    principal is named."""
+    """Returns the bindings to add. Raises `UsageError` as `wanted_of` does, if no principal is named, and for the pattern types any and
+    match: only filters have these."""
     if args.resource_pattern_type.lower() in ("any", "match"):
         kind = args.resource_pattern_type.upper()
         raise UsageError(f"A '--resource-pattern-type' value of '{kind}' is not valid when adding acls.")
@@ -157,7 +158,7 @@ def bindings_of(args: Args) -> list[Binding]:
 
 
 def rules_of(args: Args, operations: Sequence[AclOperation]) -> list[Rule]:
-    """One rule for each principal, host and operation."""
+    """Returns a rule for each combination of principal, host and operation. The default host is `*`."""
     sides = ((Permission.ALLOW, args.allow_principal, args.allow_host), (Permission.DENY, args.deny_principal, args.deny_host))
     return [
         Rule(principal_of(principal), host.strip(), operation, permission)
@@ -169,7 +170,7 @@ def rules_of(args: Args, operations: Sequence[AclOperation]) -> list[Rule]:
 
 
 def principal_of(text: str) -> str:
-    """`User:alice`; raises `UsageError`."""
+    """Returns the principal without surrounding blanks. Raises `UsageError` unless it has the form `User:alice`."""
     principal = text.strip()
     kind, colon, name = principal.partition(":")
     if not kind or not colon or not name:
@@ -179,7 +180,7 @@ def principal_of(text: str) -> str:
 
 
 def operation_of(text: str) -> AclOperation:
-    """`DescribeConfigs`, `DESCRIBE_CONFIGS` and `describe-configs` alike; raises `UsageError`."""
+    """Returns the operation of a name: `DescribeConfigs`, `DESCRIBE_CONFIGS` or `describe-configs`. Raises `UsageError` for other names."""
     wanted = text.strip().replace("_", "").replace("-", "").lower()
     for operation in AclOperation:
         if operation.name.replace("_", "").lower() == wanted:

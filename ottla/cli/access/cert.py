@@ -1,7 +1,7 @@
-"""`ottla security cert`: files of an authority, of brokers and of clients, for trying TLS.
+"""`ottla security cert`: writes the files of a certificate authority (CA) and of brokers and clients, for trying TLS.
 
-A file that is there is not replaced unless `--force` says so; then a broker that gets SIGHUP takes it over. A private key's file can be
-read by its owner only.
+`--force` replaces existing files of brokers and clients; a broker loads its new file on SIGHUP. The CA's files are never replaced. Files
+with a private key can be read by their owner only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DAYS_MAX = 36_500
 
 
 class CertificateRow(Row):
-    """A file that was written, or was there."""
+    """A file that was written. An existing CA has no row."""
 
     file: str
     holds: str
@@ -51,7 +51,7 @@ class CertificateRow(Row):
 def _run(args: Args, output: Output) -> None:
     names, hosts = args.names or ["broker"], args.host or list(HERE)
     _check(names, hosts, args.days)
-    from ottla.cli.access import certificates  # on use: it needs a package that is optional
+    from ottla.cli.access import certificates  # imported here because it needs the optional package cryptography
 
     directory = Path(args.dir)
     files = [directory / f"{name}.pem" for name in names]
@@ -84,7 +84,10 @@ def _check(names: Sequence[str], hosts: Sequence[str], days: int) -> None:
 
 
 def _authority(directory: Path, days: int) -> tuple[Pair, list[CertificateRow]]:
-    """The authority of the directory, which is made if there is none, and the row of a new one."""
+    """Returns the CA of the directory and the rows of its files. Makes the CA if the directory has none; an existing CA has no rows.
+
+    Raises `Refused` if only the certificate or only the key exists.
+    """
     from ottla.cli.access.certificates import Pair, make_authority
 
     certificate, key = directory / f"{AUTHORITY}.pem", directory / f"{AUTHORITY}.key"
@@ -100,7 +103,7 @@ def _authority(directory: Path, days: int) -> tuple[Pair, list[CertificateRow]]:
 
 
 def _write(path: Path, data: bytes, mode: int) -> None:
-    """Puts a whole file in the place of another one, if there is one: a broker that reads meanwhile finds either."""
+    """Writes or replaces a file atomically: a broker that reads it at that moment gets the old file or the new file."""
     new = path.with_name(f"{path.name}.new")
     new.unlink(missing_ok=True)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:

@@ -1,7 +1,7 @@
-"""Certificates for trying TLS: an authority of one's own, and keys with certificates that it signs.
+"""Makes certificates for trying TLS: a certificate authority (CA), and keys with certificates that the CA signs.
 
-Use it for experiments and tests only: the authority's key is stored beside the certificates. Needs the package cryptography (extra
-`ottla[security]`).
+For experiments and tests only, because the CA's key is stored beside the certificates. Importing this module raises `Refused` without the
+package cryptography (extra `ottla[security]`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ except ModuleNotFoundError:
     raise Refused("certificates are made by the package cryptography; install ottla[security]") from None
 
 CLOCKS_DIFFER = timedelta(minutes=5)
-"""A certificate holds from so long before it was made, for machines whose clock is behind."""
+"""A certificate is valid from this long before its creation, so that machines with a slow clock accept it."""
 
 
 class Pair(NamedTuple):
@@ -34,12 +34,12 @@ class Pair(NamedTuple):
 
     @property
     def until(self) -> datetime:
-        """When the certificate ends."""
+        """The time at which the certificate expires, in UTC."""
         return x509.load_pem_x509_certificate(self.certificate).not_valid_after_utc
 
 
 def make_authority(days: int) -> Pair:
-    """A new authority, which may sign certificates of brokers and clients and no further authorities."""
+    """Makes a CA, valid for `days`. The CA may sign certificates of brokers and clients, but not of other CAs."""
     key, name = ec.generate_private_key(ec.SECP256R1()), _name("ottla authority for trying things")
     uses = x509.KeyUsage(
         digital_signature=True, key_cert_sign=True, crl_sign=True, content_commitment=False, key_encipherment=False,
@@ -55,7 +55,8 @@ def make_authority(days: int) -> Pair:
 
 
 def issue(authority: Pair, name: str, hosts: Sequence[str], days: int) -> Pair:
-    """A key and a certificate for a broker at these hosts, or for a client. Raises `Refused` if the authority cannot be read."""
+    """Makes a key and a certificate for a broker at `hosts`, or for a client. Raises `Refused` if the CA cannot be read, or its key does
+    not fit its certificate."""
     try:
         signer = load_pem_private_key(authority.key, None)
         root = x509.load_pem_x509_certificate(authority.certificate)

@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 
 TOPICS_MAX = 20
-"""Number of topics that are checked where none is named."""
+"""The largest number of topics that are checked if no topic is named."""
 
 _KINDS = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP, "transactional_id": ResourceType.TRANSACTIONAL_ID}
 ANONYMOUS = "User:ANONYMOUS"
 
 
 class AccessRow(Row, titles=spaced):
-    """A resource, and what the client may do with it."""
+    """A resource with the operations that the client may and may not do on it, and why."""
 
     what: str
     may: str = column(width_max=22)
@@ -80,7 +80,7 @@ def _check(args: Args, cluster: Cluster, output: Output) -> int:
 
 
 def own_principal(properties: Mapping[str, str]) -> str | None:
-    """The principal that a broker takes a client with these properties for; None where its certificate or token says it."""
+    """Returns the principal of a client with these properties; None if the broker derives the principal from a certificate or token."""
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol.startswith("SASL"):
         from ottla.client.core.sasl import OAUTHBEARER
@@ -95,7 +95,7 @@ def own_principal(properties: Mapping[str, str]) -> str | None:
 
 
 def encryption(tls: TlsDetails | None) -> tuple[str, str, str]:
-    """Whether what is sent is encrypted, and how long the broker's certificate holds."""
+    """Returns the cells of the TLS row. The last cell has the encryption and the expiry of the broker's certificate."""
     if tls is None:
         return "", "", "none: what is sent can be read on the way"
     end = tls.certificate_end
@@ -107,7 +107,7 @@ def encryption(tls: TlsDetails | None) -> tuple[str, str, str]:
 
 
 def _rules(cluster: Cluster) -> tuple[list[Binding] | None, str]:
-    """The cluster's rules, None where they may not be seen; and what is to be said of them."""
+    """Returns the cluster's rules and a remark for the table. The rules are None if the client may not read them."""
     try:
         found = acl_admin.describe_acls(cluster, AclFilter())
     except KafkaError as error:
@@ -120,7 +120,10 @@ def _rules(cluster: Cluster) -> tuple[list[Binding] | None, str]:
 
 
 def _by_broker(cluster: Cluster, rules: list[Binding] | None, principal: str | None, kind: ResourceType, name: str) -> tuple[str, str, str]:
-    """Returns the allowed operations, the refused ones, and the rules behind both, as the broker answers."""
+    """Asks the broker. Returns the allowed operations, the refused operations and the rules about them, each as text.
+
+    If the broker lists no operations, the rules are judged as in `_by_rules`. If the request fails, the last text is the error.
+    """
     try:
         allowed = acl_admin.allowed_operations(cluster, kind, name)
     except KafkaError as error:
@@ -132,7 +135,7 @@ def _by_broker(cluster: Cluster, rules: list[Binding] | None, principal: str | N
 
 
 def _by_rules(rules: list[Binding] | None, principal: str | None, host: str | None, kind: ResourceType, name: str) -> tuple[str, str, str]:
-    """Returns the allowed operations, the refused ones, and the rules behind both, judged by the rules alone."""
+    """Judges by the rules alone. Returns the allowed operations, the refused operations and the rules about them, each as text."""
     if rules is None:
         return "", "", "the rules may not be seen"
     about = rules_about(rules, principal, host, kind, name)
@@ -142,7 +145,7 @@ def _by_rules(rules: list[Binding] | None, principal: str | None, host: str | No
 
 
 def rules_about(rules: Sequence[Binding], principal: str | None, host: str | None, kind: ResourceType, name: str) -> list[Binding]:
-    """The rules that hold for a principal (from one host, or from any) on a resource."""
+    """Returns the rules that match a resource and a principal, on `host`. If `host` is None, rules for any host match."""
     wanted = AclFilter(kind, name, MATCH)
     return [
         binding
@@ -154,7 +157,7 @@ def rules_about(rules: Sequence[Binding], principal: str | None, host: str | Non
 
 
 def is_allowed(about: Sequence[Binding], operation: AclOperation) -> bool:
-    """Whether rules that hold for a request allow an operation: a denial beats what is allowed."""
+    """Returns whether the matching rules allow an operation. A rule that denies wins over rules that allow."""
     denied = any(rule.permission is Permission.DENY and rule.operation in (operation, AclOperation.ALL) for _, rule in about)
     enough = (operation, AclOperation.ALL, *IMPLIED_BY.get(operation, ()))
     return not denied and any(rule.permission is Permission.ALLOW and rule.operation in enough for _, rule in about)

@@ -1,5 +1,5 @@
-"""`ottla token`: delegation tokens. Somebody who has a token logs in as its owner. A token is named by its id; its secret is shown when it
-is made, and on request."""
+"""`ottla token`: delegation tokens. A client that logs in with a token has the principal of the token's owner. A token is named by its
+id. Its secret (the HMAC) is shown at creation, and in lists with `--show-hmac`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TokenRow(Row):
 
 
 class SecretTokenRow(TokenRow):
-    """With the secret of the token."""
+    """A delegation token with its secret."""
 
     hmac: str
 
@@ -98,7 +98,10 @@ def _expire(args: Args, cluster: Cluster, output: Output) -> None:
 
 
 def _secret_of(cluster: Cluster, token_id: str) -> bytes:
-    """Returns the HMAC that requests name a token by. The broker is asked for it, so that it need not be an argument."""
+    """Returns the HMAC of a token, which requests use to name the token. Asks the broker, so that the secret is no argument.
+
+    Raises `Refused` if the broker does not list the token.
+    """
     for token in token_admin.describe_tokens(cluster):
         if token.token_id == token_id:
             return token.hmac

@@ -1,7 +1,7 @@
 """Computes the figures of Kafka's performance tools and formats their lines.
 
-Latencies are counted by millisecond, so a run of any length takes little memory and percentiles are exact to the millisecond, which
-is what the tools print.
+Latencies are counted per millisecond. Memory use therefore does not grow with the run, and percentiles are exact to the millisecond, the
+precision that the tools print.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Latencies:
         return self.total_ms / self.count if self.count else 0.0
 
     def percentiles(self, wanted: Iterable[float] = PERCENTILES) -> list[int]:
-        """The latency at each share of all records, counted from the fastest."""
+        """Returns the latency in milliseconds at each wanted quantile (0.5 is the median). Returns an empty list without records."""
         ordered = sorted(self.counts.items())
         found = []
         for share in wanted:
@@ -54,14 +54,14 @@ class Latencies:
 
 
 def progress_line(count: int, size: int, elapsed_ms: float, latencies: Latencies) -> str:
-    """A window of the producer test."""
+    """Formats the line that the producer test prints for one reporting interval."""
     seconds = max(elapsed_ms, 1e-3) / 1000
     rates = f"{count / seconds:.1f} records/sec ({size / BYTES_IN_MB / seconds:.2f} MB/sec)"
     return f"{count} records sent, {rates}, {latencies.average_ms():.1f} ms avg latency, {float(latencies.max_ms):.1f} ms max latency."
 
 
 def total_line(count: int, size: int, elapsed_ms: float, latencies: Latencies) -> str:
-    """The last line of the producer test."""
+    """Formats the last line of the producer test. Needs at least one record."""
     seconds = max(elapsed_ms, 1e-3) / 1000
     p50, p95, p99, p999 = latencies.percentiles()
     return (
@@ -79,7 +79,7 @@ CONSUMER_DETAIL_HEADER = CONSUMER_HEADER.replace("start.time, end.time", "time, 
 
 
 def consumer_figures(count: int, size: int, elapsed_ms: float, rebalance_ms: float) -> dict[str, float]:
-    """The numbers of a line of the consumer test, by the names of its columns."""
+    """Returns the numbers of a line of the consumer test by column. `fetch.time.ms` is the elapsed time without the rebalance."""
     megabytes = size / BYTES_IN_MB
     seconds = max(elapsed_ms, 1.0) / 1000
     fetch_ms = max(elapsed_ms - rebalance_ms, 1.0)
@@ -96,7 +96,7 @@ def consumer_figures(count: int, size: int, elapsed_ms: float, rebalance_ms: flo
 
 
 def consumer_line(first: str, second: str, figures: dict[str, float]) -> str:
-    """`first` and `second` are start and end, or time and thread."""
+    """Formats a line of the consumer or share consumer test. The first two columns are start and end, or time and thread id."""
     cells = [str(value) if isinstance(value, int) else f"{value:.4f}" for value in figures.values()]
     return ", ".join([first, second, *cells])
 
@@ -105,7 +105,7 @@ SHARE_HEADER = "start.time, end.time, data.consumed.in.MB, MB.sec, nMsg.sec, dat
 
 
 def share_figures(count: int, size: int, elapsed_ms: float) -> dict[str, float]:
-    """The numbers of a line of the share consumer test, by the names of its columns."""
+    """Returns the numbers of a line of the share consumer test by column."""
     megabytes = size / BYTES_IN_MB
     seconds = max(elapsed_ms, 1.0) / 1000
     return {
@@ -121,14 +121,14 @@ _JAVA_DATE = (("yyyy", "%Y"), ("MM", "%m"), ("dd", "%d"), ("HH", "%H"), ("mm", "
 
 
 def format_date(wall_ms: int, pattern: str = "yyyy-MM-dd HH:mm:ss:SSS") -> str:
-    """Local time by the letters of Java's SimpleDateFormat, as far as numbers of dates and times go."""
+    """Formats a time in the local time zone by a pattern of Java's SimpleDateFormat. Only yyyy, MM, dd, HH, mm, ss and SSS are replaced."""
     for letters, directive in _JAVA_DATE:
         pattern = pattern.replace(letters, directive)
     return time.strftime(pattern.replace("SSS", f"{wall_ms % 1000:03d}"), time.localtime(wall_ms / 1000))
 
 
 def end_to_end_lines(latencies_ms: list[float]) -> list[str]:
-    """The last lines of the end-to-end test."""
+    """Formats the last lines of the end-to-end test."""
     ordered = sorted(latencies_ms)
     found = [int(ordered[min(int(len(ordered) * share), len(ordered) - 1)]) for share in (0.5, 0.99, 0.999)]
     average = sum(ordered) / len(ordered)
@@ -136,7 +136,7 @@ def end_to_end_lines(latencies_ms: list[float]) -> list[str]:
 
 
 def write_line(output: Output, text: str) -> None:
-    """Prints a line at once, for people; with -o json the figures follow at the end as one object."""
+    """Prints and flushes a line. Prints nothing with structured output (-o json), where the command prints one object at its end."""
     if not output.is_structured:
         write(text + "\n")
         sys.stdout.flush()

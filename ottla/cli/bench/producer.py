@@ -28,7 +28,7 @@ TRANSACTION_MS = 3_000
 
 
 def _payloads(args: Args) -> Iterator[list[bytes]]:
-    """An endless sequence of chunks of values."""
+    """Yields chunks of record values without end. Raises `UsageError` unless exactly one source of values is named."""
     chosen = [args.record_size is not None, args.payload_file is not None, args.payload_monotonic]
     if sum(chosen) != 1:
         raise UsageError("give exactly one of --record-size, --payload-file, --payload-monotonic")
@@ -55,7 +55,7 @@ def _read_payloads(path: str, delimiter: str) -> list[bytes]:
 
 
 class _ProducerRun:
-    """Counts deliveries and reports every few seconds."""
+    """Counts deliveries and prints a line per reporting interval. Warm-up records count in the total, not in the steady state."""
 
     def __init__(self, output: Output, interval_ms: int, warmup: int) -> None:
         self.output = output
@@ -92,7 +92,7 @@ class _ProducerRun:
             self.window, self.window_bytes, self.window_started = figures.Latencies(), 0, time.perf_counter()
 
     def finish(self) -> dict[str, Any]:
-        """Prints the last lines; returns the figures."""
+        """Prints the last lines and returns the figures. Raises the first error of a delivery."""
         if self.failure is not None:
             raise self.failure
         elapsed_ms = (time.perf_counter() - self.started) * 1000

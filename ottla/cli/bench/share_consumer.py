@@ -1,7 +1,7 @@
 """`ottla bench share-consumer`: Kafka's performance test of share consumers, with its options and its result lines.
 
-Each of `--threads` consumers is a member of the group with connections of its own; together they take `--num-records`, or a few more, since
-records that a consumer has acquired by then are counted. Counted records are accepted.
+Each of the `--threads` consumers is a member of the group with connections of its own. The consumers stop when they have received
+`--num-records` together. The total may be higher, because each consumer counts its last batch whole. Counted records are acknowledged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ POLL_S = 0.1
 
 
 class _Totals:
-    """The totals of all consumers; updated under the lock."""
+    """The record count of all consumers, updated under the lock, and whether a consumer has timed out."""
 
     def __init__(self, wanted: int) -> None:
         self.wanted = wanted
@@ -40,7 +40,7 @@ class _Totals:
 
 
 class _Member(threading.Thread):
-    """One consumer with a cluster of its own, in a thread of its own."""
+    """A thread with one consumer and its connections. `failure` is the error that ended it."""
 
     def __init__(self, number: int, args: Args, output: Output, tally: _Totals) -> None:
         super().__init__(daemon=True)

@@ -1,6 +1,6 @@
-"""The data directories of `stop`, `status` and `reset`, and the broker that runs in them.
+"""Finds the data directories of a broker for `stop`, `status`, `reset`, `snapshot` and `restore`, and the broker that runs in them.
 
-`--data-dir` names them, as for `start`; else `log.dirs` of `--config` or of the environment, else `ottla-data`.
+`--data-dir` names one directory. Without it `log.dirs` of `--config` or of the environment (KAFKA_LOG_DIRS) applies, else `ottla-data`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ PLACE_OPTIONS = (
     option("-d", "--data-dir", metavar="DIR", help="the broker's data directory (default: log.dirs, else ./ottla-data)"),
     option("--config", metavar="FILE", help="the broker's configuration"),
 )
-"""The options that name a broker by its data."""
+"""The options that name a broker by its data directories."""
 
 
 def directories_of(args: Args) -> list[str]:
-    """The broker's data directories, from the same options and variables that `start` takes."""
+    """Returns the absolute paths of the broker's data directories. Raises `UsageError` for an invalid configuration."""
     if args.data_dir:
         return [os.path.abspath(args.data_dir)]
     if args.config or os.environ.get("KAFKA_LOG_DIRS") or os.environ.get("KAFKA_LOG_DIR"):
@@ -36,5 +36,5 @@ def directories_of(args: Args) -> list[str]:
 
 
 def running_broker(args: Args) -> Running | None:
-    """The broker that runs in one of the directories, if one does."""
+    """Returns the broker that runs in one of the directories, or None."""
     return next((found for found in map(find, directories_of(args)) if found is not None), None)

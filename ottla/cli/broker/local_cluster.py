@@ -1,7 +1,7 @@
-"""`ottla dev --brokers N`: several brokers and a ZooKeeper as processes of this machine, until SIGTERM or Ctrl-C.
+"""`ottla dev --brokers N`: runs several brokers and a ZooKeeper as processes of this machine, until SIGTERM or Ctrl-C.
 
 Prints one line on stdout when all brokers serve: `READY host:port,host:port,... broker.id=1,2,... in M ms`. The brokers' logs are files
-beside their data. A broker that ends is reported on stderr, and the others go on: that is what such a cluster is for.
+beside their data. When a broker ends, a line on stderr reports it and the other brokers continue, so that failover can be tried.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOOK_SECONDS = 0.5
 
 
 def run_cluster(args: Args, count: int, ports: Sequence[int]) -> int:
-    """Runs the cluster until it is stopped; returns the exit code. Raises `StartError` with one line."""
+    """Runs the cluster until it is stopped; returns exit code 0. Raises `UsageError`, and `StartError` with a message of one line."""
     started = time.perf_counter()
     if args.config or args.host:
         raise UsageError("several brokers take their settings by --set, and listen on the loopback address: leave out --config and --host")
@@ -50,7 +50,7 @@ def run_cluster(args: Args, count: int, ports: Sequence[int]) -> int:
 
 
 def settings_of(args: Args) -> dict[str, str]:
-    """The settings that were given, by name or by short options."""
+    """Returns the settings from `--set` and from short options. Omits `listeners` and `log.dirs`: the cluster assigns both itself."""
     listeners_and_place = ("listeners", "log.dirs")
     found = {}
     for assignment in [*option_assignments(args), *args.assignments]:
@@ -63,7 +63,7 @@ def settings_of(args: Args) -> dict[str, str]:
 
 
 def announce(cluster: Cluster, milliseconds: float) -> None:
-    """The one line on stdout, and where the logs are on stderr."""
+    """Prints the READY line on stdout; the address of ZooKeeper, the log folder and the brokers on stderr."""
     ids = ",".join(str(broker.broker_id) for broker in cluster.brokers)
     sys.stdout.write(f"READY {cluster.direct_server} broker.id={ids} in {milliseconds:.0f} ms\n")
     sys.stdout.flush()
@@ -74,7 +74,7 @@ def announce(cluster: Cluster, milliseconds: float) -> None:
 
 
 def watch(cluster: Cluster, is_over: threading.Event) -> None:
-    """Waits for the end, and reports brokers that end before."""
+    """Waits until `is_over` is set. Reports each broker that ends before on stderr."""
     running = list(cluster.brokers)
     while not is_over.wait(LOOK_SECONDS):
         for broker in [broker for broker in running if not broker.is_running]:

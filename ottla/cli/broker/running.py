@@ -1,8 +1,8 @@
 """Finds the broker that runs in a data directory (its process and address) and stops it.
 
-The broker holds a lock on `.lock` of each of its directories for as long as it lives, and writes its process id into it, with its address
-once it is ready. A signal is sent only to a process that has that very file open, so that a process id left over from another machine or
-container never hits another process.
+A broker holds a lock on the file `.lock` of each of its directories until it ends. The file contains the broker's process id, and its
+address once it is ready. On systems with `/proc`, a signal is sent only to a process that has this file open: a process id written on
+another machine or in another container never hits an unrelated process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ POLL_S = 0.02
 
 
 class Running(NamedTuple):
-    """The broker of a directory; `address` is empty while it is not ready."""
+    """The broker of a directory. `address` is empty until the broker is ready; `pid` is -1 if the lock file has none."""
 
     directory: str
     pid: int
@@ -29,17 +29,17 @@ class Running(NamedTuple):
 
 
 def note_address(directories: list[str], address: str) -> None:
-    """Writes this process's id and address into the lock file of each directory."""
+    """Writes this process's id and address into the lock file of each directory. Skips directories that cannot be written."""
     for directory in directories:
         try:
             with open(os.path.join(directory, LOCK_FILE), "w", encoding="ascii") as file:
                 file.write(f"{os.getpid()} {address}\n")
         except OSError:
-            continue  # a directory that went offline meanwhile
+            continue  # the directory is offline
 
 
 def find(directory: str) -> Running | None:
-    """The broker that holds the directory's lock, or None."""
+    """Returns the broker that holds the directory's lock, or None. Raises `Refused` if this user may not read the directory."""
     path = os.path.join(directory, LOCK_FILE)
     try:
         os.stat(path)
@@ -70,7 +70,10 @@ def _is_held(directory: str) -> bool:
 
 
 def stop(running: Running, timeout_s: float) -> None:
-    """Sends SIGTERM and waits until the broker has released the directory. Raises `Refused` if it may not, or after the timeout."""
+    """Sends SIGTERM and waits until the broker has ended or released the directory.
+
+    Raises `Refused` after the timeout, or if the process belongs to another user or is not the lock's holder.
+    """
     check_holder(running)
     try:
         os.kill(running.pid, signal.SIGTERM)
@@ -96,7 +99,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def check_holder(running: Running) -> None:
-    """Raises `Refused` unless the process id in the file belongs to the process that holds the file, as far as the system shows it."""
+    """Raises `Refused` unless the process of `running.pid` has the lock file open. Without `/proc`, checks only that the process exists."""
     elsewhere = f"{running.directory} is in use by a process that cannot be seen from here: in another container, or on another machine"
     if running.pid <= 0 or not _is_alive(running.pid):
         raise Refused(elsewhere)
@@ -115,7 +118,7 @@ def check_holder(running: Running) -> None:
 
 
 def _target(link: str) -> str:
-    """The path that a descriptor refers to; empty if it was closed meanwhile."""
+    """Returns the path that a descriptor refers to; an empty text if the descriptor has been closed."""
     try:
         return os.readlink(link)
     except OSError:

@@ -1,4 +1,4 @@
-"""`ottla service print-unit`: the systemd unit of one broker, to be put into `/etc/systemd/system/ottla.service`."""
+"""`ottla service print-unit`: prints the systemd unit of one broker, for `/etc/systemd/system/ottla.service`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ def _print_unit(args: Args, output: Output) -> None:
 
 
 def configured_directories(config: str) -> tuple[str, ...]:
-    """The data directories that the file sets; none if it uses the default. Raises `Refused`."""
+    """Returns the data directories that the configuration file sets; an empty tuple if it sets none.
+
+    Raises `Refused` if the file cannot be read or is invalid, or a directory is relative.
+    """
     from ottla.base.config import ConfigError, ConfigSource, load
 
     try:
@@ -61,8 +64,8 @@ def configured_directories(config: str) -> tuple[str, ...]:
 def unit_text(
     command: str, *, config: str = "", data_dir: str = DEFAULT_DATA_DIR, data_dirs: Sequence[str] = (), user: str = "ottla"
 ) -> str:
-    """The systemd unit of one broker. `command` is the path of the `ottla` program; with `data_dirs`, which the configuration sets, there
-    is no `data_dir`."""
+    """Returns the systemd unit of one broker. `command` is the path of the `ottla` program. `data_dirs` are the directories that the
+    configuration sets; `data_dir` is then empty."""
     words = [command, "start", *(["--data-dir", data_dir] if data_dir else []), *(["--config", config] if config else [])]
     places = list(data_dirs) or [data_dir]
     mounted, writable = _places(places)
@@ -101,7 +104,7 @@ WantedBy=multi-user.target
 
 
 def _program_places(command: str) -> list[str]:
-    """The directories of the program's files; of its interpreter too if the program is this one."""
+    """Returns the program's path, with and without links, and the interpreter's directory if the program is in this installation."""
     found = [command, os.path.realpath(command)]
     is_this_one = os.path.dirname(os.path.abspath(command)) == os.path.dirname(os.path.abspath(sys.executable))
     return [*found, sys.base_prefix + "/"] if is_this_one else found
@@ -112,8 +115,10 @@ def _boolean(value: bool) -> str:
 
 
 def _places(places: Sequence[str]) -> tuple[str, str]:
-    """Lines for the sections Unit and Service. systemd makes what is below /var/lib; other directories have to be there, their disks
-    mounted."""
+    """Returns the lines about the data directories for the sections Unit and Service.
+
+    systemd creates directories below /var/lib. Other directories must exist; the unit waits until their file systems are mounted.
+    """
     made = [place.removeprefix(STATE) for place in places if place.startswith(STATE)]
     others = [place for place in places if not place.startswith(STATE)]
     listed = " ".join(map(_quoted, others))
@@ -122,12 +127,12 @@ def _places(places: Sequence[str]) -> tuple[str, str]:
 
 
 def _argument(word: str) -> str:
-    """A word of a command line of systemd's, which is no shell: $ begins a variable."""
+    """Quotes a word of ExecStart. systemd replaces variables there, so `$` is doubled."""
     return _quoted(word.replace("$", "$$"))
 
 
 def _quoted(text: str) -> str:
-    """A word in a list of systemd's, where % begins a specifier."""
+    """Quotes a word of a list in a unit. systemd replaces specifiers there, so `%` is doubled."""
     text = text.replace("%", "%%")
     if _PLAIN.fullmatch(text):
         return text

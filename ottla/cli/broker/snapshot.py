@@ -1,14 +1,14 @@
-"""`ottla snapshot` and `ottla restore`: a copy of a broker's data as of one moment, and a data directory made of such a copy.
+"""`ottla snapshot` copies a broker's data as of one moment; `ottla restore` makes data directories from such a copy.
 
-A running broker is suspended (SIGSTOP) while its files are copied: sealed segments, which never change, become hard links where the file
-system has them, so that takes milliseconds; clients notice a pause. The copy is what `kill -9` would have left at that moment. It has a
-folder for each log directory and `snapshot.json`, which is written last: without it the snapshot is not whole. A process beside this one
-resumes the broker should this one be killed.
+A running broker is suspended (SIGSTOP) while its files are copied, so clients notice a pause. Sealed segments never change and become
+hard links where the file system supports them; the pause is then some milliseconds. The copy equals the files that `kill -9` would have
+left at that moment. If this process is killed, a helper process resumes the broker.
 
-Each log directory of a broker names all of them (`storage/companion_directories.py`), so a snapshot of a part of them is refused. The
-ids of the directories are in `snapshot.json`, so a restore finds out whether a folder of the snapshot is missing.
+The snapshot has a folder for each log directory and the file `snapshot.json`. That file is written last, so a snapshot without it is
+incomplete. Each log directory lists all log directories of its broker (`storage/companion_directories.py`), so a snapshot of some of them
+is refused. `snapshot.json` has the ids of the directories, so a restore detects a missing or wrong folder.
 
-The copy of one broker of a cluster would not fit to the others, so brokers of a cluster are refused.
+Brokers of a cluster are refused, because the copy of one broker would not match the data of the others.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ MANIFEST = "snapshot.json"
 VERSION = 1
 PARTIAL_SUFFIX = ".partial"
 PROOF_OF_NO_LOSS = ".ottla-boot"
-"""Says that nothing was lost since the machine started, which is not true of a copy that is older than its broker's last record."""
+"""The file by which a broker knows that no write was lost since the machine started. A snapshot omits it: the broker may have written more
+records since."""
 
 
 @command(
@@ -78,7 +79,7 @@ def _snapshot(args: Args, output: Output) -> None:
 
 
 def _check(target: Path, directories: list[Path]) -> None:
-    """Raises `Refused` for what cannot be copied, and for places that are taken."""
+    """Raises `Refused` if the target exists, or if the directories are not all log directories of a broker outside a cluster."""
     if target.exists():
         raise Refused(f"{target} exists already; a snapshot gets a new directory")
     for path in directories:
@@ -99,7 +100,7 @@ def _directory_id(path: Path) -> str:
 
 
 def _copy_all(args: Args, directories: list[Path], partial: Path) -> float | None:
-    """Copies all directories as of one moment; returns for how many milliseconds a running broker was suspended."""
+    """Copies all directories as of one moment. Returns the milliseconds for which the broker was suspended; None if it was not running."""
     from ottla.testing.snapshot import copy_data
 
     running = running_broker(args)
@@ -133,14 +134,14 @@ def _copy(copy_data: Any, directories: list[Path], partial: Path) -> None:
 
 @contextmanager
 def _suspended(pid: int) -> Iterator[None]:
-    """Suspends the broker, and resumes it whatever happens to this process."""
+    """Suspends the broker inside the context. A helper process resumes the broker if this process is killed."""
     from ottla.testing.process import resume, suspend
 
     def stop(number: int, _: FrameType | None) -> None:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, stop)
-    # It reads until this process has closed the pipe, or was killed.
+    # The shell waits until the pipe is closed: by `communicate` below, or by the end of this process.
     command = ["/bin/sh", "-c", 'read -r _; kill -CONT "$0"', str(pid)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True) as guard:
         try:

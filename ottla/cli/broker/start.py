@@ -1,7 +1,7 @@
-"""`ottla start`: one broker in this process, until SIGTERM or Ctrl-C.
+"""`ottla start`: runs one broker in this process, until SIGTERM or Ctrl-C.
 
-Prints exactly one line on stdout, when the first request can be served: `READY host:port broker.id=N in M ms`. The only module of the
-command line that imports the server. A broker that cannot be started is an error of one line, exit code 1.
+Prints exactly one line on stdout, when the first request can be served: `READY host:port broker.id=N in M ms`. No other module of the
+command line imports the server. A broker that cannot start prints one line; the exit code is 1, or 3 if its ZooKeeper does not answer.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ OPTIONS = (
     option("--log-format", choices=("text", "json"), help="form of the log on stderr"),
     option("--log-level", choices=("debug", "info", "warning", "error"), help="lowest level that is logged"),
 )
-"""The options of `start` and `dev`."""
+"""The options that one broker accepts."""
 
 
 START_OPTIONS = (
@@ -67,12 +67,12 @@ START_OPTIONS = (
     hidden("--console-port", type=int),
     hidden("--no-console", action="store_true"),
 )
-"""The options of `start` and `dev`, including refused ones."""
+"""All options of `start` and `dev`. Each command refuses some of them."""
 
 
 @command("start", "Run a broker until Ctrl-C.", *START_OPTIONS, has_connection=False, has_output=False)
 def start(args: Args) -> int:
-    """Runs one broker; returns the exit code. Raises `Refused` and `UsageError`."""
+    """Runs one broker; returns the exit code. Raises `UsageError`, `Refused` if the broker cannot start, or `NotReached`."""
     ports = check_arguments(args)
     count = max(args.brokers, len(ports))
     if count != 1:
@@ -86,7 +86,10 @@ def start(args: Args) -> int:
 
 
 def check_arguments(args: Args) -> list[int]:
-    """Refuses options that contradict each other, or that this version does not offer; returns the given ports."""
+    """Checks the options and returns the ports of `--ports`. Adds the setting of `--acls` to `args.assignments`.
+
+    Raises `UsageError` for contradictions and `Refused` for options that this version does not offer.
+    """
     for name, what in NOT_OFFERED.items():
         if getattr(args, name):
             raise Refused(f"this version does not offer {what}; leave out --{name.replace('_', '-')}", "UNSUPPORTED_VERSION")
@@ -101,7 +104,7 @@ def check_arguments(args: Args) -> list[int]:
 
 
 def run_broker(args: Args) -> int:
-    """Runs the broker until it is stopped; returns the exit code."""
+    """Runs the broker until it is stopped. Raises `StartError`, and `NotReached` if its ZooKeeper does not answer."""
     started = time.perf_counter()
     if not __debug__:
         raise StartError("the broker checks its invariants with assert; start it without python -O")
@@ -114,7 +117,7 @@ def run_broker(args: Args) -> int:
     finally:
         import shutil
 
-        # Only the directory made here: if log.dirs was given as a setting, the data is there and stays.
+        # Removes only the temporary directory. With a setting log.dirs the data is in other directories, which are kept.
         shutil.rmtree(args.data_dir, ignore_errors=True)
 
 
@@ -137,7 +140,7 @@ def _run(args: Args, seed_topics: list[tuple[str, int]], started: float) -> int:
 
 
 def _ready(directories: Sequence[str], address: str, *, is_quiet: bool) -> None:
-    """Writes the address down for `ottla stop` and `ottla status`, and shows first steps on a terminal."""
+    """Writes the address into the lock files, for `ottla status`. Prints connection examples if stderr is a terminal."""
     from ottla.cli.broker.running import note_address
 
     note_address([os.path.abspath(path) for path in directories], address)
@@ -147,7 +150,7 @@ def _ready(directories: Sequence[str], address: str, *, is_quiet: bool) -> None:
 
 
 def read_config(args: Args) -> tuple[BrokerConfig, list[Notice]]:
-    """Joins the configuration file, the environment and the options. Raises `StartError`."""
+    """Loads the configuration from the file, the environment and the options. Returns it with notices to log. Raises `StartError`."""
     assignments = [*args.assignments, *option_assignments(args)]
     try:
         text = file_text(args.config) if args.config else ""
@@ -164,7 +167,7 @@ def read_config(args: Args) -> tuple[BrokerConfig, list[Notice]]:
 
 
 def _secret_assignments(assignments: Sequence[str]) -> list[Notice]:
-    """A warning if settings of the command line are secrets."""
+    """Returns a warning if `--set` contains secrets, else nothing."""
     names = (assignment.partition("=")[0].strip() for assignment in assignments)
     secrets = [name for name in names if holds_secret(BROKER_SETTINGS, name) or name.startswith(PLAIN_USER_PREFIX)]
     if not secrets:
@@ -174,7 +177,7 @@ def _secret_assignments(assignments: Sequence[str]) -> list[Notice]:
 
 
 def read_config_again(args: Args) -> BrokerConfig:
-    """The same sources as at the start, read again. Raises `ConfigError`."""
+    """Reads the sources of `read_config` again, for a reload. Raises `ConfigError`."""
     try:
         return read_config(args)[0]
     except StartError as error:
@@ -182,7 +185,7 @@ def read_config_again(args: Args) -> BrokerConfig:
 
 
 def option_assignments(args: Args) -> list[str]:
-    """The short options as settings; a setting given by its name wins."""
+    """Returns the short options as `name=value`. An option is omitted if `--set` gives the same setting."""
     given = {assignment.partition("=")[0].strip() for assignment in args.assignments}
     found = []
     if args.port is not None or args.host is not None:
@@ -199,7 +202,7 @@ def option_assignments(args: Args) -> list[str]:
 
 
 def parse_seed_topics(texts: list[str]) -> list[tuple[str, int]]:
-    """`a:3,b` -> (a, 3), (b, -1: the default number of partitions). Raises `StartError` for what cannot be a topic."""
+    """Parses `a:3,b` into (a, 3) and (b, -1). -1 is the default number of partitions. Raises `StartError` for an invalid topic."""
     from ottla.controller.topic_names import why_invalid
 
     topics = []

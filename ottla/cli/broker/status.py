@@ -14,7 +14,7 @@ from ottla.cli.render.ottla import Output
 
 @command("status", "Does a broker run in a data directory, and does it answer?", *PLACE_OPTIONS, has_connection=False)
 def _run(args: Args, output: Output) -> int:
-    """Exit code 0 when a broker runs and answers, 1 when none runs, 3 when it does not answer."""
+    """Returns exit code 0 if a broker runs and answers, 1 if none runs, 3 if the broker does not answer or is not ready yet."""
     running = running_broker(args)
     directories = directories_of(args)
     found: dict[str, Any] = {"running": running is not None, "data_dir": directories, "data_bytes": sum(map(_size, directories))}
@@ -30,7 +30,7 @@ def _run(args: Args, output: Output) -> int:
 
 
 def _size(directory: str) -> int:
-    """The size of all files below a directory; files may vanish meanwhile."""
+    """Returns the size of all files below a directory, in bytes. Skips files that vanish at that moment."""
     total = 0
     for folder, _, names in os.walk(directory):
         for name in names:
@@ -42,7 +42,7 @@ def _size(directory: str) -> int:
 
 
 def _answer_ms(address: str) -> float | None:
-    """How long the broker takes to answer ApiVersions; None if it does not answer."""
+    """Returns the milliseconds to connect and get an ApiVersions response; None if the broker does not answer."""
     from ottla.client.blocking.cluster import Cluster
     from ottla.client.errors import TransportError
 

@@ -1,4 +1,4 @@
-"""The frames of a packet capture: the bytes of each connection, cut into requests and responses."""
+"""Reads the frames of a packet capture: splits the bytes of each connection into requests and responses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["conversation", "is_recording"]
 
 
 class _Side:
-    """The bytes that one endpoint has sent of an incomplete frame."""
+    """The received part of an incomplete frame, in one direction of a connection."""
 
     def __init__(self) -> None:
         self.bytes = bytearray()
@@ -20,7 +20,10 @@ class _Side:
 
 
 def conversation(data: bytes, port: int | None) -> Iterator[SeenFrame]:
-    """The frames of a capture in order; responses are matched by connection and correlation id."""
+    """Yields the frames of a capture in order. A response is matched with its request by connection and correlation id.
+
+    With `port`, only connections of brokers that listen on it are read. Raises `WireError` for a damaged capture.
+    """
     clients = clients_of(data)
     sides: dict[tuple[Endpoint, Endpoint], _Side] = {}
     asked: dict[tuple[Endpoint, Endpoint, int], tuple[int, int]] = {}
@@ -36,7 +39,7 @@ def conversation(data: bytes, port: int | None) -> Iterator[SeenFrame]:
 
 
 def _whole_frames(side: _Side) -> Iterator[bytes]:
-    """Removes and returns the complete frames; a side with impossible sizes is not Kafka and is ignored."""
+    """Removes and yields the complete frames. After an impossible size the direction is ignored, because it is not Kafka's protocol."""
     while len(side.bytes) >= 4 and not side.is_nonsense:
         size = int.from_bytes(side.bytes[:4], "big", signed=True)
         if not 4 <= size <= FRAME_BYTES_MAX:
@@ -52,7 +55,10 @@ def _whole_frames(side: _Side) -> Iterator[bytes]:
 def _frame_of(
     piece: Piece, raw: bytes, clients: set[Endpoint], port: int | None, asked: dict[tuple[Endpoint, Endpoint, int], tuple[int, int]]
 ) -> Frame | None:
-    """Explains a frame as request or response: the client opened the connection, or else sends what looks like requests."""
+    """Explains a frame as a request or a response; returns None for a response without a captured request, or another port.
+
+    `port` decides which side is the broker, else the captured SYN, else the first bytes of the frame.
+    """
     correlation_id = int.from_bytes(raw[4:8], "big", signed=True)
     question = asked.pop((piece.target, piece.source, correlation_id), None)
     if port is not None:

@@ -1,8 +1,8 @@
 """`ottla check eos`: tests the promises of exactly-once on any Kafka-compatible broker, as a black box, with a stock client.
 
-Each check is one line: pass, fail, not supported and why, or unclear where it could not be made (a broker is down, a topic was refused).
-Exit codes beside the general ones: 1 when a check has failed or is unclear, 2 without the stock client. It makes topics, groups and
-transactional ids named `ottla-check-eos-...` and deletes the topics when it is done.
+Each check has one line with its verdict: pass, fail, not supported, or unclear if the check could not run (a broker is down, a topic was
+refused). Besides the general exit codes, 1 means a failed or unclear check, 2 a missing stock client. The command creates topics, groups
+and transactional ids named `ottla-check-eos-...` and deletes the topics at its end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class CheckRow(Row):
 
 
 class PromiseRow(Row):
-    """A check that can be run."""
+    """A check in `--list`, with the promise that it tests."""
 
     check: str
     promise: str

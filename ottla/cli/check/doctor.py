@@ -2,7 +2,7 @@
 fail.
 
 Most trouble with a broker has a cause outside it: an advertised address that only the broker itself can reach, a limit of open files, a
-full disk, a wrong clock. Exit code 0 when nothing failed, 1 when something did, 3 when the broker is away.
+full disk, a wrong clock. Exit code 0 if no check failed, 1 if a check failed, 3 if the broker cannot be reached.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _run(args: Args, output: Output) -> int:
 
 
 def check_open_files() -> Finding:
-    """A broker holds a descriptor for each connection and for each segment that is read or written."""
+    """Checks the limit of open files. A broker has a descriptor for each connection and for each segment that is read or written."""
     try:
         import resource
     except ImportError:
@@ -78,7 +78,7 @@ def check_open_files() -> Finding:
 
 
 def judge_open_files(soft: int, hard: int, *, is_unlimited: bool = False) -> Finding:
-    """Judges the hard limit of open files: a broker raises its own to that when it starts, and divides it between files and connections."""
+    """Judges the hard limit of open files. A broker raises its soft limit to the hard limit at its start."""
     if is_unlimited or max(soft, hard) >= OPEN_FILES_GOOD:
         return Finding("open files", PASS, "no limit" if is_unlimited else f"a broker may hold {max(soft, hard)}")
     limit = max(soft, hard)
@@ -89,7 +89,7 @@ def judge_open_files(soft: int, hard: int, *, is_unlimited: bool = False) -> Fin
 
 
 def check_disk(directory: str) -> list[Finding]:
-    """Checks free space and the time of an fsync. For a directory that does not exist yet, the one above is checked."""
+    """Checks write access, free space and the time of an fsync. Checks the nearest existing parent if the directory does not exist."""
     path = os.path.abspath(directory)
     while not os.path.isdir(path):
         path = os.path.dirname(path)
@@ -133,13 +133,13 @@ def judge_sync(milliseconds: float) -> Finding:
 
 
 def check_clock(directory: str) -> Finding:
-    """Checks the clock, on which retention depends: whether the kernel says it is synchronised, and whether files are from the future."""
+    """Checks that the kernel's clock is synchronised and that no file has a future time. Retention depends on the clock."""
     newest = 0.0
     try:
         for entry in os.scandir(directory):
             newest = max(newest, entry.stat(follow_symlinks=False).st_mtime)
     except OSError:
-        pass  # it does not exist or cannot be read, which the check of the disk reports
+        pass  # `check_disk` reports a directory that is missing or unreadable
     return judge_clock(newest - time.time(), _kernel_clock_state())
 
 
@@ -152,7 +152,7 @@ def judge_clock(ahead_s: float, state: int | None) -> Finding:
 
 
 def _kernel_clock_state() -> int | None:
-    """Whether Linux says that its clock is synchronised (adjtimex, read only); None on other systems."""
+    """Returns the clock state of Linux (adjtimex without changes; 5 is not synchronised). None on other systems or on an error."""
     import ctypes
 
     try:
@@ -164,7 +164,7 @@ def _kernel_clock_state() -> int | None:
 
 
 def check_libraries() -> Finding:
-    """Checks the compiled libraries that make the broker fast; some platforms lack them."""
+    """Checks that the compiled libraries are installed; without them the broker is slower."""
     import importlib.util
 
     missing = [name for name in ("uvloop", "crc32c", "cramjam") if importlib.util.find_spec(name) is None]
@@ -177,7 +177,7 @@ def check_libraries() -> Finding:
 
 
 def check_brokers(args: Args) -> Iterator[Finding]:
-    """Checks the named broker, then each address that it advertises."""
+    """Checks the named broker, its advertised addresses and log directories, and the leaders and ISR of partitions."""
     from ottla.base.errors import OttlaError
     from ottla.cli.cluster.logdirs import failed_directories
 
@@ -197,7 +197,7 @@ def check_brokers(args: Args) -> Iterator[Finding]:
 
 
 def _check_advertised(cluster: Any, broker_id: int, address: Any, bootstrap: str) -> Finding:
-    """Checks that an advertised address can be reached and belongs to the same cluster."""
+    """Checks that an advertised address can be reached and belongs to the same cluster. Warns of a loopback address."""
     from ottla.base.errors import OttlaError
     from ottla.wire.messages.metadata import MetadataRequest
 

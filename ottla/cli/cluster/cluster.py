@@ -1,4 +1,4 @@
-"""`ottla cluster`: brokers, topics, health, and served versions; `info` is a look as by `kcat -L` and `rpk cluster info`."""
+"""`ottla cluster`: brokers, topics, health and API versions. `info` shows the same as `kcat -L` and `rpk cluster info`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class AddressRow(Row):
 
 
 class TopicHealthRow(Row):
-    """A topic; a partition is leaderless, or out of sync because a replica is not in its ISR."""
+    """A topic in `info`. A partition is out of sync if one of its replicas is not in the ISR."""
 
     topic: str | None
     internal: bool = json_only()
@@ -72,7 +72,7 @@ def _info(args: Args, cluster: Cluster, output: Output) -> None:
 
 
 class ApiRow(Row):
-    """An API of a broker."""
+    """An API of a broker. `usable` is the newest version that this program supports too, or None."""
 
     broker: int
     key: int
@@ -100,7 +100,7 @@ class BrokerRow(Row, titles=spaced):
 
 
 class TroubledRow(Row):
-    """A partition without a leader, or with too few replicas in sync."""
+    """A partition without a leader, or with a replica that is not in the ISR."""
 
     topic: str | None
     partition: int
@@ -153,9 +153,9 @@ def _broker_row(cluster: Cluster, broker_id: int, partitions: Partitions) -> Bro
 
 
 def _view_of(cluster: Cluster, broker_id: int) -> tuple[int | None, int | None, int | None]:
-    """The controller epoch that the broker knows, and its counts of ISR expansions and shrinks since it started.
+    """Returns the controller epoch that the broker knows, and its counts of ISR expansions and shrinks since its start.
 
-    None where the broker does not answer or is not one of ours.
+    A value is None if the broker does not answer or is not an Ottla broker.
     """
     try:
         seen = admin.describe_cluster(cluster, broker_id) if broker_id in cluster.brokers else None
@@ -169,7 +169,7 @@ def _view_of(cluster: Cluster, broker_id: int) -> tuple[int | None, int | None, 
 
 
 def _moves(cluster: Cluster) -> list[MoveRow] | None:
-    """The pending reassignments; None where the brokers refuse to list them."""
+    """Returns the pending reassignments; None if the request fails, for example for lack of a permission."""
     try:
         moves = replica_admin.moves_under_way(cluster)
     except OttlaError:
@@ -184,7 +184,7 @@ def _partition_row(topic: str | None, partition: Any) -> TroubledRow:
 
 
 Partitions = list[tuple[str | None, Any]]
-"""Topic, and the partition as Metadata shows it."""
+"""Pairs of a topic name and a partition of the Metadata response."""
 
 
 def _partitions(cluster: Cluster) -> Partitions:
@@ -192,7 +192,7 @@ def _partitions(cluster: Cluster) -> Partitions:
 
 
 def _overview(cluster: Cluster, partitions: Partitions) -> dict[str, Any]:
-    """The health of a cluster, from one Metadata response."""
+    """Returns the counts of brokers, topics and unhealthy partitions, from one Metadata response."""
     return {
         "cluster_id": cluster.cluster_id,
         "controller": cluster.controller_id,
@@ -206,7 +206,7 @@ def _overview(cluster: Cluster, partitions: Partitions) -> dict[str, Any]:
 
 @command("cluster health", "Is the cluster healthy? Exit code 1 if not.", may_watch=True)
 def _health(args: Args, cluster: Cluster, output: Output) -> int:
-    """Prints healthy, or the reasons why not with exit code 1."""
+    """Prints `healthy` and returns 0, or prints the problems and returns 1."""
     found = _overview(cluster, _partitions(cluster))
     reasons = failed_directories(cluster)
     if found["controller"] < 0:
@@ -245,7 +245,7 @@ def _api_versions(args: Args, cluster: Cluster, output: Output) -> None:
 
 
 def _api_row(broker_id: int, node: str, api: Any) -> ApiRow:
-    """The versions of one API, and the newest one that this program supports too."""
+    """Returns the row of one API of a broker."""
     ours = API_VERSION_RANGES.get(api.api_key)
     usable = None if ours is None else min(ours[1], api.max_version)
     if ours is not None and usable is not None and usable < max(ours[0], api.min_version):

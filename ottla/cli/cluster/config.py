@@ -1,5 +1,5 @@
-"""`ottla config`: describe and alter settings over the wire; `check` and `defaults` read the tables of settings in
-this program, without a connection.
+"""`ottla config`: shows and changes the settings of a cluster. `check` and `defaults` use the settings tables of this program, without a
+connection.
 
 Users, clients and ips have quotas instead of settings (`config_quotas.py`). The options that name an entity are in `config_entities.py`.
 """
@@ -41,7 +41,7 @@ DYNAMIC = {
     admin.GROUP_RESOURCE: 8,
 }
 DYNAMIC_DEFAULT_BROKER = 3
-"""The source of the settings of `--entity-default`. Without --all only the settings of the entity itself are shown, as by Kafka's tool."""
+"""The config source of `--entity-default`. Without `--all`, `describe` shows only settings from the entity's own source (`DYNAMIC`)."""
 
 
 class ConfigRow(Row):
@@ -58,7 +58,7 @@ class ConfigRow(Row):
 
 
 class EntityConfigs(NamedTuple):
-    """The settings of an entity, as Kafka's tool prints them (`kafka_tools/configs_output.py`)."""
+    """The settings of an entity. Kafka's tool prints them (`kafka_tools/configs_output.py`)."""
 
     word: str
     entity: str
@@ -67,7 +67,7 @@ class EntityConfigs(NamedTuple):
 
 
 class SettingRow(Row):
-    """A setting that brokers know."""
+    """A setting of a broker, topic or group, with its default and description."""
 
     key: str
     default: str | None
@@ -113,7 +113,7 @@ def _describe(args: Args, cluster: Cluster, output: Output) -> None:
 
 
 def _names(cluster: Cluster, resource_type: int, name: str | None) -> list[str]:
-    """The entities to describe: the named one, or all of the type."""
+    """Returns the named entity, or all entities of the type. Raises `ApiError` for an unknown topic."""
     if name is not None:
         if resource_type == admin.TOPIC_RESOURCE:
             cluster.topic(name)
@@ -172,7 +172,7 @@ def _alter(args: Args, cluster: Cluster, output: Output) -> None:
 
 
 def changes_of(args: Args) -> tuple[dict[str, str], list[str]]:
-    """The settings to set and the keys to reset."""
+    """Returns the settings to set and the keys to reset. Raises `UsageError` if there is no change, or a key is both set and reset."""
     if args.add_config and args.add_config_file:
         raise UsageError("either --add-config or --add-config-file")
     changes = read_properties(args.add_config_file) if args.add_config_file else parse_pairs(args.add_config, "--add-config")
@@ -231,7 +231,7 @@ def _check(args: Args, output: Output) -> int:
 
 
 def _judge_certificates(given: Any, wrong: list[str]) -> list[str]:
-    """Returns warnings of certificates that end soon. Adds to `wrong` the certificates that keep the broker from starting."""
+    """Returns warnings about certificates that expire soon. Adds TLS errors that prevent the broker's start to `wrong`."""
     from ottla.base.config import BrokerConfig
 
     config, found = BrokerConfig(given), []

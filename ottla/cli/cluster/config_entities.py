@@ -1,7 +1,7 @@
-"""The entities whose settings `ottla config` shows or alters: types and names, as `kafka-configs` takes them.
+"""The options that name the entities of `ottla config`, as in `kafka-configs`: parses them into types and names.
 
-A user and a client id may be combined; every other type is given alone. The first `--entity-name` or `--entity-default` names the entity of
-the first `--entity-type`, and so on. A type without a name means all its entities. The default of a type has the name "".
+A user and a client id may be combined; every other type is given alone. The first `--entity-name` or `--entity-default` belongs to the
+first `--entity-type`, the second to the second. A type without a name means all its entities. The default entity of a type has the name "".
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ RESOURCES = {
 QUOTA_TYPES = ("clients", "users", "ips")
 ENTITY_TYPES = (*RESOURCES, *QUOTA_TYPES)
 WITH_DEFAULTS = ("brokers", *QUOTA_TYPES)
-"""Types that have a default, which Kafka calls --user-defaults and so on."""
+"""Types with a default entity, which options such as `--user-defaults` name."""
 
 _ADDRESS = re.compile(r"[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*")
 
 
 class Entities(NamedTuple):
-    """Types with their names, "" for a default, None for all of the type."""
+    """Pairs of type and name. The name is "" for the default entity, None for all entities of the type."""
 
     parts: tuple[tuple[str, str | None], ...]
 
@@ -67,7 +67,7 @@ ENTITY_OPTIONS = (
 
 
 def entities_of(args: Args) -> Entities:
-    """The entities that the options name. UsageError for none, and for types that cannot be combined."""
+    """Returns the entities that the options name. Raises `UsageError` if there are none, for a bad name, and for a bad combination."""
     given = [(word, getattr(args, f"of_{word}")) for word in ENTITY_TYPES]
     short = [(word, name) for word, name in given if name] + [(word, name) for word, name in given if name == ""]
     types, names = args.entity_type or [], args.entity_names or []

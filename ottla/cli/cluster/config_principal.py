@@ -1,6 +1,6 @@
 """`ottla config describe --principal`: the credentials, quotas, access rules and delegation tokens of one user.
 
-Features that the broker does not have (an authorizer, a key for tokens) are skipped. A refusal to show something is an error.
+Features that the broker lacks (SCRAM, an authorizer, a key for tokens) have no rows. A missing permission is an error.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ NOT_THERE = frozenset({
     ErrorCode.RESOURCE_NOT_FOUND, ErrorCode.SECURITY_DISABLED, ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
     ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, ErrorCode.UNSUPPORTED_VERSION,
 })  # fmt: skip
-"""The broker has none of it, or shows tokens only to clients that have logged in."""
+"""Errors that mean "nothing to show": the user has none, the broker lacks the feature, or it lists tokens only after a login."""
 
 
 class PrincipalRow(Row):
-    """A credential, quota, rule or token of a user."""
+    """A SCRAM credential, quota, access rule or delegation token of a user."""
 
     kind: str
     name: str
@@ -45,7 +45,7 @@ def describe(args: Args, cluster: Cluster, output: Output) -> None:
 
 
 def _there(ask: Callable[[], Any]) -> Any:
-    """The answer; an empty one where the broker has none of it."""
+    """Returns the result of `ask`; an empty tuple if it raises an error of `NOT_THERE`."""
     try:
         return ask()
     except ApiError as error:
@@ -55,13 +55,13 @@ def _there(ask: Callable[[], Any]) -> Any:
 
 
 def _credentials(cluster: Cluster, user: str) -> list[PrincipalRow]:
-    """Mechanism and rounds: no part of a password is ever sent."""
+    """Returns mechanism and iterations of each SCRAM credential. Brokers never send a password or a hash of it."""
     found = _there(lambda: granted(scram_admin.describe_scram(cluster, [user])[user]))
     return [PrincipalRow("credential", credential.mechanism, f"iterations={credential.iterations}") for credential in found]
 
 
 def _quotas(cluster: Cluster, user: str) -> list[PrincipalRow]:
-    """Returns the quotas of the user, of the user with each client id, and of users without quotas of their own."""
+    """Returns the quotas of the user and of the default user, alone and with each client id."""
     users = (("user", quota_admin.EXACT, user), ("user", quota_admin.DEFAULT, None))
     rows = []
     for of_user in users:
@@ -73,7 +73,7 @@ def _quotas(cluster: Cluster, user: str) -> list[PrincipalRow]:
 
 
 def _rules(cluster: Cluster, principal: str) -> list[PrincipalRow]:
-    """Those about the user, and those about every user."""
+    """Returns the access rules for the user, and the rules for all users (`User:*`)."""
     rows = []
     for who in (principal, ANY_PRINCIPAL):
         for pattern, rule in _there(partial(acl_admin.describe_acls, cluster, AclFilter(principal=who))):

@@ -1,7 +1,7 @@
 """`ottla config` for users, clients and ips: quotas, and the SCRAM credentials of users.
 
-Quotas use DescribeClientQuotas and AlterClientQuotas, credentials the two APIs of KIP-554. One command changes quotas or credentials, not
-both, since the broker would not apply them as one change.
+Quotas use DescribeClientQuotas and AlterClientQuotas. Credentials use the two APIs of KIP-554. One command changes either quotas or
+credentials, because the broker would not apply both as one change.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CREDENTIAL = re.compile(r"(?:iterations=(-?[0-9]+),)?password=(.+)", re.DOTALL)
 
 
 class QuotaRow(Row):
-    """A quota, or a credential of a user."""
+    """A quota of an entity, or a SCRAM credential of a user."""
 
     entity_type: str = column("TYPE")
     entity_name: str = column("NAME")
@@ -38,7 +38,7 @@ class QuotaRow(Row):
 
 
 class Described(NamedTuple):
-    """The quotas and credentials, as Kafka's tool prints them (`kafka_tools/configs_output.py`)."""
+    """Quotas and credentials. Kafka's tool prints them (`kafka_tools/configs_output.py`)."""
 
     quotas: Mapping[quota_admin.Entity, Mapping[str, float]]
     credentials: Mapping[str, list[scram_admin.Credential] | ApiError]
@@ -72,7 +72,10 @@ def _filter(kind: str, name: str | None) -> tuple[str, int, str | None]:
 
 
 def _credentials(cluster: Cluster, entities: Entities) -> dict[str, Any]:
-    """The credentials of the named user or of all users. A user without credentials, or a broker without SCRAM, is not an error."""
+    """Returns the credentials, or the error, of the named user or of all users. Omits a user without credentials.
+
+    The result is empty for other entities, and if the broker does not support SCRAM.
+    """
     word, name = entities.parts[0]
     if word != "users" or len(entities.parts) > 1 or name == "":
         return {}
@@ -94,7 +97,7 @@ def _row(entity: Sequence[tuple[str, str | None]], key: str, value: str) -> Quot
 
 
 def alter(args: Args, cluster: Cluster, entities: Entities, changes: Mapping[str, str], deletions: Sequence[str]) -> str | None:
-    """Applies the changes; returns the broker's remarks."""
+    """Applies the changes. Returns a remark of the broker about a quota, or None. Raises `UsageError` and `ApiError`."""
     named = [key for key in (*changes, *deletions) if key in scram_admin.MECHANISMS]
     if named and entities.parts[0][0] == "users" and len(entities.parts) == 1:
         passwords = _passwords(args, entities, changes, deletions, named)
@@ -112,7 +115,7 @@ def alter(args: Args, cluster: Cluster, entities: Entities, changes: Mapping[str
 
 
 def _check_is_set(cluster: Cluster, entities: Entities, deletions: Sequence[str]) -> None:
-    """Refuses to delete a quota that is not set: most often it is set for another entity."""
+    """Raises `ApiError` for the deletion of a quota that is not set. The user most often named the wrong entity."""
     found = quota_admin.describe_quotas(cluster, [_filter(KINDS[word], name) for word, name in entities.parts])
     there = {key for quotas in found.values() for key in quotas}
     absent = [key for key in deletions if key not in there]
@@ -133,7 +136,8 @@ def _number(key: str, text: str) -> float:
 def _passwords(
     args: Args, entities: Entities, changes: Mapping[str, str], deletions: Sequence[str], named: Sequence[str]
 ) -> dict[str, tuple[str, int]]:
-    """The new passwords of a user, with their iterations. Raises UsageError for what credentials do not allow."""
+    """Returns the new password and iterations by mechanism. Raises `UsageError` for `--dry-run`, for the default user, and for quotas in
+    the same command."""
     others = [key for key in (*changes, *deletions) if key not in named]
     if others:
         raise UsageError(f"{others[0]} cannot be changed together with SCRAM credentials; change one after the other")
@@ -146,7 +150,7 @@ def _passwords(
 
 
 def parse_credential(mechanism: str, text: str) -> tuple[str, int]:
-    """`[iterations=8192,]password=...` as (password, iterations)."""
+    """Parses `[iterations=8192,]password=...` into (password, iterations). Raises `UsageError`."""
     match = _CREDENTIAL.fullmatch(text)
     if match is None:
         raise UsageError(f"{mechanism} wants [iterations=N,password=...]")

@@ -1,4 +1,4 @@
-"""The levels of features: names, the levels of each version of Kafka, and the dependencies between features."""
+"""Tables of feature levels: their names, the levels in each version of Kafka, and the dependencies between features."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ _NEEDS = {("eligible.leader.replicas.version", 1): (METADATA, 23)}
 
 
 def metadata_name(level: int) -> str | None:
-    """The name of a level of metadata.version."""
+    """Returns the name of a level of metadata.version, such as 4.0-IV3; None for an unknown level."""
     position = level - _FIRST_METADATA
     return _METADATA_NAMES[position] if 0 <= position < len(_METADATA_NAMES) else None
 
 
 def dependency(name: str, level: int) -> tuple[str, int] | None:
-    """The level of another feature that a level of a feature needs. Raises `Refused` for an unknown level."""
+    """Returns the feature and level that a level of a feature needs, or None.
+
+    Raises `UsageError` for an unknown feature and `Refused` for an unknown level.
+    """
     if name == METADATA:
         if metadata_name(level) is None:
             raise Refused(f"Unknown metadata.version {level}", "INVALID_UPDATE_VERSION")
@@ -67,6 +70,6 @@ _LEVELS = {
     "4.3": (30, 1, 2, 1, 1, 1, 1),
 }
 LEVELS: dict[str, dict[str, int]] = {release: dict(zip(_NAMES, levels, strict=True)) for release, levels in _LEVELS.items()}
-"""The levels of each release."""
+"""The level of each feature, by release of Kafka."""
 RELEASES = {**LEVELS, **{str(metadata_name(levels[METADATA])): levels for levels in LEVELS.values()}}
-"""The same, including names such as 4.0-IV3."""
+"""`LEVELS` with a second key for each release: the name of its metadata.version, such as 4.0-IV3."""

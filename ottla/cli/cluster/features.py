@@ -1,7 +1,7 @@
 """`ottla features`: shows and changes the feature levels of a cluster.
 
-`upgrade`, `downgrade` and `disable` take `--feature NAME=LEVEL` (repeatable; `disable` only names) or, for upgrades, `--release-version`:
-the levels of a version of Kafka. If the broker refuses a level, the feature is named and nothing is changed.
+`upgrade` and `downgrade` take `--feature NAME=LEVEL` or `--metadata X.Y`, `disable` takes `--feature NAME`. `upgrade --release-version X.Y`
+requests the levels of a version of Kafka. If the broker refuses a level, the output names the feature and nothing is changed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class FeatureRow(Row):
 
 
 class ChangeRow(Row):
-    """A feature in `upgrade`, `downgrade` and `disable`."""
+    """The result for a feature in `upgrade`, `downgrade` and `disable`."""
 
     feature: str
     level: int
@@ -41,7 +41,7 @@ class ChangeRow(Row):
 
 
 class LevelRow(Row):
-    """A level of a release."""
+    """The level of a feature in a release."""
 
     release: str
     feature: str
@@ -49,7 +49,7 @@ class LevelRow(Row):
 
 
 class DependencyRow(Row):
-    """A level, and the level of another feature that it needs."""
+    """A level of a feature, and the level of another feature that it needs."""
 
     feature: str
     level: int
@@ -58,7 +58,7 @@ class DependencyRow(Row):
 
 
 def request_versions(cluster: Cluster) -> ApiVersionsResponse:
-    """The broker's answer to ApiVersions, by version 4: the first that includes features whose lowest level is 0."""
+    """Requests ApiVersions in version 4, or 3 from older brokers. Version 3 omits features with the lowest level 0."""
     from ottla._version import __version__
 
     connection = cluster.any_connection()
@@ -137,7 +137,10 @@ def _disable(args: Args, cluster: Cluster, output: Output) -> int:
 def _change(
     args: Args, cluster: Cluster, output: Output, verb: str, levels: dict[str, int], kind: int, *, only_offered: bool = False
 ) -> int:
-    """Requests the levels. Of a release's levels, features that the cluster does not know are left out."""
+    """Requests the levels and prints the results. Returns exit code 1 if the broker refuses a level.
+
+    With `only_offered`, omits features that the broker does not support.
+    """
     from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
     if only_offered:
@@ -165,7 +168,7 @@ def _change(
     option("--release-version", choices=tuple(RELEASES), metavar="X.Y", help="only this version of Kafka"),
 )
 def _mapping(args: Args, output: Output) -> None:
-    """Prints the levels of releases, offline."""
+    """Prints the levels of releases. Needs no broker."""
     releases = LEVELS if args.release_version is None else {args.release_version: RELEASES[args.release_version]}
     rows = [LevelRow(release, name, level) for release, levels in releases.items() for name, level in levels.items()]
     output.rows("levels", LevelRow, rows)
@@ -177,7 +180,7 @@ def _mapping(args: Args, output: Output) -> None:
     option("--feature", action="append", required=True, metavar="NAME=LEVEL,...", help="the features to look up"),
 )
 def _dependencies(args: Args, output: Output) -> None:
-    """Prints the levels of other features that a level needs, offline."""
+    """Prints the feature levels that each given level needs. Needs no broker."""
     rows = []
     for name, level in _levels(args.feature).items():
         needed = dependency(name, level)

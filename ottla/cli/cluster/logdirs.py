@@ -1,4 +1,4 @@
-"""`ottla logdirs`: log directories of the brokers, their sizes and free space."""
+"""`ottla logdirs`: log directories of the brokers, their sizes and free space. The exit code is 1 if a directory has an error."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ReplicaRow(Row):
 
 
 class DirectoryRow(Row):
-    """A log directory. The broker may not know the space on its disk (None)."""
+    """A log directory. The sizes of its disk are None if the broker does not know them."""
 
     broker: int
     log_dir: str
@@ -47,7 +47,7 @@ class BrokerDirectories(Row):
     log_dirs: list[DirectoryRow] = json_only()
 
     def as_json(self, *, without: Collection[str] = ()) -> dict[str, Any]:
-        """Returns the objects of directories and replicas without the keys of the object around them."""
+        """Returns the broker with its directories and their replicas. The inner objects omit the broker id and the directory."""
         directories = [found.as_json(without=("broker", "partitions")) for found in self.log_dirs]
         for found, directory in zip(directories, self.log_dirs, strict=True):
             found["partitions"] = [replica.as_json(without=("broker", "log_dir")) for replica in directory.partitions]
@@ -55,7 +55,7 @@ class BrokerDirectories(Row):
 
 
 def failed_directories(cluster: Cluster) -> list[str]:
-    """One sentence for each log directory that does not work. Brokers that do not answer, or not this client, have none."""
+    """Returns a sentence for each offline log directory. Skips brokers that do not answer or refuse the request."""
     failed = []
     for broker_id in sorted(cluster.brokers):
         try:

@@ -1,4 +1,4 @@
-"""Moves of replicas: reassignment files in Kafka's format, which name the replicas of each partition, and the steps of a move.
+"""Partition reassignments: files in Kafka's format with the replicas of each partition, and the steps that are reported.
 
 `{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "/d"]}]}`. `log_dirs` is optional; for
 `any` the broker chooses the directory.
@@ -18,11 +18,11 @@ from ottla.cli.render.rows import Row
 from ottla.client.core.replica_admin import Replica
 
 LogDirs = Mapping[Replica, tuple[str, str]]
-"""The directory of each replica, and the directory that it is moved to (or an empty text)."""
+"""The current directory of each replica and the target directory of its move (an empty text without a move)."""
 
 
 class MovePlan(NamedTuple):
-    """The content of a file: the replicas of each partition, and the log directories that it names."""
+    """The content of a file: the replicas of each partition, and the log directory of each replica that has one other than `any`."""
 
     replicas: dict[TopicPartition, list[int]]
     log_dirs: dict[Replica, str]
@@ -44,7 +44,7 @@ def read_entries(path: str) -> list[dict[str, Any]]:
 
 
 def _is_number(value: object) -> bool:
-    """Whether the value is an integer from 0 to 2^31 - 1."""
+    """Returns whether the value is an integer from 0 to 2^31 - 1."""
     return type(value) is int and 0 <= value < 2**31
 
 
@@ -69,7 +69,7 @@ def read_plan(path: str) -> MovePlan:
 
 
 def tree(plan: Mapping[TopicPartition, Sequence[int]], lie: LogDirs) -> dict[str, Any]:
-    """The plan as Kafka's tool writes it, with the known directories."""
+    """Returns the plan in Kafka's file format. A replica with an unknown directory has `any`."""
     entries = [
         {
             "topic": key.topic,
@@ -86,7 +86,7 @@ def as_json(plan: Mapping[TopicPartition, Sequence[int]], lie: LogDirs) -> str:
     return json.dumps(tree(plan, lie), separators=(",", ":"))
 
 
-# The steps of moving. Kafka's tool prints them (`kafka_tools/partitions_output.py`); ours shows the result.
+# The steps of a move. `kafka-reassign-partitions` prints each step (`kafka_tools/partitions_output.py`), ours only the result.
 
 
 class MoveRow(Row):
@@ -100,7 +100,7 @@ class MoveRow(Row):
 
 
 class Planned(NamedTuple):
-    """The replicas before the move, and the throttles. `log_dirs` asks the brokers for the directories."""
+    """Before the move: the current replicas and the throttles in bytes/s. Calling `log_dirs` asks the brokers for the directories."""
 
     before: Mapping[TopicPartition, Sequence[int]]
     rate: int | None
@@ -109,20 +109,20 @@ class Planned(NamedTuple):
 
 
 class Started(NamedTuple):
-    """The moves between brokers were requested."""
+    """Moves between brokers were requested. `errors` has the refused partitions."""
 
     partitions: Sequence[TopicPartition]
     errors: Mapping[TopicPartition, ErrorCode]
 
 
 class LogDirsStarted(NamedTuple):
-    """The moves between directories of a broker were requested."""
+    """Moves between directories of a broker were requested for these replicas."""
 
     replicas: Sequence[Replica]
 
 
 class Verified(NamedTuple):
-    """The wanted state of a plan beside the current one."""
+    """The replicas and directories of a plan (`replicas`, `log_dirs`) and the current ones (`now`, `found`)."""
 
     replicas: Mapping[TopicPartition, Sequence[int]]
     now: Mapping[TopicPartition, Sequence[int]]
@@ -138,7 +138,7 @@ class Cancelled(NamedTuple):
 
 
 class Cleared(NamedTuple):
-    """The throttles of these brokers and topics are removed."""
+    """The throttles of these brokers and topics are about to be removed."""
 
     brokers: Sequence[int]
     topics: Sequence[str]

@@ -1,8 +1,7 @@
-"""`ottla partitions elect`: preferred leaders, or, where records may be lost, any replica that lives.
+"""`ottla partitions elect`: elects preferred leaders, or any live replica in an unclean election, which may lose records.
 
-`--accept-loss` is an unclean election of the partitions that have no leader. It says before what is given up: the records that only other
-replicas held, and what is damaged in the log of the replica that leads then. The broker elects a replica with a damaged log only if no
-other one lives.
+`--accept-loss` is an unclean election for the partitions without a leader. Before it asks, it prints the possible losses: records that only
+other replicas have, and damaged parts of the new leader's log. A replica with a damaged log is elected only if no other replica is live.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ UNCLEAN_QUESTION = "An unclean election may lose acknowledged records. Continue?
 
 
 class ElectionRow(Row):
-    """A partition of an election; no error means a new leader."""
+    """The result of a partition's election. Without an error it has a new leader."""
 
     topic: str
     partition: int
@@ -36,7 +35,7 @@ class ElectionRow(Row):
 
 
 def _wanted(args: Args, cluster: Cluster) -> list[TopicPartition] | None:
-    """The partitions to elect leaders for; None means all."""
+    """Returns the partitions to elect leaders for; None means all. Raises `UsageError` unless one option names them."""
     ways = [args.topic is not None, args.path_to_json_file is not None, args.all_topic_partitions]
     if sum(ways) != 1:
         raise UsageError("name partitions: --topic NAME, --path-to-json-file FILE or --all-topic-partitions")
@@ -73,7 +72,7 @@ def _elect(args: Args, cluster: Cluster, output: Output) -> int:
         wanted = _accepted(args, cluster, wanted)
     rows = [] if wanted == [] else _ask(cluster, kind, wanted)
     output.rows("partitions", ElectionRow, rows)
-    # ELECTION_NOT_NEEDED is no failure: the wanted leader leads already.
+    # ELECTION_NOT_NEEDED is no failure: the partition already has the wanted leader.
     return 1 if any(row.error not in (None, "ELECTION_NOT_NEEDED") for row in rows) else 0
 
 
@@ -101,7 +100,7 @@ def _ask(cluster: Cluster, kind: str, wanted: Sequence[TopicPartition] | None) -
 
 
 def _accepted(args: Args, cluster: Cluster, wanted: Sequence[TopicPartition] | None) -> list[TopicPartition]:
-    """Returns the partitions without a leader that could get one. Prints the risk of each election, and asks."""
+    """Prints the risk for each wanted partition without a leader and asks for confirmation. Returns these partitions."""
     names = sorted(cluster.topic_names() if wanted is None else {found.topic for found in wanted})
     described = admin.describe_topics(cluster, names)
     accepted = []
@@ -119,7 +118,7 @@ def _accepted(args: Args, cluster: Cluster, wanted: Sequence[TopicPartition] | N
 
 
 def risk(key: TopicPartition, partition: Any, brokers: Collection[int]) -> str:
-    """Describes the losses of an unclean election. The brokers choose in the same way (`controller/leader_election.py`)."""
+    """Describes the possible losses of an unclean election. Predicts the leader by the rules of `controller/leader_election.py`."""
     held = list(dict.fromkeys((*partition.isr_nodes, *(partition.eligible_leader_replicas or ()), *(partition.last_known_elr or ()))))
     working = [replica for replica in partition.replica_nodes if replica not in partition.offline_replicas]
     damaged = [replica for replica in partition.replica_nodes if replica in brokers and replica not in working]

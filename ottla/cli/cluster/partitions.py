@@ -1,7 +1,8 @@
-"""`ottla partitions`: move replicas (`generate`, `reassign`, `list`, `verify`, `cancel`). Leaders are chosen in `partition_elections.py`.
+"""`ottla partitions`: moves replicas (`reassign`, `list`, `verify`, `cancel`). `generate` and `elect` are in modules of their own.
 
-Files have the format of Kafka's tool (`moves.py`). Without `--execute`, `reassign` shows the plan and changes nothing. `cancel`,
-and `verify` when nothing moves any more, remove all replication throttles unless `--preserve-throttles` is given, as Kafka's tool does.
+Files have the format of Kafka's tool (`moves.py`). Without `--execute`, `reassign` shows the plan and changes nothing. As in Kafka's tool,
+`cancel` removes all replication throttles of the brokers and of the file's topics; so does `verify` when no move of the file is in
+progress. `--preserve-throttles` keeps them.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def _reassign(args: Args, cluster: Cluster, output: Output) -> int:
 
 
 def _rate(value: int | None, option: str) -> int | None:
-    """A throttle; -1 means none, as in Kafka's tool."""
+    """Returns a throttle in bytes/s; None if it is not given or -1, as in Kafka's tool. Raises `UsageError` below 1."""
     if value is None or value == -1:
         return None
     if value < 1:
@@ -113,7 +114,11 @@ def _start(
     rate: int | None,
     log_dir_rate: int | None,
 ) -> dict[TopicPartition, ErrorCode]:
-    """Sets throttles, starts moves between brokers and between directories; returns the error of each partition."""
+    """Sets throttles, then starts moves between brokers, then between directories. Returns the error of each refused partition.
+
+    Moves between directories start only if no other move was refused. Raises `Refused` if other moves are in progress, unless
+    `--additional` is given.
+    """
     if not args.additional and replica_admin.moves_under_way(cluster):
         raise Refused("other moves are in progress; --additional starts these as well", ErrorCode.REASSIGNMENT_IN_PROGRESS.name)
 
@@ -144,7 +149,7 @@ def _start(
 
 
 def _check_directories(cluster: Cluster, wanted: Mapping[replica_admin.Replica, str]) -> None:
-    """Refuses directories that their broker does not have, before anything is changed."""
+    """Raises `ApiError` if a broker lacks a wanted directory. Called before any change."""
     for broker in sorted({replica.broker for replica in wanted}):
         there = [str(found.log_dir) for found in admin.describe_log_dirs(cluster, broker, [])]
         for replica, path in sorted(wanted.items()):
@@ -165,7 +170,7 @@ VERIFY_OPTIONS = (*FILE_OPTION, flag("--preserve-throttles", help="keep the thro
 
 @command("partitions verify", "Are the moves of a file done?", *VERIFY_OPTIONS)
 def _verify(args: Args, cluster: Cluster, output: Output) -> int:
-    """In our own form the exit code is 1 until every partition is as the file says; in Kafka's form it is 0."""
+    """Returns exit code 1 until every partition has the state of the file. Called as Kafka's tool it returns 0."""
     plan = read_plan(args.reassignment_json_file)
     now = replica_admin.replicas_of(cluster, plan.replicas)
     moving = {partition for partition in replica_admin.moves_under_way(cluster) if partition in plan.replicas}

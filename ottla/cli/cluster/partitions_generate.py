@@ -1,8 +1,8 @@
 """`ottla partitions generate`: proposes replicas for the partitions of some topics, in the format that `reassign` reads.
 
-The formula is Kafka's for brokers without racks: leaders go round the brokers, and in each further round the followers are one broker
-further away. Kafka's tool begins at a random broker; here each topic begins one broker after the previous topic, so that the same input
-gives the same proposal. Nothing is changed.
+The formula is Kafka's for brokers without racks. Leaders are assigned round-robin; after each round over all brokers, the distance from the
+leader to its followers grows by one broker. Kafka's tool begins at a random broker. Here each topic begins one broker after the previous
+topic, so that the same input gives the same proposal. The command changes nothing.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _run(args: Args, cluster: Cluster, output: Output) -> None:
 
 
 def place(partitions: int, copies: int, brokers: Sequence[int], *, start: int) -> list[list[int]]:
-    """Replicas of each partition, the preferred leader first (Kafka's `assignReplicasToBrokersRackUnaware`)."""
+    """Returns the replicas of each partition, the preferred leader first (Kafka's `assignReplicasToBrokersRackUnaware`)."""
     count = len(brokers)
     return [
         [

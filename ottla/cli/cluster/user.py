@@ -1,4 +1,4 @@
-"""`ottla user`: SCRAM users. A password is read from a prompt, a file or standard input, and never from an argument."""
+"""`ottla user`: SCRAM users. Passwords come from a prompt, a file or standard input. They are never arguments, which any user can list."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _add(args: Args, cluster: Cluster, output: Output) -> None:
 
 
 def read_password(path: str | None, user: str) -> str:
-    """The password from the first line of a file, or typed twice. Never from an argument, which the list of processes shows."""
+    """Reads the password from the first line of a file (`-` is standard input), or twice from a prompt. Raises `UsageError`."""
     if path is not None:
         text = sys.stdin.readline() if path == "-" else read_text(path).partition("\n")[0]
         password = text.rstrip("\r\n")
