@@ -1,1 +1,1 @@
-"""The log directories of a broker: whose they are, whether they work, and replicas that move from one to another."""
+"""The log directories of a broker: their owner and state, and moves of replicas between them."""

@@ -1,4 +1,4 @@
-"""Claims the log directories of a broker at its start, and finds out the id of their cluster.
+"""Claims the log directories of a broker at its start, and determines the cluster id.
 
 An unreadable directory is offline, unless all are unreadable. A directory of another broker or cluster refuses the start. The cluster id is
 read from the directories, else from the metadata store, else from the configuration, else a new one is made. In a cluster of several
@@ -23,7 +23,7 @@ log = logging.getLogger("ottla")
 
 
 def lock_directories(directories: Sequence[LogDirectoryState]) -> None:
-    """Takes all directories for this process. Raises `StorageError`."""
+    """Locks all directories for this process. Raises `StorageError`."""
     for directory in directories:
         _try(directory, directories, directory.lock)
 
@@ -33,7 +33,7 @@ def online(directories: Sequence[LogDirectoryState]) -> list[LogDirectoryState]:
 
 
 def known_cluster(directories: Sequence[LogDirectoryState]) -> KnownCluster | None:
-    """The cluster that the directories belong to, None if all are new. Raises `StorageError`."""
+    """Returns the cluster of the directories, or None if all are new. Raises `StorageError`."""
     for directory in directories:
         found = directory.cluster_id()
         if found is not None:
@@ -44,11 +44,9 @@ def known_cluster(directories: Sequence[LogDirectoryState]) -> KnownCluster | No
 def claim_directories(
     ports: Ports, config: BrokerConfig, directories: Sequence[LogDirectoryState], store_name: str, cluster_id: str = ""
 ) -> str:
-    """Makes the directories this broker's and reads their checkpoints; returns the cluster id. Raises `StorageError`, also if the
-    configuration names another cluster than the known one.
-
-    `cluster_id` is the id in the metadata store, if it is known already. Otherwise this function asks the store, which then answers at
-    once.
+    """Claims the directories for this broker and reads their checkpoints. Returns the cluster id. Raises `StorageError`, also if the
+    configuration has another cluster id. `cluster_id` is the id in the metadata store if it is known already. Otherwise it is read here
+    from the embedded store.
     """
     cluster_id = cluster_id or _find_cluster_id(ports.store, online(directories), store_name)
     wanted = config.ottla_cluster_id
@@ -72,7 +70,8 @@ def claim_directories(
 
 
 def note_start(disk: Disk, config: BrokerConfig, directories: Sequence[LogDirectoryState]) -> None:
-    """Writes what the next start compares with its own directories. Called once this start is certain; a failed write is logged."""
+    """Writes the notes that the next start compares with its directories. Called when this start has succeeded. A failed write is logged.
+    """
     notes = [directory.note_boot for directory in online(directories)]
     if config.is_single_broker:
         paths = {directory.directory_id: directory.path for directory in directories if directory.is_claimed}
@@ -85,7 +84,7 @@ def note_start(disk: Disk, config: BrokerConfig, directories: Sequence[LogDirect
 
 
 def _find_cluster_id(store: MetadataStore, directories: Sequence[LogDirectoryState], store_name: str) -> str:
-    """The cluster id that is known already, else an empty string."""
+    """Returns the cluster id if it is known already, else an empty string."""
     stored: list[str] = []
     store.get(znodes.CLUSTER_ID, lambda _result, node: stored.append(znodes.read_cluster_id(node.data)) if node else None)
     known = known_cluster(directories)
@@ -98,7 +97,7 @@ def _find_cluster_id(store: MetadataStore, directories: Sequence[LogDirectorySta
 
 
 def _try(directory: LogDirectoryState, directories: Sequence[LogDirectoryState], work: Callable[[], None]) -> None:
-    """Does `work` for a directory; takes it offline if that fails, and refuses the start if it was the last one."""
+    """Runs `work` for a directory. If it fails, takes the directory offline. Raises `StorageError` if it was the last one."""
     try:
         work()
     except DirectoryRefused:

@@ -1,9 +1,9 @@
 """The entries of `log.dirs`: their owner, whether they work, and their checkpoints.
 
 A directory belongs to one broker of one cluster (`meta.properties`) and to one process at a time (`.lock`). A failed read, write or sync
-takes it offline: its logs are not touched again until `recheck` finds that it can be written, so a full disk heals without a restart.
-Checkpoints (recovery points, high watermarks, log starts, clean offsets) are written together for all partitions of the directory. Noted
-offsets of a log are used until the log is open. When a log is dropped in order to be opened again, its last offsets are noted.
+takes it offline: its logs are not used until `can_be_written` succeeds and `come_online` is called. So a full disk needs no restart.
+Checkpoints (recovery points, high watermarks, log starts, clean offsets) are written together for all partitions of the directory. The
+noted offsets of a log are used when it is opened. When a log is dropped to be opened again, its last offsets are noted.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class Lock(Protocol):
 
 
 TakeLock = Callable[[str], Lock]
-"""Takes a directory for this process. Raises `DirectoryRefused` when another process has it."""
+"""Locks a directory for this process. Raises `DirectoryRefused` if another process has locked it."""
 
 
 class LogDirectoryState:
-    """One log directory. Without `take_lock` (a disk that no other process has) it is not locked."""
+    """One log directory. Without `take_lock` (a disk without other processes) it is not locked."""
 
     def __init__(
         self, disk: Disk, path: str, take_lock: TakeLock | None = None, boot_id: str = "", *, is_flush_on_ack: bool = False
     ) -> None:
-        """`boot_id` is different after each start of the machine; empty where that is not known. `is_flush_on_ack`: of no log anything is
-        acknowledged before it is synced."""
+        """`boot_id` changes with each start of the machine; empty if it is unknown. `is_flush_on_ack`: no record is acknowledged before it
+        is synced."""
         self.path = path
         self.directory_id = ""
         """Names the directory itself, wherever it is mounted; empty until it is claimed."""
@@ -89,18 +89,18 @@ class LogDirectoryState:
         """Refuses a new directory that becomes online after the start, if it replaces another directory."""
 
     def lock(self) -> None:
-        """Takes the directory for this process. Raises `DirectoryRefused` when another process has it."""
+        """Locks the directory for this process. Raises `DirectoryRefused` if another process has locked it."""
         self._disk.makedirs(self.path)
         if self._take_lock is not None:
             self._lock = self._take_lock(self.path)
 
     def cluster_id(self) -> str | None:
-        """The cluster that the directory belongs to, None if it is new."""
+        """Returns the cluster of the directory, or None if it is new."""
         found = small_files.read_meta_properties(self._disk, self.path)
         return found.cluster_id if found is not None else None
 
     def belong_to(self, broker_id: int, cluster_id: str, random: Random) -> None:
-        """Sets the broker and cluster that it must belong to, if it can be claimed only later."""
+        """Sets the broker and cluster for a claim that is possible only later."""
         self._owner = (broker_id, cluster_id, random)
 
     def claim(self, broker_id: int, cluster_id: str, random: Random) -> None:
@@ -117,7 +117,7 @@ class LogDirectoryState:
         self.is_claimed = True
 
     def begin_generation(self, random: Random) -> None:
-        """The broker is about to register. Raises `StorageError`."""
+        """Begins a generation of the directory before the broker registers. Raises `StorageError`."""
         self.generations = generations.begin(self._disk, self.path, random)
 
     @property
@@ -125,7 +125,8 @@ class LogDirectoryState:
         return LogDirectoryHistory(self.path, self.generations)
 
     def _read_proof(self, before: Boot) -> None:
-        """Finds out what the last life of the directory proves of its logs. Everything in a directory of an earlier boot was on the disk.
+        """Determines which records the last use of the directory proves to be complete. After a reboot, everything in the directory was
+        read from the disk.
         """
         has_run_on = bool(self._boot_id) and before.boot_id == self._boot_id
         has_rebooted = bool(self._boot_id) and before.boot_id not in ("", self._boot_id)
@@ -138,19 +139,19 @@ class LogDirectoryState:
             small_files.write_boot(self._disk, self.path, before._replace(is_synced=False))
 
     def disown(self) -> None:
-        """Removes the owner from a new directory: the start was refused, perhaps for a wrong `broker.id`."""
+        """Removes the owner from a new directory, because the start was refused, for example for a wrong `broker.id`."""
         if self._is_new and self.is_online:
             with suppress(StorageError):
                 self._disk.remove(f"{self.path}/{small_files.META_PROPERTIES_FILE}")
 
     @property
     def is_sync_doubtful(self) -> bool:
-        """A sync may have failed here, in this process or in the one before, which then has left no proof that it lost nothing."""
+        """Whether a sync may have failed here, in this process or in the last one, which then left no proof that it lost nothing."""
         return self.has_failed or (bool(self._boot_id) and not self.was_whole)
 
     def note_boot(self) -> None:
-        """A kill of the process loses nothing from now on, nor a power failure where acknowledgements wait for the disk. Only once what an
-        earlier loss means has been dealt with: this ends its trace. Raises `StorageError`."""
+        """Notes the boot: from now on a killed process loses no records, and a power failure loses none if acknowledgements wait for the
+        disk. Called after an earlier loss was processed, because this removes its trace. Raises `StorageError`."""
         self.is_proved = True
         boot = Boot(self._boot_id, self._is_flush_on_ack and self._is_settled, has_ledger=True)
         if self._boot_id and self.is_claimed and not self.has_failed and small_files.read_boot(self._disk, self.path) != boot:
@@ -161,30 +162,30 @@ class LogDirectoryState:
     # Noted offsets of logs
 
     def noted(self, key: TopicPartition, topic_id: bytes) -> LogOffsets:
-        """The offsets noted for a log that is about to be opened; none if they were noted for another topic of that name (I41)."""
+        """Returns the noted offsets for a log that is about to be opened; none if they belong to another topic of that name (I41)."""
         found = self._closed.get(key)
         noted = found if found is not None and found.topic_id == topic_id else LogOffsets(topic_id)
         watermark = self.ledger.proof(topic_id, key.partition).high_watermark
         return noted if watermark == UNKNOWN else noted._replace(high_watermark=watermark)
 
     def proof(self, key: TopicPartition, topic_id: bytes) -> Proof:
-        """The ledger's proof of a log that is about to be opened. After a failure of the disk it covers only synced records."""
+        """Returns the ledger's proof for a log that is about to be opened. After a disk failure it covers only synced records."""
         proof = self.ledger.proof(topic_id, key.partition)
         return proof._replace(end=proof.synced or UNKNOWN, start=UNKNOWN) if self.has_failed else proof
 
     def on_opened(self, key: TopicPartition, noted: LogOffsets) -> None:
-        """Drops the noted offsets of a log that is open, which knows them itself, save the clean offset."""
+        """Drops the noted offsets of an open log, except the clean offset, because the log has them now."""
         self.forget(key)
         if noted.clean_offset > 0:
             self.clean_offsets[key] = noted.clean_offset
 
     def note(self, partition: Partition) -> None:
-        """Notes the offsets of a log that is dropped in order to be opened again."""
+        """Notes the offsets of a log that is dropped to be opened again."""
         self._closed[partition.topic_partition] = self._offsets_of(partition)
         self.clean_offsets.pop(partition.topic_partition, None)
 
     def forget(self, key: TopicPartition) -> None:
-        """Drops what was noted under the name of a log that is deleted, or about to be made."""
+        """Drops the notes for the name of a log that is deleted or about to be created."""
         self._closed.pop(key, None)
         self.clean_offsets.pop(key, None)
 
@@ -194,7 +195,7 @@ class LogDirectoryState:
         return LogOffsets(partition.topic_id, found.recovery_point, partition.high_watermark, found.log_start_offset, clean_offset)
 
     def partition_names(self) -> list[str]:
-        """The names of the partition directories in here."""
+        """Returns the names of the partition directories in this directory."""
         return [
             name
             for name in self._disk.listdir(self.path)
@@ -202,7 +203,7 @@ class LogDirectoryState:
         ]
 
     def remove_deleted(self) -> None:
-        """Finishes the deletions that a stop interrupted."""
+        """Completes deletions that a stop has interrupted."""
         for name in self._disk.listdir(self.path):
             if name.endswith(DELETED_SUFFIX):
                 self._disk.remove_tree(f"{self.path}/{name}")
@@ -216,7 +217,7 @@ class LogDirectoryState:
         self.reason = reason
 
     def come_online(self) -> None:
-        """The directory works again; what was in flight when it failed was not clean. Raises `StorageError` if it cannot be claimed."""
+        """Takes the directory online again. Its logs count as not cleanly closed. Raises `StorageError` if it cannot be claimed."""
         self.was_clean = False
         if not self.is_claimed and self._owner is not None:
             if self._lock is None:
@@ -230,11 +231,11 @@ class LogDirectoryState:
         self.reason = ""
 
     def free_bytes(self) -> tuple[int, int]:
-        """(total, usable) bytes of the file system under it; raises `StorageError`."""
+        """Returns (total, usable) bytes of its file system. Raises `StorageError`."""
         return self._disk.free_bytes(self.path)
 
     def can_be_written(self) -> bool:
-        """Tries the disk: room, a file written and synced, removed again."""
+        """Whether the disk works: checks the free bytes, and writes, syncs and removes a file."""
         probe = f"{self.path}/.probe"
         try:
             if self._disk.free_bytes(self.path)[1] < FREE_BYTES_MIN:
@@ -246,11 +247,11 @@ class LogDirectoryState:
         return True
 
     def plan_checkpoints(self, partitions: Iterable[Partition]) -> Callable[[], StorageError | None]:
-        """Takes down what is to be noted now; the returned function writes it, in any thread. One round at a time."""
+        """Collects the present checkpoints. Returns a function that writes them in any thread. Only one round may run at a time."""
         return run_steps(self.plan_in_steps([partitions]))
 
     def plan_in_steps(self, pieces: Iterable[Iterable[Partition]]) -> Generator[None, None, Callable[[], StorageError | None]]:
-        """The same in steps of some partitions: what changes meanwhile is noted as it was or as it is."""
+        """Does the same in steps of some partitions. For a partition that changes meanwhile, old or new offsets are written."""
         found: dict[TopicPartition, LogOffsets] = {}
         for piece in pieces:
             here = [partition for partition in piece if partition.log.directory.rpartition("/")[0] == self.path]
@@ -272,7 +273,7 @@ class LogDirectoryState:
         return write
 
     def plan_watermarks(self, pieces: Iterable[Iterable[Partition]]) -> Generator[None, None, Callable[[], StorageError | None]]:
-        """The same for the high watermarks alone; nothing is written where none has changed."""
+        """Does the same for only the high watermarks. Nothing is written if none has changed."""
         found: dict[TopicPartition, int] = {}
         for piece in pieces:
             here = [partition for partition in piece if partition.log.directory.rpartition("/")[0] == self.path]
@@ -293,8 +294,8 @@ class LogDirectoryState:
         return write
 
     def close(self, *, is_clean: bool) -> None:
-        """Writes the marker of a clean stop, and releases the directory. Without `is_proved` it writes no marker: the directory had lost
-        something (a new disk lost everything), no controller knows of the loss yet, and the marker would deny it."""
+        """Writes the marker of a clean stop if `is_clean`, and releases the directory. Without `is_proved` no marker is written: the
+        directory has lost records, no controller knows it yet, and the marker would hide the loss."""
         if is_clean and self.is_online and self.is_proved:
             self.ledger.sync()
             small_files.write_clean_shutdown(self._disk, self.path)

@@ -1,4 +1,4 @@
-"""The notes of a log about its files, as lines of the broker's log."""
+"""Writes the notes of a log about its files as log lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ log = logging.getLogger("ottla.storage")
 
 
 class Notes(list[str]):
-    """The notes of one log, when it is opened and whenever it finds damage later."""
+    """The notes of one log, at its opening and after later damage."""
 
     __slots__ = ("_key",)
 

@@ -1,13 +1,13 @@
 """Moves replicas between the log directories of this broker while they serve (AlterReplicaLogDirs, KIP-113).
 
 The log is copied into a directory `<topic>-<partition>.<unique>-future` of the other log directory, in pieces that are read in a thread and
-appended on the loop. When little remains, the copy takes the log's place (`storage/future_log.py`). The log is not compacted meanwhile.
-Replicas are copied in the order of the requests, at most `num.replica.alter.log.dirs.threads` at a time (if it is not set, as many as there
-are log directories) and at most `AT_A_TIME_MAX`. All copies share `replica.alter.log.dirs.io.max.bytes.per.second`.
+appended on the loop. When little remains, the copy replaces the log (`storage/future_log.py`). The log is not compacted meanwhile. Replicas
+are copied in the order of the requests, at most `num.replica.alter.log.dirs.threads` at a time (if it is not set, as many as there are log
+directories) and at most `AT_A_TIME_MAX`. All copies share `replica.alter.log.dirs.io.max.bytes.per.second`.
 
-The disk records the unfinished moves: after a restart, or when a directory can be read again, a move continues as soon as the replica is
-open. An unreadable copy begins again. A failed destination keeps its copy until it works again. A new destination gives up the old copy; a
-request for the replica's present directory ends the move.
+The directory of the copy marks an unfinished move. So the move continues after a restart, or after a failed directory works again, when the
+replica is open. An unreadable copy is made again. A request with another destination removes the old copy; a request for the replica's
+present directory ends the move.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ log = logging.getLogger("ottla.storage")
 
 PIECE_BYTES = 2 << 20
 LAST_BYTES = 1 << 18
-"""With so little left, or not yet synced, a copy takes its log's place in one go."""
+"""With at most this many bytes left to copy or to sync, the copy replaces the log in one iteration of the event loop."""
 SYNC_BYTES = 64 << 20
 PAUSE_MS = 50
 AT_A_TIME_MAX = 3
-"""Replicas that are copied at a time. Fewer than the threads (`adapters/threads.py`), because syncs need some of them."""
+"""Maximum of replicas that are copied at a time. Fewer than the threads (`adapters/threads.py`), because syncs need threads too."""
 
 Result = TypeVar("Result")
 RemoveLater = Callable[[str, int], None]
@@ -45,7 +45,7 @@ OnFailure = Callable[[LogDirectoryState, str], object]
 
 
 class _Move:
-    """One replica on its way to another directory."""
+    """The move of one replica to another directory."""
 
     __slots__ = ("clean_offset", "future", "is_busy", "partition", "unsynced_bytes")
 
@@ -82,7 +82,7 @@ class DirectoryMoves:
     # Requests
 
     def move(self, partition: Partition, path: str) -> ErrorCode:
-        """Begins to move a replica, ends its move, or directs it elsewhere."""
+        """Begins to move a replica, changes the destination of its move, or ends the move."""
         directory, key = self._partitions.directory_at(path), partition.topic_partition
         if directory is None or not directory.is_online:
             return self.refusal(path)
@@ -104,14 +104,15 @@ class DirectoryMoves:
         return self._begin(partition, f"{path}/{name}")
 
     def refusal(self, path: str) -> ErrorCode:
-        """Why nothing can move into this directory, which must be one of `log.dirs` and online; else NONE."""
+        """Returns the error for a directory that is not one of `log.dirs` or is offline, else NONE."""
         directory = self._partitions.directory_at(path)
         if directory is None:
             return ErrorCode.LOG_DIR_NOT_FOUND
         return ErrorCode.NONE if directory.is_online else ErrorCode.KAFKA_STORAGE_ERROR
 
     def prefer(self, key: TopicPartition, path: str) -> ErrorCode:
-        """A replica that is not here yet will be made in this directory."""
+        """Notes the directory in which a future replica is to be created. Returns REPLICA_NOT_AVAILABLE, as Kafka does, or another error.
+        """
         refusal = self.refusal(path)
         if refusal:
             return refusal
@@ -158,13 +159,13 @@ class DirectoryMoves:
             self._discard(path)
 
     def on_offline(self, directory: LogDirectoryState) -> None:
-        """A log directory has failed: what is copied into it stops."""
+        """Stops the moves into a failed log directory."""
         for move in list(self._moves.values()):
             if move.future.copy.directory.rpartition("/")[0] == directory.path:
                 self._stop(move)
 
     def close(self) -> None:
-        """Stops, and closes the copies cleanly. The next start continues them."""
+        """Stops all moves and closes the copies cleanly. The next start continues them."""
         self._is_closed = True
         for move in self._moves.values():
             move.future.close()
@@ -190,7 +191,8 @@ class DirectoryMoves:
         return ErrorCode.NONE
 
     def _open(self, partition: Partition, path: str) -> FutureLog:
-        """Raises `StorageError`. A copy that cannot be read is of no value: its log has everything."""
+        """Opens or creates the copy. An unreadable copy is removed and made again, because the log has all records. Raises `StorageError`.
+        """
         try:
             return FutureLog(partition.log, self._partitions.open_copy(partition, path))
         except StorageError as error:
@@ -199,13 +201,13 @@ class DirectoryMoves:
             return FutureLog(partition.log, self._partitions.open_copy(partition, path))
 
     def _first(self) -> list[_Move]:
-        """The moves whose turn it is."""
+        """Returns the moves that copy at present, in the order of the requests."""
         wanted = self._config.num_replica_alter_log_dirs_threads
         at_a_time = min(AT_A_TIME_MAX, len(self._partitions.log_directories()) if wanted is None else max(1, wanted))
         return list(islice((move for move in self._moves.values() if move.partition.is_online), at_a_time))
 
     def _run(self) -> None:
-        """Copies the next piece of each replica whose turn it is, or does what has to be done with a copy that has (nearly) all."""
+        """Executes the next step of each present move: copies a piece, syncs the copy, or replaces the log."""
         if self._is_closed or self._is_paused:
             return
         for move in self._first():
@@ -322,7 +324,7 @@ class DirectoryMoves:
     # Ends
 
     def _damaged(self, move: _Move, error: ApiError) -> None:
-        """The log holds a batch that no log may hold: what a copy of it would be is for an operator to decide."""
+        """Ends a move, because the log has an invalid batch that cannot be copied."""
         log.error("%s does not move: %s", move.partition.topic_partition, error.message)
         self.give_up(move.partition.topic_partition)
 
@@ -334,7 +336,7 @@ class DirectoryMoves:
             segment.release_file()
 
     def _discard(self, path: str) -> None:
-        """Renames the copy, so that no start continues it, and has it removed."""
+        """Renames the copy, so that no start continues it, and removes it later."""
         directory = self._partitions.directory_at(path.rpartition("/")[0])
         disk = self._disk
         if directory is None or not directory.is_online:

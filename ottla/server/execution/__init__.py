@@ -1,1 +1,1 @@
-"""The execution of requests: dispatch, routes, waiting, and large requests in pieces."""
+"""Executes requests: dispatcher, routes, scheduler, waiting requests, and large requests in pieces."""

@@ -63,7 +63,7 @@ class Dispatcher:
     """Executes the request frames of all connections."""
 
     def __init__(self, broker: Broker, waiters: Waiters, forwarder: Forwarder | None = None) -> None:
-        """`forwarder`: None where there is no other broker."""
+        """`forwarder` is None for a single broker."""
         self._broker = broker
         self._forwarder = forwarder
         self.first_metadata = FirstMetadata(broker.timers)
@@ -74,10 +74,10 @@ class Dispatcher:
         self._now_ns = broker.clock.nanoseconds
         self._throttling: Throttling | None = None
         self.tls_changes: TlsChanges | None = None
-        """None where no listener has TLS."""
+        """None if no listener has TLS."""
 
     def limit(self, throttling: Throttling | None) -> None:
-        """Charges requests to the quotas of their clients from now on; None while no client has one."""
+        """Sets the quotas to which requests are charged; None while no client has a quota."""
         self._throttling = self.long_requests.throttling = throttling
 
     def owes(self, connection: Connection, frame: memoryview) -> bool:
@@ -97,7 +97,7 @@ class Dispatcher:
         scheduler = self.scheduler
         try:
             kind, correlation_id, client_id_bytes = connection.read_header(frame)
-        except StructError:  # it is shorter than the header of the last request
+        except StructError:  # The frame is shorter than the header of the last request.
             kind, correlation_id, client_id_bytes = read_least_header(frame)
         route = self.routes.get(kind)
         if route is None:
@@ -144,7 +144,7 @@ class Dispatcher:
         return now_ns > scheduler.slice_end_ns
 
     def _first_slice(self, route: Route, response: Any) -> Any:
-        """Runs a task for one time slice, or for what the connection has left of its time. Returns its result, or the task if it is not
+        """Runs a task for `FIRST_PIECE_NS`, or for the rest of the connection's time slice. Returns its result, or the task if it is not
         done. A task whose request has records runs to its end: they are views of a buffer that the next frame overwrites."""
         end_ns = min(self.scheduler.slice_end_ns, self._now_ns() + FIRST_PIECE_NS)
         task = settled(response)
@@ -164,7 +164,7 @@ class Dispatcher:
         self, connection: Connection, route: Route, request: RequestContext, correlation_id: int, frame: memoryview, at: int, body: Any,
         task: Task | None = None,
     ) -> bool:  # fmt: skip
-        """Executes a large request in turns. `body` is None if it is not decoded yet; `task` is what its handler has begun."""
+        """Executes a large request in turns. `body` is None if it is not decoded yet. `task` is the unfinished task of its handler."""
         started_ns, size = self.scheduler.last_ns, len(frame)
         slot = connection.block(size * route.parked_factor)
         long = LongRequest(self.long_requests, self._broker, connection, route, request, correlation_id, slot)
@@ -183,7 +183,7 @@ class Dispatcher:
         """Answers a request now or later. Returns the histogram that counts the request's own work."""
         if pending.is_done and pending.error is None:
             if connection.info.must_authenticate_again:
-                self.scheduler.end_slice()  # what follows is executed by the rules of an authentication
+                self.scheduler.end_slice()  # Later requests are part of an authentication.
             if type(pending.response) is not GeneratorType and type(pending.response) is not Pending:
                 connection.answers.add(route.encode(pending.response, correlation_id))
                 return route.immediate
@@ -229,7 +229,7 @@ class Dispatcher:
         self._fill(waiting, (yield from task))
 
     def _route(self, key: int, version: int) -> Route:
-        """Makes the route of an API version, at its first request."""
+        """Creates the route of an API version at its first request. Raises `WireError` for an unserved key or version."""
         api = served(self._broker.config.ottla_advertise_level).get(key)
         if api is None:
             raise unknown_key(key)
@@ -255,7 +255,7 @@ class Dispatcher:
             return unsupported_api_versions(api)
         route = Route(api, version, handle)
         if not has_client_id(key, version):
-            # The one request without a client id: what was read as its length are the body's first bytes.
+            # This request has no client id; the bytes that were read as its length are the first bytes of the body.
             decode = route.decode
             route.decode = lambda frame, _at: decode(frame, CLIENT_ID_AT)
             route.plain_bytes_max = ANY_BYTES
@@ -263,8 +263,8 @@ class Dispatcher:
         return route
 
     def execute_forwarded(self, request: bytes, client: ConnectionInfo, done: ForwardedAnswer) -> None:
-        """A request of a client of another broker: `done` gets the answer without its size, or why there is none. Raises `ApiError`,
-        `WireError`."""
+        """Executes a request that another broker has forwarded. Calls `done` with the answer without its size, or with the error. Raises
+        `ApiError`, `WireError`."""
         frame = memoryview(request)
         key, version, correlation_id, client_id, at = read_request_header(frame)
         api = served(self._broker.config.ottla_advertise_level).get(key)
@@ -272,7 +272,7 @@ class Dispatcher:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"version {version} of api key {key} is not for the controller")
         route = self.routes.get(key << 16 | version) or self._route(key, version)
         context = RequestContext(version, client_id, client)
-        if len(frame) > SHARED_BYTES:  # what is cut into pieces has been cut by the other broker
+        if len(frame) > SHARED_BYTES:  # The other broker has already split the request into pieces if necessary.
             self.long_requests.turns.add_later(guarded(self._execute_forwarded(route, context, correlation_id, frame, at, done), done))
             return
         body, end = route.decode(frame, at)
@@ -284,7 +284,7 @@ class Dispatcher:
     def _execute_forwarded(
         self, route: Route, context: RequestContext, correlation_id: int, frame: memoryview, at: int, done: ForwardedAnswer
     ) -> Iterator[None]:
-        """The same for a large request."""
+        """Executes a large forwarded request in steps."""
         try:
             body, end = yield from route.step_decoder(frame, at)
             route.check_end(end, len(frame))
@@ -336,7 +336,7 @@ class Dispatcher:
 
 
 def for_extended_connections(key: int, handle: Callable[..., Any]) -> Callable[..., Any]:
-    """A handler of an extension: on a connection that has not asked for extensions its key is as unknown as any other."""
+    """Returns a handler that raises `WireError` for an unknown key on connections that have not asked for extensions."""
 
     def handle_if_asked(broker: Broker, request: RequestContext, body: Any) -> Any:
         if not request.connection.has_extensions:
@@ -351,7 +351,7 @@ def unknown_key(key: int) -> WireError:
 
 
 def unsupported_api_versions(api: ServedApi) -> Route:
-    """The route for ApiVersions in an unknown version: whatever the body, the answer is error 35 in version 0."""
+    """Returns the route for ApiVersions in an unknown version: the body is ignored, and the answer is error 35 in version 0."""
     from ottla.handlers.cluster.api_versions import handle_unsupported_version
 
     route = Route(api, 0, handle_unsupported_version)

@@ -1,6 +1,7 @@
-"""Frees large messages in steps: a hundred thousand objects that are freed at once hold up the loop for twenty milliseconds.
+"""Frees large messages in steps, because freeing 100,000 objects at once takes 20 ms of the event loop.
 
-The caller gives up its own references, else nothing is freed. Lists are copied and never emptied, since a handler may have kept one.
+The caller must drop its own references, otherwise nothing is freed. Lists are copied and never emptied, because a handler may have kept
+one.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ class Arrays(NamedTuple):
     """The names of a struct's arrays."""
 
     flat: tuple[str, ...]
-    """Of numbers, of strings, or of structs without arrays."""
+    """Arrays of numbers, of strings, or of structs without arrays."""
     deep: tuple[str, ...]
 
 
 def dispose(struct: Struct) -> Iterator[None]:
-    """Frees a message that nothing else refers to any more."""
+    """Frees a message in steps; there must be no other reference to it."""
     owned: list[list[Any]] = []
     _copy_long_lists([struct], owned)
     del struct

@@ -1,9 +1,9 @@
-"""Makes requests for metadata wait until a controller has sent this broker the metadata.
+"""Delays requests for metadata until a controller has sent this broker the metadata.
 
-A broker that has just started accepts connections, since the controller needs one to send anything. Its answers about topics would be
-wrong: UNKNOWN_TOPIC_OR_PARTITION for each, which an administrator's client takes for the truth. Apache Kafka's brokers with KRaft execute
-nothing for clients until they have caught up. Here only the APIs that show metadata wait (`awaits_metadata` in `handlers/served_apis.py`).
-The other APIs answer with errors after which clients ask for metadata.
+A broker that has just started accepts connections, because the controller needs one. Its answers about topics would be wrong:
+UNKNOWN_TOPIC_OR_PARTITION for each, which admin clients do not retry. Apache Kafka's brokers with KRaft execute nothing for clients until
+they have caught up. Here only the APIs that show metadata wait (`awaits_metadata` in `handlers/served_apis.py`). The other APIs answer with
+errors after which clients ask for metadata.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from ottla.base.ports import Timers
 from ottla.handlers.context import Broker, Pending, RequestContext
 
 WAIT_MS = 10_000
-"""After so long a question is answered with what is known: there may be no controller for long, and the client has others to ask."""
+"""Maximum delay, in milliseconds. Then the request is executed with the known metadata: there may be no controller, and the client can ask
+other brokers."""
 
 Handle = Callable[[Broker, RequestContext, Any], Any]
 
 
 class FirstMetadata:
-    """The questions that wait, until `arrived` is called once."""
+    """The delayed requests, until `arrived` is called once."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
@@ -33,12 +34,12 @@ class FirstMetadata:
         return len(self._waiting)
 
     def arrived(self) -> None:
-        """Answers what waits, each in a turn of the loop of its own, and everything later at once."""
+        """Executes the delayed requests, each in a separate iteration of the event loop. Later requests are not delayed."""
         self._is_here = True
         self._next()
 
     def awaiting(self, handle: Handle) -> Handle:
-        """A handler that waits as long as that is needed, and then does what `handle` does."""
+        """Returns a handler that delays the request if necessary, and then calls `handle`."""
         if self._is_here:
             return handle
 

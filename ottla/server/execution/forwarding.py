@@ -1,9 +1,9 @@
-"""Requests of clients that only the controller can answer, on a broker that is not the controller (KIP-590).
+"""Forwards clients' requests that only the controller can execute to the controller's broker (KIP-590).
 
 The broker sends the whole request to the controller's broker in an Envelope, with the client's principal and address. The controller's
 broker authorises and executes it as if the client were connected there, and the client gets the answer unchanged.
-`cluster/controller_link.py` has the rules for retries. When the request's own time is over, this broker answers as a broker that is not
-the controller. A large request arrives here in pieces, cut by the dispatcher. `handlers/served_apis.py` says which APIs are forwarded.
+`cluster/controller_link.py` has the rules for retries. After the request's timeout, this broker executes the handler itself, which answers
+NOT_CONTROLLER. Large requests were split by the dispatcher before. `handlers/served_apis.py` says which APIs are forwarded.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Handle = Callable[[Broker, RequestContext, Any], Any]
 
 
 class Forwarder:
-    """Sends the requests of clients on to the controller."""
+    """Forwards the requests of clients to the controller."""
 
     def __init__(self, route: ControllerLink) -> None:
         self._route = route
         self._under_way = dict.fromkeys(FORWARD_LANES, 0)
 
     def forwarding(self, api: ServedApi, version: int, handle: Handle) -> Handle:
-        """A handler that executes requests here where the controller is here, and else forwards them."""
+        """Returns a handler that executes requests on this broker if it is the controller, and forwards them otherwise."""
 
         def handle_or_forward(broker: Broker, request: RequestContext, body: Any) -> Any:
             if self._route.is_here or _is_for_this_process(body):
@@ -40,7 +40,7 @@ class Forwarder:
         return handle_or_forward
 
     def _forward(self, key: int, version: int, request: RequestContext, body: Any, handle_here: Callable[[], Any]) -> Pending:
-        from ottla.handlers.cluster.envelope import answer_in, enveloped  # on use: a broker by itself forwards nothing
+        from ottla.handlers.cluster.envelope import answer_in, enveloped  # imported on use: a single broker forwards nothing
 
         envelope = enveloped(key, version, request, body)
         pending = Pending()
@@ -84,6 +84,6 @@ def _timeout_ms(body: Any) -> int | None:
 
 
 def _is_for_this_process(body: Any) -> bool:
-    """Changes of log levels are for the broker that gets them (KIP-412)."""
+    """Whether the request only changes log levels, which the receiving broker executes itself (KIP-412)."""
     resources = getattr(body, "resources", None) or ()
     return len(resources) > 0 and all(resource.resource_type == CONFIG_BROKER_LOGGER for resource in resources)

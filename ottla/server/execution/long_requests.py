@@ -1,9 +1,9 @@
 """Requests that take longer than a time slice: they are decoded, executed and encoded in steps, in order within their connection.
 
-A request that names many things is cut into small requests. The handler answers each of them, and the answers are put together
-(`splitting.py`). A handler whose work takes long returns a task instead. The first time slice runs at once, so a small request is answered
-without a wait. The rest runs in turn with other unfinished requests (`base/loop/turns.py`). Until a request has been executed its
-connection executes nothing else. Its answer may be given later still, like the answer of any request.
+A request with many elements is split into small requests. The handler answers each of them, and the answers are joined (`splitting.py`). A
+handler with long work returns a task instead. The first time slice runs immediately, so a small request is answered without a wait. The
+rest alternates with other unfinished requests (`base/loop/turns.py`). The connection executes no other request until this one has been
+executed; its answer may still be given later.
 
 Bounds. Only a few requests are decoded and executed at a time: fewer with large frames, because these hold many objects once they are
 decoded. Other requests wait as bytes. The encoded part of an answer counts against its connection. At most `PIECES_OUTSTANDING_MAX` pieces
@@ -36,7 +36,7 @@ PIECE_MS = 5
 FIRST_PIECE_NS = 5_000_000
 LARGE_AT_ONCE_MAX = 2
 LARGE_BYTES = 128 << 20
-"""The memory that a large request may take once it is decoded. A broker with less than twice this much executes one at a time."""
+"""Upper bound of the memory of a decoded large request, in bytes. A broker with less than twice as much executes one at a time."""
 SMALL_AT_ONCE_MAX = 32
 PIECES_OUTSTANDING_MAX = 16
 TOO_LARGE = "The answer would be larger than ottla.response.max.bytes."
@@ -47,7 +47,7 @@ class LongRequests:
 
     def __init__(self, clock: Clock, timers: Timers) -> None:
         self.turns = Turns(clock, timers, piece_ms=PIECE_MS, is_fair=True)
-        """Of the requests, and of connections whose time was over."""
+        """The queue of unfinished requests and of connections that have used up their time slice."""
         self.turns.begin()
         self.now_ns = clock.nanoseconds
         self._large = LongRequestLane(LARGE_AT_ONCE_MAX)
@@ -56,8 +56,8 @@ class LongRequests:
         """None while no client has a quota."""
 
     def begin(self, request: LongRequest, body: Any, task: Task | None = None) -> None:
-        """Executes the first slice of a request, or all of it. `body` counts if it is not decoded in steps; a `task` of its handler has had
-        its first slice."""
+        """Executes the first time slice of a request, or queues it. `body` is the decoded request, or None if it is decoded in steps. A
+        given `task` has had its first slice."""
         request.body, request.task = body, task
         lane = request.lane = self._large if request.is_large else self._small
         if lane.count >= min(lane.at_once_max, request.at_once_max):
@@ -71,7 +71,7 @@ class LongRequests:
             self.turns.add_later(request.connection.guarded(request.begin()))
 
     def run(self, request: LongRequest, steps: Iterator[object]) -> None:
-        """Runs steps of a request: some at once, unless others are at it, and the rest in turns."""
+        """Runs steps of a request for `FIRST_PIECE_NS` if no other request is unfinished, and queues the rest."""
         guarded = request.connection.guarded(steps)
         if self.turns.unfinished:
             self.turns.add_later(guarded)
@@ -83,11 +83,11 @@ class LongRequests:
                 return
 
     def dispose(self, message: Struct) -> None:
-        """Frees in turns a request or an answer that the caller gives up."""
+        """Frees a request or an answer in steps, after the caller has dropped it."""
         self.turns.add_later(dispose(message))
 
     def done(self, lane: LongRequestLane) -> None:
-        """A request holds nothing any more: the next one of its kind that still has a client may begin."""
+        """Called when a request of the lane has ended or waits: begins the next one that still has a client."""
         lane.count -= 1
         while lane.waiting:
             request = lane.waiting.popleft()
@@ -143,20 +143,20 @@ class LongRequest:
 
     @property
     def at_once_max(self) -> int:
-        """How many requests like it there is memory for."""
+        """Returns the number of such requests that fit into memory."""
         return max(self._broker.config.ottla_memory_max_bytes // LARGE_BYTES, 1) if self.is_large else SMALL_AT_ONCE_MAX
 
     def decode_in_steps(self, frame: memoryview, at: int, *, is_large: bool) -> None:
-        """Has the request decoded as its first steps."""
+        """Decodes the request in its first steps."""
         self._frame, self._at, self.is_large = frame, at, is_large
 
     def begin(self) -> Iterator[None]:
-        """The steps up to the answer, or up to where others must be waited for."""
+        """Yields the steps up to the answer, or until the request waits."""
         steps = self._to_the_end(self._begin())
         yield from steps if self._owner.throttling is None else self._timed(steps)
 
     def _timed(self, steps: Iterator[None]) -> Iterator[None]:
-        """The same steps; adds up the time that they take."""
+        """Yields the same steps, and adds up the time that they take."""
         self._step_began_ns = self._owner.now_ns()
         for _ in steps:
             self._spent_ns += self._owner.now_ns() - self._step_began_ns
@@ -191,7 +191,7 @@ class LongRequest:
     # A request that cannot be cut
 
     def _finish(self, response: Any) -> Generator[None, None, None]:
-        """Answers with a response, or with what a task or a `Pending` makes of it."""
+        """Answers with a response, or with the response of a task or a `Pending`."""
         response = yield from settled(response)
         if not self._is_executed:
             self._owner.dispose(self._take_body())
@@ -247,7 +247,7 @@ class LongRequest:
         pending.then(lambda response: self._arrived(number, response), self._fail)
 
     def _arrived(self, number: int, response: Any) -> None:
-        """Takes the answer to a piece that waited."""
+        """Adds the answer of a piece that waited."""
         if not self.is_over:
             self._owner.run(self, self._to_the_end(self._add(number, response)))
 
@@ -288,10 +288,10 @@ class LongRequest:
         self.connection.fill(self._slot, frame)
 
     def _to_the_end(self, steps: Iterator[None]) -> Iterator[None]:
-        """The same steps; if one fails, or they are given up, everything is let go of."""
+        """Yields the same steps. If one fails or the request is abandoned, drops all references."""
         is_whole = False
         try:
-            if self.is_over:  # the connection was closed before the first step
+            if self.is_over:  # The connection was closed before the first step.
                 return
             for _ in steps:
                 yield
@@ -308,7 +308,7 @@ class LongRequest:
             self.connection.fail(error)
 
     def abandon(self) -> None:
-        """Gives the request up, because the connection is closed."""
+        """Abandons the request, because the connection is closed."""
         for pending in self._outstanding.values():
             if pending.abandon is not None:
                 pending.abandon()
@@ -329,7 +329,7 @@ class LongRequest:
         return body
 
     def _leave_lane(self) -> None:
-        """Lets the next request begin: this one is done, or waits for others."""
+        """Lets the next request of the lane begin, because this one is done or waits."""
         if self.has_begun and self.lane is not None:
             lane, self.lane = self.lane, None
             self._owner.done(lane)

@@ -16,17 +16,17 @@ from ottla.wire.decoding import holds_records
 from ottla.wire.framing import is_flexible, load, response_head, write_response
 
 OBJECTS_AT_ONCE_MAX = 2000
-"""A request of more objects is decoded in turns: some milliseconds."""
+"""A request with more objects is decoded in steps. This many take some milliseconds."""
 PLAIN_BYTES_MAX = 4096
 ANY_BYTES = 1 << 31
 JOINED_BYTES_MAX = 1 << 20
-"""Larger answers are sent in pieces, as the encoder made them."""
+"""Answers with more bytes are sent in the pieces that the encoder made."""
 PLAIN_BYTES_MAX_OF_ITEMS = 512
-"""A request of at most this size is executed without a count of its items."""
+"""Requests of at most this many bytes are executed without counting their elements."""
 
 
 class Route:
-    """The compiled way of one (key, version)."""
+    """The compiled codec, the handler and the cost of one (key, version)."""
 
     def __init__(self, api: ServedApi, version: int, handle: Callable[..., Any]) -> None:
         key = api.key
@@ -53,7 +53,7 @@ class Route:
         self.cost_ns = 0
         """The moving average of the time that a request of this kind takes, in nanoseconds; 0 while all are cheap."""
         self.parked_nanoseconds = 0
-        # How many requests took a time of so many bits of nanoseconds: answered at once; worked on and answered later; until that answer.
+        # Histograms by the bits of nanoseconds: requests answered immediately; work on requests answered later; wait for these answers.
         self.immediate = new_buckets()
         self.deferred = new_buckets()
         self.waited = new_buckets()
@@ -89,12 +89,12 @@ class Route:
         return step_writer(load(self.key)[1], self.version)
 
     def check_end(self, end: int, size: int) -> None:
-        """Refuses bytes behind the end of a request: the two sides disagree about the message, so what was read may not be meant."""
+        """Raises `WireError` for bytes behind the end of a request, because the two sides then disagree about its format."""
         if end != size and not self.may_have_stray_bytes:
             raise WireError(f"{size - end} bytes behind the end of a {self.api_name} request")
 
     def framed(self, pieces: list[Any], correlation_id: int) -> list[Part]:
-        """The frame of an answer whose body is encoded; slices of files stay in their places."""
+        """Returns the frame of an encoded answer. File slices are kept as separate parts."""
         size = sum(map(len, pieces))
         pieces.insert(0, response_head(self.key, self.version, correlation_id, size))
         return pieces if size > JOINED_BYTES_MAX or self.encode_parts is not None else [b"".join(pieces)]
@@ -113,13 +113,13 @@ class Route:
         return self.framed(pieces, correlation_id)
 
     def spliced_frame(self, shell: Any, count: int, written: list[Any], correlation_id: int) -> list[Part]:
-        """The frame of an answer whose elements are encoded; `shell` holds the other fields."""
+        """Returns the frame of an answer with encoded elements. `shell` has its other fields."""
         pieces: list[Any] = []
         self._spliced_writer(shell, count, written, pieces)
         return self.framed(pieces, correlation_id)
 
     def encode(self, response: Any, correlation_id: int) -> list[Part]:
-        """The answer's parts: one piece of bytes, or for Fetch also slices of files in their places."""
+        """Returns the parts of an answer: one piece of bytes or, for Fetch, also file slices."""
         if response is None:
             return []
         if self.encode_parts is None:

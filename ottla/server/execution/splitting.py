@@ -1,7 +1,7 @@
-"""Splitting: a large request is cut into small requests of the same kind, and their answers are joined. Handlers know nothing of it.
+"""Splits a large request into small requests of the same API, and joins their answers. Handlers are not aware of it.
 
-`ITEMS` is the table of the arrays by which requests are cut. `gather` brings repeated names together, `cut` makes requests of a
-bounded number of elements, and `JoinedAnswer` collects the answers. All of them are generators, so that other work can run in between.
+`ITEMS` is the table of the arrays that are split. `gather` merges repeated names, `cut` makes requests with a limited number of elements,
+and `JoinedAnswer` collects the answers. All of them work in steps, so that other work can run in between.
 
 A line of the table names the array of a request, the array of the answer that has an element for each of its elements, and the fields that
 both have in common. `inner` is the same for the arrays in the elements (topics, then partitions). Other requests are answered as a whole:
@@ -33,7 +33,7 @@ from ottla.wire.schema import Struct
 
 ELEMENTS_PER_STEP = 500
 PARTS_AT_ONCE = 4096
-"""A million small parts of an answer are a tenth of a second to join."""
+"""Maximum of parts that are joined in one step. Joining a million small parts takes 0.1 s."""
 _NONE = [None] * ELEMENTS_PER_STEP
 
 

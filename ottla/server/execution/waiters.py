@@ -21,13 +21,13 @@ from ottla.replication.leader import Leader
 
 ROUND_NS_MAX = 10_000_000
 PIECE_MS = 5
-"""The time for waits of thousands of partitions in each iteration of the event loop."""
+"""Time slice for requests that wait for thousands of partitions, in one iteration of the event loop, in milliseconds."""
 WAKES_PER_LOOK = 16
-"""The clock is looked at after so many wakes."""
+"""Number of wakes between two readings of the clock."""
 
 
 def _nothing() -> None:
-    """The wake of a watch that is over."""
+    """The `wake` of a watch that has ended."""
 
 
 class Watch:
@@ -54,7 +54,7 @@ class Watch:
         self._timer = self._waiters.timers.call_later(timeout_ms, on_timeout)
 
     def add_acknowledgement(self, leader: Leader, last_offset: int, acks: int) -> None:
-        """Adds a wake for the moment when the leader acknowledges what was just appended up to `last_offset`, or cannot any more."""
+        """Also wakes the request when the leader acknowledges the append up to `last_offset`, or can no longer acknowledge it."""
         if self.is_cancelled:
             return
         self._appended.append(leader)
@@ -62,17 +62,17 @@ class Watch:
 
     @property
     def is_reader(self) -> bool:
-        """It waits for partitions to move, not for an acknowledgement."""
+        """Whether the request waits for changes of partitions, not for an acknowledgement."""
         return bool(self._watched)
 
     def mark(self) -> None:
-        """Has it woken soon."""
+        """Wakes the request soon."""
         if not self._is_marked:
             self._is_marked = True
             self._waiters.add_ready(self)
 
     def expire(self) -> None:
-        """Ends the wait as if its time were over: the broker stops."""
+        """Ends the wait as a timeout does, because the broker stops."""
         if self._on_timeout is not None and not self.is_cancelled:
             self._on_timeout()
 
@@ -114,13 +114,13 @@ class Waiters:
     def watch(
         self, watched: Sequence[PartitionNotifier], timeout_ms: int, wake: Callable[[], None], on_timeout: Callable[[], None]
     ) -> Watch:
-        """Calls `wake` after any of them moved, and `on_timeout` once when the time is over, until cancelled."""
+        """Calls `wake` after each change of a watched partition, and `on_timeout` once after `timeout_ms`, until cancelled."""
         watch = Watch(self, watched, wake)
         watch.start(0 if self._is_closing else timeout_ms, on_timeout)
         return watch
 
     def do_in_turns(self, steps: Iterator[object]) -> None:
-        """Does long work of a waiting request. The work of all waiting requests takes turns."""
+        """Executes long work of a waiting request in time slices, alternating with the work of other waiting requests."""
         self.turns.add_later(steps)
 
     def add_ready(self, watch: Watch) -> None:
@@ -138,8 +138,8 @@ class Waiters:
         self.run()
 
     def expire_all(self) -> None:
-        """Answers every waiting request with what there is. Later requests do not wait either: each answer makes room for the next request
-        that a client has pipelined."""
+        """Answers every waiting request with the present data. Later requests do not wait either, because each answer lets a client's next
+        pipelined request begin."""
         self._is_closing = True
         for watch in list(self.watches):
             watch.expire()
@@ -162,7 +162,7 @@ class Waiters:
                 self._finish()
 
     def _wake(self, marked: deque[Watch]) -> None:
-        """Wakes what is marked now; what is marked meanwhile is woken in the next round."""
+        """Wakes the watches that are marked now. Watches that are marked meanwhile are woken in the next round."""
         left = len(marked)
         end_ns = self._now_ns() + ROUND_NS_MAX if left > WAKES_PER_LOOK else 0
         while left:

@@ -1,1 +1,1 @@
-"""The memory of connections: unfinished requests and unsent answers, and which are dropped first when memory is short."""
+"""The memory of connections, for unfinished requests and unsent answers, and the order of eviction when memory is short."""

@@ -26,13 +26,13 @@ WAITING_REQUEST_BYTES = 3000
 
 
 class Slot:
-    """The place of one answer in the order of answers, while that answer, or one before it, is not there yet."""
+    """The slot of an answer in the order of answers, until this answer and all earlier ones are given."""
 
     __slots__ = ("abandon", "parts", "size")
 
     def __init__(self, parts: list[Part] | None, size: int) -> None:
         self.parts = parts
-        """The answer; None until there is one."""
+        """The answer; None until it is given."""
         self.size = size
         """Bytes that the request, or its answer, uses in memory."""
         self.abandon: Callable[[], None] | None = None
@@ -65,13 +65,13 @@ class AnswerAccount:
         self._memory.total_bytes += size
 
     def note_unsent(self) -> None:
-        """The peer has not taken all answers."""
+        """Notes that the peer has not taken all answers."""
         if self.sent_before < 0:
             self.sent_before = self.channel.bytes_sent
         self.count_unsent(self.channel.unsent_bytes())
 
     def note_taken(self) -> None:
-        """The peer has taken all answers."""
+        """Notes that the peer has taken all answers."""
         self.count_unsent(0)
         self.sent_before = -1
 
@@ -80,7 +80,7 @@ class AnswerAccount:
         self.unsent_bytes = size
 
     def close(self) -> None:
-        """The connection has ended: later releases by its requests are ignored."""
+        """Closes the account with its connection. Later releases by its requests are ignored."""
         self._memory.remove(self)
         self._memory = AnswerMemory()
 
@@ -104,7 +104,7 @@ class AnswerMemory:
         self.total_bytes -= account.total_bytes
 
     def relieve(self) -> None:
-        """Closes connections if all together use too much memory. Counts the unsent answers again before."""
+        """Closes connections if all together use too much memory. Recounts the unsent answers first."""
         if self.total_bytes <= self.bytes_max:
             return
         by_host: dict[str, int] = {}

@@ -1,10 +1,10 @@
-"""Requests that have not arrived whole, and their order of eviction when memory is short.
+"""Requests that are not executed yet, most of them incomplete, and their order of eviction when memory is short.
 
 The slowest are dropped first: their bytes in the last ticks decide, and between equals the average since the request began, because a peer
 may send much at first and then a byte each second. A request that will be whole soon at its pace is spared. A peer that always opens new
 connections is never old enough to be judged by its pace. When requests fill the memory, the address that holds the most loses requests
-first. Its requests on unserved connections that will not be whole soon are dropped first, by their memory and the time since they moved;
-then the others, by memory alone.
+first. Of this address, requests that wait for the broker are dropped last. Before them, requests on unserved connections that will not be
+complete soon are dropped first, by their memory and the time since they moved; then the others, by memory.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Protocol
 
 RIPE_TICKS = 2
-"""A request may be judged by its pace when it is so many ticks old."""
+"""Minimum age, in ticks, at which a request is judged by its rate."""
 SOON_TICKS = 10
-"""Ticks within which a spared request becomes whole at its latest pace."""
+"""A request that will be complete within this many ticks, at its latest rate, is not dropped for slowness."""
 
 
 class Reader(Protocol):
@@ -37,18 +37,18 @@ class Unfinished(Hashable, Protocol):
 
     begun_tick: int
     moved: int
-    """The number of its last move, counted over all (`UnfinishedRequests.moves`)."""
+    """The value of `UnfinishedRequests.moves` at its last progress."""
 
     waits_for_broker: bool
     """Whether it waits for the broker, not for its peer."""
 
     @property
     def received_bytes(self) -> int:
-        """Bytes of it that have been received."""
+        """Returns the number of received bytes."""
 
     @property
     def lent_bytes(self) -> int:
-        """Bytes of memory that it takes."""
+        """Returns the number of bytes of memory that it takes."""
 
     @property
     def is_served(self) -> bool:
@@ -78,7 +78,7 @@ class UnfinishedRequests:
         self._slowest: list[tuple[tuple[int, float], int, Unfinished]] | None = None
 
     def next_tick(self, *, is_short: bool) -> None:
-        """Called every tick; `is_short`: there may soon be too little memory."""
+        """Called every tick. `is_short`: memory may soon be too small, so rates are measured."""
         self.tick += 1
         self._slowest = None
         self._noted_before, self._noted = self._noted, {}
@@ -97,7 +97,7 @@ class UnfinishedRequests:
             self._slowest = sorted((item for item in judged if not self._is_on_its_way(item[2])), reverse=True)
         while self._slowest:
             _, _, one = self._slowest.pop()
-            if one.received_bytes and self._is_ripe(one):  # it is still there, and the same
+            if one.received_bytes and self._is_ripe(one):  # It is still the same unfinished request.
                 return one
         return None
 
@@ -126,7 +126,7 @@ class UnfinishedRequests:
         return one.received_bytes - self._noted_before.get(one, 0)
 
     def _pace(self, one: Unfinished) -> tuple[int, float]:
-        """Bytes that came lately, and in each tick."""
+        """Returns the bytes received in the last ticks, and the average per tick."""
         return self._came_lately(one), one.received_bytes / (self.tick - one.begun_tick)
 
     def _is_on_its_way(self, one: Unfinished) -> bool:

@@ -1,8 +1,8 @@
 """Answers the probes of the HTTP port: whether the broker lives, whether it has started, whether it can serve.
 
-Alive means that the loop answers, and depends on nothing else: a broker that cannot serve for a while must not be killed for it. Ready
-means that clients should connect: it listens, its metadata session holds, its logs are recovered. Each reason why it is not ready is one
-sentence. Started means that it has been ready once.
+Alive means that the event loop answers. It depends on nothing else, because a broker that cannot serve for a while must not be killed.
+Ready means that clients should connect: the broker listens, its session with the metadata store is alive, its logs are recovered. Each
+reason why it is not ready is one sentence. Started means that it has been ready once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 Check = Callable[[], str]
-"""Answers why the broker is not ready, or an empty string."""
+"""Returns the reason why the broker is not ready, or an empty string."""
 
 
 class Health:
@@ -21,7 +21,7 @@ class Health:
         self._has_been_ready = False
 
     def reasons(self) -> dict[str, str]:
-        """Why the broker is not ready; empty when it is."""
+        """Returns the reasons why the broker is not ready, by the names of the checks; empty if it is ready."""
         reasons = {name: reason for name, check in self._checks.items() if (reason := check())}
         if not reasons:
             self._has_been_ready = True

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
 BUCKETS = 65
-"""A 64-bit count of nanoseconds is the largest that can happen."""
+"""One bucket for each number of bits of a 64-bit number of nanoseconds, and one for 0."""
 
 WINDOW_SECONDS = 300.0
 SNAPSHOTS_MAX = 32
@@ -25,13 +25,13 @@ def new_buckets() -> list[int]:
 
 
 def add_up(rows: Iterable[Sequence[int]]) -> list[int]:
-    """The sum of several histograms, bucket by bucket; no histogram is an empty one."""
+    """Returns the sum of several histograms by bucket; an empty histogram for none."""
     total = [sum(column) for column in zip(*rows, strict=True)]
     return total or new_buckets()
 
 
 def quantile_ns(buckets: Sequence[int], share: float) -> float:
-    """The duration that `share` of all durations do not exceed; 0 when there are none."""
+    """Returns the duration that the part `share` of all durations does not exceed; 0 if there are none."""
     wanted = share * sum(buckets)
     if wanted <= 0:
         return 0.0
@@ -45,7 +45,7 @@ def quantile_ns(buckets: Sequence[int], share: float) -> float:
 
 
 class Histogram:
-    """Buckets with their sum, for what is not counted on a hot path."""
+    """Buckets with their sum, for durations outside of hot paths."""
 
     __slots__ = ("buckets", "count", "nanoseconds")
 
@@ -70,7 +70,8 @@ class Recent:
         self._snapshots: deque[tuple[float, dict[str, tuple[int, ...]]]] = deque()
 
     def of(self, now: float, histograms: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
-        """`now` in seconds. A name that has had nothing in the window keeps its counts since the start: stale beats nothing."""
+        """Returns the recent counts of a name. `now` is in seconds. If nothing was counted in the window, returns the counts since the
+        start."""
         snapshots = self._snapshots
         while len(snapshots) > 1 and snapshots[1][0] <= now - WINDOW_SECONDS:
             snapshots.popleft()

@@ -45,13 +45,13 @@ class HttpAccess:
         self.read_files()
 
     def read_files(self) -> None:
-        """Reads token and certificate again; one that cannot be used changes nothing."""
+        """Reads token and certificate again. An invalid file changes nothing."""
         token = _read_token(self._token_file) if self._token_file else b""
         self.tls = _context(*self._files) if self.is_encrypted else None
         self._token = token
 
     def is_trusted(self, authorization: str) -> bool:
-        """Whether the value of an Authorization header is the password or the token, or none is needed."""
+        """Whether the value of an Authorization header is valid, or none is needed."""
         if self.is_open_to_all:
             return True
         scheme, _, given = authorization.partition(" ")
@@ -64,12 +64,12 @@ class HttpAccess:
         return bool(self._credentials) and compare_digest(decoded, self._credentials)
 
     def challenge(self) -> str:
-        """The header lines of an answer that asks for them."""
+        """Returns the header lines that ask for a password or token."""
         basic = 'WWW-Authenticate: Basic realm="ottla", charset="UTF-8"\r\n' if self._credentials else ""
         return basic + ('WWW-Authenticate: Bearer realm="ottla"\r\n' if self._token else "")
 
     def is_host(self, name: str, listen_host: str) -> bool:
-        """Whether a request may be for this name. Another one was made to resolve to this address (DNS rebinding)."""
+        """Whether the Host header may have this name. Another name may have been made to resolve to this address (DNS rebinding)."""
         if name in self._hosts:
             return True
         if is_loopback(listen_host):

@@ -1,8 +1,8 @@
 """Metrics of groups, transactions and share coordinators: states, members, committed offsets, lag, writes.
 
 Lag is counted against the high watermark, as kafka_exporter does. A partition that does not live here has a committed offset and no lag,
-and its topic no sum of lags: a sum of some partitions would look like a group that has caught up.
-Shards that are still loading are left out until they are whole. One piece of work is a group, or `PIECE` of its offsets.
+and its topic no sum of lags: a sum of some partitions would look like a group that has caught up. Shards that are still loading are
+omitted. One piece of work is a group, or `PIECE` of its offsets.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class GroupMetrics:
             page.put(f"{GROUP_COORDINATOR}share_group_count", share_states[state], f'{{state="{state.value.lower()}"}}')
 
     def _write(self, page: Page, group_id: str, members: int, offsets: dict[tuple[str, int], Any]) -> int:
-        """One group's lines; how many offsets it has."""
+        """Writes the lines of one group. Returns the number of its offsets."""
         name = escape(group_id)
         page.put("kafka_consumergroup_members", members, f'{{consumergroup="{name}"}}')
         offset_lines = page.lines["kafka_consumergroup_current_offset"]
@@ -131,7 +131,7 @@ class ShareStateMetrics:
 
 
 def _active(hosts: Hosts) -> Iterator[Any]:
-    """The shards that are loaded."""
+    """Returns the loaded shards."""
     for host in list(hosts()):
         if host.state is HostState.ACTIVE:
             yield host.machine.shard

@@ -15,7 +15,7 @@ COUNTER, GAUGE, SUMMARY = "counter", "gauge", "summary"
 
 
 class Family(NamedTuple):
-    """One metric: `per_second` is what Kafka calls the rate behind a counter, for the dialects."""
+    """One metric. `per_second` is Kafka's name of the rate of a counter, for the dialects."""
 
     name: str
     kind: str
@@ -166,7 +166,7 @@ DIALECTS = {"confluent": "", "strimzi-reporter": "_total"}
 
 
 def alias(family: Family, dialect: str) -> str:
-    """The family's name in another dialect; empty where the dialects agree."""
+    """Returns the family's name in another dialect; empty if it is the same."""
     if not family.per_second:
         return ""
     for prefix in (TRAFFIC, REQUESTS, "kafka_controller_controllerstats_", "kafka_server_sessionexpirelistener_"):

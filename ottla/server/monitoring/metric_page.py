@@ -14,7 +14,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Page:
-    """See the module. `lines[name]` takes lines that end in a newline, `blocks[name]` many of them at once, encoded."""
+    """Gathers the lines of one scrape. `lines[name]` takes lines that end in a newline, `blocks[name]` encoded blocks of lines."""
 
     __slots__ = ("blocks", "lines")
 
@@ -23,7 +23,7 @@ class Page:
         self.blocks: dict[str, list[bytes]] = {name: [] for name in FAMILIES}
 
     def put(self, name: str, value: float, labels: str = "") -> None:
-        """One sample; `labels` as `labels_text` makes them."""
+        """Adds one sample. `labels` is a text from `labels_text`."""
         self.lines[name].append(f"{name}{labels} {value}\n")
 
     def encode(self, dialects: Sequence[str] = ()) -> bytes:
@@ -38,7 +38,7 @@ class Page:
 
 
 def _translated(family: Family, dialect: str, lines: Sequence[str]) -> list[str]:
-    """The same samples under their name in another dialect. Counters are single lines, never blocks."""
+    """Returns the same samples with their name in another dialect. Counters are single lines, never blocks."""
     name = alias(family, dialect)
     # Without `_total` a strict reader would not take the family for a counter.
     kind = family.kind if DIALECTS[dialect] else "untyped"
@@ -52,7 +52,7 @@ def labels_text(**labels: object) -> str:
 
 
 def escape(value: str) -> str:
-    """A label's value as the format wants it: topics and groups may have any name that a client thought of."""
+    """Escapes a label's value, because clients may choose any names."""
     if "\\" in value or '"' in value or "\n" in value:
         return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return value

@@ -72,7 +72,7 @@ class RequestMetrics:
         self._collect_connections(page)
 
     def _collect_idle(self, page: Page, requests_ns: int) -> None:
-        """Shares since the reading before; this runs on the loop's own thread, so its CPU time is the loop's."""
+        """Adds the idle shares since the last reading. This runs in the loop's thread, so the thread's CPU time is the loop's."""
         now_ns, thread_ns, before_ns = self._busy
         reading = (time.monotonic_ns(), time.thread_time_ns(), requests_ns)
         passed_ns = reading[0] - now_ns

@@ -86,14 +86,14 @@ class Metrics:
         self._session_events[event] += 1
 
     def render(self) -> bytes:
-        """The whole scrape at once."""
+        """Returns the whole scrape in one step."""
         page = Page()
         for _ in self.steps(page):
             pass
         return page.encode(self._dialects)
 
     def steps(self, page: Page) -> Iterator[None]:
-        """The scrape in pieces; `finish(page)` makes the text."""
+        """Makes the scrape in pieces. `finish(page)` makes the text."""
         yield from self._topics.collect(page)
         yield from self._groups.collect(page)
         yield from self._transactions.collect(page)
@@ -132,7 +132,7 @@ class Metrics:
             page.put(f"{SESSION}{name}_total", sum(self._session_events[event] for event in events))
 
     def _collect_directories(self, page: Page) -> None:
-        """How many have failed, and the room on each disk that answers: a full one is seen after it has taken its directory offline."""
+        """Adds the number of failed directories, and the space on each readable disk, also of offline directories."""
         directories = list(self._broker.partitions.log_directories())
         page.put("kafka_log_logmanager_offlinelogdirectorycount", sum(not directory.is_online for directory in directories))
         for directory in directories:

@@ -72,7 +72,7 @@ class ConnectionGate:
         self._refused[channel] = self._timers.call_later(delay_ms, close)
 
     def _next(self, listener: str) -> None:
-        """Admits the one that has waited, and those behind it up to the next that must wait."""
+        """Admits the first waiting connection, and later ones up to the next that has to wait."""
         del self._turns[listener]
         waiting = self._waiting.pop(listener, None)
         if waiting:

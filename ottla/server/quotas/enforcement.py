@@ -20,7 +20,7 @@ from ottla.server.quotas.throttling import Throttling
 
 
 class Quotas:
-    """Clients' quotas and connection rates, and what asks them."""
+    """The quotas of clients and the connection rates, with the parts that enforce them."""
 
     def __init__(self, broker: Broker, dispatcher: Dispatcher, listeners: Listeners) -> None:
         config, clock = broker.config, broker.clock
@@ -35,7 +35,7 @@ class Quotas:
         self.throttling = Throttling(self.clients, clock, broker.timers)
 
     def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]], changed: Collection[QuotaEntity] | None) -> None:
-        """Puts these quotas, and the rates of the settings, into force. `changed`: the entities that have others, None for all."""
+        """Applies these quotas and the rates in the settings. `changed` has the entities with changed quotas, None for all."""
         config = self._broker.config
         self.clients.update(quotas, changed)
         self.throttling.release_all()

@@ -1,4 +1,4 @@
-"""Metrics of quotas: what each user and client id with a quota has used lately, and for how long its requests were throttled.
+"""Metrics of quotas: the recent usage and throttle time of each user and client id with a quota.
 
 A share that has not been used for an hour is not shown any more. Without any, one line of each says that no client is throttled.
 """
@@ -43,5 +43,5 @@ def labels_of(share: QuotaShare) -> str:
 
 
 def printable(name: str) -> str:
-    """The name; with anything that does not print it is written as Kafka writes names, by percent signs."""
+    """Returns the name, percent-encoded as in Kafka if it has unprintable characters."""
     return name if name.isprintable() else quote(name, safe=" ")

@@ -1,13 +1,13 @@
-"""Handles damage in the open logs of a broker: finds out how far it reaches, hands leadership over, repairs the segment.
+"""Handles damage in the open logs of a broker: determines its extent, hands leadership over, repairs the segment.
 
 A doubt (a read found bytes that are no batch, a follower was sent a damaged batch) leads to a check of the segment. The scrub checks all
-segments. Only the result of a check counts: the damaged offsets are refused from then on, and the rest is served
-(`replication/damage.py`). The active segment is sealed before its repair, so that there is one way to repair.
+segments. Only the result of a check counts: the damaged offsets are refused from then on, and the rest is served (`replication/damage.py`).
+The active segment is sealed before its repair, so that there is one way to repair.
 
 A replica that leads while others are in sync reports itself as failed, once for each damage: the controller removes it from the in-sync
 set, elects one of the others, and makes it a follower. A follower fetches the segment from the leader, or from any other replica if the
-leader does not have it. A leader without other replicas in sync does the same. If there are no other replicas, one line says which offsets
-are lost and what can be done. Damage below the start of the log is forgotten.
+leader does not have it. A leader without other replicas in sync does the same. If there are no other replicas, or after `FAILURES_TO_SAY`
+failed attempts, one line says which offsets are lost and what can be done. Damage below the log start offset is ignored.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ log = logging.getLogger("ottla.repair")
 
 REVIEW_MS = 200
 HANDOVER_MS = 5_000
-"""A leader that has asked to be relieved repairs the segment itself if it still leads after this time."""
+"""A leader that has reported itself as failed repairs the segment itself if it still leads after this many milliseconds."""
 RETRY_MS_MIN, RETRY_MS_MAX = 200, 30_000
 FAILURES_TO_SAY = 3
-"""After so many failures a line says what is lost if no replica can repair it."""
+"""Number of failed attempts after which a line says which offsets are lost if no replica can repair them."""
 
 
 class Case:
@@ -51,14 +51,14 @@ class Case:
         self.attempts = 0
         self.fetch: SegmentFetch | None = None
         self.is_final = False
-        """No other replica can repair it, as far as is known."""
+        """Whether no other replica seems to be able to repair it."""
 
     @property
     def ranges(self) -> tuple[DamagedRange, ...]:
         return self.partition.state.damage.ranges if self.partition.state.damage is not None else ()
 
     def note(self, ranges: Iterable[DamagedRange]) -> None:
-        """This is damaged now."""
+        """Sets the damaged ranges."""
         self.partition.state.damage = Damage(ranges, is_final=self.is_final)
 
     def give_up(self) -> None:
@@ -70,7 +70,7 @@ class Case:
 
 
 class Repairs:
-    """The cases of one broker. A segment is repaired after the other."""
+    """The cases of one broker. The segments of a log are repaired one after another."""
 
     def __init__(
         self, *, broker_id: int, clock: Clock, timers: Timers, disk: Disk, threads: Threads, peers: Peers, metadata: MetadataCache,
@@ -103,7 +103,7 @@ class Repairs:
 
     @property
     def unrepaired(self) -> int:
-        """Damaged ranges of the logs that are open now."""
+        """Returns the number of damaged ranges in open logs."""
         return sum(len(case.ranges) for case in self._cases.values())
 
     def stop(self) -> None:
@@ -114,7 +114,7 @@ class Repairs:
     # Finding
 
     def doubt(self, partition: Partition, path: str) -> None:
-        """The segment at this path may be damaged; while it is being checked, further doubts add nothing."""
+        """Checks a segment that may be damaged, unless it is already being checked."""
         segment = next((found for found in partition.log.segments if found.path(LOG_SUFFIX) == path), None)
         if segment is None or segment in self._doubted or self._is_stopped:
             return
@@ -160,7 +160,8 @@ class Repairs:
         found.known_damage = bases
 
     def _seal(self, partition: Partition, segment: Segment) -> None:
-        """Begins a new active segment, so that the damaged one can be replaced; it is checked once more, now that nothing changes in it."""
+        """Rolls the log, so that the damaged active segment can be replaced. Then checks this segment again, because it no longer changes.
+        """
         try:
             partition.log.roll()
         except StorageError as error:
@@ -185,7 +186,7 @@ class Repairs:
             self._timer = self._timers.call_later(REVIEW_MS, self._review)
 
     def _is_over(self, case: Case) -> bool:
-        """Whether nothing damaged is left; what is left is noted."""
+        """Whether no damage is left. Notes the remaining damage."""
         partition = case.partition
         if self._partitions.get(*partition.topic_partition) is not partition:
             return True
@@ -224,7 +225,7 @@ class Repairs:
             case.give_up()
 
     def _others(self, partition: Partition, replicas: list[int] | tuple[int, ...], *, must_live: bool = True) -> list[int]:
-        """The other brokers among these."""
+        """Returns the brokers in `replicas` other than this one; only live ones if `must_live`."""
         brokers = self._metadata.brokers
         return [each for each in dict.fromkeys(replicas) if each not in (self._broker_id, -1) and (each in brokers or not must_live)]
 
@@ -269,13 +270,13 @@ class Repairs:
         self._review_soon()
 
     def _show_online(self, partition: Partition) -> None:
-        """A leader that was not relieved serves all of it again."""
+        """Ends the report as failed, because this broker serves the whole log again."""
         if partition.is_online and self._metadata.is_offline_here(partition.topic_partition):
             self._replicas.works_again(partition.topic_partition)
 
 
 def _offsets(ranges: list[DamagedRange] | tuple[DamagedRange, ...]) -> str:
-    """The offsets of the first few ranges."""
+    """Describes the offsets of the first few ranges."""
     texts = [f"{found.first_offset} to {found.end_offset - 1}" for found in ranges[:5]]
     more = f" and {len(ranges) - 5} more places" if len(ranges) > 5 else ""
     return f"offsets {', '.join(texts)}{more}"

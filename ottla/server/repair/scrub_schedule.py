@@ -1,9 +1,10 @@
-"""Reads all segments in the background, at a bounded rate, and hands damage over to be repaired.
+"""Checks all segments in the background at a limited rate, and passes damage to the repairs.
 
 A round checks all logs once. It begins with one chosen by chance, so that a broker that is started often does not check the same ones each
 time. A round begins `ottla.scrub.interval.ms` after the last round began, and the first one within ten minutes of the start. One segment is
-read at a time, `ottla.scrub.io.max.bytes.per.second` at most. A setting that changes counts from the next segment on, and a shorter
-interval at once. A page that is in the kernel's memory is checked there: damage on the disk is found when the page is read again.
+read at a time, `ottla.scrub.io.max.bytes.per.second` at most. A changed setting applies from the next segment, and a shorter interval
+immediately. A page in the kernel's page cache is checked there, so damage on the disk is found only when the page is read from the disk
+again.
 
 An active segment is read up to its end at the start of its check. If it is sealed or cut meanwhile, the next round checks it.
 """
@@ -63,7 +64,7 @@ class ScrubSchedule:
             self._handle = None
 
     def _wait(self) -> None:
-        """Sets the timer of the next round, unless one is under way."""
+        """Sets the timer of the next round, unless a round is in progress."""
         interval_ms = self._config.ottla_scrub_interval_ms
         self._cancel()
         if self._is_stopped or self._due is not None or not interval_ms or self._began_ms is None:
@@ -80,7 +81,7 @@ class ScrubSchedule:
         self._next()
 
     def _segments(self, keys: list[TopicPartition]) -> Iterator[tuple[Partition, Segment] | None]:
-        """The segments of these logs; None where the loop should serve others."""
+        """Yields the segments of these logs, and None where the event loop should serve others."""
         for number, key in enumerate(keys, 1):
             partition = self._partitions.get(*key)
             if partition is not None and partition.is_online:
@@ -89,7 +90,7 @@ class ScrubSchedule:
                 yield None
 
     def _next(self) -> None:
-        """The next segment, or the wait for the next round."""
+        """Checks the next segment, or waits for the next round."""
         if self._is_stopped or self._due is None:
             return
         if not self._config.ottla_scrub_interval_ms:

@@ -33,7 +33,7 @@ class SegmentChecks:
         """Batches checked so far."""
 
     def stop(self) -> None:
-        """No result is reported any more."""
+        """Stops reporting results."""
         self._is_stopped = True
 
     def run(self, partition: Partition, segment: Segment, done: Done, *, bytes_per_second: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""Repairs one damaged segment of an open log with what another replica sends.
+"""Repairs one damaged segment of an open log with the records of another replica.
 
 The records are fetched as a consumer fetches them, below the other replica's high watermark and from any replica that has them, leader or
 not; so uncommitted records are never taken. They are checked and written in a thread (`storage/segment_repair.py`), one answer after the
@@ -114,7 +114,7 @@ class SegmentFetch:
         self._threads.run(lambda: _attempt(discard), lambda _: self._done(reason, []))
 
     def _in_thread(self, work: Callable[[], Any], then: Callable[[Any], object]) -> None:
-        """`then` on the loop with what the work returned, unless it failed."""
+        """Runs `work` in a thread, then calls `then` on the loop with its result, unless it failed."""
 
         def after(outcome: tuple[Any, str]) -> None:
             result, reason = outcome
