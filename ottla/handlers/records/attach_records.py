@@ -44,7 +44,7 @@ def handle(
 
 
 def _refused(body: AttachRecordsRequest, refusal: ApiError) -> Generator[None, None, AttachRecordsResponse]:
-    """Refuses the whole request, which may name many thousands of partitions."""
+    """Refuses the whole request, in steps because it may have thousands of partitions."""
     topics, count = [], 0
     for topic in body.topics:
         results = [AttachPartitionResult(index=data.index) for data in topic.partitions]
@@ -59,7 +59,7 @@ def _refused(body: AttachRecordsRequest, refusal: ApiError) -> Generator[None, N
 
 
 class AttachedPart:
-    """One partition of the request, from its term of leadership to its result; `last_offset` is set once all is in the log."""
+    """One partition of the request. `last_offset` is set when the whole manifest is in the log."""
 
     __slots__ = ("guard", "has_ended", "key", "last_offset", "leader", "manifest", "result")
 
@@ -107,7 +107,7 @@ class Attach:
     # Judging
 
     def refusal(self) -> ApiError | None:
-        """The reason to refuse the whole request; None if there is none."""
+        """Returns the reason to refuse the whole request, or None."""
         body = self._body
         if body.acks != ALL_IN_SYNC:
             return ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={body.acks}; only -1 is known to AttachRecords")
@@ -139,7 +139,7 @@ class Attach:
     # The transaction
 
     def _admit(self) -> None:
-        """Asks the coordinator, except about partitions where a transaction of this principal is open. Those begin at once."""
+        """Asks the coordinator about partitions without an open transaction of this principal. Other partitions begin immediately."""
         body, asking = self._body, []
         principal = self._request.connection.principal
         for part in list(self._open):
@@ -180,7 +180,7 @@ class Attach:
         self._pending.fail(error)
 
     def _end(self, part: AttachedPart, outcome: Attached | ApiError) -> None:
-        """The manifest is in the log or refused; if the time is over, that was the answer."""
+        """Called when a manifest is in the log or refused. After a timeout the result is ignored."""
         if part not in self._open:
             pass
         elif isinstance(outcome, ApiError):
@@ -200,7 +200,7 @@ class Attach:
             self._broker.stages.end_attach(part.key, self._body.producer_id)
 
     def _settle(self) -> None:
-        """Checks what is open again; answers when everything is replicated or refused."""
+        """Checks the open partitions again. Answers when all are replicated or refused."""
         for part in list(self._open):
             if part.last_offset == UNKNOWN_OFFSET:
                 continue

@@ -1,9 +1,10 @@
 """DeleteRecords: raises the log start offset; the records before it are deleted.
 
 Behaviour: offset -1 means the high watermark; an offset above it is OFFSET_OUT_OF_RANGE. Whole segments below the new start are removed by
-retention. The answer waits until every replica on a live broker has that start, and is the smallest of their starts, the new low watermark;
-REQUEST_TIMED_OUT when one has not followed within the request's time. The leader's own checkpoint is waited for in any case: a time of 0
-succeeds without followers. Internal topics are refused with INVALID_TOPIC_EXCEPTION, topics that are only compacted with POLICY_VIOLATION.
+retention. The answer waits until every replica on a live broker has the new start, and contains the smallest start, the new low watermark.
+REQUEST_TIMED_OUT if a follower does not follow within `timeout_ms`. The leader's checkpoint may take `NOTE_MS_MAX` longer, so without
+followers a timeout of 0 succeeds. Internal topics are refused with INVALID_TOPIC_EXCEPTION, topics that are only compacted with
+POLICY_VIOLATION.
 
 Version notes: 1 and 2 change only the encoding.
 """
@@ -25,7 +26,7 @@ from ottla.wire.messages.delete_records import (
 )
 
 NOTE_MS_MAX = 5_000
-"""How long an answer waits for the leader's checkpoint beyond the request's time, which says how long it waits for followers."""
+"""Additional wait for the leader's checkpoint after the request's timeout, in milliseconds. The timeout itself is for followers."""
 
 
 def handle(broker: Broker, request: RequestContext, body: DeleteRecordsRequest) -> DeleteRecordsResponse | Pending:
@@ -33,7 +34,7 @@ def handle(broker: Broker, request: RequestContext, body: DeleteRecordsRequest) 
 
 
 class Deletion:
-    """One partition's log start, raised at the leader: its followers have still to follow."""
+    """A raised log start offset of one partition that followers or the checkpoint do not have yet."""
 
     __slots__ = ("leader", "partition", "result", "start")
 
@@ -96,7 +97,7 @@ class Deletions:
         return partition
 
     def _look(self) -> None:
-        """Finishes what all live replicas have followed, and what this broker leads no longer."""
+        """Completes partitions with the new start on all live replicas, and partitions that this broker no longer leads."""
         live = self._broker.metadata.brokers
         unfinished, self._unfinished = self._unfinished, []
         for deletion in unfinished:

@@ -63,18 +63,18 @@ ZSTD_SINCE = 7
 ALL, LEADER, NONE = -1, 1, 0
 KNOWN_ACKS = frozenset((ALL, LEADER, NONE))
 UNREPLICATED_TIMEOUT_MS = 30_000
-"""How long a batch may wait for a coordinator or a look into its records where the client's timeout is not for that."""
+"""Minimum timeout with acks=0 and 1, in milliseconds: the batch may wait for a coordinator or for the worker that decodes records."""
 REFUSED_BY_LOG = frozenset(
     (
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH,
         ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     )
 )  # fmt: skip
-"""Refusals that name the log start offset, as an acknowledgement does."""
+"""Errors for which the result contains the log start offset."""
 ASKS_MAX = 5
-"""How often the coordinator of transactions is asked about one batch, where markers arrive before its answer."""
+"""Maximum of requests to the transaction coordinator about one batch. A marker that arrives before the answer makes another necessary."""
 OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-TRANSACTIONAL_AT = ATTRIBUTES_AT + 1  # the byte of the attributes that has the bit
+TRANSACTIONAL_AT = ATTRIBUTES_AT + 1  # the byte with the transactional bit
 
 
 make_response = maker(ProduceResponse)
@@ -93,7 +93,7 @@ def handle(broker: Broker, request: RequestContext, body: ProduceRequest) -> Pro
 
 
 class Asked:
-    """How often the coordinator of transactions was asked about a batch; also the batch's place in the line of its producer."""
+    """The number of requests to the transaction coordinator about a batch; also identifies the batch in the queue of its producer."""
 
     __slots__ = ("times",)
 
@@ -102,7 +102,7 @@ class Asked:
 
 
 class Produce:
-    """One Produce request: appended at once, answered when its appends are acknowledged."""
+    """One Produce request: appended immediately, answered when its appends are acknowledged."""
 
     __slots__ = (
         "_acks", "_broker", "_budget", "_pending", "_request", "_timeout_ms", "_topics", "_transactional_id",
@@ -117,7 +117,7 @@ class Produce:
         self._budget: LoopBudget | None = None
         self._acks = acks = body.acks
         if acks == LEADER and broker.lease is not None and not broker.lease.is_held():
-            self._acks = ALL  # Another broker may lead by now: what the in-sync replicas confirm has not been lost to it (I40).
+            self._acks = ALL  # Another broker may lead now; only records that the in-sync replicas confirm are certainly in its log (I40).
         self._topics: list[TopicProduceResponse] = []
         self._pending: Pending | None = None
         self._watch: WaitingRequest | None = None
@@ -183,7 +183,7 @@ class Produce:
         return self._pending
 
     def answer(self) -> ProduceResponse | None:
-        """The response; none with acks=0."""
+        """Returns the response, or None with acks=0."""
         if self._acks == NONE:
             return None
         response = make_response(responses=self._topics)
@@ -192,11 +192,11 @@ class Produce:
         return response
 
     def closing(self) -> WireError:
-        """How a client that awaits no answer learns of a refusal, at once or later."""
+        """Returns the error that closes the connection of a client with acks=0 after a refusal."""
         return WireError(f"a produce with acks=0 was refused: {self.refusals[0]}")
 
     def _check_unusual(self, records: memoryview | bytearray) -> None:
-        """Refuses requests that only unusual or very old clients send."""
+        """Raises `ApiError` for unknown `acks`, and for zstd in versions below 7."""
         if self._acks not in KNOWN_ACKS:
             raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={self._acks}; 0, 1 and -1 are known")
         if self._request.version < ZSTD_SINCE and records[TRANSACTIONAL_AT] & CODEC_MASK == CODEC_ZSTD:
@@ -240,10 +240,10 @@ class Produce:
             elif code:
                 raise ApiError(code)
 
-    # Batches whose records must be looked into
+    # Batches with records to inspect
 
     def inspect(self, batch: memoryview, header: BatchHeader, config: LogConfig) -> Inspection | None:
-        """Looks into a small batch (`storage.inspection.Inspector`); raises `WorkerNeeded` for a large one."""
+        """Implements `storage.inspection.Inspector`: inspects a small batch, and raises `WorkerNeeded` for a large one."""
         demands = demands_of(header, config)
         if demands is None:
             return None
@@ -257,7 +257,7 @@ class Produce:
         self, leader: Leader, key: TopicPartition, records: bytearray, result: PartitionProduceResponse, demands: Demands | None,
         guard: VerificationGuard | None = None,
     ) -> None:  # fmt: skip
-        """Appends a batch when the worker has looked into it, or when an earlier one of this client has been appended."""
+        """Appends a batch after the worker has inspected it, and after earlier waiting batches of this client."""
         entry = (None, -1, result)
         self.unacknowledged.append(entry)
         is_asked = demands is not None
@@ -265,7 +265,7 @@ class Produce:
         def attempt(answer: Inspected | None) -> InspectBatch | None:
             nonlocal is_asked
             if self._pending is not None and self._pending.is_done:
-                return None  # the client was answered that the time is over
+                return None  # The client was answered REQUEST_TIMED_OUT.
             try:
                 if is_asked and answer is None:
                     raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the process that looks into records ended before its work did")
@@ -287,7 +287,7 @@ class Produce:
     def _must_ask(self, leader: Leader, records: memoryview) -> bool:
         """Returns whether the coordinator must be asked about this batch. It need not if this principal's transaction is open here."""
         if records[MAGIC_AT] != MAGIC:
-            return False  # no batch, and refused as that
+            return False  # Not a batch of the current format; the append refuses it.
         transactional_id = self._transactional_id
         if transactional_id is None:
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch in a request without transactional id")
@@ -301,7 +301,8 @@ class Produce:
         self, leader: Leader, key: TopicPartition, records: bytearray, result: PartitionProduceResponse,
         asked: Asked | None = None,
     ) -> None:  # fmt: skip
-        """`asked`: of a batch about which this is asked once more."""
+        """Asks the coordinator, then appends the batch or refuses it. `asked` is given if the coordinator is asked again about the batch.
+        """
         asked = asked or Asked()
         asked.times += 1
         header = read_batch_header(records, 0)
@@ -352,7 +353,7 @@ class Produce:
     def _wait_for_attach(
         self, leader: Leader, records: memoryview | bytearray, result: PartitionProduceResponse, guard: VerificationGuard | None
     ) -> bool:
-        """Whether the batch is tried again later, since staged records of its producer are still on their way into the partition."""
+        """Defers the batch if staged records of its producer are still being attached. Returns whether it was deferred."""
         entry = (None, -1, result)
 
         def again() -> None:
@@ -370,7 +371,7 @@ class Produce:
     # Waiting
 
     def _settle(self) -> None:
-        """Checks the open appends again; answers when all are acknowledged."""
+        """Checks the open appends again. Answers when all are acknowledged."""
         left = []
         for entry in self.unacknowledged:
             leader, last_offset, result = entry
@@ -399,13 +400,13 @@ class Produce:
             self._pending.complete(self.answer())
 
     def _first_refusal(self, refusal: ApiError, transactional_id: str) -> ApiError:
-        """Kafka looks at the right to the transactional id first."""
+        """Returns TRANSACTIONAL_ID_AUTHORIZATION_FAILED if it applies, because Kafka checks the transactional id first."""
         if permits(self._broker, self._request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
             return refusal
         return ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
     def _refuse(self, result: PartitionProduceResponse, error: ApiError, traffic: Traffic | None) -> None:
-        error.__traceback__ = error.__context__ = None  # they would keep the buffers of the frames that raised it
+        error.__traceback__ = error.__context__ = None  # The traceback would keep buffers of the frames in memory.
         self.refusals.append(error)
         result.error_code = error.code
         result.error_message = error.message or None
@@ -420,7 +421,7 @@ class Produce:
     # Hints
 
     def _hint_leaders(self, response: ProduceResponse) -> None:
-        """Names the present leaders to a producer that sent to another broker (KIP-951)."""
+        """Adds leader hints for a producer that sent to another broker (KIP-951)."""
         leaders: dict[int, None] = {}
         for topic in response.responses:
             for result in topic.partition_responses:
