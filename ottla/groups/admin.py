@@ -1,7 +1,8 @@
 """ListGroups, DescribeGroups and DeleteGroups.
 
-ListGroups and DescribeGroups answer from memory. DeleteGroups logs tombstones for a group without members and all its offsets, at most
-`RECORDS_MAX` in one step. It answers when the last one is committed. Share groups are deleted in `share/offsets.py`.
+ListGroups and DescribeGroups answer from memory. DeleteGroups deletes a group without members: it logs tombstones for the group and all its
+offsets, at most `RECORDS_MAX` in one step. DeleteGroups answers when the last tombstone is committed. Share groups are deleted in
+`share/offsets.py`.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def _describe(shard: GroupShard, group_id: str) -> DescribedClassicGroup:
             client_id=member.client_id,
             client_host=member.client_host,
             metadata=member.metadata(group.protocol_name) if is_stable else b"",
-            assignment=member.assignment,  # in a rebalance the last assignment, because the member may still use it
+            assignment=member.assignment,  # a rebalance keeps the last assignment, because the member may still use it
         )
         for member in group.members.values()
     ]
@@ -88,7 +89,7 @@ def delete_group(shard: GroupShard, group_id: str, reply: Reply) -> Decision:
         return answered(reply, failure.code, same_code)
     draft = Draft()
     draft.separate(logged[:RECORDS_MAX])
-    if len(logged) > RECORDS_MAX:  # the rest is deleted when these are committed
+    if len(logged) > RECORDS_MAX:  # the next step deletes the rest when these tombstones are committed
         deferred = shard.deferred.defer("delete", reply, same_code, draft)
         draft.schedule(deferred.key, 0, lambda _now_ms: delete_group(shard, group_id, reply) if deferred.take() else NOTHING)
     else:

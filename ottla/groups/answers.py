@@ -1,6 +1,7 @@
 """The answers of a group coordinator to commands. A handler makes the response from an answer.
 
-A command with one outcome is answered with an `ErrorCode`, a commit with one for each offset, in the command's order.
+A command with one outcome is answered with an `ErrorCode`. A commit is answered with one `ErrorCode` for each offset, in the command's
+order.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class JoinedMember(NamedTuple):
 
 @immutable(kw_only=True)
 class Joined:
-    """A member's id and role in the new generation, or the error."""
+    """A member's id and role in the current generation, or the error."""
 
     member_id: str
     error: ErrorCode = OK
@@ -196,7 +197,8 @@ class DescribedClassicGroup:
 
 @dataclass(slots=True, kw_only=True)
 class ShareOffsetOutcome:
-    """The outcome for one partition (altered) or topic (deleted) of a share group. It is filled in when the share coordinators answer."""
+    """The outcome of an alteration for one partition, or of a deletion for one topic. The error is set when the share coordinators answer.
+    """
 
     topic: str
     topic_id: Uuid = ZERO_UUID

@@ -1,7 +1,7 @@
 """The commands of a group coordinator, independent of versions of requests.
 
-A handler makes a command from a request of any version, and the response from the answer (`answers.py`). Null in a request is None here.
-The handler has replaced fields that a version lacks by their default meaning.
+A handler makes a command from a request of any version, and the response from the answer (`answers.py`). Null in a request is None here. If
+a version lacks a field, the handler sets the field's default.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Caller(NamedTuple):
     connection: str = ""
     software: str = ""  # the client's software name in ApiVersions
     may_describe: Callable[[str], bool] | None = None
-    """Whether the caller may see a topic, for subscriptions by regular expression; None: it may see all."""
+    """Returns whether the caller may see a topic; used for subscriptions by regular expression. None: the caller may see all topics."""
     owner: str = NO_OWNER
     """The principal that is charged for the memory of a new group."""
 
@@ -55,7 +55,7 @@ class Join:
 
 @immutable(kw_only=True)
 class Sync:
-    """SyncGroup. A protocol that is None was not named."""
+    """SyncGroup. The protocol's type and name are None if the request does not name them."""
 
     group_id: str
     member_id: str
@@ -198,7 +198,7 @@ class DeleteOffsets:
 
 @immutable(kw_only=True)
 class ListGroups:
-    """ListGroups; an empty filter matches all groups. Names are in lower case."""
+    """ListGroups; an empty filter matches all groups. The names of states and types are in lower case."""
 
     states: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()

@@ -65,7 +65,7 @@ class GroupCoordinator(Coordinator[str]):
         return machine
 
     def host_of(self, group_id: str) -> MachineHost:
-        """As `Coordinator.host_of`; INVALID_GROUP_ID for an id that is too long."""
+        """Returns the same host as `Coordinator.host_of`. Raises INVALID_GROUP_ID for an id that is too long."""
         if is_too_long(group_id):
             raise ApiError(ErrorCode.INVALID_GROUP_ID, f"a group's id has at most {ID_CHARACTERS_MAX} characters")
         return super().host_of(group_id)
@@ -77,12 +77,12 @@ class GroupCoordinator(Coordinator[str]):
             host.apply_marker(offset, producer_id, producer_epoch, is_commit)
 
     def topics_changed(self) -> None:
-        """Lets consumer groups look at their topics again, at the next heartbeat of a member."""
+        """Lets consumer and share groups look up their topics again, at the next heartbeat of a member."""
         for host in self._hosts.values():
             host.machine.topics_changed()
 
     def forget_topics(self, names: Iterable[str]) -> None:
-        """Deletes committed offsets of deleted topics. A shard that loads deletes them when it is loaded."""
+        """Deletes committed offsets and share states of deleted topics. A shard that is loading does so when it has loaded."""
         deleted = tuple(names)
         for host in self.all_hosts():
             host.machine.topics_deleted(deleted)

@@ -1,7 +1,8 @@
 """Answers that a group coordinator gives with a later decision than the one for the request.
 
 Some commands need several decisions: a deletion in steps, a question to share coordinators, a group that changes its protocol before a
-member joins. `defer` registers the caller with the first decision. A later decision answers it, or claims it to answer it itself (`take`).
+member joins. `defer` registers the caller with the first decision. A later decision answers the caller (`give`), or claims the caller
+(`take`) and passes the reply to another command.
 
 Invariant: each caller is answered exactly once. If the log refuses the first decision, or the coordinator loses its partition, the caller
 gets an error, and the later decision finds nothing to answer. Soft state.
@@ -28,7 +29,9 @@ class Deferred:
         self._waiting = waiting
 
     def take(self) -> bool:
-        """Claims the caller. Returns False if it was answered already; after True, the code that called `take` must answer it."""
+        """Claims the caller. Returns False if the caller was answered already. After True, the code that called `take` must answer the
+        caller.
+        """
         return self._waiting.remove(self)
 
     def give(self, draft: Draft, response: object) -> None:

@@ -125,7 +125,7 @@ class GroupMachine:
         return classic_members.join_group(self.shard, group, command, reply, now_ms)
 
     def _join_afterwards(self, draft: Draft, command: Join, reply: Reply) -> Decision:
-        """Converts an empty or downgraded consumer group to a classic one; the member joins when that is logged."""
+        """Logs the conversion of a consumer group to a classic group. The member joins when the conversion is committed."""
         member_id = command.member_id
         deferred = self.shard.deferred.defer("join", reply, lambda code: rebalance.refuse_join(code, member_id), draft)
         draft.schedule(deferred.key, 0, lambda now_ms: self.join_group(command, reply, now_ms) if deferred.take() else NOTHING)
@@ -181,7 +181,7 @@ class GroupMachine:
         return commit.commit_in_transaction(self.shard, command, self._claiming(command.group_id, command.owner, reply), now_ms)
 
     def _claiming(self, group_id: str, owner: str, reply: Reply) -> Reply:
-        """Returns the reply of a request that may create a group; it also makes `owner` the owner of the group."""
+        """Returns a reply for a request that may create a group. The reply makes `owner` the group's owner before it answers."""
         if owner == NO_OWNER or self.shard.owner_of(group_id) != NO_OWNER:
             return reply
 
@@ -207,7 +207,7 @@ class GroupMachine:
         return admin.delete_group(self.shard, group_id, reply)
 
     def topics_deleted(self, names: Iterable[str]) -> None:
-        """Notes topics whose offsets `forget_topics` must remove; while the log is loading, they are removed after it."""
+        """Records deleted topics for `forget_topics`. If the log is loading, `resume` handles them."""
         self.shard.deleted_topics.update(dict.fromkeys(names))
 
     def forget_topics(self, _now_ms: int) -> Decision:
@@ -271,7 +271,7 @@ class GroupMachine:
         elif self.shard.is_live and type(group) is ClassicGroup and group.generation == value.generation:
             group.apply_record(value)
         else:
-            # Loading, or a consumer group that was downgraded to the classic protocol.
+            # The log is loading, or the record converts a consumer group to a classic group.
             groups[key.group] = ClassicGroup.from_record(key.group, value)
 
     def _apply_epochs(
@@ -289,7 +289,7 @@ class GroupMachine:
         else:
             kind.fold(group, key, value)
         if value is None and type(key) is kind.schema.member_key:
-            self.shard.sessions.pop((key.group_id, key.member_id), None)  # its timer will find no member
+            self.shard.sessions.pop((key.group_id, key.member_id), None)  # the session's timer then does nothing
 
     def apply_marker(self, offset: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
         self.shard.offsets.end_transaction(producer_id, is_commit)
@@ -301,7 +301,9 @@ class GroupMachine:
         return draft.decision()
 
     def resume(self, now_ms: int) -> Decision:
-        """Starts the timers. Members found in the log have one session timeout to send a heartbeat."""
+        """Starts the timers, and continues work on share states, rewrites and deleted topics. Members found in the log have one session
+        timeout to send a heartbeat.
+        """
         self.shard.is_live = True
         self.shard.memory.count()
         self.shard.offset_memory.count()

@@ -144,7 +144,7 @@ def read_value(key: RecordKey, data: bytes) -> RecordValue | None:
 
 
 def offset_commit(group_id: str, topic: str, partition: int, committed: CommittedOffset) -> LogRecord:
-    """Encodes a commit. A commit with an expiry time of its own (of an old client) needs an older version."""
+    """Encodes a commit. An expiry time, which old clients set, needs an older version of the record."""
     value = OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,

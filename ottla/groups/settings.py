@@ -1,7 +1,7 @@
 """The settings of a group coordinator, and its view of the topics.
 
 The comments beside the fields are configuration keys; their defaults are in `base/settings/`. A change of a dynamic setting replaces
-`GroupCoordinatorSettings`. Limits marked "ours" do not exist in Kafka; they bound memory that clients could otherwise fill.
+`GroupCoordinatorSettings`. Settings marked "ours" do not exist in Kafka; most of them bound memory that clients could otherwise fill.
 """
 
 from __future__ import annotations

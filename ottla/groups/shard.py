@@ -38,24 +38,24 @@ class Session:
     def __init__(self) -> None:
         self.connection = ""
         self.deadline_ms = 0
-        self.is_join_awaited = False  # a classic member was answered to join again
+        self.is_join_awaited = False  # a classic member has been asked to join again
         self.timer_ms: int | None = None
 
     def has_moved(self, connection: str) -> bool:
         """Records the connection of a heartbeat. Returns whether it is another connection than the last heartbeat's, so that the last
         answer may be lost.
 
-        Kafka sends an assignment once, and again to members that send a full heartbeat. librdkafka (2.16) does not send one after a request
-        that timed out. The group would then wait for it to revoke partitions of an assignment that it never received, up to its rebalance
-        timeout. Sending an assignment twice does no harm.
+        Kafka sends an assignment once, and again to members that send a full heartbeat. librdkafka (2.16) sends no full heartbeat after a
+        request that timed out. The member would then not revoke partitions, because it never received the assignment, and the group would
+        wait for its rebalance timeout. Sending an assignment twice does no harm.
         """
         before, self.connection = self.connection, connection
         return before != connection
 
 
 class Refresh:
-    """Times in the soft state of a modern group: of the last look-up of its topics (and its version), of its last look-up of regular
-    expressions, and until when a new share group waits for more members.
+    """Times of a modern group, as soft state: the last look-up of its topics (and `topics_version` at that time), the last match of its
+    regular expressions, and the end of a share group's wait for more members.
     """
 
     __slots__ = ("gathers_until_ms", "looked_at_ms", "regexes_at_ms", "topics_version")
@@ -119,24 +119,24 @@ class GroupShard:
         self.deferred = DeferredAnswers()
         # soft: deleted topics whose offsets still exist, with the last record to delete; None: not determined yet
         self.deleted_topics: dict[str, int | None] = {}
-        self.sessions: dict[tuple[str, str], Session] = {}  # soft: (group, member) of consumer and share groups
-        self.refreshes: dict[str, Refresh] = {}  # soft: by consumer or share group
+        self.sessions: dict[tuple[str, str], Session] = {}  # soft: by (group, member) of consumer and share groups
+        self.refreshes: dict[str, Refresh] = {}  # soft: by id of a consumer or share group
         self.beginning: dict[SharePartitionKey, int] = {}  # soft: states being initialized by share coordinators, with the epoch
         self.forgetting: dict[tuple[str, Uuid], int] = {}  # soft: (group, topic) states being deleted, with the number of deletions
-        self.share_joiners: dict[str, dict[Deferred, Callable[[Draft], None]]] = {}  # soft: joins that wait for partitions, by group
+        self.share_joiners: dict[str, dict[Deferred, Callable[[Draft], None]]] = {}  # soft: by group, joins that await partitions
         self.topics_version = 0  # counts creations, deletions and extensions of topics
         self.is_over = False  # the coordinator has lost its partition; long work stops
-        self.is_live = False  # False while the log is loading; then every record replaces earlier ones
+        self.is_live = False  # False while the log is loading; then a group record replaces the whole group
 
     def classic_group(self, group_id: str) -> ClassicGroup:
-        """Returns the group if it is classic. Otherwise raises UNKNOWN_MEMBER_ID, because the requesting member cannot be in it."""
+        """Returns the group if it is classic. Otherwise raises UNKNOWN_MEMBER_ID, because no such group has the requesting member."""
         group = self.groups.get(group_id)
         if type(group) is not ClassicGroup:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
         return group
 
     def session_timeout_ms(self, group_id: str) -> int:
-        """Returns the session timeout of members of the consumer protocol. The group may override it, as well as the next two settings."""
+        """Returns the session timeout of a consumer group's members. A group may override this setting."""
         return self.own_settings(group_id).get("consumer.session.timeout.ms", self.settings.consumer_session_timeout_ms)
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
@@ -146,7 +146,7 @@ class GroupShard:
         return self.own_settings(group_id).get("consumer.assignment.interval.ms", self.settings.consumer_assignment_interval_ms)
 
     def share_session_timeout_ms(self, group_id: str) -> int:
-        """Returns the session timeout of members of a share group. The group may override it, as well as the next two settings."""
+        """Returns the session timeout of a share group's members. A group may override this setting."""
         return self.own_settings(group_id).get("share.session.timeout.ms", self.settings.share_session_timeout_ms)
 
     def share_heartbeat_interval_ms(self, group_id: str) -> int:

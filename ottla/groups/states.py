@@ -1,7 +1,7 @@
 """The states of a group and their allowed transitions.
 
 Requests of members change a classic group's state: in PreparingRebalance members join, in CompletingRebalance they wait for the leader's
-assignment. A consumer group's state follows from its epochs: Assigning while the target assignment is older than the group, Reconciling
+assignment. A consumer group's state follows from its epochs: Assigning while the group's epoch is newer than the target's, Reconciling
 while a member has not reached its target. A share group is Stable if it has members, else Empty.
 
 `ALLOWED` (classic), `CONSUMER_ALLOWED` and `SHARE_ALLOWED` list the possible next states. The code asserts every transition of a classic

@@ -1,10 +1,10 @@
 """The contract of a coordinator as a log machine: decide -> append -> apply -> hold -> release.
 
-`decide` reads state and returns a `Decision`; it changes no hard state. `apply` is the only writer of hard state, cannot fail on a record
-that was logged, and reads no clock. `resume` runs once after loading, and repeats effects that were possibly lost with the previous leader.
-The host (`host.py`) appends the records; if this fails, nothing has changed. It applies them, holds the effects until the high watermark
-has passed the records, and then releases the effects. An effect without records waits for the last applied offset, so that no answer
-depends on records that may still be lost. When leadership is lost, the machine is dropped; the next leader loads it from the log.
+`decide` reads state and returns a `Decision`; it changes no hard state. Only `apply` and `apply_marker` write hard state; they cannot fail
+on a logged record, and read no clock. `resume` runs once after loading, and repeats effects that were possibly lost with the previous
+leader. The host (`host.py`) appends the records; if this fails, nothing has changed. It applies them, holds the effects until the high
+watermark has passed the records, and then releases the effects. An effect without records waits for the last applied offset, so that no
+answer depends on records that may still be lost. When leadership is lost, the machine is dropped; the next leader loads it from the log.
 
 `decide` may change soft state (waiting members, deadlines). Soft state is never logged and may be lost.
 """
@@ -31,7 +31,7 @@ class LogRecord:
 
 @immutable
 class Transactional:
-    """A client's transaction; its records take effect at the commit marker."""
+    """A client's transaction. Its records take effect when the commit marker is applied."""
 
     producer_id: int
     producer_epoch: int
@@ -74,7 +74,7 @@ Effect = Respond | Schedule | Cancel | Call
 
 
 def refuse_nothing(_code: ErrorCode) -> Sequence[Effect]:
-    """The refusal of a decision without a waiting client."""
+    """Returns no effects: the refusal of a decision without a waiting client."""
     return ()
 
 
@@ -82,9 +82,9 @@ def refuse_nothing(_code: ErrorCode) -> Sequence[Effect]:
 class Decision:
     """The result of a command: records to log first, and effects to release when they are committed. `draft.py` builds it.
 
-    `refused` returns the effects for a failed append; they must answer every caller that `effects` would have answered. `parts` (instead of
-    `records`) are independent decisions: each is logged or refused separately, in as few batches as `max.message.bytes` allows. `effects`
-    follow if all of them were logged, otherwise `refused`.
+    `refused` returns the effects if the append fails, or if the host closes before the records are committed. They must answer every caller
+    that `effects` would have answered. `parts` (instead of `records`) are independent decisions: each is logged or refused separately, in
+    as few batches as `max.message.bytes` allows. If all parts were logged, `effects` follow, otherwise `refused`.
     """
 
     records: Sequence[LogRecord] = ()

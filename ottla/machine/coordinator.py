@@ -1,4 +1,5 @@
-"""One kind of coordinator on this broker: a machine and its host for each led partition of the coordinator's internal topic.
+"""One kind of coordinator on this broker. Each partition of the coordinator's internal topic that this broker leads has a machine and its
+host.
 
 Group, transaction and share coordinators are subclasses (`groups/coordinator.py`, `transactions/coordinators.py`,
 `sharing/state_coordinators.py`) with the commands of their kind. Kafka's formula assigns each key (a group id, a transactional id, a share
@@ -55,7 +56,7 @@ class LedPartition(Protocol):
 
 
 def reader_of(log: Log, bytes_max: int) -> BatchReader:
-    """Reads a coordinator's log in pieces of up to `bytes_max` bytes."""
+    """Returns a reader of a coordinator's log in pieces of up to `bytes_max` bytes."""
 
     def read(offset: int) -> bytes | None:
         if offset >= log.log_end_offset:
@@ -79,7 +80,9 @@ class Coordinator(Generic[CoordinatorKey]):
         timers: Timers,
         load_bytes: Callable[[], int],
     ) -> None:
-        """`partition_count` is 0 while the topic does not exist. `load_bytes` bounds one read of a log that is loaded."""
+        """`partition_count` is 0 while the topic does not exist. `load_bytes` returns the limit of one read while a log is loaded, in
+        bytes.
+        """
         self.topic = topic
         self.settings = settings
         self._partition_count = partition_count

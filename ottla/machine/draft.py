@@ -3,8 +3,8 @@
 `answered`, `logged` and `followed` build the decisions of most commands. A `Draft` collects records, answers, timers and calls step by
 step; `decision` makes the value that the host processes. Each answer has an alternative, which is sent if the log refuses the records.
 Timers are set or cancelled even if the log refuses the records, because they belong to soft state, which a refusal does not undo. Calls are
-made only if the records are committed. Records that do not depend on each other may be `separate`, so that a refusal of some does not
-affect the others; `include` does the same for records with calls of their own.
+made only if the records are committed. Independent records may be `separate`: a refusal of some does not affect the others. `include` adds
+another draft as an independent part, with its own records and effects.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.machine.contract import Call, Cancel, Decision, Effect, LogRecord, Re
 MakeRefusal = Callable[[ErrorCode], Any]
 """Makes the answer with this error."""
 Undo = Callable[["Draft", ErrorCode], object]
-"""Repairs soft state after the log has refused the records. The host releases the effects that this function adds to the given draft."""
+"""Repairs soft state after the log has refused the records. The function may add effects to the given draft, which the host releases."""
 
 
 class Draft:
@@ -56,7 +56,7 @@ class Draft:
         self.parts += [Decision(records=(record,)) for record in records]
 
     def include(self, part: Draft) -> None:
-        """Logs the records of `part` together, separately from all others; only its effects depend on them."""
+        """Logs the records of `part` together, independently of all other records. The effects of `part` depend only on its own records."""
         self.parts.append(part.decision())
 
     def decision(self) -> Decision:

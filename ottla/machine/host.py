@@ -32,12 +32,13 @@ log = logging.getLogger("ottla.coordinator")
 
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
-SLEW_DIVISOR = 16  # a wall clock that was set is followed at 1/16 of the elapsed time: intervals stay right within 7 %
+SLEW_DIVISOR = 16  # after the wall clock was set, corrects at most 1/16 of the elapsed time: intervals are wrong by less than 7 %
 
 
 HELD_MAX = 10_000
-"""Decisions of one coordinator that may wait for replicas. While replicas do not respond, each retry of a client adds a decision, and the
-decisions of disconnected clients remain."""
+"""Number of decisions of one shard that may wait for replicas. While replicas do not respond, each retry of a client adds a decision.
+Decisions of disconnected clients stay in the queue.
+"""
 
 
 class HostState(Enum):
@@ -98,8 +99,8 @@ class LogPiece(Protocol):
 class SlewedClock:
     """Wall time without jumps: it advances with the monotonic clock, and slowly approaches the system's wall clock after that was set.
 
-    It is used both for deadlines and for timestamps in records. When an operator sets the clock an hour forward, no deadline may pass
-    early, and yet timestamps must be comparable after a restart.
+    Deadlines and the timestamps in record values use this clock. When an operator sets the system clock an hour forward, no deadline passes
+    early. Timestamps remain comparable with the timestamps of the next coordinator.
     """
 
     __slots__ = ("_clock", "_last_ms", "_offset_ms")
@@ -121,7 +122,7 @@ class SlewedClock:
 
 
 class _HeldDecision:
-    """A decision whose effects wait for the high watermark to reach `end`."""
+    """A decision with effects that wait until the high watermark reaches `end`."""
 
     __slots__ = ("decision", "end")
 

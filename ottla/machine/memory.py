@@ -2,14 +2,14 @@
 
 Memory use is estimated per shard. Adding something raises the estimate; removing does not lower it, because state is removed in many ways
 (a member is removed, an offset expires, a log refuses a record). When the total exceeds the limit, each request recounts up to
-`COUNTED_AT_ONCE` items of its own shard and of one other. If there is still no memory, the request is refused with
+`COUNTED_AT_ONCE` items of its own shard and of one other. If the total is still too large, the request is refused with
 COORDINATOR_NOT_AVAILABLE, and clients try again later.
 
 Share groups count their memory exactly (`ExactShare`), so their requests recount nothing.
 
-The last quarter is shared by owners, who are the principals of clients: in it, an owner gets more only while it holds less than is free. So
-one user cannot take all, and each other user gets at least half of the rest. State that was loaded from a log has no owner until its
-principal uses it again. Clients without a login have no owner either, because they all have the same name.
+Owners are the principals of clients. When less than a quarter of the memory is free, an owner gets more only while it holds less than is
+free. So one user cannot take all memory, and every other user can get half of the free memory. State that was loaded from a log has no
+owner until its principal uses it again. Clients without a login have no owner either, because they all have the same name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ COUNTED_AT_ONCE = 1000
 """Items that one request recounts in a shard. Counting 1,000 takes about a millisecond."""
 NO_OWNER = ""
 SHARED_PART = 4
-"""Divisor of the limit: in the last quarter of the memory, an owner gets more only while it holds less than is free."""
+"""Divisor of the limit. 4: when less than a quarter is free, an owner gets more only while it holds less than is free."""
 Sizes = Callable[[], Iterable[tuple[str, int]]]
 """Yields the owner and the bytes of each item."""
 
@@ -56,7 +56,7 @@ class Share:
         self.bytes, self.held, self._round, self._sizes, self.things = 0, Counter(), None, tuple, ()
 
     def total_things(self) -> int:
-        """Returns the number of items in all shards of this broker."""
+        """Returns the number of `things` in all shards of this broker."""
         return self._memory.total_things()
 
     def part_of(self, owner: str) -> float:
@@ -76,8 +76,9 @@ class Share:
         self._set(_sums(self._sizes()))
 
     def count_on(self) -> None:
-        """Recounts some items. After the last item the estimate becomes the count plus everything admitted since the first item, so some
-        items are counted twice until the next round."""
+        """Recounts some items. After the last item the estimate becomes the count plus everything admitted during the recount. Items that
+        were admitted and then counted therefore count twice until the next recount.
+        """
         if self._round is None:
             self._round, self._counted, self._admitted = iter(self._sizes()), Counter(), Counter()
         sizes = list(islice(self._round, COUNTED_AT_ONCE))

@@ -1,13 +1,14 @@
 """Acknowledgements of members: checks them and plans the changes of the records' states.
 
 Accepted records become acknowledged, rejected records and gaps (offsets without a record) archived, released records available again, or
-archived if their delivery count has reached its limit. A renewal (KIP-1222) changes no state: it restarts the time of the lock.
+archived if their delivery count has reached its limit (unless a failed write had accepted them). A renewal (KIP-1222) changes no state: it
+restarts the time of the lock.
 
-The acknowledgements of a request for one partition are all checked before any takes effect. If one is impossible, all are refused: with
-INVALID_RECORD_STATE if the member has not acquired the record, or nothing is in flight; with INVALID_REQUEST for offsets after the records
-in flight. Offsets before them are ignored.
+The acknowledgements of a request for one partition are all checked before any takes effect. If one is impossible, all are refused. The code
+is INVALID_RECORD_STATE if the member has not acquired the record, if nothing is in flight, or if the group allows no renewals. It is
+INVALID_REQUEST for offsets after the records in flight. Offsets before the records in flight are ignored.
 
-`check` does the checks that need no state; callers use it first. Left out: making changes durable (`share_partition.py`).
+`check` does the checks that need no state; callers use it first. Elsewhere: making changes durable (`share_partition.py`).
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def _plan_one(
     flight: InFlight, member: str, acknowledgement: Acknowledgement, rules: Rules, changing: list[OffsetRun], renewed: list[OffsetRun]
 ) -> None:
     if acknowledgement.last < flight.start:
-        return  # the offsets are below the start of the log or of the share partition
+        return  # the offsets are before the records in flight
     if acknowledgement.last >= flight.end:
         code = ErrorCode.INVALID_REQUEST if flight.runs else ErrorCode.INVALID_RECORD_STATE
         raise ApiError(code, f"offset {acknowledgement.last} was not handed out yet")
@@ -137,7 +138,7 @@ def plan_release(flight: InFlight, members: frozenset[str], delivery_count_max: 
 
 
 def expire(flight: InFlight, now_ms: int, delivery_count_max: int) -> list[OffsetRun]:
-    """Releases the records whose lock has expired, immediately; returns their runs."""
+    """Releases the records with an expired lock before the change is durable; returns their runs."""
     late = [run for run in flight.runs if run.state is ACQUIRED and run.target is None and run.deadline_ms <= now_ms]
     for run in late:
         flight.set_state(run, outcome(run, RELEASE, delivery_count_max))
@@ -145,5 +146,5 @@ def expire(flight: InFlight, now_ms: int, delivery_count_max: int) -> list[Offse
 
 
 def next_deadline_ms(flight: InFlight) -> int | None:
-    """Returns when the first lock expires, or None."""
+    """Returns the time of the first lock's expiry, or None if no record is locked."""
     return min((run.deadline_ms for run in flight.runs if run.state is ACQUIRED and run.target is None), default=None)

@@ -1,12 +1,12 @@
 """Selects the records that a member acquires from the batches that were read.
 
 The batches are examined in order, from the first one. A member may acquire available records in flight, and records beyond those in flight.
-The examination ends when the member has enough. Then the runs are changed in one pass. Offsets that are not in the log (compaction) or must
-not be delivered (control batches, aborted transactions) are archived at the same time.
+The examination ends when the member has enough, or at the limit of records in flight. Then the runs are changed in one pass. Offsets that
+are not in the log (compaction) or must not be delivered (control batches, aborted transactions) are archived at the same time.
 
-With `batch_optimized` whole log batches are taken, so the wanted number may be exceeded by part of a batch. `record_limit` (KIP-1206) never
-exceeds it. Records that have used half of their deliveries are delivered in smaller and smaller groups, and one by one for the last time,
-so that a record which makes readers fail does not archive its neighbours.
+In the mode `batch_optimized` a member gets whole log batches, so it may get more records than it wants. In the mode `record_limit`
+(KIP-1206) it never does. Records that have used half of their deliveries are delivered in smaller and smaller groups, and one by one for
+the last time, so that a record which makes readers fail does not archive its neighbours.
 
 Invariants: only available records are acquired, so no record has two owners; each delivery raises the delivery count by one.
 `handlers/share_groups/log_reads.py` reads the log and defines the batches.
@@ -61,7 +61,7 @@ def may_acquire(flight: InFlight, in_flight_max: int) -> bool:
 
 
 def acquire(flight: InFlight, member: str, offset: int, batches: Iterable[LogBatch], terms: Terms) -> list[Acquired]:
-    """Acquires records for a member. `batches` are the batches that were read; the first one contains `offset`."""
+    """Acquires records for a member. `batches` are the batches that were read from `offset` on."""
     if terms.records_max <= 0:
         return []
     taker = Taker(flight, member, terms)
@@ -128,7 +128,8 @@ def survey(flight: InFlight, offset: int, batches: Iterable[LogBatch], terms: Te
 
 
 def add(stretches: list[Stretch], first: int, last: int, is_deliverable: bool, end: int) -> None:
-    """Appends offsets, joined to the last stretch if it is alike. Offsets across `end`, the end of the records in flight, are split there.
+    """Appends offsets, and joins them to the last stretch if both are of the same kind. Splits the offsets at `end`, the end of the records
+    in flight.
     """
     if first < end <= last:
         add(stretches, first, end - 1, is_deliverable, end)
@@ -170,7 +171,7 @@ class Taker:
         self._member = member
         self._terms = terms
         self._count = 0
-        self._part_max = 0  # records that may be acquired in all, once the member is throttled; 0 before
+        self._part_max = 0  # limit of all acquired records once the member is throttled; 0 while it is not
         self._throttle_from = max(THROTTLED_DELIVERIES_MIN, (terms.delivery_count_max + 1) // 2)
         self.taken: list[Acquired] = []
 
@@ -214,7 +215,7 @@ class Taker:
         return may_continue
 
     def _allowed(self, run: OffsetRun, size: int) -> tuple[int, bool]:
-        """Returns how many of a run's records may be delivered now, and whether other records may be delivered with them."""
+        """Returns the number of the run's records that may be delivered now, and whether records of later runs may be delivered too."""
         limit, delivered = self._terms.delivery_count_max, run.delivery_count
         if limit > THROTTLED_DELIVERIES_MIN and delivered >= limit - 1:
             return (0 if self._count else 1), False

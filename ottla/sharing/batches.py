@@ -1,10 +1,12 @@
 """Merges changes into a share partition's batches: a sorted, disjoint list of as few batches as possible.
 
-The rule is Kafka's, for each offset: the change with the larger delivery count wins; with equal counts the larger state wins. Counts and
-states of a record only rise (available, acknowledged, archived), so neither the order of changes nor a repeated change matters. Neighbours
-with equal state and count are joined. Offsets below the start offset are dropped, also from the middle of a batch.
+The rule is Kafka's, for each offset: the change with the larger delivery count wins; with equal counts the larger state wins. The count of
+a record only rises, and with an equal count its state only rises, in the order available, acknowledged, archived. Therefore neither the
+order of changes nor a repeated change matters. Neighbours with equal state and count are joined. Offsets below the start offset are
+dropped, even if they are only a part of a batch.
 
-Invariant: `merge` keeps this form of the list. Its cost depends on the changes, not on the length of the list.
+Invariant: `merge` keeps this form of the list. Apart from a copy of the list, its cost depends on the changes, not on the length of the
+list.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The commands of a share coordinator and their result.
 
 Each command is about one share partition and has one answer. All commands can therefore be routed in the same way, to this broker or
-another, and one table lists the retriable errors.
+another. `persister.py` lists the retriable errors of all commands.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ A change that is not durable yet is stored beside the state (`OffsetRun.target`)
 acquired. The change is undone by clearing the target.
 
 Invariants: the runs are contiguous from `start` to `end`; only ACQUIRED runs have an owner, a deadline or a target; the first run is not
-completed, unless a write is pending; `available_count` and `complete_count` are the sums over the runs.
+completed; `available_count` and `complete_count` are the sums over the runs.
 
 Elsewhere: which member may acquire which records (`acquisition.py`), members' acknowledgements (`acknowledgement.py`), persisting
 (`share_partition.py`).
@@ -35,7 +35,8 @@ _first = attrgetter("first")
 
 class OffsetRun:
     """Offsets from `first` to `last` in one state. `origin_size` is the size of the batch that they were delivered in. `was_accepted`: the
-    owner has accepted them, but the write failed; they are then not archived for too many deliveries."""
+    owner has accepted the records, but the write failed. When such records are released, they are not archived for too many deliveries.
+    """
 
     __slots__ = ("deadline_ms", "delivery_count", "first", "last", "member", "origin_size", "state", "target", "was_accepted")
 
@@ -59,11 +60,11 @@ class OffsetRun:
         return self.last - self.first + 1
 
     def is_free(self) -> bool:
-        """Whether it can be acquired."""
+        """Whether a member can acquire this run."""
         return self.state is AVAILABLE
 
     def is_alike(self, other: OffsetRun) -> bool:
-        """Whether the two differ only in their offsets."""
+        """Whether the two runs may be joined: they differ only in their offsets, and neither has a planned change."""
         return (
             self.state is other.state
             and self.delivery_count == other.delivery_count

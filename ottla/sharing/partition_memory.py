@@ -1,7 +1,7 @@
 """Limits the memory of the share partitions that this broker leads. Share partitions and runs of records in flight are counted exactly.
 
-A new share partition is refused at the limit. An existing one continues with few new records in flight, so that its members acknowledge
-records before they get more.
+A new share partition is refused at the limit. An existing share partition continues with a low limit of records in flight, so its members
+must acknowledge records before they get more.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class SharePersister:
 
     def delete(self, key: SharePartitionKey, done: StateWritten) -> None:
         def deleted(result: StateResult) -> None:
-            # The state of a deleted topic is deleted with it.
+            # A share coordinator itself deletes the states of deleted topics.
             done(ErrorCode.NONE if result.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else result.code)
 
         self._call(DeleteState(key), deleted)
@@ -107,7 +107,8 @@ class SharePersister:
         queue.drain()
 
     def ask(self, attempt: _Attempt) -> bool:
-        """Sends the call; returns whether another broker answers it. A call to a local coordinator is ordered immediately."""
+        """Sends the call; returns whether another broker answers it. A local coordinator takes the call into its order before this returns.
+        """
         coordinators, command = self._coordinators, attempt.command
         if not coordinators.is_created:
             loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -213,7 +214,7 @@ class _Queue:
             self._persister.emptied(self._key, self)
 
     def give_up(self, result: StateResult) -> None:
-        """Fails all calls: the first has used all of its attempts, or the broker stops."""
+        """Fails all calls, because one call has used all of its attempts, or because the broker stops."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,8 +1,8 @@
 """Raises the start of `__share_group_state`, only after the snapshots that replace the removed records are synced.
 
 Records before the oldest needed snapshot are redundant only while that snapshot exists, and a crash can remove the unsynced end of a log.
-Pruning therefore has two rounds: the first records the offset and requests a sync; the next one raises the log start to that offset, if the
-sync has covered the whole log of the first round.
+Pruning therefore has two rounds. The first records the offset and the end of the log, and requests a sync. The next raises the log start to
+that offset, if the log is synced up to the recorded end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class PrunedPartition(Protocol):
 
 
 class Pruner:
-    """Prunes one partition; called with the end of the redundant records, each time it may have grown."""
+    """Prunes one partition. The machine calls it periodically with the current end of the redundant records."""
 
     __slots__ = ("_flush", "_partition", "_redundant_end", "_synced_end")
 

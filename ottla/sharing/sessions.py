@@ -1,16 +1,17 @@
 """Share sessions (KIP-932): a member of a share group names its partitions once, and later requests name only the changes.
 
-A session belongs to a group and a member. Epoch 0 opens a session and ends an earlier one of the same member, each later request has the
-next epoch, and epoch -1 ends the session. It also ends with the connection that opened it. When a session ends, records that its member has
-acquired and not acknowledged become available again. The group's share partitions are closed with its last session on this broker. Both are
-done in steps, because each partition with records of the member needs a write. Until all records are released the member cannot open
-another session, because the release would include the new session's records.
+A session belongs to a group and a member. Epoch 0 opens a session, each later request has the next epoch, and epoch -1 ends the session. A
+session also ends with the connection that opened it. When a session ends, records that its member has acquired and not acknowledged become
+available again. The group's share partitions are closed with its last session on this broker. Both are done in steps, because each
+partition with records of the member needs a write. Until all records are released the member cannot open another session, because the
+release would include the new session's records. If epoch 0 replaces a session that has not ended, the member's records stay acquired.
 
 A member may continue its session on another connection, as in Kafka, but only as the same principal (`belongs_to_other`).
 
 The number of sessions is limited by `group.share.max.share.sessions`. The number of partitions is limited for one session and for all
-sessions; the last limit also depends on `ottla.memory.max.bytes`. At a limit, a session is evicted from the address, or from the connection
-of this address, that has the most (`base/loop/fair_slots.py`); if there is none, the new session is refused.
+sessions; the last limit also depends on `ottla.memory.max.bytes`. At a limit, a session of the address with the most sessions is evicted,
+or of the connection with the most sessions among the client's own address (`base/loop/fair_slots.py`). If neither has more than the client,
+the new session is refused.
 
 `share_fetch.py` and `share_acknowledge.py` read and acknowledge records.
 """
@@ -50,8 +51,9 @@ class ClosingConnection(Origin, Protocol):
 
 
 class ShareSession:
-    """The partitions that one member reads, in the order of its request. `epoch` is expected in its next request. `checks` has, for each
-    new partition, the pending check of its stored state; None if it was not sent yet."""
+    """The partitions that one member reads, in the order of its request. `epoch` is expected in the member's next request. `checks` maps
+    each new partition to the pending check of its stored state, or to None if no check was sent yet.
+    """
 
     __slots__ = ("checks", "connection", "epoch", "group_id", "member_id", "principal", "wanted")
 
@@ -74,8 +76,9 @@ class ShareSession:
             self.checks[place] = None
 
     def check(self, place: TopicIdPartition, share: SharePartition, is_new: bool) -> StoredStateCheck | None:
-        """Returns the check that must succeed before records of this share partition are delivered, None if there is nothing to wait for. A
-        share partition that is older than the member's subscription may not know of an alteration of the group's offsets."""
+        """Returns the check that must succeed before records of this share partition are delivered; None if no check is needed. A share
+        partition that is older than the member's subscription may not know of an alteration of the group's offsets.
+        """
         if place not in self.checks:
             return None
         check = self.checks[place]
@@ -125,8 +128,9 @@ class ShareSessions:
         return known is not None and known.principal != principal
 
     def open(self, group_id: str, member_id: str, connection: ClosingConnection) -> ShareSession | None:
-        """Opens a session and ends the member's earlier one. Returns None if there are too many sessions, or if the records of the earlier
-        session are not all released yet."""
+        """Opens a session in place of the member's earlier session, if any. Returns None if there are too many sessions, or while records
+        of an ended session of the member are being released.
+        """
         known = self.find(group_id, member_id)
         if known is not None:
             self._remove(known)
@@ -162,7 +166,7 @@ class ShareSessions:
         return False
 
     def step(self, group_id: str, member_id: str, epoch: int) -> tuple[ShareSession | None, ErrorCode]:
-        """Returns the session of a request with this epoch, and advances its epoch; a final epoch changes nothing yet."""
+        """Returns the session of a request with this epoch, and advances its epoch; with the final epoch the caller ends the session."""
         session = self.find(group_id, member_id)
         if session is None:
             return None, ErrorCode.SHARE_SESSION_NOT_FOUND
@@ -182,7 +186,7 @@ class ShareSessions:
         group_id = session.group_id
         leaving = self._leaving.get(group_id)
         if leaving is not None:
-            leaving[session.member_id] = None  # the running release does another round for it
+            leaving[session.member_id] = None  # the running release continues with this member
             return
         self._leaving[group_id] = {session.member_id: None}
         if self._turns is not None:

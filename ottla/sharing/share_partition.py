@@ -1,7 +1,8 @@
 """One partition as one share group reads it, on the broker that leads the partition.
 
-It loads its stored state (`Persister.read`), delivers records under locks that expire, and makes acknowledgements durable before it answers
-them. Waiting members are woken when records become available again, or when more records may be in flight.
+A share partition loads its stored state (`Persister.read`), delivers records under locks that expire, and makes acknowledgements durable
+before it answers them. Waiting members are woken when records become available again, when more records may be in flight, or when the share
+partition was loaded or closed.
 
 One timer serves all locks: it is set for the first expiry, and then for the next one. Locks of thousands of partitions may expire together;
 they are released over several iterations of the event loop.
@@ -59,7 +60,7 @@ def at_once(function: Callable[[], object]) -> None:
 
 
 def member_error(code: ErrorCode) -> ErrorCode:
-    """Returns the error for members, given the persister's."""
+    """Returns the error for members that corresponds to the persister's error."""
     return _CODES_FOR_MEMBERS.get(code, ErrorCode.UNKNOWN_SERVER_ERROR) if code else ErrorCode.NONE
 
 
@@ -98,7 +99,7 @@ class SharePartition:
         self.flight = InFlight(0)
         self.is_loaded = False
         self.is_closed = False
-        self.error = ErrorCode.NONE  # why it could not be loaded
+        self.error = ErrorCode.NONE  # why the state could not be loaded
         self.terms = terms
         self._persister = persister
         self._clock = clock
@@ -113,9 +114,9 @@ class SharePartition:
         self._completing = 0  # records that will be completed by the pending write
         self._stored_start = UNINITIALIZED_START_OFFSET  # as last read or written
         self._stored_count: int | None = None  # completed records after the start, as last written
-        self._is_uncertain = False  # a failed write may nevertheless be stored
+        self._is_uncertain = False  # a write has failed, but may be stored nevertheless
         self._checks: list[StoredStateCheck] = []
-        self._written_end = 0  # the start plus the completed records after it, as of the last write
+        self._written_end = 0  # start of the last write, plus its completed records after the start
         self.notifier = Notifier()
         self._hold(PARTITION_BYTES)
 
@@ -175,8 +176,10 @@ class SharePartition:
     # Alteration or deletion of the stored state
 
     def check(self) -> StoredStateCheck:
-        """Asks whether the stored state is still this leader's, and closes if not. Watchers are notified of the answer. While the share
-        coordinator is unavailable, members that do not wait for the answer continue to read; it will refuse their acknowledgements."""
+        """Asks whether the stored state is still this leader's, and closes if not. Watchers are notified of the answer. Members that do not
+        wait for the answer continue to read meanwhile. If the state is no longer this leader's, the share coordinator refuses their
+        acknowledgements.
+        """
         check = StoredStateCheck()
         self._checks.append(check)
         self._ask(check)
@@ -199,9 +202,10 @@ class SharePartition:
             self.notifier.notify()
 
     def _is_other(self, state: ShareState) -> bool:
-        """Whether a stored state differs from the state that this leader has read and written. It includes all writes before the check. The
-        state epoch alone is no proof: a group that was deleted and created again may have the same one, but no leader has read its state
-        yet."""
+        """Whether a stored state differs from the state that this leader has read and written. The stored state includes all writes before
+        the check. Equal state epochs are no proof: a group that was deleted and created again may have the same state epoch. But its leader
+        epoch differs, because no leader has read its state yet.
+        """
         if not self.is_loaded:
             return False
         if (self.state_epoch, self.leader_epoch) != (state.state_epoch, state.leader_epoch):
@@ -236,8 +240,9 @@ class SharePartition:
         return self._memory.in_flight_max(self.terms().in_flight_max)
 
     def forget_from(self, offset: int) -> None:
-        """Handles a log that ends at `offset` after a crash, so that new records get the later offsets. The stored state of the lost
-        records would apply to the new ones, so the state is initialized again with the remaining states.
+        """Handles the loss of the log's end in a crash: the log ends at `offset` now, and new records get the offsets of lost records. The
+        stored state of the lost records must not apply to new records, so the state is initialized again and the remaining states are
+        written again.
         """
         flight = self.flight
         flight.forget_from(offset)
@@ -283,7 +288,7 @@ class SharePartition:
         self._change(changing, done)
 
     def release(self, members: frozenset[str], done: StateWritten) -> None:
-        """Makes the records of members whose sessions have ended available again."""
+        """Makes records available again that were acquired by these members, because their sessions have ended."""
         if not self.is_loaded:
             done(ErrorCode.NONE)
             return

@@ -1,7 +1,8 @@
 """The share coordinators of this broker: finds the shard of a share partition and runs a command on its host.
 
-The shard is Java's hash of `group:topicId:partition`, as in Kafka. Without a host the answer is NOT_COORDINATOR or
-COORDINATOR_LOAD_IN_PROGRESS. `persister.py` retries, and asks other brokers.
+The shard is Java's hash of `group:topicId:partition`, as in Kafka. If this broker does not lead the shard, the answer is NOT_COORDINATOR;
+while the shard loads, COORDINATOR_LOAD_IN_PROGRESS; without the topic or with too many waiting decisions, COORDINATOR_NOT_AVAILABLE.
+`persister.py` retries, and asks other brokers.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class ShareStateCoordinators(Coordinator[SharePartitionKey]):
         memory: CoordinatorMemory | None = None,
     ) -> None:
         """`prune` creates the function that raises the start of a led partition's log. `is_lease_held` returns whether this broker's
-        session is certainly alive; otherwise a successor may have written newer states."""
+        session with the metadata store is certainly alive. If not, `run` refuses reads, because a successor may have written newer states.
+        """
         super().__init__(
             SHARE_GROUP_STATE_TOPIC,
             partition_count=partition_count,
@@ -68,7 +70,7 @@ class ShareStateCoordinators(Coordinator[SharePartitionKey]):
 
     @property
     def writes(self) -> int:
-        """Returns the number of records about share partitions that this broker has written."""
+        """Returns the number of records that the commands of this broker's share coordinators have made."""
         written: int = sum(host.machine.writes for host in self._hosts.values())
         return self._writes_before + written
 

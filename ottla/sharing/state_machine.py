@@ -11,8 +11,9 @@ The states of a broker have a memory limit. At the limit a new state, or a write
 (`state_room.py`). This code is not retriable, because brokers would retry immediately, and each waiting request needs as much memory as the
 state.
 
-The checks, their order and their codes are Kafka's, with two exceptions: this limit, and writes with a higher state epoch than the stored
-one, which Kafka accepts. `state_coordinators.py` finds the shard of a share partition, `persister.py` retries.
+The checks, their order and their codes are Kafka's, with three exceptions: this limit, and two kinds of writes that Kafka accepts. Writes
+with a higher state epoch than the stored one are refused, and writes to a state that was initialized again after a deletion and not read
+yet. `state_coordinators.py` finds the shard of a share partition, `persister.py` retries.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ UNREAD = -1
 FORGOTTEN_MAX = 1_000  # tombstones in one batch
 FORGET_RETRY_MS = 1_000
 ADDED_MAX = 2
-"""Batches that one batch of a write may add to a state: itself, and one more if it cuts a known batch in two."""
+"""Number of batches that one batch of a write may add to a state. 2: the batch itself, and one more if it splits a known batch."""
 NOTHING_KNOWN = ShareState(0, 0, UNINITIALIZED_START_OFFSET, UNKNOWN_DELIVERY_COMPLETE_COUNT)
 NO_TOPIC = StateResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, "the topic or partition does not exist")
 UNINITIALIZED = StateResult(ErrorCode.INVALID_REQUEST, None, "the share partition has not been initialized")
@@ -150,10 +151,10 @@ class ShareStateMachine:
         if change.leader_epoch != NO_EPOCH and change.leader_epoch < state.leader_epoch:
             return _fenced(reply, ErrorCode.FENCED_LEADER_EPOCH, change.leader_epoch, state.leader_epoch)
         if state.leader_epoch == UNREAD and change.leader_epoch != NO_EPOCH:
-            # The deleted state may have had the same epoch, and its leader still writes from memory. (Kafka would accept that.)
+            # The leader of the deleted state may still write, with the same state epoch. (Kafka accepts such a write.)
             return _answer(reply, StateResult(ErrorCode.FENCED_STATE_EPOCH, message="no leader has read this new state yet"))
         if change.state_epoch not in (NO_EPOCH, state.state_epoch):
-            # A higher epoch is from a deleted group of the same name. Kafka applies its readers' acknowledgements to the new group.
+            # A higher epoch is from a deleted group of the same name. Kafka would apply that group's acknowledgements.
             return _fenced(reply, ErrorCode.FENCED_STATE_EPOCH, change.state_epoch, state.state_epoch)
         if not self._topics.has_partition(key.topic_id, key.partition):
             return _answer(reply, NO_TOPIC)
@@ -172,7 +173,7 @@ class ShareStateMachine:
         return self._log(reply, WRITTEN, tombstone(key))
 
     def _written(self, now_ms: int, key: SharePartitionKey, known: StoredShare, change: ShareState) -> ShareStateRecord:
-        """Returns the record of a write, reduced if the memory is at its limit. Raises `ApiError`."""
+        """Returns the record of a write. At the memory limit the state is reduced; raises `ApiError` if it would still grow."""
         if change.batches:
             try:
                 self.shard.memory.find_room(BATCH_BYTES * ADDED_MAX * len(change.batches))
@@ -209,8 +210,9 @@ class ShareStateMachine:
         return draft.decision()
 
     def snapshot_cold(self, now_ms: int) -> Decision:
-        """Repeats old snapshots, a bounded amount at a time. If all snapshots are repetitions, it does nothing, because the log need not be
-        pruned."""
+        """Repeats old snapshots, a bounded amount at a time. If every snapshot is itself a repetition, repeats none, because then no
+        new snapshot has made older records redundant.
+        """
         interval_ms, delay_ms, size = self.settings.cold_snapshot_interval_ms, self.settings.cold_snapshot_interval_ms, 0
         partitions, records = self.shard.partitions, list[LogRecord]()
         if any(stored.created_ms == stored.written_ms for stored in partitions.values()):

@@ -35,8 +35,9 @@ _KEYS: dict[int, type[ShareSnapshotKey] | type[ShareUpdateKey]] = {SNAPSHOT: Sha
 
 
 class Snapshot(NamedTuple):
-    """The whole state of a share partition. `snapshot_epoch` counts its snapshots; `written_ms` is later than `created_ms` for a repeated
-    one."""
+    """The whole state of a share partition. `snapshot_epoch` counts its snapshots. A repeated snapshot has a `written_ms` later than its
+    `created_ms`.
+    """
 
     snapshot_epoch: int
     state: ShareState

@@ -1,12 +1,12 @@
 """Shrinks writes of share states at the memory limit, and finds the writes that cannot be taken.
 
 Acknowledgements out of order are stored as runs, so each gap between them makes a state larger. At the memory limit a write is accepted if
-its state does not grow: it may have one completed run at the start, which the next write removes, and as many runs behind it as before.
-Each state has memory for one such run from the beginning (`RESERVED_BATCHES`). So a group whose members acknowledge in order continues, and
-so does a group that fills its gaps; only writes that make more gaps are refused.
+the state then has no more runs than before. One completed run at the start is not counted, because the next write removes it. Each state
+has reserved memory for this run and one more (`RESERVED_BATCHES`). Groups with acknowledgements in order, or that fill gaps, therefore
+continue; only writes that make more gaps are refused.
 
-Before a write is refused, two optional facts are dropped from it: the delivery counts of available records, and the difference between
-accepted and archived records in the completed run at the start. Completed records are never dropped.
+Before a write is refused, its state is reduced: it loses the delivery counts of available records, and the difference between accepted and
+archived records in the completed run at the start. Completed records are never dropped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from ottla.base.share_state import DeliveryState, ShareState, StateBatch
 
 LASTING_MIN = 1
-"""Runs behind the start that every state may have."""
+"""Number of completed runs behind the start that every state may have."""
 RESERVED_BATCHES = LASTING_MIN + 1
 
 

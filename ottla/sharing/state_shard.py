@@ -18,7 +18,7 @@ from ottla.sharing.state_records import Snapshot, StateUpdate, read_record
 from ottla.sharing.state_room import RESERVED_BATCHES
 
 ENDED_BYTES_MAX = 1 << 20
-"""Memory for the keys of deleted states. The leader of a deleted state writes from memory for only a moment."""
+"""Memory for the keys of deleted states, in bytes. A key is needed only briefly, until the leader of the deleted state stops writing."""
 
 
 STATE_BYTES = 600
@@ -87,7 +87,7 @@ class ShareStateShard:
     def _take_update(self, key: SharePartitionKey, update: StateUpdate, offset: int) -> None:
         known = self.partitions.get(key)
         if known is None:
-            # Its snapshot is missing: the log was damaged or written by hand. The update is used as the whole state.
+            # The snapshot is missing, because the log is damaged or a client wrote it. The update is used as the whole state.
             self.partitions[key] = StoredShare(update.state, update.snapshot_epoch, 0, 0, offset, 1)
             return
         self.partitions[key] = known._replace(state=updated(known.state, update.state), updates=known.updates + 1)

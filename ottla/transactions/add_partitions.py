@@ -3,8 +3,8 @@
 The first partition opens the transaction. For partitions that the transaction already has nothing is logged, so a producer that writes to
 the same partitions causes no further records. The offsets of a group are one partition of `__consumer_offsets` like any other.
 
-Verification (KIP-890) answers whether a partition belongs to the ongoing transaction, and changes nothing. It protects older clients
-against a late Produce that opens a transaction which no client will ever end (I30). The epoch protects clients of v2, because each end
+Verification (KIP-890) answers whether a partition belongs to the ongoing transaction, and changes nothing. Without it a late Produce of an
+older client could open a transaction that no client ever ends (I30). Clients of v2 are protected by their epoch, because each end
 increments it.
 """
 
@@ -31,7 +31,7 @@ def decide_add(
     version: int,
     reply: Reply,
 ) -> Decision:
-    """Replies one `ErrorCode` for all partitions: either all are added or none."""
+    """Replies one `ErrorCode` for all partitions: either all partitions are added or none."""
     metadata = shard.transactions.get(transactional_id)
     if metadata is None:
         return answer_code(reply, ErrorCode.INVALID_PRODUCER_ID_MAPPING if transactional_id else ErrorCode.INVALID_REQUEST)
@@ -70,7 +70,7 @@ def decide_verify(
 
 
 def _judge_add(metadata: TransactionMetadata, identity: ProducerIdAndEpoch) -> ErrorCode:
-    # Checked first: the client may already use its next identity, which cannot be judged before the end is complete.
+    # Checked first: the client may already use its next identity, which becomes current only when the end is complete.
     if metadata.state in PREPARED:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if metadata.identity.producer_id != identity.producer_id:

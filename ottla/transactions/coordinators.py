@@ -1,11 +1,13 @@
 """Routes commands to the shard of a transactional id; a request waits while the previous transaction completes.
 
 `TransactionCoordinators` finds the shard (Java's hash of the id, as in Kafka), runs the command on its host and passes the result to
-`done`. If this broker is not the coordinator, or is loading, the result has NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
+`done`. If this broker is not the coordinator, the result has NOT_COORDINATOR; while the shard loads, COORDINATOR_LOAD_IN_PROGRESS; without
+the topic or with too many waiting decisions, COORDINATOR_NOT_AVAILABLE.
 
 Between Prepare* and Complete* Kafka answers CONCURRENT_TRANSACTIONS, and the client tries again after a pause that is much longer than the
-rest of the transaction. Here the request waits for the completion, at most `completion_wait_ms`, and is then decided again. EndTxn and the
-verification of partitions are answered at once. EndTxn does not wait because it must never end the next transaction (ydb #52731).
+rest of the transaction. Here the request waits for the completion, at most `completion_wait_ms`, and is then decided again, at most
+`ATTEMPTS_MAX` times in all. EndTxn and the verification of partitions are answered at once. EndTxn does not wait because it must never end
+the next transaction (ydb #52731).
 
 `admit` checks a Produce: with transactions v2 its partitions are added to the transaction, with older versions they are verified. If
 another broker is the coordinator, that broker is asked (`remote.py`).
@@ -43,7 +45,7 @@ DoneEnd = Callable[[EndResult], None]
 TransactionCommand = Callable[[Shard, int, Reply], Decision]
 """Decides a command on a shard, given the time in milliseconds, and replies."""
 
-# The error of a Produce that was not admitted. The client does not ask a coordinator at that point: it only has to try again.
+# Errors of a refused Produce. A producer does not look for a coordinator after Produce, so it gets an error that makes it try again.
 PRODUCE_ERRORS = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -118,8 +120,9 @@ class TransactionCoordinators(Coordinator[str]):
         return TransactionMachine(coordinator_epoch, self.settings, self.producer_ids, self._markers, self._memory)
 
     def host_of(self, transactional_id: str) -> MachineHost:
-        """As `Coordinator.host_of`. Also raises INVALID_REQUEST for an id that is too long, and COORDINATOR_NOT_AVAILABLE without the
-        topic."""
+        """Returns the same host as `Coordinator.host_of`. Also raises INVALID_REQUEST for an id that is too long, and
+        COORDINATOR_NOT_AVAILABLE without the topic.
+        """
         if is_too_long(transactional_id):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"a transactional id has at most {ID_CHARACTERS_MAX} characters")
         return self._active(self._hosts.get(self.partition_for(transactional_id)), transactional_id)
@@ -221,7 +224,7 @@ class TransactionCoordinators(Coordinator[str]):
             try:
                 host.run(lambda now_ms, shard=host.machine.shard: decide_list(shard, now_ms, wanted, collect))  # type: ignore[misc]
             except ApiError:
-                collect([])  # led elsewhere since the first step
+                collect([])  # this broker has resigned since the first step
             yield
 
     # Produce

@@ -4,10 +4,10 @@ An end has three steps, each in the log before the next one starts: Prepare* (th
 partitions, Complete*. The client is answered when the Prepare* record is committed. The markers are sent just before that answer, so on a
 single broker the transaction is usually complete when the client gets it.
 
-A client of transactions v1 (EndTxn before version 5) keeps its epoch. With v2 every end moves to the next epoch: the markers carry it,
-partitions refuse the old one, and a delayed EndTxn, AddPartitions or Produce cannot touch the next transaction (P5, KIP-890). A v2 client
-may abort a transaction that it never began, because it does not know whether one was opened. A retry of an answered end is recognised by
-the last identity (I28).
+A client of transactions v1 (EndTxn before version 5) keeps its epoch. With v2 every end moves to the next epoch. The markers have the new
+epoch and partitions refuse the old epoch, so a delayed EndTxn, AddPartitions or Produce cannot touch the next transaction (P5, KIP-890). A
+v2 client may abort a transaction that it never began, because it does not know whether one was opened. A retry of an answered end is
+recognised by the last identity (I28).
 
 Errors: an unknown id or another producer id is INVALID_PRODUCER_ID_MAPPING, another epoch PRODUCER_FENCED, and an end that contradicts the
 state INVALID_TXN_STATE. Between Prepare* and Complete* the answer is CONCURRENT_TRANSACTIONS, never success.
@@ -68,7 +68,7 @@ def send_markers(shard: Shard, metadata: TransactionMetadata) -> Callable[[], No
 
     def complete() -> None:
         shard.run(lambda now_ms: decide_complete(shard, now_ms, metadata))
-        # Waiting requests need not wait until the record is committed, because their own records are behind it in the log.
+        # Waiting requests run before the record is committed: their records follow it in the log, so their answers wait too.
         if not shard.is_completing(metadata.transactional_id):
             shard.wake(metadata.transactional_id)
 
@@ -89,7 +89,9 @@ def send_markers(shard: Shard, metadata: TransactionMetadata) -> Callable[[], No
 
 
 def new_producer_id_if_exhausted(shard: Shard, metadata: TransactionMetadata) -> int | None:
-    """Returns the producer id for the time after this end: NO_PRODUCER_ID if epochs remain, None if a new id must be fetched first."""
+    """Returns a new producer id to use after this end; NO_PRODUCER_ID if the current id has epochs left, None if new ids must be fetched
+    first.
+    """
     return shard.producer_ids.take() if metadata.identity.is_exhausted else NO_PRODUCER_ID
 
 

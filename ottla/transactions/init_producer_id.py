@@ -1,17 +1,17 @@
 """InitProducerId: gives a transactional id its producer id and epoch, and fences the previous owner.
 
 Every call that is not a retry gives the id a new identity (producer id and epoch), which fences the previous owner (I26). An open
-transaction is aborted first, with markers in the next epoch; the client gets CONCURRENT_TRANSACTIONS, asks again, and gets its identity
-when the abort is complete. When the epochs are used up, the new identity is a new producer id with epoch 0.
+transaction is aborted first, with markers in the next epoch. Until the abort is complete the result is CONCURRENT_TRANSACTIONS, and
+`coordinators.py` or the client repeats the request. When the epochs are used up, the new identity is a new producer id with epoch 0.
 
-A client that sends its current identity (KIP-360) gets the next one only if no other client has taken over. If it sends the previous one,
-its answer was lost or its transaction timed out, and it gets the current one without a new epoch: only this client can know it. This also
-holds after a change of the producer id and after a failover (KAFKA-20357). While a transaction is being completed, only the producer id is
-compared, as in Kafka. Stricter than Kafka: an identity that is not the current one cannot abort an ongoing transaction, because a delayed
-request would otherwise abort a later transaction of its own sender (P5).
+A client that sends its current identity (KIP-360) gets the next one only if no other client has taken over. If the client sends its
+previous identity, its last answer was lost or its transaction timed out. It then gets the current identity without a new epoch, because no
+other client can know the previous one. This also holds after a change of the producer id and after a failover (KAFKA-20357). While a
+transaction is being completed, only the producer id is compared, as in Kafka. Stricter than Kafka: an identity that is not the current one
+cannot abort an ongoing transaction, because a delayed request would otherwise abort a later transaction of its own sender (P5).
 
 Two-phase commit (KIP-939), if it is enabled: with `is_two_phase` the transaction has no timeout; with `keeps_prepared` the ongoing
-transaction stays open, and the answer has its identity and the new one, which its owner uses to end it.
+transaction stays open, and the answer has two identities: the transaction's, and a new one that the client uses to end it.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _producer_ids(metadata: TransactionMetadata) -> tuple[int, ...]:
 
 
 def _begin(shard: Shard, now_ms: int, command: InitProducerId, reply: Reply) -> Decision:
-    """Starts an id that is unknown or has expired: even a client that names an old identity gets a new one."""
+    """Creates an id that is unknown or has expired. A client that names an old identity gets a new identity too."""
     if _is_over_limit(shard, command.owner):
         return answer_end(reply, ErrorCode.POLICY_VIOLATION)
     try:
@@ -101,8 +101,8 @@ def _begin(shard: Shard, now_ms: int, command: InitProducerId, reply: Reply) -> 
 
 
 def _is_over_limit(shard: Shard, owner: str) -> bool:
-    """Whether a new id is refused: `ottla.transactions.max` is reached, or less than a quarter of it is free and `owner` has at least as
-    many ids as are free.
+    """Whether a new id is refused: `ottla.transactions.max` is reached, or at most a quarter of that number is free and `owner` has at
+    least as many ids as are free (estimated from memory).
     """
     ids_max = shard.settings.transactions_max
     known = shard.memory.total_things()
@@ -129,7 +129,7 @@ def _give_identity(shard: Shard, now_ms: int, command: InitProducerId, metadata:
 
 
 def _take_over(shard: Shard, now_ms: int, command: InitProducerId, metadata: TransactionMetadata, reply: Reply) -> Decision:
-    """Aborts the open transaction, or keeps it if its owner asks for that."""
+    """Aborts the open transaction, or keeps it open if the request says so (KIP-939)."""
     if command.expected not in (NO_IDENTITY, metadata.identity):
         return answer_end(reply, ErrorCode.PRODUCER_FENCED)
     if command.keeps_prepared:

@@ -6,10 +6,10 @@ broker's own transactions and WriteTxnMarkers of other brokers. `MarkerDelivery`
 partitions at once, sends the other markers to the partitions' leaders (`PeerMarkers`), and repeats after a pause until each has its marker.
 
 Markers are idempotent: a partition that already has the marker reports success (KAFKA-19999). INVALID_PRODUCER_EPOCH means that the
-partition has a later transaction of this producer. That one could not begin before this one was complete, so the partition has its marker.
-A deleted partition needs no marker; but a partition missing in this broker's metadata may be newer than these, so it is looked up
-(`IsGone`). TRANSACTION_COORDINATOR_FENCED means that another coordinator completes the transaction: delivery stops without a message,
-because this machine is about to be dropped. It also stops once the machine was dropped.
+partition has a later transaction of this producer. The later transaction could not begin before this transaction was complete, so the
+partition has the marker. A deleted partition needs no marker. But a partition that is missing in this broker's metadata may be newer than
+the metadata, so it is looked up (`IsGone`). TRANSACTION_COORDINATOR_FENCED means that another coordinator completes the transaction:
+delivery stops without a message, because this machine is about to be dropped. Delivery also stops once the machine was dropped.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class MarkerLog(Protocol):
         """Returns the marker's offset; None if the log already has the marker. Raises `ApiError`."""
 
     def acknowledgement(self, last_offset: int, acks: int) -> ErrorCode | None:
-        """None while replicas lack `last_offset`; an error if this term of leadership is over."""
+        """Returns None while replicas lack `last_offset`, NONE when it is replicated, or an error if this term of leadership is over."""
 
     def call_when_acknowledged(self, last_offset: int, acks: int, function: Callable[[], None]) -> None:
         """Calls `function` once, when `last_offset` is replicated or this term of leadership is over."""
@@ -119,7 +119,7 @@ class LocalMarkers:
 
 
 class _Wait:
-    """Waits for the acknowledgement of one marker. It is a class because a function that refers to itself would be a reference cycle."""
+    """Waits for the acknowledgement of one marker. A class, because a closure that refers to itself would be a reference cycle."""
 
     __slots__ = ("_done", "_last_offset", "_leader")
 

@@ -3,13 +3,13 @@
 `TransactionMetadata` is an immutable value, equal to a record of `__transaction_state`. Each change makes a new value and asserts that
 `ALLOWED` has the transition. A new value takes effect only after it was logged and applied.
 
-Identities. `identity` is the (producer id, epoch) that the client uses now. In Prepare* it is the identity that the client will use next: a
-new producer id if the epochs of the old one are used up, or, with a kept prepared transaction (KIP-939), an epoch beyond the markers'
-epoch. `last_identity` is the previous identity, if the client got `identity` by sending the previous one: a request with it is then a retry
-after a lost answer. It is computed from `previous_producer_id`, so the next coordinator knows it as well (KAFKA-20357): none if that is -1,
-the previous epoch if it is the same producer id, the last usable epoch if it is another one.
+Identities. `identity` is the (producer id, epoch) that the client must use in its next request. In Prepare* and for a kept prepared
+transaction (KIP-939) it may differ from the transaction's own: it has a new producer id if the epochs are used up, or a higher epoch.
+`last_identity` is the client's previous identity, if the client may continue from it: a request with it is then a retry after a lost
+answer. `last_identity` is computed from the logged `previous_producer_id`, so the next coordinator knows it too (KAFKA-20357). -1 means
+none; the same producer id means the previous epoch; another producer id means its last usable epoch.
 
-Invariants: a producer id is used with epochs 0 to EPOCH_MAX - 1; only markers have EPOCH_MAX.
+Invariants: clients use epochs 0 to EPOCH_MAX - 1; only markers have EPOCH_MAX.
 """
 
 from __future__ import annotations
@@ -130,9 +130,9 @@ def with_partitions(metadata: TransactionMetadata, partitions: frozenset[TopicPa
 
 
 def prepared(metadata: TransactionMetadata, is_commit: bool, version: int, now_ms: int) -> TransactionMetadata:
-    """Prepares the end for a client of transactions v1, which keeps its epoch."""
+    """Prepares the end for a client of transactions v1. The client keeps its epoch."""
     identity = metadata.identity
-    # A kept transaction is ended by its new identity; the markers must not carry the epoch that a lost process still holds.
+    # The new identity ends a kept transaction. The markers need the next epoch, so that they fence a lost process with the old epoch.
     marker_epoch = min(metadata.producer_epoch + 1, EPOCH_MAX) if metadata.is_kept else metadata.producer_epoch
     return _prepared(metadata, is_commit, identity, marker_epoch, metadata.previous_producer_id, version, now_ms)
 
@@ -142,8 +142,8 @@ def prepared_with_bump(
 ) -> TransactionMetadata:
     """Prepares an end that increments the epoch (KIP-890): the markers have the next epoch, which fences the current one.
 
-    `new_producer_id` is used if the epochs are used up; if there is none, the next InitProducerId must choose one. With `is_remembered` the
-    client with the old epoch may continue from it (after a lost answer or a timeout); otherwise it is fenced permanently.
+    `new_producer_id` is used if the epochs are used up. Without it the next InitProducerId must choose a producer id. With `is_remembered`
+    the client may continue from the old epoch (after a lost answer or a timeout). Otherwise the old epoch is fenced permanently.
     """
     identity = metadata.identity
     if identity.is_exhausted and new_producer_id != NO_PRODUCER_ID:

@@ -26,7 +26,9 @@ PREFETCH_LEFT = 100
 ATTEMPTS_MAX = 16
 PRODUCER_ID_MAX = (1 << 63) - 1
 LOST_RACES = (StoreResult.BAD_VERSION, StoreResult.NODE_EXISTS, StoreResult.NO_NODE, StoreResult.UNKNOWN)
-"""After these results the node is read again at once. For other errors of the store another attempt would not help now."""
+"""After these results the node is read again at once. After any other error of the store the claim fails, because an immediate attempt
+would fail too.
+"""
 
 Taken = Callable[[int, ErrorCode], None]
 Ready = Callable[[ErrorCode], None]
@@ -99,7 +101,7 @@ class ProducerIds:
         self._store.multi([operation], lambda outcome: self._claimed(outcome, start, attempt))
 
     def _note_damage(self) -> None:
-        """Logs the damage once."""
+        """Logs once, until a block is claimed again, that no ids can be allocated."""
         if not self._is_damage_noted:
             self._is_damage_noted = True
             log.error("%s in the metadata store is damaged, or all producer ids are used: there are no new producer ids", BLOCK_PATH)
@@ -132,7 +134,7 @@ def _block_bytes(broker_id: int, start: int) -> bytes:
 
 
 def _block_end(data: bytes) -> int:
-    """Returns the last id of the block; -2 if the node cannot be parsed."""
+    """Returns the last id of the block; -2 if the node has no valid one."""
     try:
         end = int(json.loads(data)["block_end"])
     except (ValueError, KeyError, TypeError, RecursionError):

@@ -23,7 +23,7 @@ class Leaders(Protocol):
 
 
 class PeerCoordinators(Protocol):
-    """The transaction coordinator of one other broker."""
+    """Sends requests to the transaction coordinators of other brokers."""
 
     def add_partitions(
         self,
@@ -55,7 +55,7 @@ class OtherCoordinators:
         is_verify_only: bool,
         done: DoneCodes,
     ) -> None:
-        """Asks the leader of this partition of `__transaction_state`; NOT_COORDINATOR if no other broker leads it."""
+        """Asks the leader of this partition of `__transaction_state`. Each partition gets NOT_COORDINATOR if no other broker leads it."""
         leader = self._leaders.leader_of(TRANSACTION_STATE_TOPIC, shard)
         if leader is None or leader in (NO_LEADER, self._broker_id):
             done(dict.fromkeys(partitions, ErrorCode.NOT_COORDINATOR))

@@ -129,13 +129,14 @@ class Shard:
         return self.clients.get(transactional_id, UNKNOWN_CLIENT).owner
 
     def _sizes(self) -> Iterator[tuple[str, int]]:
-        """Yields the approximate memory of each id, in bytes. Ids that are removed meanwhile may be included, new ones are not."""
+        """Yields the owner and the approximate memory of each id, in bytes. Includes ids that are removed meanwhile, but no new ids."""
         for metadata in list(self.transactions.values()):
             yield self.owner_of(metadata.transactional_id), held_bytes(metadata.transactional_id, metadata.partitions)
 
     def note_clock(self, now_ms: int) -> None:
-        """Called after loading. Restarts the timeouts of transactions whose start is ahead of this broker's clock: it was set back, or the
-        previous coordinator's was fast."""
+        """Called after loading. Restarts the timeouts of transactions that began in the future of this broker's clock, because this clock
+        was set back or the previous coordinator's clock was fast.
+        """
         for transactional_id in self.ongoing:
             start_ms = self.transactions[transactional_id].start_timestamp_ms
             if start_ms > now_ms:
@@ -165,7 +166,7 @@ class Shard:
         return True
 
     def wake(self, transactional_id: str) -> None:
-        """Runs the requests that waited for this transaction."""
+        """Wakes the requests that wait for this transaction's completion, to be decided again."""
         for waiter in self.waiting.pop(transactional_id, ()):
             waiter(ErrorCode.NONE)
 

@@ -4,8 +4,8 @@ Empty: no transaction. Ongoing: it has partitions. Prepare*: the outcome is logg
 have their markers. PrepareEpochFence is not used here: a producer is fenced by one transition from Ongoing to PrepareAbort with a new
 epoch, where Kafka has a state in memory between. Its number is kept because Kafka's tools know its name.
 
-`ALLOWED` has the possible next states of each state, and every transition asserts it. The diagram in the documentation is generated from
-it.
+`ALLOWED` has the possible next states of each state, and the code asserts every transition. The diagram in the documentation is generated
+from it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class TransactionState(Enum):
     DEAD = "Dead"
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
 
-    # By identity: the enum's own hashes the name in Python, and every request asks several sets.
+    # Hashes by identity, because Enum's own hash is slow and every request looks up states in several sets.
     __hash__ = object.__hash__
 
 

@@ -1,10 +1,10 @@
 """The state of one classic group: its members, its generation, and its last record in the log.
 
-Only `apply_record` sets `stored`, the last logged record. Everything else is soft state: it starts from the record, requests change it, and
-it is lost when the coordinator moves. Members then get UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION and join again.
+Only `from_record` and `apply_record` set `stored`, the last logged record. All other fields are soft state: requests change them, and a new
+coordinator starts again from the record. Members that it does not know get UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION and join again.
 
-Invariants: `votes` has the number of members that support each protocol, `metadata_bytes` the size of all members' protocol metadata, and
-`joining` the number of members with a waiting JoinGroup. The leader is a member. `static_members` has the member of each group instance id.
+Invariants: `votes` counts the members that support each protocol. `metadata_bytes` is the size of all members' protocol metadata. `joining`
+counts the members with a waiting JoinGroup. The leader is a member. `static_members` has the member of each group instance id.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class ClassicGroup:
             self.leader_id = next(iter(self.members), None)
 
     def held_bytes(self) -> int:
-        """Returns the approximate memory of the members, in bytes."""
+        """Returns the approximate memory of the members and of the ids in `pending_members`, in bytes."""
         held = MEMBER_BYTES * (len(self.members) + len(self.pending_members))
         for member in self.members.values():
             held += len(member.assignment) + protocols_bytes(member.protocols)
@@ -204,8 +204,9 @@ class ClassicGroup:
                 del self.votes[name]
 
     def check_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """Returns the member that a request names. An instance id must belong to this member; otherwise another process has replaced it
-        (I34). Raises `ApiError`."""
+        """Returns the member that a request names. Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another process has replaced this
+        static member (I34).
+        """
         if instance_id is not None:
             current_id = self.static_members.get(instance_id)
             if current_id is None:
@@ -229,7 +230,7 @@ class ClassicGroup:
     # Protocols
 
     def may_use(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols shares one with all other members."""
+        """Whether all members support one of these protocols, so that a client with them may join."""
         if not self.members:
             return bool(protocol_type and protocols)
         count = len(self.members)
@@ -262,15 +263,16 @@ class ClassicGroup:
         self.subscribed_topics = frozenset(topics)
 
     def subscribed_among(self, topics: Iterable[str]) -> set[str]:
-        """Returns those of `topics` that a member subscribes to. If a consumer's subscription cannot be decoded, returns all of them."""
+        """Returns the subset of `topics` that a member subscribes to; all `topics` if a consumer's subscription cannot be decoded."""
         if self.subscribed_topics is not None:
             return set(self.subscribed_topics.intersection(topics))
         return set(topics) if self.protocol_type == CONSUMER_PROTOCOL_TYPE and self.members else set()
 
 
 def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription | None:
-    """Decodes a consumer's subscription; returns None if that fails. Later versions only append fields, so they are decoded as the last
-    known one."""
+    """Decodes a consumer's subscription; returns None if that fails. Later versions only append fields, so a later version is decoded as
+    the last known version.
+    """
     if len(metadata) < 2:
         return None
     lowest, highest = ConsumerProtocolSubscription.VERSIONS

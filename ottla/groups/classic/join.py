@@ -2,10 +2,10 @@
 
 A dynamic member without an id gets one and has to join again with it (MEMBER_ID_REQUIRED, KIP-394), so that a client that gives up waiting
 does not become a member. A static member (KIP-345) that joins without an id replaces its earlier instance: the old id is fenced. If the
-group is stable and its protocol stays the same, there is no rebalance. From version 9 on this includes the leader, whose answer says to
-skip the assignment (KIP-814).
+group is stable and keeps its protocol, the replacement causes no rebalance. A replacing leader must not assign: from version 9 on the
+answer says so (KIP-814), before it the answer names the old id as the leader.
 
-Invariants: a group never has more members than `group.max.size`; every member shares a protocol with all others.
+Invariants: at most `group.max.size` members join a generation; all members support a common protocol.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ from ottla.machine.contract import Decision, Reply
 from ottla.machine.draft import Draft
 
 ASK_METADATA_LATE = frozenset({"kafka-python"})
-"""Clients that join 10 ms after subscribing and ask for the topics' metadata 100 ms after it.
+"""Software names of clients that send JoinGroup before they have the metadata of their topics: JoinGroup 10 ms after subscribing, Metadata
+100 ms after it.
 
-As leader such a client assigns nothing, and joins again when it has the metadata. If `poll` returns during that second round, kafka-python
-3.0 never finishes it and owns nothing from then on. If the first round ends after the metadata has arrived, no second round is needed.
+A leader without metadata assigns nothing, and joins again when it has the metadata. If `poll` returns during this second rebalance,
+kafka-python 3.0 never completes it and has no partitions. The first rebalance of an empty group therefore waits for the metadata
+(`rebalance.py`).
 """
 
 
@@ -102,7 +104,9 @@ def _find_group(shard: GroupShard, command: Join, now_ms: int) -> ClassicGroup:
 
 
 def _check_size(shard: GroupShard, group: ClassicGroup, member_id: str, draft: Draft, now_ms: int) -> None:
-    """Refuses a member beyond `group.max.size`. During a join phase only waiting members count, because others may not join again."""
+    """Refuses a member beyond `group.max.size`. During a join phase only members with a waiting JoinGroup count, because the other members
+    may never join again.
+    """
     limit = shard.settings.members_max
     member = group.members.get(member_id)
     if group.state is PREPARING_REBALANCE:
@@ -120,7 +124,7 @@ def _check_size(shard: GroupShard, group: ClassicGroup, member_id: str, draft: D
 
 
 def _check_metadata(shard: GroupShard, group: ClassicGroup, member_id: str, protocols: Protocols) -> None:
-    """Limits the size of all members' metadata together, since it is kept in memory."""
+    """Raises GROUP_MAX_SIZE_REACHED if the metadata of all members together would exceed its limit in memory."""
     before = group.members.get(member_id)
     kept_bytes = group.metadata_bytes - (metadata_bytes(before.protocols) if before is not None else 0)
     if kept_bytes + metadata_bytes(protocols) > shard.settings.group_metadata_bytes_max:
@@ -162,13 +166,15 @@ def _add_member(join: Joining, member_id: str) -> None:
     group.add(member)
     member.join_reply = join.reply
     group.joining += 1
-    # A client that gave up looks like one that waits, so the wait of a new member is limited.
+    # The coordinator cannot see that a waiting client has given up, so the wait of a new member is limited.
     rebalance.extend_session(shard, group, member, join.draft, join.now_ms, shard.settings.new_member_join_timeout_ms)
     rebalance.maybe_rebalance(shard, group, join.draft, join.now_ms)
 
 
 def _update_member(join: Joining, member: ClassicMember) -> None:
-    """Adds the member to the next generation. The client has given up an earlier JoinGroup that still waits."""
+    """Updates the member from its new JoinGroup, which then waits. An earlier JoinGroup that still waits is answered with
+    REBALANCE_IN_PROGRESS.
+    """
     group, command = join.group, join.command
     rebalance.answer_join(member, group, join.draft, rebalance.refuse_join(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
     group.set_protocols(member, join.protocols)
@@ -188,7 +194,7 @@ def _join_known(join: Joining) -> None:
     is_retry = member.protocols == join.protocols
     is_leader = group.leader_id == member_id
     if group.state is COMPLETING_REBALANCE and is_retry:
-        # The answer to its JoinGroup was lost: the same answer again.
+        # The first answer to this JoinGroup was lost: repeat it.
         _answer_present(join, with_members=is_leader)
     elif group.state is STABLE and is_retry and not is_leader:
         _answer_present(join, with_members=False)
@@ -256,7 +262,7 @@ def _persist_replacement(join: Joining, member: ClassicMember, old: _Former) -> 
     if may_skip:
         answer = replace(answer, skip_assignment=is_leader)
     else:
-        # An old client does not begin to assign if the leader is its former self.
+        # A client before version 9 does not assign, because the answer names its old id as the leader.
         answer = replace(answer, leader_id=old.leader_id or "")
     rebalance.answer_join(member, group, join.draft, answer)
     join.draft.records.append(records.group_metadata(group.group_id, group.to_record({})))

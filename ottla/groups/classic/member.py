@@ -55,7 +55,7 @@ class ClassicMember:
         self.is_new = False
         self.join_reply: Reply | None = None
         self.sync_reply: Reply | None = None
-        self.deadline_ms = 0  # the session ends here unless the member sends a heartbeat
+        self.deadline_ms = 0  # the session ends at this time unless the member sends a heartbeat
         self.timer_ms: int | None = None  # time of the scheduled session check; None if none is scheduled
 
     @property

@@ -1,7 +1,7 @@
 """Rebalances a classic group: waits until the members have joined, starts the next generation, and answers each JoinGroup.
 
 A rebalance begins when the membership or a subscription changes (`prepare_rebalance`). The group waits until all known members have sent
-JoinGroup, at most for the longest rebalance timeout; a new group waits `group.initial.rebalance.delay.ms` for more members. Then
+JoinGroup, at most for the longest rebalance timeout. A group that was empty waits `group.initial.rebalance.delay.ms` for more members. Then
 (`complete_join`) members that did not join are removed, except static members, which remain until their session ends. The generation is
 incremented, a protocol is chosen by vote, and all members are answered; the leader's answer has all subscriptions. `sync.py` continues with
 SyncGroup.
@@ -102,8 +102,9 @@ def prepare_rebalance(shard: GroupShard, group: ClassicGroup, draft: Draft, now_
 
 
 def _initial_delay_ms(shard: GroupShard, group: ClassicGroup) -> int:
-    """Returns the configured delay. If that is 0 and a member belongs to `ASK_METADATA_LATE` (`join.py`), the time until it has its
-    metadata."""
+    """Returns the configured delay. If the delay is 0 and a member's software is in `ASK_METADATA_LATE` (`join.py`), returns the time until
+    the client has its metadata.
+    """
     settings = shard.settings
     if settings.initial_rebalance_delay_ms > 0 or not any(member.asks_metadata_late for member in group.members.values()):
         return settings.initial_rebalance_delay_ms
@@ -111,7 +112,7 @@ def _initial_delay_ms(shard: GroupShard, group: ClassicGroup) -> int:
 
 
 def maybe_complete_join(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
-    """Completes the join phase when all members have joined. A new group waits for its whole delay."""
+    """Completes the join phase when all members have joined. A group that was empty always waits for its whole delay."""
     if group.state is PREPARING_REBALANCE and group.previous_state is not EMPTY and group.have_all_joined:
         complete_join(shard, group, draft, now_ms)
 
@@ -230,7 +231,7 @@ def _schedule_completion(shard: GroupShard, group: ClassicGroup, draft: Draft) -
 
 
 def _expire_syncs(shard: GroupShard, group_id: str, generation: int, now_ms: int) -> Decision:
-    """Removes members that have sent no SyncGroup within the rebalance timeout, and rebalances; the others would wait for their partitions.
+    """Removes members that have sent no SyncGroup within the rebalance timeout, and rebalances, so that other members get their partitions.
     """
     group = shard.groups.get(group_id)
     if type(group) is not ClassicGroup or group.generation != generation or not group.pending_syncs:
@@ -254,7 +255,7 @@ def all_synced(group: ClassicGroup, draft: Draft) -> None:
 def extend_session(
     shard: GroupShard, group: ClassicGroup, member: ClassicMember, draft: Draft, now_ms: int, timeout_ms: int | None = None
 ) -> None:
-    """Moves the session deadline of a member that sent a request. Starts a timer if the member has none, or one that ends after the new
+    """Moves the session deadline of a member that sent a request. Starts a timer if the member has none, or if its timer ends after the new
     deadline.
     """
     delay_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
@@ -282,7 +283,7 @@ def _expire_session(shard: GroupShard, group_id: str, member_id: str, now_ms: in
         return draft.decision()
     member.timer_ms = None
     if member.is_waiting and not member.is_new:
-        return NOTHING  # its request is not answered yet; the answer starts the session again
+        return NOTHING  # a waiting member is alive; the answer to its request starts the session again
     drop_member(group, member, draft)
     if group.state is not EMPTY:
         maybe_rebalance(shard, group, draft, now_ms)
@@ -290,7 +291,7 @@ def _expire_session(shard: GroupShard, group_id: str, member_id: str, now_ms: in
 
 
 def watch_members(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
-    """Starts the timers of a loaded group, for members without one."""
+    """Starts the timers of a group that was loaded or downgraded."""
     for member in group.members.values():
         if member.timer_ms is None:
             extend_session(shard, group, member, draft, now_ms)
@@ -299,7 +300,8 @@ def watch_members(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: 
 
 
 def watch_again(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
-    """Starts the group's timers again after the log refused a change that had cancelled them."""
+    """Starts the group's timers again after the log refused a change that had cancelled them. A group that waits for SyncGroups rebalances.
+    """
     for member in group.members.values():
         member.timer_ms = None
         extend_session(shard, group, member, draft, now_ms)
@@ -326,7 +328,7 @@ def expect_member(shard: GroupShard, group: ClassicGroup, member_id: str, timeou
 
 
 def forget_pending(shard: GroupShard, group: ClassicGroup, member_id: str, draft: Draft, now_ms: int) -> None:
-    """Removes an id that no member has used to join, so that the group does not wait for it."""
+    """Removes an id that no member has used to join, and completes the join phase if it waited only for this id."""
     del group.pending_members[member_id]
     draft.cancel(_session_key(group.group_id, member_id))
     maybe_complete_join(shard, group, draft, now_ms)

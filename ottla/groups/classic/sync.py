@@ -1,8 +1,9 @@
 """SyncGroup and Heartbeat: sends a generation's assignment to its members, and answers members that must join again.
 
-The leader's SyncGroup has the assignments of all members. It is logged first; when it is committed all waiting members are answered and the
-group is Stable. If the log refuses the record, the members get the error and a new round begins. A later SyncGroup is answered at once. A
-member must name its generation, and (version 5+, KIP-559) the chosen protocol.
+The leader's SyncGroup has the assignments of all members. The coordinator logs this SyncGroup as the group's record, and the group becomes
+Stable. When the record is committed, all waiting members are answered. If the log refuses the record, the members get the error and a new
+rebalance begins. A SyncGroup to a Stable group is answered at once. A member must name its generation, and (version 5+, KIP-559) the chosen
+protocol.
 
 Invariants: no assignment is sent before its record is committed; one generation at a time (I33); an earlier instance of a static member is
 fenced (I34). A heartbeat is O(1) and normally creates no timer.
@@ -62,8 +63,8 @@ def _check_sync(group: ClassicGroup, command: Sync) -> ClassicMember:
 
 
 def _check_assignment_size(shard: GroupShard, group: ClassicGroup, command: Sync) -> None:
-    """Raises `ApiError` if the assignment of one member is too large. The log refuses a record with all assignments that is too large
-    together.
+    """Raises `ApiError` if the assignment of one member is too large. If all assignments together are too large, the log refuses their
+    record.
     """
     limit = shard.settings.member_metadata_bytes_max
     if any(len(assignment) > limit for assignment in command.assignments.values()):
@@ -83,7 +84,7 @@ def _sync_completing(
     draft: Draft,
     now_ms: int,
 ) -> None:
-    rebalance.answer_sync(member, draft, rebalance.refuse_sync(ErrorCode.REBALANCE_IN_PROGRESS))  # given up by the client
+    rebalance.answer_sync(member, draft, rebalance.refuse_sync(ErrorCode.REBALANCE_IN_PROGRESS))  # the client gave it up
     member.sync_reply = reply
     _forget_pending_sync(group, member, draft)
     if member.member_id != group.leader_id:

@@ -1,11 +1,13 @@
 """Assigns partitions to the members of a consumer group: the two server-side assignors of KIP-848.
 
-`uniform` spreads partitions so that the members' counts differ by one at most, and moves as few partitions as possible. When all members
-subscribe to the same topics, it needs one pass. When they differ, each partition is assigned to the least loaded member that subscribes to
-its topic, and then partitions move from the most to the least loaded member until no single move helps.
+`uniform` balances the number of partitions per member, and moves as few partitions as possible. If all members subscribe to the same
+topics, the numbers differ by one at most, and one pass suffices. If subscriptions differ, members keep their partitions, and each free
+partition is assigned to the topic's least loaded subscriber. Then partitions move from the most to the least loaded subscriber of a topic,
+until no single move helps or after `ROUNDS_MAX` rounds.
 
-`range` gives each topic's partitions in consecutive runs to its subscribers, in the order of their names, so that topics with equally many
-partitions are co-partitioned. It does not consider the previous assignment.
+`range` gives each topic's partitions in consecutive runs to its subscribers: static members in the order of their instance ids, then other
+members in the order of their ids. Topics with equally many partitions are therefore co-partitioned. It does not consider the previous
+assignment.
 
 Both are generators whose steps take a fraction of a millisecond or handle one topic, so that a caller can do other work in between.
 
@@ -33,7 +35,7 @@ class MemberSpec(NamedTuple):
     member_id: str
     instance_id: str | None
     topics: frozenset[Uuid]
-    target: Mapping[Uuid, Sequence[int]]  # its present target assignment
+    target: Mapping[Uuid, Sequence[int]]  # the member's current target assignment
 
 
 Assigning = Generator[None, None, dict[str, PartitionsByTopic]]
@@ -134,7 +136,9 @@ def _size(assignment: Mapping[Uuid, Sequence[int]]) -> int:
 
 
 def _keep(member: MemberSpec, taken: dict[Uuid, bytearray], quota: int, has_extra: bool) -> tuple[dict[Uuid, list[int]], int, bool]:
-    """Returns the part of its present target that the member keeps: at most the quota, or one more while there are extra partitions."""
+    """Returns the partitions of its current target that the member keeps, their number, and whether they exceed the quota. The limit is the
+    quota, plus one while there are extra partitions.
+    """
     limit = quota + has_extra
     mine: dict[Uuid, list[int]] = {}
     size = 0
@@ -153,7 +157,7 @@ def _keep(member: MemberSpec, taken: dict[Uuid, bytearray], quota: int, has_extr
 def _deal(
     members: Sequence[MemberSpec], kept: list[dict[Uuid, list[int]]], room: list[int], taken: dict[Uuid, bytearray]
 ) -> Generator[None, None, None]:
-    """Distributes the partitions that no member kept, one to each member in turn, so that each topic is spread over members too."""
+    """Distributes the partitions that no member kept, one to each member in turn, so that each topic is spread over the members too."""
     waiting = [index for index in range(len(members)) if room[index] > 0]
     turn = work = 0
     for topic, marks in taken.items():
@@ -199,7 +203,7 @@ class _Balance:
 
     def steps(self) -> Assigning:
         self._readers = yield from _readers(self._members, self._counts)
-        # Topics with few readers first, because their partitions cannot be moved to many other members.
+        # Topics with few subscribers first, because few members can take their partitions.
         self._topics = sorted(self._readers, key=lambda topic: (len(self._readers[topic]), topic))
         self._owners = {topic: [-1] * self._counts[topic] for topic in self._topics}
         yield from self._keep()

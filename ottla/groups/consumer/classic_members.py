@@ -4,7 +4,7 @@ A JoinGroup has the effect of a full heartbeat. It is answered at once, with the
 because the coordinator assigns. SyncGroup returns the member's assignment. A Heartbeat is answered with REBALANCE_IN_PROGRESS when the
 member should join again to get a newer target; a member that does not join within its rebalance timeout is removed.
 
-Invariants: a member uses one protocol at a time; classic requests do not find members of the new protocol.
+Invariants: a member uses one protocol at a time; SyncGroup and Heartbeat refuse members of the new protocol.
 """
 
 from __future__ import annotations
@@ -83,8 +83,7 @@ def _check_session(shard: GroupShard, command: Join) -> None:
 
 
 def _check_protocols(group: ConsumerGroup, command: Join, protocols: Protocols) -> None:
-    """Raises `ApiError` for a member that is not a consumer, or has no protocol in common with the other classic members (a downgrade needs
-    one).
+    """Raises `ApiError` if the member is not a consumer, or if the classic members would have no common protocol, which a downgrade needs.
     """
     if command.protocol_type != CONSUMER_PROTOCOL_TYPE or not protocols:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -97,7 +96,7 @@ def _check_protocols(group: ConsumerGroup, command: Join, protocols: Protocols) 
 
 
 def _find_joiner(shard: GroupShard, change: ConsumerChange, command: Join) -> tuple[str, MemberFacts | None]:
-    """Returns the id that the joining member gets, and its earlier description, if any."""
+    """Returns the id that the joining member gets, and the description from its earlier heartbeat or instance, if any."""
     group, member_id, instance_id = change.group, command.member_id, command.instance_id
     if instance_id is not None:
         current_id = group.static_members.get(instance_id)
@@ -116,7 +115,9 @@ def _find_joiner(shard: GroupShard, change: ConsumerChange, command: Join) -> tu
 
 
 def _take_place(shard: GroupShard, change: ConsumerChange, instance_id: str, old_id: str) -> tuple[str, MemberFacts]:
-    """Gives a static member that joins without its id the assignment of its earlier instance. Returns its new id and its description."""
+    """Gives a static member that joins without its id the assignment of its earlier instance. Returns the new id and the earlier
+    description.
+    """
     member_id = shard.fresh_member_id(instance_id)
     facts, target, position = change.group.facts[old_id], change.group.target.get(old_id, {}), change.group.position(old_id)
     change.remove_member(old_id)
@@ -130,10 +131,7 @@ def _take_place(shard: GroupShard, change: ConsumerChange, instance_id: str, old
 
 
 def give_way(shard: GroupShard, group: ConsumerGroup, command: Join, draft: Draft) -> bool:
-    """Turns the group into a classic one before the member joins, if that is possible: adds the records to the draft and returns True.
-
-    It is possible if the group has no members, or if the joining member replaces a static member and all others are classic members.
-    """
+    """Converts the group to a classic group before the member joins, if possible: adds the records to the draft and returns True."""
     change = ConsumerChange(group)
     if group.facts:
         former = _last_of_the_new(group, command)
@@ -151,7 +149,9 @@ def give_way(shard: GroupShard, group: ConsumerGroup, command: Join, draft: Draf
 
 
 def _last_of_the_new(group: ConsumerGroup, command: Join) -> str | None:
-    """Returns the id of the member that the joining one replaces, if no other member uses the new protocol."""
+    """Returns the id of the static member that the joining member replaces; None if it replaces none, or if other members use the new
+    protocol.
+    """
     if command.member_id or command.instance_id is None:
         return None
     former = group.static_members.get(command.instance_id)
@@ -160,7 +160,7 @@ def _last_of_the_new(group: ConsumerGroup, command: Join) -> str | None:
 
 
 def _fits(shard: GroupShard, group: ConsumerGroup, command: Join) -> bool:
-    """Whether the joining member could be a member of the classic group that this group would become."""
+    """Whether the joining member could join the classic group after the conversion."""
     protocols = command.protocols
     try:
         _check_session(shard, command)
@@ -243,10 +243,11 @@ def _find(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Memb
 
 
 def _check_round(shard: GroupShard, group: ConsumerGroup, member_id: str, draft: Draft, now_ms: int) -> None:
-    """Raises REBALANCE_IN_PROGRESS if the member must join again: its epoch is behind the target's and it does not revoke partitions (then
-    it joins anyway).
+    """Raises REBALANCE_IN_PROGRESS if the member must join again, because its epoch is behind the target's. A member that revokes
+    partitions is excepted: it joins again anyway when it has revoked them.
 
-    A member that waits for partitions of others joins again when one of them is free. Any member joins again when a new target is due.
+    A member that waits for another member's partition also joins again when the partition is free. When a new target is due, each member
+    must join again.
     """
     position = group.position(member_id)
     is_behind = group.target_epoch > position.epoch or may_assign(shard, group, now_ms)
@@ -258,7 +259,7 @@ def _check_round(shard: GroupShard, group: ConsumerGroup, member_id: str, draft:
 
 
 def _has_free(group: ConsumerGroup, member_id: str, position: ConsumerAssignment) -> bool:
-    """Whether a partition that the member waits for has no owner any more."""
+    """Whether a partition that the member waits for has become free."""
     for topic_id, partitions in group.target.get(member_id, {}).items():
         has = position.assigned.get(topic_id, ())
         if any(partition not in has and (topic_id, partition) not in group.owners for partition in partitions):
@@ -291,7 +292,9 @@ def leave_group(shard: GroupShard, group: ConsumerGroup, command: Leave, reply: 
 
 
 def _find_leaver(group: ConsumerGroup, name: MemberName) -> str:
-    """Returns the id of the member to remove; operators name members of either protocol, and static ones by their instance id alone."""
+    """Returns the id of the member to remove. The member may use either protocol; an operator may name a static member by its instance id
+    alone.
+    """
     if not name.member_id and name.instance_id is not None:
         member_id = group.static_members.get(name.instance_id)
         if member_id is None:

@@ -26,7 +26,7 @@ class MemberState(Enum):
     """The state of a member's reconciliation, with the numbers of Kafka's records."""
 
     STABLE = 0
-    UNREVOKED_PARTITIONS = 1  # it has to revoke partitions and has not confirmed it
+    UNREVOKED_PARTITIONS = 1  # it has not confirmed yet that it has revoked partitions
     UNRELEASED_PARTITIONS = 2  # it waits for partitions that others still have
     UNKNOWN = 127
 
@@ -85,7 +85,7 @@ def _is_in(name: str, names: tuple[str, ...]) -> bool:
 
 
 REFERENCE_BYTES = 8
-"""Memory of a topic's name that a regular expression matches, in bytes: a reference, because names are shared."""
+"""Memory of each topic that a regular expression matches, in bytes. 8: a reference, because the topic's name is shared."""
 
 
 class ConsumerGroup(EpochGroup[MemberFacts, ConsumerAssignment]):
@@ -122,7 +122,7 @@ class ConsumerGroup(EpochGroup[MemberFacts, ConsumerAssignment]):
         return position.state is MemberState.STABLE and position.epoch == self.target_epoch
 
     def topics_of(self, facts: MemberFacts) -> tuple[str, ...]:
-        """The topics by name and by regular expression, in order and once each."""
+        """Returns the topics that the member subscribes to, by name or by regular expression, sorted and without duplicates."""
         if facts.regex is None:
             return facts.topics
         resolved = self.regexes.get(facts.regex)
@@ -136,7 +136,7 @@ class ConsumerGroup(EpochGroup[MemberFacts, ConsumerAssignment]):
         return list({id(names): names for names in [*super().subscriptions(), *found]}.values())
 
     def subscribed_among(self, topics: Iterable[str]) -> set[str]:
-        """Returns the topics that a member reads."""
+        """Returns the subset of `topics` that a member subscribes to."""
         subscriptions = self.subscriptions()
         return {topic for topic in topics if any(_is_in(topic, names) for names in subscriptions)}
 
@@ -145,7 +145,9 @@ class ConsumerGroup(EpochGroup[MemberFacts, ConsumerAssignment]):
         return {facts.regex: None for facts in self.facts.values() if facts.regex is not None}
 
     def preferred_assignor(self, known: tuple[str, ...]) -> str:
-        """Returns the configured assignor that most members ask for; in a tie, or without votes, the one that is configured first."""
+        """Returns the configured assignor that most members ask for. In a tie, or without votes, returns the tied assignor that is
+        configured first.
+        """
         votes = dict.fromkeys(known, 0)
         for facts in self.facts.values():
             if facts.assignor in votes:
@@ -158,7 +160,7 @@ class ConsumerGroup(EpochGroup[MemberFacts, ConsumerAssignment]):
     # The fold of the log
 
     def set_member(self, member_id: str, facts: MemberFacts) -> None:
-        self._forget_instance(member_id)  # its earlier instance id may be another one
+        self._forget_instance(member_id)  # the member may have had another instance id before
         super().set_member(member_id, facts)
         if facts.instance_id is not None:
             self.static_members[facts.instance_id] = member_id

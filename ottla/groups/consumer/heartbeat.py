@@ -2,13 +2,13 @@
 
 A member describes itself and its subscription when it joins or when these change; other heartbeats only have the partitions that it owns.
 The coordinator answers with the member's epoch and, if it changed, the current assignment. When subscriptions change, the group's epoch
-rises and the server's assignor computes a new target. Each member moves to it with its own heartbeats (`reconciliation.py`), so no member
-waits for all others.
+rises and the server's assignor computes a new target. Each member moves to the target with its own heartbeats (`reconciliation.py`), so no
+member waits for all others.
 
 A static member (instance id) that leaves temporarily keeps its assignment until its session ends. Its next process gets this assignment.
 
-Invariants: an epoch other than the member's own is refused, except the previous one if the answer with the new one was lost; a heartbeat
-that changes nothing logs nothing and costs the same in a group of any size.
+Invariants: an epoch other than 0 (joining) and the member's own is refused, except the previous epoch if the answer with the new epoch was
+lost; a heartbeat that changes nothing logs nothing and costs the same in a group of any size.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def heartbeat(shard: GroupShard, command: ConsumerHeartbeat, reply: Reply, now_m
 
 
 def _check_request(shard: GroupShard, command: ConsumerHeartbeat) -> None:
-    """Checks the fields that need no group. No message is built for a valid command."""
+    """Checks the fields of a request that do not depend on the group. Raises `ApiError`."""
     epoch = command.member_epoch
     if not command.group_id.strip():
         raise _invalid("the group id is empty")
@@ -123,7 +123,7 @@ def _beat(shard: GroupShard, command: ConsumerHeartbeat, reply: Reply, now_ms: i
         and command.owned is not None
         and (command.topics is not None or command.regex is not None)
     )
-    # Never short-circuited: the session remembers the connection.
+    # `has_moved` must be called for each heartbeat, because it records the connection.
     is_new = session.has_moved(command.caller.connection) or is_full or position.assigned != position_before.assigned
     heartbeat_interval_ms = shard.heartbeat_interval_ms(command.group_id)
     answer = Beat(ErrorCode.NONE, None, member_id, position.epoch, heartbeat_interval_ms, position.assigned if is_new else None)
@@ -132,7 +132,7 @@ def _beat(shard: GroupShard, command: ConsumerHeartbeat, reply: Reply, now_ms: i
 
 
 def _find_group(shard: GroupShard, command: ConsumerHeartbeat) -> tuple[ConsumerChange, ClassicGroup | None]:
-    """Returns the group. If the member joins, this may be a new group, or a classic group (the second value) that was converted."""
+    """Returns the change of the group, and the classic group that it converts, if any. A joining member may create or convert a group."""
     group = shard.groups.get(command.group_id)
     if type(group) is ConsumerGroup:
         return ConsumerChange(group), None
@@ -181,7 +181,7 @@ def _check_epoch(position: ConsumerAssignment, command: ConsumerHeartbeat) -> No
 def _take_place(change: ConsumerChange, instance_id: str, old_id: str, member_id: str) -> MemberFacts:
     """Gives a new process of a static member the assignment of the earlier process, which must have left temporarily.
 
-    A classic member need not have left: it stops without LeaveGroup, and its next process may use the new protocol.
+    A member with the classic protocol is replaced even if it has not left: classic static members stop without LeaveGroup.
     """
     position = change.group.position(old_id)
     if position.epoch != LEFT_STATIC_EPOCH and change.group.facts[old_id].classic is None:
@@ -267,7 +267,7 @@ def _update_group(
 def follow_member(
     shard: GroupShard, group: ConsumerGroup, member_id: str, before: ConsumerAssignment, draft: Draft, now_ms: int
 ) -> Session:
-    """Sets the timers of a member that just sent a heartbeat. `group` is as it will be."""
+    """Sets the timers of a member that just sent a heartbeat. `group` already has the decision's changes."""
     timeout_ms = session_timeout_ms(shard, group, member_id)
     session = extend_session(shard, group.group_id, member_id, timeout_ms, draft, now_ms)
     position = group.position(member_id)

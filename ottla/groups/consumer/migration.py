@@ -1,11 +1,11 @@
 """Converts a live group from the classic protocol to KIP-848's, and back.
 
 Upgrade: the first member with the new protocol turns the classic group into a consumer group. The classic members remain members. Their
-assignments become their current and target assignments, and the generation becomes the group's epoch. They have to join again and
-continue with classic requests (`classic_members.py`).
+assignments become their current and target assignments, and the generation becomes the group's epoch. The classic members have to join
+again, and continue with classic requests (`classic_members.py`).
 
-Downgrade: when the last member of the new protocol has quit and only classic members remain, the group becomes a classic one again, with
-its epoch as generation, and rebalances.
+Downgrade: when the last member of the new protocol has quit or was removed and only classic members remain, the group becomes a classic
+group again. The group's epoch becomes the generation, and the group rebalances.
 
 Invariants: the conversion itself revokes no partition; a group that cannot be converted does not change; a downgraded group is in a
 rebalance, so that no request is answered as in a stable group before all members have joined again. `group.consumer.migration.policy`
@@ -35,7 +35,7 @@ from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment, Co
 
 STICKY = ("sticky", "cooperative-sticky")
 
-# Assignments as classic members know them
+# Assignments in the encoding of classic members
 
 
 def write_assignment(shard: GroupShard, assigned: Mapping[Uuid, Iterable[int]], subscription: bytes) -> bytes:
@@ -51,9 +51,10 @@ def write_assignment(shard: GroupShard, assigned: Mapping[Uuid, Iterable[int]], 
 
 
 def read_assignment(shard: GroupShard, data: bytes, protocol_name: str | None) -> PartitionsByTopic | None:
-    """Decodes an assignment. Returns None if that fails, or if it contains data of a custom assignor, which this broker could not maintain.
+    """Decodes an assignment. Returns None if that fails, or if it contains user data of a custom assignor, because a server-side assignor
+    cannot update such data.
 
-    The data of the sticky assignors repeats what the subscriptions say, so it is ignored.
+    The user data of the sticky assignors only repeats the subscriptions, so it is ignored.
     """
     if not data:
         return {}
@@ -68,7 +69,7 @@ def read_assignment(shard: GroupShard, data: bytes, protocol_name: str | None) -
 
 
 def by_topic_id(shard: GroupShard, partitions: Mapping[str, Iterable[int]]) -> PartitionsByTopic:
-    """Returns the partitions by topic id, without unknown topics and impossible partition numbers."""
+    """Returns the partitions by topic id, without unknown topics and negative partition numbers."""
     found: PartitionsByTopic = {}
     for name, wanted in partitions.items():
         topic_id = shard.topics.topic_id(name)
@@ -105,7 +106,7 @@ def upgrade(shard: GroupShard, group: ClassicGroup) -> ConsumerChange:
     if held != len(change.group.owners):
         raise _cannot_upgrade(group, "some partitions have several readers")
     change.put_epoch(group.generation, metadata_hash(shard, change.group))
-    # Time 0 is old enough for a new target, so that the first member of the new protocol gets partitions at once.
+    # With time 0 the target counts as old, so a new target is made at once for the first member of the new protocol.
     change.put_target_epoch(group.generation, 0)
     return change
 
@@ -126,8 +127,9 @@ def _facts(member: ClassicMember, topics: tuple[str, ...]) -> MemberFacts:
 
 
 def leave_classic(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
-    """Answers members that wait in the classic rebalance, so that they join again. If the log refuses the change, the classic group
-    continues."""
+    """Answers members that wait in the classic rebalance with REBALANCE_IN_PROGRESS, so that they join again. If the log refuses the
+    change, the classic group remains.
+    """
     for member in group.members.values():
         rebalance.answer_join(member, group, draft, rebalance.refuse_join(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         rebalance.answer_sync(member, draft, rebalance.refuse_sync(ErrorCode.REBALANCE_IN_PROGRESS))
@@ -144,7 +146,7 @@ def is_downgrade_allowed(shard: GroupShard) -> bool:
 
 
 def may_downgrade(shard: GroupShard, group: ConsumerGroup) -> bool:
-    """Whether the group has only classic members, and they could form a classic group."""
+    """Whether the policy allows a downgrade, and all members are classic, at most `group.max.size`, and support a common protocol."""
     if not is_downgrade_allowed(shard):
         return False
     if not 0 < len(group.facts) <= shard.settings.members_max:
@@ -168,7 +170,7 @@ def downgrade(shard: GroupShard, change: ConsumerChange, draft: Draft) -> None:
         assert facts.classic is not None
         assignments[member_id] = write_assignment(shard, group.position(member_id).assigned, facts.classic.protocols[0][1])
     value = twin.to_record(assignments)
-    value.leader = None  # marks that members have to join a rebalance first
+    value.leader = None  # a record without leader is loaded as a group in a rebalance
     change.remove_group()
     change.records.append(records.group_metadata(group.group_id, value))
     group_id = group.group_id

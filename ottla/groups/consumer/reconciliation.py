@@ -1,10 +1,10 @@
 """Moves a member of a consumer group step by step from its current assignment to its target assignment.
 
-First the member revokes partitions that are not in its target, and keeps its epoch until it confirms that (UnrevokedPartitions). Then it
-gets the target's epoch and the free partitions; partitions that another member still owns follow later (UnreleasedPartitions). So a
-partition never has two owners (I34), and members without revoked partitions continue to work.
+First the member revokes partitions that are not in its target. It keeps its epoch until it has confirmed the revocation
+(UnrevokedPartitions). Then the member gets the target's epoch and the free partitions. It gets partitions that another member still owns
+later (UnreleasedPartitions). A partition therefore never has two owners (I34), and the member keeps reading all its other partitions.
 
-A partition keeps its assignment epoch for as long as no other member can have had it.
+A partition keeps its assignment epoch while the same member owns it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.groups.modern.group import PartitionsByTopic
 
 
 def next_position(group: ConsumerGroup, member_id: str, owned: OwnedPartitions | None) -> ConsumerAssignment:
-    """Returns the member's next current assignment; the same object if nothing changes."""
+    """Returns the member's current assignment after the next step; the same object if nothing changes."""
     position = group.position(member_id)
     target = group.target.get(member_id, {})
     if position.state is MemberState.STABLE and position.epoch == group.target_epoch:
@@ -67,9 +67,10 @@ def _advance(
 
 
 def _epochs(position: ConsumerAssignment, epoch: int, *parts: PartitionsByTopic) -> dict[Uuid, dict[int, int]]:
-    """Returns the assignment epochs of these partitions: a partition of the current assignment keeps its epoch, another gets `epoch`.
+    """Returns the assignment epochs of these partitions: a partition of the current assignment keeps its epoch, a new partition gets
+    `epoch`.
 
-    A member that joins again, or has replaced another one, gets `epoch` for all partitions.
+    If the member joins again or has replaced another member, all partitions get `epoch`.
     """
     known = position.epochs if position.epoch > 0 else {}
     found: dict[Uuid, dict[int, int]] = {}
@@ -81,7 +82,7 @@ def _epochs(position: ConsumerAssignment, epoch: int, *parts: PartitionsByTopic)
 
 
 def _holds(owned: OwnedPartitions | None, partitions: Mapping[Uuid, Collection[int]]) -> bool:
-    """Whether the member owns one of these partitions; yes if it sent no list (null)."""
+    """Whether the member owns one of these partitions. Returns True if the heartbeat has no list of owned partitions."""
     if owned is None:
         return True
     return any(partition in owned.get(topic_id, ()) for topic_id, wanted in partitions.items() for partition in wanted)

@@ -1,6 +1,6 @@
 """The records of a consumer group: writes the group's values, and folds them back.
 
-`modern/records.py` has the records that share groups have as well.
+`modern/records.py` handles the kinds of records that share groups have too.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _write_partitions(position: ConsumerAssignment, assignment: Mapping[Uuid, tu
 
 
 def _read_epochs(value: ConsumerGroupCurrentMemberAssignmentValue) -> dict[Uuid, dict[int, int]]:
-    """Returns the assignment epochs; the member's epoch if the record is from before Kafka 4.3 and has none, as in Kafka."""
+    """Returns the assignment epochs. A record from before Kafka 4.3 has none; then, as in Kafka, all partitions get the member's epoch."""
     found: dict[Uuid, dict[int, int]] = {}
     for topic in (*value.assigned_partitions, *value.partitions_pending_revocation):
         epochs = found.setdefault(bytes(topic.topic_id), {})

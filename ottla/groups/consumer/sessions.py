@@ -1,7 +1,7 @@
-"""Removes members of a consumer group that send no heartbeat for too long, or do not revoke partitions in time.
+"""Removes members of a consumer group that are late with a heartbeat, with revoking partitions, or (classic members) with joining again.
 
-`modern/sessions.py` has the sessions. A member has its own rebalance timeout to revoke partitions. A late member is removed, and the
-group's epoch rises.
+`modern/sessions.py` has the sessions. A member's rebalance timeout limits the time to revoke partitions or to join again. When a late
+member is removed, the group's epoch rises, or the group is downgraded (`migration.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def extend_session(shard: GroupShard, group_id: str, member_id: str, timeout_ms:
 
 
 def _fence(shard: GroupShard, group: ConsumerGroup, member_id: str, now_ms: int) -> Decision:
-    """Removes a member that is late. If the log refuses the records, tries again after a session timeout."""
+    """Removes a late member. If the log refuses the records, starts the member's session again."""
     draft, change = Draft(), ConsumerChange(group)
     remove_members(change, [member_id])
     finish_removal(shard, change, draft)
@@ -44,8 +44,8 @@ RULES = epoch_sessions.SessionRules(ConsumerGroup, _fence)
 
 
 def remove_members(change: ConsumerChange, member_ids: Iterable[str]) -> None:
-    """Removes members; the caller then calls `finish_removal`. Timers of the members are not cancelled, because they do nothing without a
-    member; so nothing is to be undone if the log refuses the records.
+    """Removes members; the caller then calls `finish_removal`. The members' timers are not cancelled: a timer does nothing if its member is
+    removed, and is still needed if the log refuses the records.
     """
     for member_id in member_ids:
         change.remove_member(member_id)
@@ -53,7 +53,7 @@ def remove_members(change: ConsumerChange, member_ids: Iterable[str]) -> None:
 
 
 def finish_removal(shard: GroupShard, change: ConsumerChange, draft: Draft) -> None:
-    """Logs a removal. A group of only classic members returns to the classic protocol.
+    """Logs a removal. If only classic members remain, downgrades the group if possible.
 
     Any other group's epoch rises, so that the next heartbeat of any member distributes the partitions of the removed members.
     """
@@ -127,7 +127,7 @@ def _join_key(group_id: str, member_id: str) -> str:
 
 
 def watch_all_members(shard: GroupShard, group: ConsumerGroup, draft: Draft, now_ms: int) -> None:
-    """Starts the session of every member of a group that was just loaded, or was a classic one."""
+    """Starts the timers of all members of a group that was just loaded or upgraded."""
     for member_id in group.facts:
         extend_session(shard, group.group_id, member_id, session_timeout_ms(shard, group, member_id), draft, now_ms)
         if group.position(member_id).state is MemberState.UNREVOKED_PARTITIONS:

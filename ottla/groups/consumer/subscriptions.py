@@ -30,7 +30,9 @@ def forget_regexes(change: ConsumerChange) -> None:
 
 
 def must_look_up(shard: GroupShard, group: ConsumerGroup, now_ms: int) -> tuple[bool, list[str]]:
-    """Returns whether topics may have changed since the group's last look-up, and the expressions to be matched again."""
+    """Returns whether topics may have changed since the group's last look-up, and the expressions to be matched again. Records the times of
+    both look-ups, so the caller must do them.
+    """
     refresh = refresh_of(shard, group.group_id)
     is_due = epoch_topics.must_look_up(shard, refresh, now_ms)
     is_old = refresh.topics_version != shard.topics_version or now_ms - refresh.regexes_at_ms >= shard.settings.regex_refresh_interval_ms

@@ -19,16 +19,19 @@ from ottla.groups.modern.update import EpochUpdate, Known, Steps
 from ottla.groups.shard import GroupShard
 
 MATCH_WORK_PER_STEP = 30_000
-"""Work in one step: characters of topic names times instructions of an expression. The slowest expressions take half a millisecond."""
+"""Limit of the work in one step: the length of the topic names times the number of instructions of the expression. 30,000: half a
+millisecond for the slowest expressions.
+"""
 LOOKED_AT_PER_STEP = 2_500
 
 MayDescribe = Callable[[str], bool] | None
-"""Whether the requesting member may see a topic; None: it may see all."""
+"""Returns whether the requesting member may see a topic. None: the member may see all topics."""
 
 
 def may_assign(shard: GroupShard, group: ConsumerGroup, now_ms: int) -> bool:
-    """Whether a new target must be made now. It must if the group's epoch is newer, no update is running, and the last target is old
-    enough, or there is none; several changes then lead to one target."""
+    """Whether a new target must be made now: the group's epoch is newer than the target's, no update is running, and the last target is
+    empty or older than the assignment interval. The interval collects several changes in one target.
+    """
     if group.epoch <= group.target_epoch or group.group_id in shard.updates:
         return False
     return _has_rested(shard, group, now_ms)
@@ -80,7 +83,7 @@ class GroupUpdate(EpochUpdate[ConsumerChange]):
         try:
             regex = NamePattern(pattern)
         except PatternError:
-            return  # an invalid expression in a record of another broker; it matches nothing
+            return  # another broker has logged an invalid expression; it matches nothing
         version, may_describe = self._shard.topics_version, self._may_describe
         found: list[str] = []
         work = 0
@@ -97,7 +100,7 @@ class GroupUpdate(EpochUpdate[ConsumerChange]):
         known = change.group.regexes.get(pattern)
         if known is None:
             if pattern not in change.group.used_regexes():
-                return  # its member has quit meanwhile
+                return  # the member with this expression has quit meanwhile
             self._shard.memory.admit(len(topics) * REFERENCE_BYTES, change.group.owner)
         if known is None or known.topics != topics:
             change.put_regex(pattern, ResolvedRegex(topics, version, now_ms))
@@ -112,8 +115,9 @@ class GroupUpdate(EpochUpdate[ConsumerChange]):
         self._is_due = self._epoch > group.target_epoch and _has_rested(self._shard, group, now_ms)
 
     def _raise_epoch(self, change: ConsumerChange, topics_hash: int) -> None:
-        """Raises the group's epoch. The target will be for the new epoch, unless the epoch had risen otherwise since the update read the
-        group."""
+        """Raises the group's epoch. The target gets the new epoch, unless another change has raised the epoch since the update read the
+        group.
+        """
         is_same = self._epoch == change.group.epoch
         change.put_epoch(change.group.epoch + 1, topics_hash)
         if is_same:
@@ -130,7 +134,7 @@ class GroupUpdate(EpochUpdate[ConsumerChange]):
     def _holder(self, change: ConsumerChange, known: Known, member_id: str) -> str:
         if member_id in change.group.facts:
             return member_id
-        # The member has left, or another process has replaced it, which does not raise the epoch.
+        # The member has left, or another process has replaced it. A replacement does not raise the epoch.
         facts: MemberFacts = known[member_id]
         return change.group.static_members.get(facts.instance_id or "", "")
 

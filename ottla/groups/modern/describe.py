@@ -1,4 +1,4 @@
-"""Describes consumer and share groups: epochs, members, what each member has and its target."""
+"""Describes consumer and share groups: epochs, members, and each member's current and target assignment."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ progress.
 All of it is hard state, built from the group's records, so a new coordinator continues where the last one stopped. Values are immutable and
 replaced as a whole. A decision can therefore try its changes on a `copy`, which copies only some dicts.
 
-There are three kinds of epochs. `epoch` rises when the members or their subscriptions change. `target_epoch` is the group epoch of the
-current target assignment. Each member's own epoch is the target that it has reached.
+There are three kinds of epochs. `epoch` rises when the members, their subscriptions or the subscribed topics change. `target_epoch` is the
+group epoch of the current target assignment. A member's epoch is the epoch of the target assignment that the member has reached.
 
 Invariants: each target and each position belongs to a member.
 """
@@ -31,7 +31,7 @@ SUBSCRIPTIONS_MAX = 8
 NAME_BYTES = 60
 """Memory of a name in addition to its characters, in bytes."""
 FIRST_EPOCH = 1
-"""Epoch of a new group. Its first member raises it, so that member's epoch is 2, as in Kafka."""
+"""Epoch of a new group. The first member raises the epoch, so its member epoch is 2, as in Kafka."""
 JOINING_EPOCH = 0
 LEAVING_EPOCH = -1
 
@@ -66,8 +66,9 @@ GroupT = TypeVar("GroupT", bound="EpochGroup[Any, Any]")
 
 
 def find_facts(group: EpochGroup[FactsT, Any], member_id: str, epoch: int, members_max: int) -> FactsT | None:
-    """Returns the description of the member that sent this epoch; None if it is joining. Raises `ApiError` if it may not join or is
-    unknown."""
+    """Returns the description of the member that sent this epoch; None for a new member. Raises UNKNOWN_MEMBER_ID, or
+    GROUP_MAX_SIZE_REACHED for a new member of a full group.
+    """
     facts = group.facts.get(member_id)
     if facts is None and epoch != JOINING_EPOCH:
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"member {member_id} is not in the group")
@@ -77,7 +78,7 @@ def find_facts(group: EpochGroup[FactsT, Any], member_id: str, epoch: int, membe
 
 
 def check_names(settings: GroupCoordinatorSettings, ids: Iterable[str | None], topics: Iterable[str] | None) -> None:
-    """Refuses ids and lists of topics that are too long."""
+    """Raises INVALID_REQUEST if an id, or the list of topics in characters, is too long."""
     if is_too_long(*ids):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"an id of a member, an instance or a rack has at most {ID_CHARACTERS_MAX} characters")
     if topics and sum(map(len, topics)) > settings.member_metadata_bytes_max:
@@ -85,7 +86,7 @@ def check_names(settings: GroupCoordinatorSettings, ids: Iterable[str | None], t
 
 
 def admit(share: Share, before: FactsT | None, facts: FactsT, owner: str) -> None:
-    """Reserves memory for a new member, or for a longer subscription. Raises `ApiError` if there is none."""
+    """Reserves memory for a new member, or for a longer subscription. Raises `ApiError` if too little memory is free."""
     size = facts_bytes(facts) - (facts_bytes(before) if before is not None else 0)
     if size > 0:
         share.admit(size, owner)
@@ -97,7 +98,7 @@ def fenced(position: CurrentAssignment, epoch: int) -> ApiError:
 
 
 def merged_topics(before: tuple[str, ...], names: Iterable[str] | None) -> tuple[str, ...]:
-    """Returns the sorted topics that a member subscribes to; null keeps the earlier ones."""
+    """Returns the sorted topics that a member subscribes to. None keeps the topics of `before`."""
     return before if names is None else tuple(sorted(dict.fromkeys(names)))
 
 
@@ -183,7 +184,7 @@ class EpochGroup(Generic[FactsT, PlaceT]):
         self.facts[member_id] = facts if topics is facts.topics else facts._replace(topics=topics)  # type: ignore[attr-defined]
 
     def shared_topics(self, topics: tuple[str, ...]) -> tuple[str, ...]:
-        """Returns an equal tuple of names, the same object if another member has it, so that common subscriptions are processed once."""
+        """Returns an equal tuple of names: the same object for members with a recent common subscription, which is then processed once."""
         for known in self._subscriptions:
             if known == topics:
                 return known

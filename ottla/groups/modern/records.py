@@ -63,7 +63,7 @@ def fold_epochs(schema: EpochSchema, group: Any, key: Any, value: Any) -> bool:
 
 
 class EpochChange(Generic[GroupT, FactsT, PlaceT]):
-    """Records of a decision, and the group as it will be when they are logged: the group itself until the first record, then a copy."""
+    """The records of a decision, and `group` with these records applied. Without records `group` is the live group, otherwise a copy."""
 
     __slots__ = ("group", "group_id", "records")
 
@@ -90,7 +90,7 @@ class EpochChange(Generic[GroupT, FactsT, PlaceT]):
         self.log(self.schema.group_key(group_id=self.group_id), value).set_epoch(epoch, metadata_hash)
 
     def raise_epoch(self) -> None:
-        """Raises the epoch, so that the next heartbeat of any member makes a new target."""
+        """Raises the epoch, so that a later heartbeat of any member makes a new target."""
         self.put_epoch(self.group.epoch + 1, self.group.metadata_hash)
 
     def put_target_epoch(self, epoch: int, now_ms: int) -> None:
@@ -124,4 +124,4 @@ class EpochChange(Generic[GroupT, FactsT, PlaceT]):
         self.log(self.schema.group_key(group_id=self.group_id), None)
 
     def remove_rest(self) -> None:
-        """Removes records that only one of the protocols has."""
+        """Removes the group's records of kinds that the other protocol lacks."""

@@ -20,11 +20,11 @@ class SessionRules(NamedTuple):
 
     kind: type[EpochGroup[Any, Any]]
     remove: Callable[[GroupShard, Any, str, int], Decision]
-    """(shard, group, member id, now) -> the removal; it extends the session if the log refuses."""
+    """(shard, group, member id, now) -> the decision that removes the member. If the log refuses it, the session starts again."""
 
 
 def extend(shard: GroupShard, group_id: str, member_id: str, timeout_ms: int, rules: SessionRules, draft: Draft, now_ms: int) -> Session:
-    """Moves the deadline of a member that sent a heartbeat. A timer is started only if none runs before the new deadline."""
+    """Moves the deadline of a member that sent a heartbeat. Starts a timer only if the member has none that ends by the new deadline."""
     session = shard.sessions.get((group_id, member_id))
     if session is None:
         session = shard.sessions[group_id, member_id] = Session()

@@ -33,7 +33,9 @@ def refresh_of(shard: GroupShard, group_id: str) -> Refresh:
 
 
 def must_look_up(shard: GroupShard, refresh: Refresh, now_ms: int) -> bool:
-    """Whether topics may have changed since the last look-up. If so, records the time; the caller sets `topics_version`."""
+    """Whether topics may have changed since the last look-up: the broker has reported a change, or `LOOK_AGAIN_MS` have passed. If so,
+    records the time; the caller sets `topics_version`.
+    """
     if refresh.topics_version == shard.topics_version and now_ms - refresh.looked_at_ms < LOOK_AGAIN_MS:
         return False
     refresh.looked_at_ms = now_ms
@@ -41,13 +43,13 @@ def must_look_up(shard: GroupShard, refresh: Refresh, now_ms: int) -> bool:
 
 
 class FoundTopics(NamedTuple):
-    """The existing topics of subscriptions, ordered by name."""
+    """The existing topics of subscriptions; `counts` is ordered by topic name."""
 
     ids: dict[str, Uuid]
     counts: dict[Uuid, int]
     """The number of partitions by topic."""
     hash: int
-    """Changes when a topic was created again or has more partitions; 0 without topics."""
+    """Changes when a topic is added, removed or created again, or has more partitions; 0 without topics."""
 
 
 def find_topics(topics: TopicsView, subscriptions: Iterable[Sequence[str]]) -> Generator[None, None, FoundTopics]:

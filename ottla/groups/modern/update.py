@@ -2,15 +2,15 @@
 
 An update looks up the members' topics, runs an assignor, and logs the differences from the last target, in steps. The first `STEPS_AT_ONCE`
 steps run in the heartbeat that starts it, so its answer already has the new target in groups of usual size. The rest shares the loop fairly
-with other work (`GroupShard.later`). Until the update ends, heartbeats are answered from the last target, and members get the new one with
-a later heartbeat, as in Kafka (KIP-1263).
+with other work (`GroupShard.later`). Until the update ends, heartbeats are answered from the targets logged so far, and members get the new
+target with a later heartbeat, as in Kafka (KIP-1263).
 
 The new target is for the members and the epoch at the start of the update. A later change raises the epoch again, so another target
-follows. An `Edit` decides what to log on the group's state at that time.
+follows. An `Edit` runs on the group's current state and chooses the records.
 
-Invariants: at most one update of a group is running. The target's epoch is logged last. After a refusal or a change of coordinator some
-members may have the new target and others the last one; the target is then still due, and the owners of partitions decide who may get one
-(I34).
+Invariants: at most one update of a group is running. The target's epoch is logged last. After a refusal or a change of coordinator, some
+members may have the new target and others the last target. A new target is then still due, and a member gets a partition only when no other
+member owns it (I34).
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from ottla.machine.contract import NOTHING, Decision
 from ottla.machine.draft import Draft
 
 STEPS_AT_ONCE = 10
-"""Steps in the heartbeat. A step takes at most a millisecond, one that logs at most two. With the rest of the heartbeat that blocks the
-loop for less than 50 ms."""
+"""Number of steps in the heartbeat. A step takes at most one millisecond, a step that logs at most two. The whole heartbeat blocks the
+event loop for less than 50 ms.
+"""
 TARGETS_PER_STEP = 25
 TARGET_TOPICS_PER_STEP = 1_000
 COMPARED_PER_STEP = 500
@@ -60,7 +61,7 @@ class EpochUpdate(ABC, Generic[ChangeT]):
         self._steps = self._all_steps()
 
     def begin(self, change: ChangeT, draft: Draft, now_ms: int) -> None:
-        """Runs the first steps, or all, and adds their records to `change`; the rest runs when that is logged."""
+        """Runs the first steps, or all, and adds their records to `change`. The other steps run when these records are committed."""
         self._group_id = change.group_id
         for _ in range(STEPS_AT_ONCE):
             try:
@@ -80,7 +81,7 @@ class EpochUpdate(ABC, Generic[ChangeT]):
         """Yields all steps."""
 
     def _before_rest(self, change: ChangeT) -> None:
-        """Adds the records that the heartbeat must log itself, if the rest of the work continues after it."""
+        """Called if steps remain for later. Adds the records that the heartbeat itself must log."""
 
     def _rest(self) -> Iterator[None]:
         """Runs the remaining steps; stops if the group was replaced or the coordinator has ended."""
@@ -109,7 +110,7 @@ class EpochUpdate(ABC, Generic[ChangeT]):
         draft, change = Draft(), self._change_type(self._live)
         try:
             edit(change, now_ms)
-        except ApiError:  # no memory for the topics that an expression matches
+        except ApiError:  # too little memory for the topics that an expression matches
             self._give_up()
             return NOTHING
         draft.records = change.records
@@ -117,7 +118,7 @@ class EpochUpdate(ABC, Generic[ChangeT]):
         return draft.decision()
 
     def _give_up(self) -> None:
-        """Ends the update after the log refused a record; the next heartbeat starts again."""
+        """Ends the update after a refused record or without memory. The next heartbeat starts a new update."""
         if self._shard.updates.get(self._group_id) is self:
             del self._shard.updates[self._group_id]
             refresh_of(self._shard, self._group_id).topics_version = -1
@@ -146,7 +147,9 @@ class EpochUpdate(ABC, Generic[ChangeT]):
                 change.put_target(holder, target)
 
     def _holder(self, change: ChangeT, known: Known, member_id: str) -> str:
-        """Returns the member that has replaced `member_id` (itself if it is unchanged); empty if it has left."""
+        """Returns the id of the member that now has the place of `member_id`: the same id, or the id of its replacement. Returns an empty
+        id if the member has left.
+        """
         return member_id if member_id in change.group.facts else ""
 
     def _put_target_epoch(self, change: ChangeT, now_ms: int) -> None:

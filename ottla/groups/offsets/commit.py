@@ -1,9 +1,9 @@
 """OffsetCommit and TxnOffsetCommit: logs the offsets that a member, a lone consumer or an operator commits.
 
-A commit names the member and its generation, and is refused if the generation is not the current one (I33). A member of a modern group may
-also name an earlier epoch, if it has owned each of the partitions since then (KIP-1251), because it may not have received its new epoch
-yet. A lone consumer or an operator may commit without a generation (-1) while the group has no members. Offsets committed in a transaction
-are logged immediately, but take effect only with its marker (I32).
+A commit names the member and its generation, and is refused if the generation is not the current one (I33). A member of a consumer group
+may also name an earlier epoch, if it has owned each of the partitions since then (KIP-1251), because it may not have received its new epoch
+yet. A lone consumer or an operator may commit without a generation (-1) while the group has no members. A transactional commit without a
+generation is always accepted. Offsets committed in a transaction are logged immediately, but take effect only with its marker (I32).
 
 Invariants: an offset changes only by a logged record (P9, I35); each offset of a command has its own result. The handler has already
 removed topics that do not exist or that the client may not use.
@@ -60,8 +60,8 @@ def _log(
     transactional: Transactional | None,
     reply: Reply,
 ) -> Decision:
-    """Logs the allowed offsets, and answers each offset's code. When `slots` offsets are logged, only partitions with an offset get
-    another one.
+    """Logs the allowed offsets, and answers each offset's code. `slots` is the number of offsets that the group may still add. When that
+    many are logged, only partitions with a committed offset are accepted.
     """
     logged, codes = list[LogRecord](), list[ErrorCode]()
     group_id, metadata_max = command.group_id, shard.settings.offset_metadata_bytes_max
@@ -80,8 +80,8 @@ def _log(
 
 
 def _reserve_memory(shard: GroupShard, command: CommitOffsets | CommitOffsetsInTransaction, *, is_pending: bool) -> bool:
-    """Reserves memory for the command's offsets; returns whether there is enough. Replacing an offset by one of the same size needs
-    none.
+    """Reserves memory for the command's offsets; returns whether enough is free. A plain commit that replaces an offset of at least its
+    size needs none; a pending offset always does.
     """
     if is_pending:
         size = sum([offset_bytes(offset.topic, offset.metadata) for offset in command.offsets])
@@ -108,7 +108,7 @@ def _commit_record(group_id: str, offset: OffsetToCommit, now_ms: int, expire_ms
 
 
 def _commit_error(code: ErrorCode) -> ErrorCode:
-    """Returns the error for a refused append; clients expect a different one for a commit that is too large."""
+    """Returns the error that clients expect for a refused append: INVALID_COMMIT_OFFSET_SIZE if the records are too large."""
     return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if code is ErrorCode.UNKNOWN_SERVER_ERROR else code
 
 
@@ -136,7 +136,9 @@ def _check_commit(shard: GroupShard, command: CommitOffsets, now_ms: int) -> Non
 
 
 def _check_transaction_commit(shard: GroupShard, command: CommitOffsetsInTransaction) -> None:
-    """Checks the generation of a producer's member (KIP-447): a producer is fenced if its member is no longer in that generation."""
+    """Checks the generation of a producer's member (KIP-447): raises `ApiError` if the member is no longer in that generation. A commit
+    without generation is not checked.
+    """
     generation = command.generation
     group = shard.groups.get(command.group_id)
     if group is None:
@@ -160,7 +162,7 @@ def check_classic_commit(group: ClassicGroup, member_id: str, instance_id: str |
         if generation != group.generation:
             raise ApiError(ErrorCode.ILLEGAL_GENERATION)
     elif not is_transactional:
-        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)  # a client outside the group, while it has members
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)  # the group has members, and the client is none of them
     if not is_transactional and group.state is COMPLETING_REBALANCE:
         raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)  # the member is valid, but its partitions are about to be reassigned
 
@@ -183,7 +185,7 @@ def _check_consumer_commit(
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
     position = group.position(member_id)
     if epoch != position.epoch and not (epoch < position.epoch and _has_had_since(shard, position, epoch, command.offsets)):
-        # Producers do not know member epochs.
+        # Producers do not know the error STALE_MEMBER_EPOCH.
         is_of_new_protocol = facts.classic is None and not is_transactional
         raise ApiError(ErrorCode.STALE_MEMBER_EPOCH if is_of_new_protocol else ErrorCode.ILLEGAL_GENERATION)
 

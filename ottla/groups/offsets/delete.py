@@ -46,7 +46,7 @@ def delete_offsets(shard: GroupShard, command: DeleteOffsets, reply: Reply) -> D
 def forget_topics(shard: GroupShard, draft: Draft) -> None:
     """Deletes the offsets in deleted topics, because they would be wrong for new topics of the same names.
 
-    Retried until the log accepts it. Offsets that were committed meanwhile for a new topic of the name are kept.
+    The machine repeats this until the log accepts the tombstones. Offsets committed meanwhile for a new topic of the same name are kept.
     """
     deleted, found = shard.deleted_topics, list[tuple[str, OffsetKey, int]]()
     for group_id in shard.offsets.group_ids():
@@ -83,7 +83,9 @@ def rewrite_overtaken(shard: GroupShard, draft: Draft) -> None:
 
 
 def _is_forgotten(shard: GroupShard, group_id: str, key: OffsetKey) -> bool:
-    """Whether a tombstone is due. An offset logged again would look as if it were committed after the deletion."""
+    """Whether a tombstone for this offset is due because its topic was deleted. If the offset were logged again, it would look newer than
+    the deletion and be kept.
+    """
     end = shard.deleted_topics.get(key[0], NOT_DELETED)
     return end is None or shard.offsets.newest_record(group_id, key) <= end
 

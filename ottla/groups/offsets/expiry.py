@@ -1,13 +1,13 @@
 """Expires offsets, and groups without offsets (KIP-211).
 
-Offsets in topics that the members of a group subscribe to do not expire. An empty classic group's offsets expire the retention time after
-its last member left. Other offsets expire the retention time after their commit: those of lone consumers, of empty consumer groups of
-KIP-848, and of topics that are no longer subscribed. A record from before Kafka 2.1 contains its own expiry time. An empty group without
-offsets expires too. A share group exists until it is deleted; the sweep also removes its states of deleted topics, in case the notification
-was lost.
+Offsets in topics that the members of a group subscribe to do not expire; neither do offsets of a classic group with members that is
+rebalancing or has unknown subscriptions. An empty classic group's offsets expire the retention time after its last member left. Other
+offsets expire the retention time after their commit: offsets of lone consumers, of empty consumer groups (KIP-848), and of topics that are
+no longer subscribed. A commit of an old client may have an expiry time of its own. An empty group without offsets expires too. A share
+group exists until it is deleted; the sweep also removes its states of deleted topics, in case the notification was lost.
 
-An offset with a pending transactional commit is skipped (Redpanda #31483). Otherwise the commit would restore what the sweep removed, or
-the sweep would remove what was just committed.
+An offset with a pending transactional commit is skipped (Redpanda #31483). Otherwise the commit could restore an offset that the sweep
+removed, or the sweep could remove an offset that was just committed.
 
 Invariants: no offset in use expires (I35). The sweep writes at most `RECORDS_MAX` tombstones at a time and continues in the next iteration
 of the event loop.

@@ -5,7 +5,8 @@ for its marker. A restart gives the same result.
 
 A transaction's offsets take effect at its marker, not at their own position in the log. The marker therefore overwrites a plain commit
 between the two. Compaction does not know that: it would keep the plain commit, which is the later record, and drop the transactional one.
-Such keys are listed in `rewrites`, and the machine logs their value again after the marker. Until then the list is derived from the log.
+`rewrites` lists such keys, and the machine logs their values again after the marker. `rewrites` is derived from the log, so a new
+coordinator continues.
 
 Invariants: `open_transactions` is the inverse of `pending`; a tombstone removes the pending offsets of its key too.
 """
@@ -28,7 +29,7 @@ class CommittedOffset(NamedTuple):
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
-    expire_timestamp_ms: int = -1  # only in records from before Kafka 2.1, which contain their expiry time
+    expire_timestamp_ms: int = -1  # only in a commit with a retention time (OffsetCommit before version 5)
     topic_id: Uuid = ZERO_UUID
     record_offset: int = -1  # the record's offset in the log
 

@@ -2,7 +2,7 @@
 
 A partition may have several readers. Topics with the same subscribers form a pool. If a pool has at least as many partitions as members,
 each partition gets one reader, and the partitions are spread evenly. Otherwise each partition gets as many readers as are needed to give
-every member one. Members keep their previous partitions as far as the result stays even.
+every member a partition. Members keep their previous partitions as far as the result stays even.
 
 Invariants: every partition of a subscribed topic has a reader, and its readers subscribe to the topic; every member of a pool gets a
 partition of it; in a pool two members differ by at most one partition; the result depends only on the arguments. Cost: n log n in the
@@ -32,7 +32,7 @@ class ShareMember(NamedTuple):
 
     member_id: str
     topics: frozenset[Uuid]
-    target: Mapping[Uuid, Sequence[int]]  # its previous target assignment
+    target: Mapping[Uuid, Sequence[int]]  # the member's previous target assignment
 
 
 def assign_simple(members: Sequence[ShareMember], partitions: Mapping[Uuid, Sequence[int]]) -> Generator[None, None, ShareAssignments]:
@@ -42,7 +42,7 @@ def assign_simple(members: Sequence[ShareMember], partitions: Mapping[Uuid, Sequ
     chosen: list[set[Spot]] = [set() for _ in members]
     work = 0
     for pool in sorted(pools, key=lambda pool: (len(pool), pool)):
-        # Pools with few readers first: their members get less of the next pools.
+        # Pools with few readers first: in later pools, ties favour members with few partitions so far.
         spots = {topic: sorted(partitions[topic]) for topic in pools[pool]}
         dealt = yield from _Pool(members, pool, spots, [len(chosen[index]) for index in pool]).run()
         for index, mine in zip(pool, dealt, strict=True):
@@ -115,7 +115,7 @@ class _Pool:
     ) -> None:
         """`partitions` of the pool's topics, all sorted."""
         self._targets = [members[index].target for index in pool]
-        self._burden = burden  # partitions from other pools; breaks ties
+        self._burden = burden  # each reader's number of partitions from earlier pools; breaks ties
         self._topics = list(partitions)
         self._spots = [(topic, partition) for topic in partitions for partition in partitions[topic]]
         size, count = len(pool), len(self._spots)
@@ -131,7 +131,7 @@ class _Pool:
         return self._mine
 
     def _keep(self) -> Generator[None, None, None]:
-        """Lets members keep previous partitions: at most their even part, or one more while there are extra ones."""
+        """Lets members keep previous partitions: at most the quota, or one more while there are extra partitions."""
         missing, extra, work = self._missing, self._extra, 0
         for mine, target in zip(self._mine, self._targets, strict=True):
             limit = self._quota + (extra > 0)
@@ -148,7 +148,7 @@ class _Pool:
                 yield
 
     def _fill(self) -> Generator[None, None, None]:
-        """Gives each partition the readers it lacks: the members with the fewest partitions."""
+        """Gives each partition its missing readers: the members with the fewest partitions."""
         heap = [(len(mine), burden, index) for index, (mine, burden) in enumerate(zip(self._mine, self._burden, strict=True))]
         heapq.heapify(heap)
         work = 0

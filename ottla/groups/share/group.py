@@ -1,10 +1,10 @@
 """The state of one share group (KIP-932): members, targets, and the partitions with a share state.
 
-A partition may have many readers, so no member waits for another: it gets its whole target with its next heartbeat.
+A partition may have many readers, so no member waits for another member: each gets its whole target with its next heartbeat.
 
-A share coordinator stores the delivery state of a partition, after it was asked to initialize it. `initializing` has the partitions whose
-initialization is not confirmed, `initialized` the confirmed ones, `deleting` the topics whose states are being deleted. Only initialized
-partitions are assigned.
+A share coordinator stores the delivery state of each partition. The group coordinator first asks it to initialize the state. `initializing`
+has the partitions with unconfirmed initialization, `initialized` the partitions with confirmed initialization, `deleting` the topics with
+states that are being deleted. Only initialized partitions are assigned.
 
 Invariants: a partition is initializing, initialized or neither, never both.
 """
@@ -23,8 +23,9 @@ SHARE_PROTOCOL_TYPE = "share"
 TOPIC_BYTES, PARTITION_BYTES = 400, 40
 """Memory of a topic with a share state in addition to the letters of its name, and memory of each of its partitions, in bytes."""
 COUNTED_SUBSCRIPTIONS = 8
-"""With at least this many different subscriptions the group counts the subscriptions per topic. Otherwise each changing heartbeat would
-visit all of them."""
+"""With at least this many different subscriptions, the group keeps a count of subscriptions per topic. Otherwise each changed subscription
+would need a pass over all subscriptions.
+"""
 
 
 class ShareFacts(NamedTuple):
@@ -126,7 +127,7 @@ class ShareGroup(EpochGroup[ShareFacts, SharePosition]):
         self._count_changed(before, None, member_id)
 
     def _count_changed(self, before: ShareFacts | None, after: ShareFacts | None, member_id: str) -> None:
-        """Updates the counts after a member's change, if no other member shares the subscription."""
+        """Updates the counts after a member's change: adds or subtracts a subscription that no other member shares."""
         counts = self._counts
         if counts is None or (before is not None and after is not None and before.topics is after.topics):
             return

@@ -4,12 +4,13 @@ A member creates its own id. It sends its subscription when it joins or changes 
 the member's epoch and, when it changed, the assignment. Partitions are shared, so a member gets its new target immediately and waits for no
 other member.
 
-A partition is assigned after its share coordinator has initialized its state (`topics.py`). The answer to a new subscription waits up to
-`JOIN_WAIT_MS` for that. Otherwise the member would begin to read only with its second heartbeat, seconds later. An empty group waits a
-moment for more members, so that consumers that start together share the records; one fetch of the first could acquire all of them.
+A partition is assigned after its share coordinator has initialized its state (`topics.py`). If a member without partitions sends its
+subscription, the answer waits for the initialization (`JOIN_WAIT_MS`). Otherwise the member would begin to read only with its second
+heartbeat, seconds later. After its first member joins, an empty group waits a moment for more members, so that consumers that start
+together share the records: one fetch of the first member could acquire all records.
 
-Invariants: an epoch other than the member's own is refused, except the previous one, because the answer with the new one may be lost; a
-heartbeat without changes logs nothing and costs the same in a group of any size.
+Invariants: an epoch other than 0 (joining) and the member's own is refused, except the previous epoch, because the answer with the new
+epoch may be lost; a heartbeat without changes logs nothing and costs the same in a group of any size.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ from ottla.machine.draft import Draft, answered
 TOPICS_MAX = 5_000
 """Maximum number of topics that the members of a group subscribe to together."""
 JOIN_WAIT_MS = 1_000
-"""Time that the answer to a member without partitions waits for the initialization of states, and then once more for a running target
-assignment, at most. Partitions that are ready later are sent with a later heartbeat.
+"""Longest wait of the answer to a member without partitions, in milliseconds: first for the initialization of states, then as long again if
+the target assignment is still being made. Partitions that are ready later are sent with a later heartbeat.
 """
 
 
@@ -99,7 +100,9 @@ def _beat(shard: GroupShard, command: ShareHeartbeat, reply: Reply, now_ms: int)
 
 
 def _find_group(shard: GroupShard, command: ShareHeartbeat) -> ShareChange:
-    """Returns the group; a new one if the member joins. A group of another type is not replaced, even if it is empty."""
+    """Returns a change of the group, or of a new group if a joining member names no existing group. A group of another type is not
+    replaced, even if it is empty.
+    """
     group = shard.groups.get(command.group_id)
     if type(group) is ShareGroup:
         return ShareChange(group)
@@ -177,7 +180,7 @@ def _answer(shard: GroupShard, group_id: str, member_id: str, position: SharePos
 
 
 def _must_look_up(shard: GroupShard, group: ShareGroup, now_ms: int) -> bool:
-    """Whether topics may have changed since the group's last lookup."""
+    """Whether topics may have changed since the group's last look-up. If so, records the look-up, which the caller must do."""
     refresh = refresh_of(shard, group.group_id)
     if not must_look_up(shard, refresh, now_ms):
         return False
@@ -187,7 +190,8 @@ def _must_look_up(shard: GroupShard, group: ShareGroup, now_ms: int) -> bool:
 
 def _may_assign(shard: GroupShard, group: ShareGroup, now_ms: int) -> bool:
     """Whether a new target must be made now: immediately if no member has a partition, otherwise after an interval, so that several changes
-    lead to one target. There is no target while a group waits for its first members."""
+    lead to one target. No target is made while a group waits for more members.
+    """
     if group.epoch <= group.target_epoch or group.group_id in shard.updates:
         return False
     if group.state_topics.initialized and now_ms < refresh_of(shard, group.group_id).gathers_until_ms:
@@ -225,8 +229,9 @@ def _await_assignment(
     is_early: bool,
     is_second: bool = False,
 ) -> None:
-    """Delays the answer to a member that has joined: until the group has its first members, the share coordinators have answered, and the
-    target is made. For the last two (`is_early`) it waits at most `JOIN_WAIT_MS`."""
+    """Delays the answer to a member that has joined for `gathering_ms`. With `is_early` it first waits, at most `JOIN_WAIT_MS`, for the
+    share coordinators or the running update.
+    """
     deferred = shard.deferred.defer("share-join", reply, refuse_beat, draft)
 
     def settle(now_ms: int) -> Decision:

@@ -26,8 +26,8 @@ RULES = epoch_sessions.SessionRules(ShareGroup, _remove_late)
 
 
 def remove_share_member(change: ShareChange, member_id: str) -> None:
-    """Removes a member. Its session timer is not cancelled. When it fires, the member does not exist, or still exists because the log
-    refused the change.
+    """Removes a member. The session timer is not cancelled: it does nothing if the member is removed, and is still needed if the log
+    refuses the change.
     """
     change.remove_member(member_id)
     change.raise_epoch()

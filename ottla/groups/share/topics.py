@@ -8,9 +8,9 @@ therefore continues: `resume_share_states` asks again for everything that is log
 The states of a deleted topic are deleted too, as far as its partitions are known.
 
 Invariants: a partition becomes initialized only after its share coordinator confirmed it; a topic is not initialized while it is being
-deleted; nothing is asked before a record is committed, so a replaced coordinator asks nothing new; each initialization has a state epoch
-higher than all earlier requests, and none is sent while another one, or an alteration, is in flight (I54). Answers are processed as
-separate decisions (`GroupShard.run`), never within the one that asked.
+deleted; each request is sent only after a record is committed, so a replaced coordinator sends no new request; each initialization has a
+state epoch higher than all earlier requests, and none is sent while another one, or an alteration, is in flight (I54). Answers are
+processed as separate decisions (`GroupShard.run`), never within the one that asked.
 """
 
 from __future__ import annotations
@@ -31,14 +31,17 @@ AskOne = Callable[[SharePartitionKey, Callable[[ErrorCode], None]], None]
 
 
 KEYS_AT_ONCE = 20
-"""Requests to share coordinators in one step. Each is a record of a coordinator, possibly on this broker."""
+"""Requests to share coordinators in one step. Each request makes a share coordinator, possibly on this broker, log a record."""
 TOPICS_AT_ONCE = 500
-"""With more topics than this, a separate iteration of the event loop logs the answers of share coordinators: some 5 us per topic."""
+"""With more topics than this, the answers of share coordinators are logged in a separate iteration of the event loop. The record takes some
+5 us per topic.
+"""
 
 
 def ask_all(shard: GroupShard, keys: Sequence[SharePartitionKey], ask: AskOne, finish: Callable[[CodesByPartition], None]) -> None:
-    """Asks for each key; calls `finish` once when all are answered. Many requests are spread over iterations of the event loop, and the
-    first of them is not sent immediately, because it may have to create the topic of the states."""
+    """Asks for each key; calls `finish` once when all are answered. Many requests are spread over iterations of the event loop. Even the
+    first of many is sent in a later iteration, because it may create `__share_group_state`.
+    """
     codes: CodesByPartition = {}
     if not keys:
         finish(codes)
@@ -64,7 +67,7 @@ def ask_all(shard: GroupShard, keys: Sequence[SharePartitionKey], ask: AskOne, f
 
 
 def is_going(shard: GroupShard, group: ShareGroup, topic_id: Uuid) -> bool:
-    """Whether the topic's states are still being deleted, so that a new one might be deleted with them."""
+    """Whether the topic's states are still being deleted. A state initialized meanwhile could be deleted too."""
     return topic_id in group.state_topics.deleting or (group.group_id, topic_id) in shard.forgetting
 
 
@@ -72,8 +75,9 @@ def is_going(shard: GroupShard, group: ShareGroup, topic_id: Uuid) -> bool:
 
 
 def want_states(shard: GroupShard, change: ShareChange, *, must_fit: bool = False) -> bool:
-    """Logs the partitions of subscribed topics without a state as initializing; returns whether there are any. `initialize` must follow.
-    Without memory for them they are left for the next lookup, or refused with `ApiError` if they `must_fit`."""
+    """Logs the partitions of subscribed topics without a state as initializing. Returns whether it has logged any; then the caller calls
+    `initialize`. If memory is short, logs none, or raises `ApiError` with `must_fit`.
+    """
     topics = change.group.state_topics
     initializing = dict(topics.initializing)
     size = 0
@@ -108,8 +112,9 @@ def _has_room(shard: GroupShard, size: int, owner: str, must_fit: bool) -> bool:
 
 def initialize(shard: GroupShard, group: ShareGroup, draft: Draft) -> None:
     """Asks share coordinators to initialize all states that are logged as initializing, with the group's current epoch as state epoch.
-    States with a request in flight, from here or from an alteration, are skipped: the second request could be executed after members have
-    begun to read."""
+    States with a request in flight, from here or from an alteration, are skipped, because a second request could reset the state after
+    members have begun to read.
+    """
     group_id, epoch, keys = group.group_id, group.epoch, group.initializing_keys()
 
     def ask() -> None:
@@ -119,7 +124,7 @@ def initialize(shard: GroupShard, group: ShareGroup, draft: Draft) -> None:
         wanted = set(known.initializing_keys()).difference(shard.beginning)
         asked = [key for key in keys if key in wanted]
         if not asked:
-            return  # requests in flight will be answered
+            return  # every wanted state has a request in flight, and its answer will be processed
         shard.beginning.update(dict.fromkeys(asked, epoch))
         ask_all(
             shard,
@@ -154,7 +159,8 @@ def end_beginning(shard: GroupShard, keys: Iterable[SharePartitionKey], epoch: i
 
 def _begin(shard: GroupShard, key: SharePartitionKey, epoch: int, done: Callable[[ErrorCode], None]) -> None:
     """Initializes the state of one partition. A state with a higher epoch was left by an earlier group of the same name and is deleted
-    first. It is not deleted if another request was sent meanwhile, because it may then belong to an alteration."""
+    first. The state is not deleted if another request was sent meanwhile, because an alteration may have initialized it.
+    """
     persister = shard.persister
 
     def initialized(code: ErrorCode) -> None:
@@ -183,8 +189,9 @@ def _begin(shard: GroupShard, key: SharePartitionKey, epoch: int, done: Callable
 
 
 def _wish_again(group: ShareGroup) -> list[LogRecord]:
-    """Returns the record of initializing and deleting states again. Work that waits for its commit is not done by a replaced coordinator,
-    whose successor may have initialized the states since."""
+    """Returns a repetition of the group's record of states. Work that waits for the commit of this record is not done by a replaced
+    coordinator; its successor may have initialized the states since.
+    """
     change = ShareChange(group)
     change.put_state_topics(change.group.state_topics)
     return change.records
@@ -239,8 +246,9 @@ def retry_initialization(shard: GroupShard, group_id: str, draft: Draft) -> None
 
 
 def initialize_again(shard: GroupShard, group: ShareGroup, draft: Draft) -> None:
-    """Initializes the states without a request in flight, in a new state epoch. Late copies of earlier requests then cannot reset the new
-    state."""
+    """Initializes the states without a request in flight, with a new state epoch. Earlier requests that arrive late then cannot reset a
+    state.
+    """
     if shard.beginning.keys() >= set(group.initializing_keys()):
         return
     change = ShareChange(group)
@@ -285,9 +293,9 @@ def forget_states(
     draft: Draft,
     finish: Callable[[CodesByPartition, ShareChange | None, Draft], None],
 ) -> None:
-    """Asks share coordinators to delete these states, and logs which topics are then done.
+    """Asks share coordinators to delete these states, and then logs which topics are completely deleted.
 
-    `finish` may add to that decision; its change is None if the group was deleted meanwhile.
+    `finish` may add to the later decision. It gets None instead of a change if the group was deleted meanwhile.
     """
 
     places = [(group_id, topic_id) for topic_id in dict.fromkeys(key.topic_id for key in keys)]
@@ -331,7 +339,7 @@ def _log_forgotten(change: ShareChange, codes: CodesByPartition) -> None:
 
 
 def _retry_deletion(shard: GroupShard, group_id: str, draft: Draft) -> None:
-    """Schedules another try to delete, after the interval that holds for initialization too."""
+    """Schedules another attempt to delete, after `group.share.initialize.retry.interval.ms`."""
 
     def again(_now_ms: int) -> Decision:
         group, later = shard.groups.get(group_id), Draft()
@@ -346,7 +354,7 @@ def _retry_deletion(shard: GroupShard, group_id: str, draft: Draft) -> None:
 
 
 def finish_deletions(shard: GroupShard, group: ShareGroup, draft: Draft) -> None:
-    """Continues the deletions that are logged. A topic that no longer exists has no partitions to ask for."""
+    """Continues the logged deletions. A topic that no longer exists is only removed from the record, because its partitions are unknown."""
     deleting = group.state_topics.deleting
     gone = {topic_id: None for topic_id in deleting if shard.topics.topic_name(topic_id) is None}
     if gone:
