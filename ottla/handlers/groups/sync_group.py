@@ -7,11 +7,9 @@ Version notes: 3 static members (KIP-345); 5 protocol type and name, which must 
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 from ottla.base.errors import ErrorCode
-from ottla.base.loop.turns import ITEMS_PER_STEP
 from ottla.groups.answers import Synced
 from ottla.groups.classic.rebalance import refuse_sync
 from ottla.groups.commands import Sync
@@ -23,21 +21,6 @@ PROTOCOL_SINCE = 5
 
 
 def handle(broker: Broker, request: RequestContext, body: SyncGroupRequest) -> Any:
-    return _sync(broker, request, body, {assignment.member_id: bytes(assignment.assignment) for assignment in body.assignments})
-
-
-def handle_in_steps(broker: Broker, request: RequestContext, body: SyncGroupRequest) -> Generator[None, None, Any]:
-    """The same for a request of thousands of assignments."""
-    assignments: dict[str, bytes] = {}
-    for number, assignment in enumerate(body.assignments, 1):
-        assignments[assignment.member_id] = bytes(assignment.assignment)
-        if not number % ITEMS_PER_STEP:
-            yield
-    return _sync(broker, request, body, assignments)
-
-
-def _sync(broker: Broker, request: RequestContext, body: SyncGroupRequest, assignments: dict[str, bytes]) -> Any:
-    """`assignments`: by member; the last one of a member counts."""
     if request.version >= PROTOCOL_SINCE and (body.protocol_type is None or body.protocol_name is None):
         return respond(refuse_sync(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     command = Sync(
@@ -47,7 +30,7 @@ def _sync(broker: Broker, request: RequestContext, body: SyncGroupRequest, assig
         generation=body.generation_id,
         protocol_type=body.protocol_type,
         protocol_name=body.protocol_name,
-        assignments=assignments,
+        assignments={assignment.member_id: bytes(assignment.assignment) for assignment in body.assignments},
     )
     return ask(
         broker, request, body.group_id, lambda machine, reply, now_ms: machine.sync_group(command, reply, now_ms), respond, refuse_sync
