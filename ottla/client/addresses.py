@@ -1,4 +1,4 @@
-"""`host:port` lists as people write them for `bootstrap.servers`."""
+"""Parses lists of broker addresses, as in the property `bootstrap.servers`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ class Address(NamedTuple):
 
 
 def parse_addresses(text: str) -> list[Address]:
-    """`a:9092,[::1]:9093,b` as addresses, the port 9092 where none is given. Raises ValueError with a
-    one-line message if the text is no such list."""
+    """Parses a list such as `a:9092,[::1]:9093,b`; the default port is 9092. Raises ValueError with a one-line message for an empty list or
+    a malformed address.
+    """
     found = [parse_address(part.strip()) for part in text.split(",") if part.strip()]
     if not found:
         raise ValueError("no broker is named; write HOST:PORT[,HOST:PORT...]")
@@ -25,7 +26,7 @@ def parse_addresses(text: str) -> list[Address]:
 
 
 def parse_address(text: str) -> Address:
-    """One address; a listener's scheme before it (`PLAINTEXT://`) is dropped."""
+    """Parses one address and ignores a listener's scheme before it (`PLAINTEXT://`). Raises ValueError for a malformed address."""
     rest = text.rpartition("://")[2]
     if rest.startswith("["):
         host, bracket, port = rest[1:].partition("]")
@@ -44,5 +45,5 @@ def parse_address(text: str) -> Address:
 
 
 def _is_name(host: str) -> bool:
-    """Whether this can be a host: the labels between its dots have 1 to 63 characters."""
+    """Whether each label between the dots of a host name has 1 to 63 characters."""
     return all(0 < len(label) < 64 for label in host.removesuffix(".").split("."))

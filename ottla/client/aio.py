@@ -1,8 +1,8 @@
-"""The client on asyncio: the shell round the core for programs and consoles that await.
+"""The asyncio client: performs the network I/O for the conversations of `client.core` (`core/conversation.py`).
 
-`AsyncCluster.run` drives any conversation of the core. Tasks may share a cluster: requests of several tasks share one connection, and each
-task gets its own answer. A request that is not answered in time closes its connection: a broker answers in order, so no later request would
-get an answer.
+`AsyncCluster.run` runs any such conversation. Tasks may share a cluster: their requests to one broker share one connection, and each task
+gets its own answer. A request that is not answered in time closes its connection: a broker answers in order, so no later request would get
+an answer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class AsyncConnection(asyncio.BufferedProtocol):
-    """One connection; a `Link` for conversations. Made by `connect`."""
+    """One connection to one broker; a `Link` for conversations. Made by `connect`."""
 
     def __init__(self, address: Address, protocol: ConnectionProtocol, security: Security | None = None) -> None:
         self.address = address
@@ -63,7 +63,9 @@ class AsyncConnection(asyncio.BufferedProtocol):
         timeout_s: float = CONNECT_TIMEOUT_S,
         with_extensions: bool = False,
     ) -> AsyncConnection:
-        """Connects, negotiates versions and authenticates. `ConnectError` or `AuthenticationError` when that fails."""
+        """Connects, negotiates versions and authenticates. Raises a ClientError such as `ConnectError` or `AuthenticationError` if that
+        fails. `timeout_s` does not include the time to fetch a bearer token.
+        """
         protocol = ConnectionProtocol(
             str(address),
             client_id=client_id,
@@ -102,7 +104,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         return len(self._line)
 
     def close(self) -> None:
-        """Closes the connection; what waits for an answer is refused."""
+        """Closes the connection. The futures of unanswered requests get a `ConnectError`."""
         if self._login is not None:
             self._login.cancel()
         self._fail(ConnectError(f"the connection to {self.address} is closed"))
@@ -115,15 +117,15 @@ class AsyncConnection(asyncio.BufferedProtocol):
         for future in self._line.close():
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # retrieved, also when its task was cancelled
+                future.exception()  # marks the error as retrieved, so asyncio logs nothing if the waiting task was cancelled
         if not self._ready.done():
             self._ready.set_exception(error)
-            self._ready.exception()  # retrieved, also when no task waits for the opening any more
+            self._ready.exception()  # marks the error as retrieved if no task waits for the opening
 
     # Requests
 
     def send(self, body: Request, *, version: int | None = None) -> asyncio.Future[Any]:
-        """Sends a request; the future gets its answer or the error."""
+        """Sends a request, or holds it while a new login is due. The future gets the answer or the error."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         frame = self._line.ask(body, version, future, time.monotonic())
         if frame is not None:
@@ -136,7 +138,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._transport.write(frame)
 
     def _login_again_when_idle(self) -> None:
-        """Logs in again before the session ends, when no request is in flight."""
+        """Starts a new login if requests are held for it and no request is in flight."""
         if not self._line.begins_login():
             return
         self._login = asyncio.get_running_loop().create_task(self._login_again())
@@ -155,7 +157,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
             self._fail(error if isinstance(error, OttlaError) else refused(ErrorCode.SASL_AUTHENTICATION_FAILED, failed))
 
     def _logged_in(self) -> None:
-        """Sends the requests that were held during the login."""
+        """Sends the held requests after a login, and completes the opening of the connection after the first login."""
         for future, frame in self._line.logged_in(time.monotonic()):
             if isinstance(frame, OttlaError):
                 future.set_exception(frame)
@@ -165,7 +167,8 @@ class AsyncConnection(asyncio.BufferedProtocol):
             self._ready.set_result(None)
 
     async def receive(self, future: asyncio.Future[Any], timeout_s: float) -> Any:
-        """The answer that belongs to a future of `send`."""
+        """Waits for the answer to a request of `send`. Without an answer in time it closes the connection and raises `RequestTimeoutError`.
+        """
         try:
             async with asyncio.timeout(timeout_s):
                 return await asyncio.shield(future)
@@ -176,14 +179,14 @@ class AsyncConnection(asyncio.BufferedProtocol):
             raise late from None
 
     async def request(self, body: Request, *, version: int | None = None, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
-        """Sends and awaits the answer."""
+        """Sends a request and waits for the answer."""
         return await self.receive(self.send(body, version=version), timeout_s)
 
     # The protocol of asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        if self._is_closed:  # while it was being made
+        if self._is_closed:  # closed while asyncio was connecting
             transport.abort()
             return
         self._transport = transport
@@ -226,14 +229,14 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
 
 async def _exchange(security: Security | None) -> SaslExchange | None:
-    """A SASL exchange for one connection; in a thread where a token has to be fetched first."""
+    """Returns a SASL exchange for one connection, None without SASL. If a bearer token has to be fetched first, this runs in a thread."""
     if security is None:
         return None
     return await asyncio.to_thread(security.new_exchange) if security.may_block else security.new_exchange()
 
 
 class AsyncCluster:
-    """The brokers of one cluster, for any number of tasks of one loop."""
+    """The connections to one cluster, shared by any number of tasks of one event loop."""
 
     def __init__(
         self,
@@ -261,7 +264,7 @@ class AsyncCluster:
         await self.close()
 
     async def close(self) -> None:
-        """Closes all connections; what waits for an answer or a connection is refused, and so is every later call."""
+        """Closes all connections. Calls that wait for an answer or a connection fail, and so do later calls."""
         self._is_closed = True
         for task in self._opening.values():
             task.cancel()
@@ -273,7 +276,7 @@ class AsyncCluster:
         await asyncio.sleep(0)  # lets the transports report that they are closed
 
     async def run(self, conversation: Conversation[T]) -> T:
-        """Runs a conversation of the core to its end."""
+        """Runs a conversation to its end and returns its result."""
         step, argument = conversation.send, None
         try:
             while True:
@@ -347,7 +350,7 @@ class AsyncCluster:
     def _opened(self, address: Address, task: asyncio.Task[AsyncConnection]) -> None:
         self._opening.pop(address, None)
         if not task.cancelled():
-            task.exception()  # retrieved, also when every waiting task was cancelled
+            task.exception()  # marks the error as retrieved if every waiting task was cancelled
 
     async def _connect(self, address: Address, timeout_s: float | None) -> AsyncConnection:
         opened = await AsyncConnection.connect(
@@ -365,7 +368,7 @@ class AsyncCluster:
 
 
 def _closed(address: Address) -> ClientError:
-    """No `TransportError`, which would be tried again."""
+    """Returns the error of a call on a closed client. It is not a `TransportError`, because conversations retry after those."""
     return ClientError(f"the client was closed before it reached {address}")
 
 
@@ -393,7 +396,7 @@ async def connect(
 
 
 class AsyncClient(Operations):
-    """A cluster, by way of coroutines, for any number of tasks of one loop. Made by `connect`; `async with` closes it."""
+    """The public client with coroutines, for any number of tasks of one event loop. Made by `connect`; `async with` closes it."""
 
     def __init__(self, cluster: AsyncCluster) -> None:
         self.cluster = cluster
@@ -410,7 +413,7 @@ class AsyncClient(Operations):
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster's id, None from brokers that do not name it."""
+        """The cluster id, None if the broker does not send one."""
         return self.cluster.core.metadata.cluster_id
 
     async def run(self, conversation: Callable[Concatenate[ClusterCore, P], Conversation[T]], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,9 +1,9 @@
-"""Errors of the client: one base class, one subclass for each thing that a caller can do about an error.
+"""Errors of the client: one base class, and one subclass for each kind of reaction by the caller.
 
-`ClientError` is the base of all. `TransportError` means that there was no useful conversation with a broker: away (`ConnectError`), too
-slow (`RequestTimeoutError`), or answering with other bytes than Kafka's (`MalformedResponseError`). `KafkaError` is a broker's refusal with
-Kafka's error code; `refused` makes the subclass that belongs to a code. `OutcomeUnknownError` means that a request was sent and may or may
-not have taken effect. `UsageError` means that the call itself is wrong.
+`ClientError` is the base of all. `TransportError` means that a broker is unreachable (`ConnectError`), too slow (`RequestTimeoutError`), or
+does not speak Kafka's protocol (`MalformedResponseError`). `KafkaError` is a refusal with Kafka's error code; `refused` makes an instance
+of the subclass for a code. `OutcomeUnknownError` means that a request may have taken effect or not. `UsageError` means that the call itself
+is wrong.
 
 Each message is one line that names the host, topic, group or id and says what to try; the command line prints it as it is.
 """
@@ -18,19 +18,19 @@ class ClientError(OttlaError):
 
 
 class TransportError(ClientError):
-    """No useful conversation with a broker: away, too slow, or not speaking Kafka's protocol."""
+    """A broker is unreachable, too slow, or does not speak Kafka's protocol."""
 
 
 class ConnectError(TransportError):
-    """A broker cannot be reached, or the connection to it broke."""
+    """A broker or a token endpoint cannot be reached, or the connection to it broke."""
 
 
 class NotSentError(ConnectError):
-    """The connection broke before the whole request was written, so the broker cannot have executed it."""
+    """The connection was closed before the whole request was written, so the broker cannot have executed it."""
 
 
 class RequestTimeoutError(TransportError):
-    """A broker took the request and did not answer in time."""
+    """A broker did not accept or answer a request in time, or the time for the whole call was over."""
 
 
 class MalformedResponseError(TransportError):
@@ -38,15 +38,17 @@ class MalformedResponseError(TransportError):
 
 
 class OutcomeUnknownError(ClientError):
-    """The request was sent, its answer was lost: it may or may not have taken effect. Repeat it, or read what is there."""
+    """A request was sent, and its answer was lost: it may have taken effect or not. The caller checks, or repeats it."""
 
 
 class UsageError(ClientError, ValueError):
-    """A call that cannot be right: an argument of the wrong type, a second thread at the same time, a forked child. Nothing was done."""
+    """A wrong call: an argument of the wrong type, a second thread at the same time, a forked child. The call had no effect."""
 
 
 class KafkaError(ClientError, ApiError):
-    """A broker refused a request. `code` is Kafka's error code, `name` its name, `message` says what was refused and why."""
+    """A broker, or this client in its place, refused a request. `code` is Kafka's error code, `name` its name; `message` describes the
+    request and the reason.
+    """
 
     @property
     def name(self) -> str:
@@ -55,12 +57,12 @@ class KafkaError(ClientError, ApiError):
 
     @property
     def is_retriable(self) -> bool:
-        """Whether the same request may succeed a little later."""
+        """Whether the same request may succeed later."""
         return self.code in RETRIABLE
 
 
 class AuthenticationError(KafkaError):
-    """The broker did not accept the name, the password or the SASL mechanism."""
+    """The broker did not accept the SASL mechanism, the password or the token, or the token endpoint refused to issue a token."""
 
 
 class AuthorizationError(KafkaError):
@@ -68,7 +70,9 @@ class AuthorizationError(KafkaError):
 
 
 class FencedError(KafkaError):
-    """Another producer or member took over the id; this one must stop. Never initialize again in a loop: two would fence each other."""
+    """Another producer or member has taken over the id, and this one must stop. If both initialized again in a loop, they would fence each
+    other.
+    """
 
 
 class UnknownTopicError(KafkaError):
@@ -76,15 +80,15 @@ class UnknownTopicError(KafkaError):
 
 
 class OffsetOutOfRangeError(KafkaError):
-    """The offset lies before the start of the log or behind its end."""
+    """The offset is before the start of the log or after its end."""
 
 
 class UnsupportedVersionError(KafkaError):
-    """The broker does not serve this API, or no version of it that this client knows."""
+    """The broker does not offer this API, or no version that this client knows."""
 
 
 def refused(code: ErrorCode, message: str = "") -> KafkaError:
-    """The error for a code, of the subclass that belongs to it."""
+    """Returns an error of the subclass for this code."""
     return _CLASSES.get(code, KafkaError)(code, message)
 
 
@@ -111,12 +115,12 @@ RETRIABLE: frozenset[ErrorCode] = frozenset(
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
     }
 )
-"""Refusals that fresh metadata, or a short wait, may turn into success."""
+"""Errors after which the same request may succeed with new metadata, or after a short wait."""
 
 COORDINATOR_MOVED: frozenset[ErrorCode] = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
-"""Refusals after which the coordinator has to be found again."""
+"""Errors after which the coordinator has to be looked up again."""
 
 _CLASSES: dict[ErrorCode, type[KafkaError]] = {
     ErrorCode.SASL_AUTHENTICATION_FAILED: AuthenticationError,

@@ -1,8 +1,8 @@
 """TLS and SASL of a client, from the properties that Kafka's and librdkafka's clients take.
 
-`security.protocol` chooses: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL. `tls.py` has the properties of TLS. SASL speaks PLAIN and
-SCRAM-SHA-256 / -512; name and password are in `sasl.jaas.config`, or in `sasl.username` and `sasl.password`. It speaks OAUTHBEARER by the
-tokens of `token_source.py`. A password or a token never appears in a message.
+`security.protocol` is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. `tls.py` reads the properties of TLS. The SASL mechanisms are PLAIN and
+SCRAM-SHA-256 / -512, with name and password from `sasl.jaas.config` or from `sasl.username` and `sasl.password`, and OAUTHBEARER with the
+tokens of `token_source.py`. Error messages never contain a password or a token.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 NOT_SERVED = ("sasl.client.callback.handler.class", "sasl.login.class")
-"""Java classes that would find the credentials. They cannot run here."""
+"""Properties with Java classes that provide credentials. Such classes cannot run here."""
 _JAVA_PACKAGE = "org.apache.kafka.common.security."
 
 
 class Security:
-    """TLS and SASL of connections. ValueError in one line when the properties make no sense.
+    """TLS and SASL of connections. Raises ValueError with a one-line message for invalid properties.
 
-    `token` returns bearer tokens for OAUTHBEARER, in place of what the properties say.
+    `token` returns bearer tokens for OAUTHBEARER, instead of the source in the properties.
     """
 
     def __init__(self, properties: Mapping[str, str], token: TokenCallback | None = None) -> None:
@@ -62,7 +62,7 @@ class Security:
         self._is_by_token = is_by_token(properties)
 
     def wrap(self, plain: socket.socket, host: str) -> socket.socket:
-        """The socket under TLS, if that is wanted."""
+        """Starts TLS on a socket and returns the TLS socket. Without TLS returns `plain`."""
         return plain if self.context is None else self.context.wrap_socket(plain, server_hostname=host)
 
     @property
@@ -71,7 +71,7 @@ class Security:
         return self._keeper is not None and self._keeper.is_due
 
     def new_exchange(self) -> SaslExchange | None:
-        """A SASL exchange for one connection, if SASL is wanted. ClientError where no token can be had."""
+        """Returns a SASL exchange for one connection, None without SASL. Raises ClientError if no token can be fetched."""
         if not self.uses_sasl:
             return None
         if self._keeper is not None:
@@ -82,7 +82,7 @@ class Security:
 
 
 def security_of(properties: Mapping[str, str] | None, token: TokenCallback | None = None) -> Security | None:
-    """None where neither TLS nor SASL is wanted. ValueError when the properties make no sense."""
+    """Returns the TLS and SASL of the properties, None for PLAINTEXT. Raises ValueError for invalid properties."""
     if properties and protocol_of(properties) != "PLAINTEXT":
         return Security(properties, token)
     if token is not None:
@@ -95,7 +95,7 @@ def mechanism_of(properties: Mapping[str, str]) -> str:
 
 
 def tokens_of(properties: Mapping[str, str], token: TokenCallback | None = None) -> TokenKeeper:
-    """Returns the source of bearer tokens. ValueError when the properties make no sense."""
+    """Returns the source of bearer tokens. Raises ValueError for invalid properties."""
     from ottla.base.settings.jaas import OAUTHBEARER as MODULE
     from ottla.client.token_source import token_keeper
 
@@ -115,7 +115,7 @@ def protocol_of(properties: Mapping[str, str]) -> str:
 
 
 def credentials(properties: Mapping[str, str]) -> tuple[str, str]:
-    """User name and password, from a JAAS line or from properties of their own."""
+    """Returns user name and password. `sasl.username` and `sasl.password` have priority over `sasl.jaas.config`. Raises ValueError."""
     _refuse_unserved(properties)
     if properties.get("sasl.login.callback.handler.class"):
         raise ValueError("sasl.login.callback.handler.class is not served")
@@ -129,16 +129,16 @@ def credentials(properties: Mapping[str, str]) -> tuple[str, str]:
 
 
 def is_by_token(properties: Mapping[str, str]) -> bool:
-    """Whether name and password of SCRAM are the id and the HMAC of a delegation token (`tokenauth` of a JAAS line)."""
+    """Whether name and password are the id and HMAC of a delegation token (`tokenauth` in the JAAS line)."""
     line = properties.get("sasl.jaas.config", "").strip()
     return bool(line) and _of_jaas(line).get("tokenauth", "").strip().lower() == "true"
 
 
 def _of_jaas(line: str, module: str = "") -> dict[str, str]:
-    """The options of a line, which is for the login module, by default one of those with name and password."""
+    """Returns the options of a JAAS line. The line must be for `module`, by default for PLAIN or SCRAM; else raises ValueError."""
     from ottla.base.settings.jaas import PLAIN, SCRAM, parse_jaas
 
-    at = line.find(_JAVA_PACKAGE)  # some distributions have Kafka's classes below a package of their own
+    at = line.find(_JAVA_PACKAGE)  # some distributions put Kafka's classes into another package
     try:
         parsed = parse_jaas(line[at:] if at > 0 and " " not in line[:at] else line)
     except ValueError as error:
@@ -150,17 +150,17 @@ def _of_jaas(line: str, module: str = "") -> dict[str, str]:
 
 
 def no_tls(address: Address, error: OSError) -> ConnectError:
-    """The error for a connection on which TLS could not begin."""
+    """Returns the error for a failed TLS handshake."""
     return ConnectError(f"no TLS with {address}: {reason_of(error)}; check security.protocol and the certificates (ssl.*)")
 
 
 def lost(address: Address, error: BaseException) -> ConnectError:
-    """The error for a connection that broke; TLS 1.3 refuses a client's certificate after the handshake."""
+    """Returns the error for a broken connection. With TLS 1.3 a broker refuses the client's certificate only after the handshake."""
     return ConnectError(f"lost {address}: {reason_of(error)}{'; check the certificates (ssl.*)' if _is_of_tls(error) else ''}")
 
 
 def reason_of(error: BaseException) -> str:
-    """Returns the message of the system or of OpenSSL, in small letters."""
+    """Returns the message of the system or of OpenSSL, in lower case except for certificate errors."""
     if _is_of_tls(error):
         said = getattr(error, "verify_message", "") or (getattr(error, "reason", None) or str(error)).replace("_", " ").lower()
         return str(said)
@@ -168,7 +168,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def is_about_tls(error: OSError) -> bool:
-    """Whether connecting has failed on TLS: by an error of it, or as a peer without it closes."""
+    """Whether connecting has failed because of TLS: by a TLS error, or because a peer without TLS closed the connection."""
     return _is_of_tls(error) or isinstance(error, ConnectionResetError | ConnectionAbortedError)
 
 
@@ -177,5 +177,5 @@ def _is_of_tls(error: BaseException) -> bool:
 
 
 def wants_more(error: OSError) -> bool:
-    """Whether a call that does not wait failed only because TLS has no whole record yet, or the socket does not accept more of one."""
+    """Whether a non-blocking call failed only because no whole TLS record has arrived, or the socket does not accept more bytes."""
     return _is_of_tls(error) and type(error).__name__ in ("SSLWantReadError", "SSLWantWriteError")

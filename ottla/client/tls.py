@@ -1,8 +1,7 @@
-"""The TLS context of a client, from the `ssl.*` properties of Kafka's and librdkafka's clients: files of PEM or PKCS#12, or PEM
-in the properties.
+"""Makes the TLS context of a client from the `ssl.*` properties of Kafka's and librdkafka's clients: PEM or PKCS#12 files, or PEM texts.
 
-A truststore that is given replaces the system's authorities. A JKS file cannot be read: the refusal has the command that converts it. A
-property whose neglect would weaken TLS is refused. Every error is a ValueError of one line.
+A given truststore replaces the system's certificate authorities. A JKS file cannot be read; the error message has the command that converts
+it. Properties that would weaken TLS if they were ignored are refused. Every error is a ValueError with a one-line message.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ KEY_TEXTS = ("ssl.keystore.key", "ssl.key.pem")
 KEY_PASSWORDS = ("ssl.key.password", "ssl.keystore.password")
 STORE_PASSWORDS = {"ssl.truststore.location": "ssl.truststore.password", "ssl.keystore.location": "ssl.keystore.password"}
 _SYSTEMS = "probe"
-"""librdkafka's word for the authorities of the system."""
+"""librdkafka's value for the system's certificate authorities."""
 
 Properties = Mapping[str, str]
 
 
 class TlsDetails(NamedTuple):
-    """How a connection is encrypted. `certificate_end` is the broker's; None where its certificate is not checked."""
+    """The encryption of a connection. `certificate_end` is the end of the broker's certificate, None if the certificate is not checked."""
 
     version: str
     cipher: str
@@ -46,7 +45,7 @@ class TlsDetails(NamedTuple):
 
 
 def details_of(connected: socket.socket) -> TlsDetails | None:
-    """None for a socket without TLS."""
+    """Returns the encryption of a connected socket, None without TLS."""
     if not isinstance(connected, ssl.SSLSocket):
         return None
     cipher, end = connected.cipher(), (connected.getpeercert() or {}).get("notAfter")
@@ -55,7 +54,7 @@ def details_of(connected: socket.socket) -> TlsDetails | None:
 
 
 def tls_context(properties: Properties) -> ssl.SSLContext:
-    """Raises ValueError."""
+    """Makes the TLS context. Raises ValueError for invalid properties."""
     _refuse_what_is_not_served(properties)
     context = _trusting(properties)
     _show_certificate(context, properties)
@@ -72,12 +71,12 @@ def tls_context(properties: Properties) -> ssl.SSLContext:
 
 
 def has_certificate(properties: Properties) -> bool:
-    """Whether the client shows a certificate of its own."""
+    """Whether the client has its own certificate."""
     return any(properties.get(name) for name in (*OWN_FILES, *OWN_TEXTS))
 
 
 def stores_of(properties: Properties) -> tuple[str, str, str]:
-    """PEM texts of the authorities, of the client's certificates and of its key; empty where there is none. Raises ValueError."""
+    """Returns the PEM texts of the authorities, of the client's certificates and of its key, each empty if not set. Raises ValueError."""
     _refuse_what_is_not_served(properties)
     chain = _pem(properties, OWN_TEXTS, OWN_FILES)[1]
     return _pem(properties, TRUST_TEXTS, TRUST_FILES)[1], chain, _pem(properties, KEY_TEXTS, KEY_FILES)[1] or chain
@@ -95,7 +94,7 @@ def _refuse_what_is_not_served(properties: Properties) -> None:
 
 
 def _trusting(properties: Properties) -> ssl.SSLContext:
-    """A context that trusts the given authorities and no others; the system's where none is given."""
+    """Makes a context that trusts only the given authorities, or the system's if none are given."""
     name, trusted = _pem(properties, TRUST_TEXTS, TRUST_FILES)
     try:
         return ssl.create_default_context(cadata=trusted or None)
@@ -150,12 +149,12 @@ def _restrict(context: ssl.SSLContext, properties: Properties) -> None:
 
 
 def _pem(properties: Properties, texts: tuple[str, ...], files: tuple[str, ...]) -> tuple[str, str]:
-    """The property that is set, and the PEM text that it has or names; both empty where there is none."""
+    """Returns the name of the property that is set, and its PEM text or the PEM text of its file. Both are empty if none is set."""
     for name in texts:
         if properties.get(name, "").strip():
             if BEGIN not in properties[name].encode():
                 raise ValueError(f"{name} is no PEM text")
-            return name, properties[name].replace("\\n", "\n")  # as librdkafka takes a text of one line
+            return name, properties[name].replace("\\n", "\n")  # librdkafka accepts PEM in one line, with \n
     for name in files:
         if properties.get(name, "").strip() and not (name == "ssl.ca.location" and properties[name] == _SYSTEMS):
             return name, _read(name, properties[name], properties.get(STORE_PASSWORDS.get(name, "")))
@@ -176,7 +175,9 @@ def _read(name: str, path: str, password: str | None) -> str:
 
 @contextmanager
 def _file_of(text: str) -> Iterator[str]:
-    """A path under which OpenSSL finds the text: in memory where the system can, else a file of this user that is deleted at once."""
+    """Yields the path of a file with the text for OpenSSL: in memory if the system supports it, else a temporary file that only this user
+    can read.
+    """
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("ottla-tls")
         try:

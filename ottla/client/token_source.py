@@ -1,11 +1,11 @@
-"""Sources of a client's bearer tokens, by Kafka's properties (KIP-255, KIP-768, KIP-1139) or librdkafka's, and the time of their renewal.
+"""Sources of a client's bearer tokens, from Kafka's properties (KIP-255, KIP-768, KIP-1139) or librdkafka's, and the renewal of tokens.
 
-In this order: a function of the program; `sasl.oauthbearer.token.endpoint.url`, an address with client credentials or a file; else a token
-without a signature from the JAAS line's `unsecuredLogin...` options or from `sasl.oauthbearer.config`, for tests.
+The first of these sources is used: a function of the program; `sasl.oauthbearer.token.endpoint.url`, the address of an endpoint or file;
+or, for tests, an unsigned token from the JAAS line's `unsecuredLogin...` options or from `sasl.oauthbearer.config`.
 
-A token is kept for all connections of a client. Another one is fetched by the connection that first needs it in the last fifth of its time
-(`sasl.login.refresh.window.factor`), which is before sessions have to be renewed (`core/login_renewal.py`); if that fails, the old one
-serves until it expires. A token that a broker has refused is not sent again.
+All connections of a client share one token. The first login in the last fifth of its lifetime (`sasl.login.refresh.window.factor`) fetches
+a new token. This is early enough for the renewal of sessions (`core/login_renewal.py`). If fetching fails, the old token is used until it
+expires. After a broker has refused a token, the next login asks the source again.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ TokenCallback = Callable[[], str | tuple[str, float]]
 
 WINDOW_FACTOR = 0.8
 RETRY_S = 1.0
-"""Between two tries to replace a token that is still valid."""
+"""Pause between two attempts to replace a token that is still valid, in seconds."""
 LIFETIME_S = 3600.0
-"""Of a token without a signature, and of one that does not say when it expires."""
+"""Lifetime of an unsigned token, and of a token without an expiry time, in seconds."""
 
 _HANDLERS = ("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLoginCallbackHandler")
 _RETRIEVERS = ("DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "FileJwtRetriever")
@@ -45,7 +45,7 @@ Source = Callable[[], BearerToken]
 
 
 class TokenKeeper:
-    """The token of a client. Several threads may ask; one of them fetches."""
+    """The token of a client. Several threads may call `token`; one of them fetches, the others wait."""
 
     def __init__(self, source: Source, *, window_factor: float = WINDOW_FACTOR, now: Callable[[], float] = time.time) -> None:
         self._source = source
@@ -54,30 +54,32 @@ class TokenKeeper:
         self._lock = threading.Lock()
         self._token: BearerToken | None = None
         self.due_s = 0.0
-        """When `token` fetches another one, in seconds since 1970."""
+        """When `token` begins to fetch a new token, in seconds since 1970."""
         self.ends_s = 0.0
-        """When the token at hand expires."""
+        """When the current token expires, in seconds since 1970."""
         self.failure: ClientError | None = None
-        """Why the token at hand could not be replaced when it was due."""
+        """The error of the last attempt to replace the current token, None if it succeeded."""
 
     @property
     def is_due(self) -> bool:
-        """Whether `token` would fetch another one, which may take a while."""
+        """Whether `token` would fetch a new token, which may block."""
         return self._token is None or self._now() >= self.due_s
 
     def token(self) -> BearerToken:
-        """A token that is valid for a while. ClientError where none can be had."""
+        """Returns a valid token, and fetches a new one if it is due. Raises ClientError if there is none."""
         with self._lock:
             token = self._token
             return self._renewed(token) if token is None or self._now() >= self.due_s else token
 
     def discard(self, token: object) -> None:
-        """Forgets a token that a broker has refused."""
+        """Forgets a token that a broker has refused, if it is the current one."""
         if self._token is token:
             self._token = None
 
     def _renewed(self, before: BearerToken | None) -> BearerToken:
-        """Another token, or the one before where there is no other. It may be discarded meanwhile, which does not wait for the source."""
+        """Fetches a new token. If that fails, returns `before` while it is valid, unless `discard`, which does not wait for the source, has
+        dropped it meanwhile.
+        """
         try:
             token = self._source()
         except ClientError as error:
@@ -95,7 +97,7 @@ class TokenKeeper:
 
 
 def token_keeper(properties: Properties, jaas: Mapping[str, str], callback: TokenCallback | None = None) -> TokenKeeper:
-    """`jaas`: the options of the line `sasl.jaas.config`. ValueError when the properties make no sense."""
+    """Makes the `TokenKeeper` of a client. `jaas`: the options of `sasl.jaas.config`. Raises ValueError for invalid properties."""
     _refuse_other_classes(properties)
     factor = _number(properties, "sasl.login.refresh.window.factor", WINDOW_FACTOR)
     if not 0.5 <= factor <= 1:
@@ -146,7 +148,7 @@ def _endpoint(url: str, properties: Properties, jaas: Mapping[str, str], extensi
     try:
         parts = urlsplit(url)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port or an IPv6 address that is none
+    except ValueError:  # an invalid port or IPv6 address
         is_address = False
     if not is_address:
         raise ValueError(f"{_URL} is neither https://HOST/PATH, http://HOST/PATH nor file:///PATH")
@@ -174,7 +176,9 @@ def _credential(properties: Properties, jaas: Mapping[str, str], what: str, kafk
 
 
 def _trust(properties: Properties, jaas: Mapping[str, str]) -> Callable[[], ssl.SSLContext]:
-    """TLS towards the endpoint: by the `ssl.` options of the JAAS line, or librdkafka's `https.ca.location` and `https.ca.pem`."""
+    """Returns the source of the TLS context for the endpoint. It uses the JAAS line's `ssl.` options, and librdkafka's `https.ca.location`
+    and `https.ca.pem`.
+    """
     from ottla.client.tls import tls_context
 
     given = {name: value for name, value in jaas.items() if name.startswith("ssl.")}
@@ -235,7 +239,7 @@ def _unsecured(properties: Properties, jaas: Mapping[str, str]) -> Source:
 
 
 def _of_librdkafka(text: str) -> dict[str, str]:
-    """The options of a JAAS line that mean the same as `sasl.oauthbearer.config`."""
+    """Returns the JAAS options that are equivalent to a `sasl.oauthbearer.config`."""
     given = dict(_PAIR.findall(text))
     principal, scope = given.get("principalClaimName", "sub"), given.get("scopeClaimName", "scope")
     found = {"unsecuredLoginPrincipalClaimName": principal, "unsecuredLoginLifetimeSeconds": given.get("lifeSeconds", "")}
