@@ -1,6 +1,6 @@
 """The public client, blocking: `connect` gives a `Client`, whose methods are the operations of `core/operations.py`.
 
-Producers, consumers and transactions of a client share its knowledge of the cluster. None of them is for use by two threads at once.
+Producers, consumers and transactions of a client share its metadata of the cluster. Two threads must not use one of them at the same time.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ def connect(
     """Connects to a cluster by some of its brokers' addresses, `HOST:PORT[,HOST:PORT...]`.
 
     `config` has the security settings of Kafka's clients: `security.protocol`, `sasl.mechanism`, `sasl.username`, `sasl.password`,
-    `sasl.jaas.config`, `ssl.ca.location` and so on. `timeout_s` bounds each request and each series of tries. `with_extensions` asks
-    brokers for what Ottla has beside Kafka's protocol (staged records). `bearer_token` is for `sasl.mechanism=OAUTHBEARER`: it returns a
-    token, alone or with its time of expiry in seconds since 1970, and is called again before that time. `ConnectError` when no broker
-    answers, `AuthenticationError` when it does not accept the login, ValueError for settings that make no sense.
+    `sasl.jaas.config`, `ssl.ca.location` and so on. `timeout_s` limits each request, and each request together with its retries.
+    `with_extensions` asks brokers for Ottla's extensions of Kafka's protocol (staged records). `bearer_token` is for
+    `sasl.mechanism=OAUTHBEARER`: it returns a token, alone or with its time of expiry in seconds since 1970, and is called again before
+    that time. Raises `ConnectError` if no broker answers, `AuthenticationError` if the broker refuses the login, and ValueError for invalid
+    settings.
     """
     security = security_of(config, bearer_token)
     cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s, security=security, with_extensions=with_extensions)
@@ -55,7 +56,7 @@ def connect(
 
 
 class Client(Operations):
-    """A cluster, by way of blocking calls. Made by `connect`; `with` closes it."""
+    """The public client with blocking calls. Made by `connect`; `with` closes it."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -67,12 +68,12 @@ class Client(Operations):
         self.close()
 
     def close(self) -> None:
-        """Closes the client's connections; its producers and consumers are closed by themselves."""
+        """Closes the client's shared connections. The program closes the client's producers and consumers separately."""
         self.cluster.close()
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster's id, None from brokers that do not name it."""
+        """The cluster id, None if the broker does not send one."""
         return self.cluster.cluster_id
 
     # Records
@@ -87,10 +88,11 @@ class Client(Operations):
         partition_max_bytes: int = READ_BYTES,
         timeout_s: float | None = None,
     ) -> Iterator[Fetched]:
-        """Reads a partition from offset `start` until the position reaches `end`, on a connection of its own to the leader.
+        """Reads a partition from offset `start` until the position reaches `end`, on a separate connection to the leader.
 
-        The next request is under way while a result is being used. The last batch may go on behind `end`. Raises
-        `OffsetOutOfRangeError` if `start` was deleted, and `RequestTimeoutError` after `timeout_s` without more records.
+        The next Fetch is in flight while the caller processes a result. The last batch may contain records at and after `end`. Raises
+        `OffsetOutOfRangeError` if the log does not contain `start`. After `timeout_s` without progress it raises `RequestTimeoutError`, or
+        the last error.
         """
         level = isolation_level(isolation)
         reader = RangeReader(self.cluster, partition, isolation_level=level, partition_max_bytes=partition_max_bytes)
@@ -100,7 +102,7 @@ class Client(Operations):
             reader.close()
 
     def producer(self, **options: Any) -> Producer:
-        """A producer of single records. Options: acks, codec, is_idempotent, transactional_id, batch_bytes, linger_s, on_delivery ..."""
+        """Returns a producer. Options: acks, codec, is_idempotent, transactional_id, batch_bytes, linger_s, on_delivery ..."""
         return Producer(self.cluster, **options)
 
     def consumer(
@@ -112,7 +114,7 @@ class Client(Operations):
         auto_offset_reset: str = "earliest",
         **options: Any,
     ) -> Consumer:
-        """A consumer of partitions given by hand (`assign`), or of topics as a member of a group."""
+        """Returns a consumer, which reads partitions given to `assign`, or `topics` as a member of a group."""
         consumer = Consumer(
             self.cluster,
             group_id=group,
@@ -125,7 +127,7 @@ class Client(Operations):
         return consumer
 
     def share_consumer(self, group: str, *, topics: Sequence[str], **options: Any) -> ShareConsumer:
-        """A member of a share group (KIP-932): it acquires records one by one and acknowledges each."""
+        """Returns a member of a share group (KIP-932), which acknowledges each acquired record."""
         consumer = ShareConsumer(self.cluster, group, **options)
         consumer.subscribe(topics)
         return consumer
@@ -133,8 +135,9 @@ class Client(Operations):
     # Transactions
 
     def transaction(self, transactional_id: str, *, timeout_ms: int = TRANSACTION_TIMEOUT_MS, may_use_v2: bool = True) -> Transaction:
-        """The transactions of a transactional id, step by step. Nothing is sent before `initialize`.
+        """Returns a `Transaction`, which runs the transactions of a transactional id step by step. Nothing is sent before `initialize`.
 
-        The coordinator aborts a transaction that is open for longer than `timeout_ms`. `may_use_v2` off keeps to the first protocol.
+        The coordinator aborts a transaction that is open for longer than `timeout_ms`. Without `may_use_v2` it uses the first transaction
+        protocol, even if the brokers offer the second one (KIP-890).
         """
         return Transaction(self.cluster, TransactionCore(self.cluster.core, transactional_id, timeout_ms=timeout_ms, may_use_v2=may_use_v2))

@@ -1,8 +1,8 @@
-"""A cluster for code that may block: runs the conversations of `core/cluster.py` on sockets, waiting for each answer.
+"""The blocking client's cluster: runs the conversations of `client.core` on sockets and waits for each answer.
 
-Shared by everything that this process asks of one cluster; `new_connection` is for requests that would block the others for long. Threads
-may share a cluster: each call waits for the call of another thread. An exception in a call, such as one that a
-signal handler raises, may leave an answer unread. The next call closes that connection instead of reading the answer as its own.
+The producers, consumers and operations of one client share its cluster; `new_connection` is for requests that would block the others for
+long. Threads may share a cluster: a call waits until the call of another thread has ended. An exception in a call, such as one that a
+signal handler raises, may leave an answer unread. The next call then closes that connection.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Cluster:
         self.security = security
         self.with_extensions = with_extensions
         self._times_closed = self._times_closed_before = 0
-        """How often the cluster was closed, until now and until the beginning of the call that runs."""
+        """How often the cluster was closed, and how often it had been closed when the current call began."""
 
     def __enter__(self) -> Cluster:
         return self
@@ -63,15 +63,16 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Closes the shared connections, also under a call of another thread, which opens no others then. Callers of `new_connection` close
-        theirs."""
+        """Closes the shared connections, even during a call of another thread: that call fails instead of opening new ones. The cluster may
+        be used again later. Callers of `new_connection` and `own_coordinator_connection` close these connections themselves.
+        """
         self._times_closed += 1
         self.core.close()
 
     # Conversations
 
     def run(self, conversation: Conversation[T]) -> T:
-        """Runs a conversation of the core to its end."""
+        """Runs a conversation to its end and returns its result."""
         with self.owner:
             self._times_closed_before = self._times_closed
             self.core.close_unread()
@@ -142,7 +143,7 @@ class Cluster:
         ).open(timeout_s)
 
     def retrying(self, attempt: Callable[[], T], *, codes: frozenset[ErrorCode] = RETRIABLE, timeout_s: float | None = None) -> T:
-        """Calls a function until it succeeds, is refused for good, or the time is up."""
+        """Calls a function until it succeeds, fails with a permanent error, or the time is over."""
 
         def once() -> Conversation[T]:
             yield from ()
@@ -153,25 +154,27 @@ class Cluster:
     # Connections
 
     def any_connection(self) -> BlockingConnection:
-        """An open connection to some broker."""
+        """Returns an open shared connection to any broker."""
         found = self.run(self.core.any_link())
         assert isinstance(found, BlockingConnection), "this shell has made every connection"
         return found
 
     def connection(self, broker_id: int) -> BlockingConnection:
-        """The shared connection to one broker, by its id."""
+        """Returns the shared connection to one broker, and opens it if needed."""
         found = self.run(self.core.link(broker_id))
         assert isinstance(found, BlockingConnection), "this shell has made every connection"
         return found
 
     def own_coordinator_connection(self, kind: int, key: str) -> BlockingConnection:
-        """A connection of the caller's own to the coordinator of `key`."""
+        """Opens a separate connection to the coordinator of `key`. The caller closes it."""
         found = self.run(self.core.coordinator_link(kind, key, is_own=True))
         assert isinstance(found, BlockingConnection), "this shell has made every connection"
         return found
 
     def new_connection(self, broker_id: int) -> BlockingConnection:
-        """A connection of the caller's own. Waits for no call of another thread if the broker's address is known."""
+        """Opens a separate connection to a broker. The caller closes it. If the broker's address is known, this does not wait for calls of
+        other threads.
+        """
         known = self.brokers.get(broker_id)
         return self._open(self.run(self.core.address_of(broker_id)) if known is None else known)
 
@@ -208,7 +211,7 @@ class Cluster:
     partitions = operation(ClusterCore.partitions)
 
     def leader(self, partition: TopicPartition) -> int:
-        """The broker that leads a partition. `KafkaError` when there is none, or no such partition."""
+        """Returns the id of a partition's leader. Raises `KafkaError` if there is no leader or no such partition."""
         known = self.metadata.leader_of(partition)
         return known if known >= 0 else self.run(self.core.leader(partition))
 
@@ -216,7 +219,7 @@ class Cluster:
     leaders = operation(ClusterCore.leaders)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Drops partitions whose leader proved wrong; the next question asks the cluster."""
+        """Removes partitions with an outdated leader from the cache. The next look-up asks the cluster."""
         self.metadata.forget(partitions)
 
     coordinator = operation(ClusterCore.coordinator)

@@ -1,13 +1,13 @@
-"""One connection to one broker on a blocking socket with timeouts: the shell round `core/connection.py`.
+"""One connection of the blocking client to one broker: performs the socket I/O for `core/connection.py`.
 
-`open` connects, negotiates versions and authenticates. `send` and `receive` are apart, so that several requests can be under way: a broker
-answers one connection in order. `request` is both at once. `post`, `push` and `take` do the same for callers that must not wait: bytes that
-the socket does not accept are kept, and an answer that has arrived in part is no answer yet.
+`open` connects, negotiates versions and authenticates. `send` and `receive` are separate, so several requests can be in flight: a broker
+answers the requests of one connection in order. `request` sends and receives. `post`, `push` and `take` do the same without waiting: bytes
+that the socket does not accept are kept for `push`, and `take` returns only complete answers.
 
-Any failure (refused, reset, slow, malformed) closes the connection and raises one `TransportError` whose line names the host. Any other
-exception while bytes are sent or received, such as one that a signal handler raises, also closes it: the rest of the stream is unknown. A
-closed connection stays closed; `Cluster` opens a new one. A broker that closed an idle connection is noticed before the next request
-(`is_open`).
+Any network failure (refused, reset, timeout, malformed answer) closes the connection and raises a `TransportError` that names the host. Any
+other exception while bytes are sent or received, such as one that a signal handler raises, also closes it: the rest of the stream is
+unknown. A closed connection stays closed; `Cluster` opens a new one. `is_open` detects that a broker has closed an idle connection; callers
+check it before the next request.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ REQUEST_TIMEOUT_S = 30.0
 
 _SOCKET_BUFFER_BYTES = 1024 * 1024
 _SCATTERED_BYTES_MIN = 64 * 1024
-"""Without TLS and SASL, from this size on, a frame's pieces go to the kernel as they are, because joining them costs more than a longer
-call."""
+"""In bytes. Without TLS and SASL, the pieces of a larger frame are passed to `sendmsg` without joining them: copying so much costs more
+than the longer system call.
+"""
 _WAIT_S = 1.0
-"""The longest single wait for the socket, in seconds. Then the loop looks again, because a signal handler may have closed the
-connection."""
+"""The longest single wait for the socket, in seconds. Then the loop checks whether a signal handler has closed the connection."""
 _PIECES_MAX = 512
-"""The most pieces given to one `sendmsg`; the kernel's limit is 1,024."""
+"""Maximum number of pieces in one `sendmsg`; the kernel's limit is 1,024."""
 
 
 class BlockingConnection:
@@ -78,18 +78,19 @@ class BlockingConnection:
         self.offers = self.protocol.versions.offers
         self._socket: socket.socket | None = None
         self._open_until: float | None = None
-        """While the connection is being opened: when that must be done."""
+        """The deadline of version negotiation and login while the connection is being opened, else None."""
         self._renewal = LoginRenewal(random())
         self._unsent: deque[memoryview] = deque()
         """Bytes of requests that the socket has not accepted yet."""
         self._early: deque[Any] = deque()
-        """Answers that had to be read before another login, for `receive`."""
+        """Answers that were read before a new login. `receive` and `take` return them first."""
 
     # Opening and closing
 
     def open(self, timeout_s: float | None = None) -> BlockingConnection:
-        """Connects, asks which versions the broker speaks, and authenticates where that is configured. No single step
-        takes longer than `timeout_s`."""
+        """Connects, negotiates versions, and authenticates if SASL is configured. Negotiation and login together end `timeout_s` after the
+        beginning (default: `request_timeout_s`). Connecting and the TLS handshake each have this limit, and `connect_timeout_s`.
+        """
         limit_s = self.request_timeout_s if timeout_s is None else min(timeout_s, self.request_timeout_s)
         self._open_until = time.monotonic() + limit_s
         limit_s = min(limit_s, self.connect_timeout_s)
@@ -103,7 +104,7 @@ class BlockingConnection:
             raise ConnectError(
                 f"cannot reach {self.address}: no answer within {round(limit_s, 2):g} s; is the address right, is a firewall between?"
             ) from None
-        except (OSError, UnicodeError) as error:  # the latter: a name that no host can have
+        except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
             self.close()
             raise ConnectError(f"cannot reach {self.address}: {reason_of(error)}") from None
         except BaseException:
@@ -119,7 +120,7 @@ class BlockingConnection:
         return connected
 
     def _secure(self) -> None:
-        """Puts TLS in front of the socket, where that is configured."""
+        """Starts TLS on the socket if it is configured."""
         if self.security is None or not self.security.uses_tls:
             return
         assert self._socket is not None, "the connection was made"
@@ -148,16 +149,20 @@ class BlockingConnection:
         self._renewal.logged_in(self.protocol.session_lifetime_ms, time.monotonic())
 
     def _step_s(self) -> float:
-        """How long one step may take: while the connection is opened, what is left for that."""
+        """Returns the time limit of one step in seconds: while the connection is being opened, the time until `_open_until`, else
+        `request_timeout_s`.
+        """
         return self.request_timeout_s if self._open_until is None else max(0.001, self._open_until - time.monotonic())
 
     @property
     def is_login_due(self) -> bool:
-        """Whether the next `send` logs in again first. A caller of `post` calls `login_again` before it, in a thread that may wait."""
+        """Whether a new login is due. `send` logs in itself. `post` does not: its caller calls `login_again` first, in a thread that may
+        wait.
+        """
         return self._renewal.is_due(time.monotonic())
 
     def login_again(self) -> BlockingConnection:
-        """Logs in again before the session ends, after the answers that are under way (KIP-368)."""
+        """Reads all outstanding answers and then logs in again, before the session ends (KIP-368)."""
         try:
             exchange = None if self.security is None else self.security.new_exchange()
             assert exchange is not None, "a session without a login"
@@ -171,8 +176,8 @@ class BlockingConnection:
         return self
 
     def close(self) -> None:
-        """Closes the connection, also under a call of another thread: that call then fails with a `TransportError`."""
-        open_socket, self._socket = self._socket, None  # first: whatever another thread misses then, it finds a closed connection
+        """Closes the connection. A call of another thread fails with a `TransportError`."""
+        open_socket, self._socket = self._socket, None  # first, so that calls of other threads find the connection closed
         self.protocol.close()
         self._unsent = deque()
         if open_socket is not None:
@@ -180,13 +185,13 @@ class BlockingConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether requests may be sent. Closes an idle connection that its broker has closed."""
+        """Whether requests may be sent. If the broker has closed an idle connection, this closes it too."""
         if self._socket is not None and not self.in_flight and self._has_hung_up(self._socket):
             self.close()
         return self._socket is not None
 
     def _has_hung_up(self, open_socket: socket.socket) -> bool:
-        """Whether there is anything to read although nothing was asked: the end of the connection, or bytes that belong to no request."""
+        """Whether an idle connection has something to read: its end, or bytes that belong to no request."""
         if not readable([open_socket.fileno()], 0.0):
             return False
         try:
@@ -198,7 +203,7 @@ class BlockingConnection:
         return True
 
     def tls(self) -> TlsDetails | None:
-        """How this connection is encrypted; None where it is not."""
+        """Returns the TLS version, cipher and certificate; None without TLS, and for a closed connection."""
         from ottla.client.tls import details_of
 
         return None if self._socket is None else details_of(self._socket)
@@ -220,7 +225,7 @@ class BlockingConnection:
     # Asking
 
     def request(self, body: Request, *, timeout_s: float | None = None, version: int | None = None) -> Any:
-        """Sends and waits for the answer, an instance of the API's response class."""
+        """Sends a request, waits for the answer and returns it, an instance of the API's response class."""
         timeout_s = self.request_timeout_s if timeout_s is None else timeout_s
         deadline = time.monotonic() + timeout_s
         self.send(body, version=version, timeout_s=timeout_s)
@@ -233,7 +238,7 @@ class BlockingConnection:
         self._write(*self.protocol.request_pieces(body, version=version, is_answered=is_answered), timeout_s=timeout_s)
 
     def post(self, body: Request, *, is_answered: bool = True) -> None:
-        """Begins to send a request: what the socket does not accept at once is sent by `push`."""
+        """Begins to send a request without waiting. `push` sends the bytes that the socket did not accept."""
         self._post(self.protocol.request_pieces(body, is_answered=is_answered))
 
     def take(self) -> Any:
@@ -244,7 +249,7 @@ class BlockingConnection:
         return None if frame is None else self._answer(frame)
 
     def receive(self, timeout_s: float | None = None) -> Any:
-        """The answer to the oldest request under way."""
+        """Waits for the answer to the oldest request in flight and returns it."""
         if self._early:
             return self._early.popleft()
         assert self.protocol.pending or self._socket is None, "nothing was asked"
@@ -261,15 +266,16 @@ class BlockingConnection:
             raise
 
     def is_readable(self, timeout_s: float = 0.0) -> bool:
-        """Whether an answer, or the end of the connection, has begun to arrive."""
+        """Whether a part of an answer, or the end of the connection, has arrived. Waits at most `timeout_s`."""
         return self.has_input() or (self._socket is not None and bool(readable([self._socket.fileno()], timeout_s)))
 
     def has_input(self) -> bool:
-        """Whether `receive` has something without reading from the socket: the connection is closed, or bytes were read before."""
+        """Whether there is input without reading from the socket: an earlier answer, bytes that TLS has decrypted, or a closed connection.
+        """
         return self._socket is None or bool(self._early) or self._has_decrypted()
 
     def _has_decrypted(self) -> bool:
-        pending = getattr(self._socket, "pending", None)  # what TLS has decrypted already; a plain socket keeps nothing back
+        pending = getattr(self._socket, "pending", None)  # bytes that TLS has decrypted; a plain socket has none
         return pending is not None and bool(pending())
 
     # Bytes
@@ -299,11 +305,11 @@ class BlockingConnection:
 
     @property
     def has_unsent(self) -> bool:
-        """Whether the socket has not accepted all bytes of a request yet."""
+        """Whether there are bytes that the socket has not accepted yet."""
         return bool(self._unsent)
 
     def push(self) -> None:
-        """Sends bytes that are left, as many as the socket accepts without waiting."""
+        """Sends as many of the unsent bytes as the socket accepts without waiting."""
         unsent = self._unsent
         try:
             while unsent and (open_socket := self._socket) is not None:
@@ -329,7 +335,7 @@ class BlockingConnection:
                 raise self._broken(RequestTimeoutError(f"{self.address} did not answer within {round(timeout_s, 2):g} s"))
 
     def _wait(self, deadline: float, *, is_for_writing: bool = False) -> bool:
-        """Waits until the socket can be read, or accepts data. Returns False after the deadline, and after `_WAIT_S`."""
+        """Waits until the socket can be read, or accepts data. Returns False at the deadline, and after `_WAIT_S`."""
         open_socket = self._socket
         if open_socket is None or open_socket.fileno() < 0:
             raise ConnectError(f"the connection to {self.address} is closed")
@@ -366,7 +372,7 @@ class BlockingConnection:
         raise ConnectError(f"the connection to {self.address} is closed")
 
     def _broken(self, error: TransportError) -> TransportError:
-        """Closes the connection, since nothing is known about the bytes that follow."""
+        """Closes the connection, because the following bytes cannot be interpreted. Returns `error`."""
         self.close()
         return error
 
@@ -380,7 +386,7 @@ def _skip(pieces: deque[memoryview], count: int) -> None:
 
 
 class Source(Protocol):
-    """Something that `first_ready` waits for."""
+    """A connection or errand that `first_ready` can wait for."""
 
     @property
     def has_unsent(self) -> bool: ...
@@ -391,10 +397,11 @@ class Source(Protocol):
 
 
 def first_ready(sources: Mapping[K, Source], timeout_s: float) -> set[K]:
-    """Waits until a source is ready: a connection has an answer, has ended or accepts more data, or an `Errand` has ended. Returns the keys
-    of all such sources; none after `timeout_s`."""
+    """Waits until at least one source is ready: a connection has input, is closed or accepts unsent bytes, or an `Errand` has ended.
+    Returns the keys of all ready sources, an empty set after `timeout_s`.
+    """
     if not sources:
-        if timeout_s > 0:  # a sleep of 0 s gives up the processor: 1 ms on a busy machine
+        if timeout_s > 0:  # a sleep of 0 s yields the processor, which takes 1 ms on a busy machine
             time.sleep(timeout_s)
         return set()
     found = {key for key, source in sources.items() if source.has_input()}

@@ -1,16 +1,17 @@
-"""A consumer: partitions given by hand or by a group, read from their leaders.
+"""A consumer: reads assigned partitions, or the partitions that a group assigns, from their leaders.
 
-Each leader has one Fetch in flight. When its answer arrives, the next Fetch is sent before the records are decoded. Records wait in the
-consumer until `poll` returns them, and only then do the positions advance (`_hand_out`): an error in between loses no record. `commit`
-writes positions for the group, so with automatic commits a call of `poll` commits what earlier calls have returned.
+Each leader has at most one Fetch in flight. When its answer arrives, the next Fetch is sent before the records are decoded. Fetched records
+are kept until `poll` returns them. The positions advance only then (`_hand_out`), so an error before loses no record. `commit` commits the
+positions for the group. With automatic commits `poll` commits the records that earlier calls have returned, every `AUTO_COMMIT_INTERVAL_S`
+and before a rebalance.
 
-A partition without a position gets one before it is read: from the group's commit, or as `auto_offset_reset` says. A partition whose
-leader is away pauses, and delays no other.
+The first position of a partition is the group's committed offset, or follows from `auto_offset_reset`. A partition without a reachable
+leader pauses and does not delay the others.
 
-`poll` waits for records only. Whatever else takes answers of brokers (joins, heartbeats, automatic commits, places to begin at, leaders,
-connections) runs as an errand in a thread of its own (`blocking/routes.py`), and `poll` takes in its result. While the consumer joins, or
-asks whether its session has expired, it returns no records: another member may have them. No thread calls `poll`: a member of a group must
-call it more often than its session times out.
+`poll` waits only for records. Joins, heartbeats, automatic commits, and look-ups of positions, leaders and connections run in threads as
+errands (`blocking/errand.py`), and `poll` processes their results. While the consumer joins, or checks whether its session has expired,
+`poll` returns no records: another member may own their partitions. There is no background heartbeat: a member of a group must call `poll`
+more often than its session times out.
 """
 
 from __future__ import annotations
@@ -38,13 +39,15 @@ __all__ = ["PARTITION_BYTES_MAX", "Consumer", "topic_names"]
 AUTO_COMMIT_INTERVAL_S = 5.0
 
 _MEMBERSHIP, _COMMIT, _PLACES = ("membership",), ("commit",), ("places",)
-"""The keys of errands: heartbeats and joins, automatic commits, and positions of partitions."""
+"""The keys of errands: heartbeats and joins, automatic commits, and look-ups of positions."""
 _RESETS = ("earliest", "latest", "none")
 _OLD_MEMBER = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 def topic_names(topics: Iterable[str]) -> list[str]:
-    """The names of a subscription. `UsageError` for a single str, whose letters would be the topics, and for an empty list."""
+    """Returns the sorted names of a subscription. Raises `UsageError` for a single str or bytes, for an empty list, and for an item that is
+    not a non-empty str.
+    """
     names = [topics] if isinstance(topics, str | bytes) else sorted(set(topics))
     if isinstance(topics, str | bytes) or not names or not all(isinstance(name, str) and name for name in names):
         raise UsageError(f"topics is a list of names, not {topics!r:.100}")
@@ -54,8 +57,8 @@ def topic_names(topics: Iterable[str]) -> list[str]:
 class Consumer:
     """Reads partitions given by `assign`, or by a group after `subscribe`. One thread at a time may use it; a forked child may not.
 
-    A member of a group calls `poll` more often than its session times out. `poll(0)` does not wait for any broker. At the end of `with` the
-    consumer ends its membership, also after an exception. After an exception nothing is committed.
+    A member of a group must call `poll` more often than its session times out. `poll(0)` does not wait for any broker. The end of `with`
+    ends the membership, also after an exception; after an exception it commits nothing.
     """
 
     def __init__(
@@ -95,14 +98,14 @@ class Consumer:
         self._routes = FetchRoutes(cluster)
         self._asked: dict[int, dict[TopicPartition, int]] = {}
         self._may_be_revoked = False
-        """Whether an errand joins, or asks whether the session has expired: records may belong to another member by then."""
+        """Whether an errand is joining, or checking whether the session has expired. Meanwhile another member may own the partitions."""
         self._has_committed = False
-        """Whether the automatic commit before the next join was made."""
+        """Whether the automatic commit before the next join has begun."""
         self._arrived: deque[Fetched] = deque()
         self._failure: KafkaError | TransportError | None = None
-        """An error of a partition, to be raised when all that has arrived is returned."""
+        """The error of a partition. `poll` raises it when all records that have arrived are returned."""
         self._unplaced: dict[TopicPartition, bool] = {}
-        """Partitions that are assigned and have no position yet, and whether the group's commit gives it."""
+        """Assigned partitions without a position, and whether the group's committed offset may be used."""
         self._order: deque[TopicPartition] = deque()
         self._committed: dict[TopicPartition, int] = {}
         self._commit_at = 0.0
@@ -117,7 +120,9 @@ class Consumer:
 
     @owned
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Reads these partitions from these offsets; `EARLIEST` and `LATEST` are looked up now."""
+        """Replaces the assignment: reads these partitions from these offsets. Waits for brokers to look up `EARLIEST` and `LATEST`, and
+        raises `KafkaError` if that fails.
+        """
         found = {partition: offset for partition, offset in positions.items() if offset >= 0}
         named = {partition: offset for partition, offset in positions.items() if offset < 0}
         for partition, offset in self._look_up(named).items():
@@ -131,7 +136,7 @@ class Consumer:
 
     @owned
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Joins the group; from now on `poll` reads the partitions that it assigns."""
+        """Subscribes to topics. The next `poll` joins the group; later calls read the partitions that it assigns."""
         names = topic_names(topics)
         if self.group_id is None:
             raise UsageError("a subscription needs a group: name it when the consumer is made")
@@ -147,7 +152,7 @@ class Consumer:
         self.positions[partition] = offset
 
     def _look_up(self, named: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | KafkaError]:
-        """EARLIEST and LATEST (under read_committed the last stable offset) as numbers."""
+        """Returns the offsets of EARLIEST and LATEST; under read_committed LATEST is the last stable offset."""
         if not named:
             return {}
         results = list_offsets(self.cluster, named, isolation_level=self.isolation_level)
@@ -157,9 +162,9 @@ class Consumer:
 
     @owned
     def poll(self, timeout_s: float) -> list[Fetched]:
-        """The batches that have arrived, after at most `timeout_s`; empty when there are none.
+        """Returns the batches that have arrived, after at most `timeout_s`; empty if there are none.
 
-        The error of a partition is raised by the call after the one that returns what has arrived before it.
+        The error of a partition is kept until all batches that have arrived are returned. The next call raises it.
         """
         deadline = time.monotonic() + timeout_s
         while True:
@@ -177,8 +182,7 @@ class Consumer:
                 return []
 
     def _hand_out(self) -> list[Fetched]:
-        """Returns the records that arrived for the current positions. Only this method advances positions, to the end of the returned
-        records."""
+        """Returns the batches that begin at the current positions. Only this method advances positions."""
         found: list[Fetched] = []
         while self._arrived:
             one = self._arrived.popleft()
@@ -193,7 +197,7 @@ class Consumer:
             raise failure
 
     def _patience(self) -> float:
-        """How long to wait for data before something else is due, in seconds."""
+        """Returns how long to wait for records before other work may be due, in seconds."""
         if self._unplaced or self._routes.pauses:
             return PAUSE_S
         if self.membership is not None:
@@ -201,7 +205,7 @@ class Consumer:
         return PAUSE_S if self._routes.is_idle else 1.0
 
     def _next_fetch(self, partition: TopicPartition) -> int:
-        """Where the next Fetch of a partition begins: behind all that has arrived."""
+        """Returns the offset of a partition's next Fetch, after all records that have arrived."""
         offset = self.positions[partition]
         for one in self._arrived:
             if one.partition == partition and one.start == offset:
@@ -209,7 +213,7 @@ class Consumer:
         return offset
 
     def _send_fetches(self) -> None:
-        """One Fetch for each leader that has none under way, with all of its assigned partitions."""
+        """Sends one Fetch to each leader without a Fetch in flight, for all its partitions that have a position and do not pause."""
         busy = {partition for asked in self._asked.values() for partition in asked}
         self._routes.end_pauses()
         idle = [p for p in self._order if p in self.positions and p not in busy and p not in self._routes.pauses]
@@ -240,13 +244,13 @@ class Consumer:
         self._asked[broker_id] = asked
 
     def _not_reached(self, partitions: Iterable[TopicPartition], error: KafkaError | TransportError) -> None:
-        """Pauses the partitions whose leader is away. Any other error is raised."""
+        """Pauses the partitions if their leader is unreachable. Raises any other error."""
         if not is_away(error):
             raise error
         self._routes.pause(partitions)
 
     def _take_answers(self, timeout_s: float) -> None:
-        """Takes the answers that are there; waits for the first one at most `timeout_s`."""
+        """Processes the answers that have arrived. Waits at most `timeout_s` for the first one."""
         for broker_id, answer in self._routes.answers(timeout_s):
             asked = self._asked.pop(broker_id)
             if isinstance(answer, TransportError):
@@ -268,7 +272,9 @@ class Consumer:
                 self._arrived.append(one)
 
     def _fail(self, partition: TopicPartition, error: KafkaError) -> None:
-        """A partition pauses, is placed again if its position is out of range, or has its error raised by `poll`."""
+        """Pauses a partition. If its position is out of range, looks for a new position as `auto_offset_reset` says. `poll` raises other
+        permanent errors.
+        """
         self._routes.pause([partition])
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and self.auto_offset_reset != "none":
             del self.positions[partition]
@@ -282,7 +288,7 @@ class Consumer:
     # Where to begin
 
     def _place(self) -> None:
-        """Looks for positions of partitions without one. The others are read meanwhile."""
+        """Begins to look up the positions of partitions without one. Other partitions are read meanwhile."""
         now = time.monotonic()
         pauses = self._routes.pauses
         waiting = {partition: by_commit for partition, by_commit in self._unplaced.items() if pauses.get(partition, 0.0) <= now}
@@ -290,7 +296,9 @@ class Consumer:
             self._routes.errands.begin(_PLACES, partial(self._find_places, waiting), self._take_places, partial(self._not_placed, waiting))
 
     def _find_places(self, partitions: Mapping[TopicPartition, bool]) -> dict[TopicPartition, int | KafkaError]:
-        """Where partitions begin: at the commit of the group where that is wanted and there is one, else as `auto_offset_reset` says."""
+        """Returns the first positions of partitions: the group's committed offset if it exists and may be used, else as `auto_offset_reset`
+        says.
+        """
         committed: Mapping[TopicPartition, Committed] = {}
         if any(partitions.values()):
             assert self.group_id is not None, "a commit is of a group"
@@ -315,13 +323,13 @@ class Consumer:
                 self._not_placed([partition], offset)
 
     def _not_placed(self, partitions: Iterable[TopicPartition], error: KafkaError | TransportError) -> None:
-        """Partitions without a position for now are tried again."""
+        """Pauses partitions whose position could not be looked up. `poll` raises a permanent error."""
         self._routes.wait_with(partitions)
         if not (isinstance(error, KafkaError) and error.is_retriable):
             self._failure = self._failure or error
 
     def _placed(self, partition: TopicPartition, offset: int) -> None:
-        if partition in self._unplaced:  # else it was revoked or sought meanwhile
+        if partition in self._unplaced:  # not revoked, and `seek` has not set its position
             self.positions[partition] = offset
             del self._unplaced[partition]
             self._routes.pauses.pop(partition, None)
@@ -329,7 +337,7 @@ class Consumer:
     # The group
 
     def _keep_group(self) -> None:
-        """Begins what is due: a heartbeat or a join, and automatic commits. Of a membership that was lost no position is of use."""
+        """Begins a heartbeat or a join, and an automatic commit, if they are due. Drops all positions if the membership was lost."""
         membership = self.membership
         if self._may_be_revoked:
             return
@@ -361,7 +369,7 @@ class Consumer:
         raise error
 
     def _end_membership(self) -> None:
-        """Ends the membership. A heartbeat or join that is under way ends with an error, which is dropped."""
+        """Ends the membership. A heartbeat or join in another thread fails, and its error is ignored."""
         is_under_way = _MEMBERSHIP in self._routes.errands
         self._routes.errands.abandon(_MEMBERSHIP)
         self._may_be_revoked = False
@@ -375,7 +383,7 @@ class Consumer:
             self.positions, self._unplaced, self._committed = {}, {}, {}
 
     def _take_over(self, assignment: Sequence[TopicPartition]) -> None:
-        """Sets the assignment: kept partitions go on, new ones are placed at the committed offsets."""
+        """Sets the assignment. Kept partitions keep their positions; new partitions begin at the committed offsets."""
         self._routes.errands.abandon(_PLACES)
         self._unplaced = {partition: self._unplaced.get(partition, True) for partition in assignment if partition not in self.positions}
         self.positions = {partition: self.positions[partition] for partition in assignment if partition in self.positions}
@@ -385,11 +393,13 @@ class Consumer:
 
     @owned
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None, *, except_for: Sequence[Fetched] = ()) -> None:
-        """Commits positions for the group; `except_for` are batches that `poll` has returned and the caller has not processed yet."""
+        """Commits `offsets`, by default all positions, for the group; without a group it does nothing. `except_for` are batches that `poll`
+        has returned and the caller has not processed yet.
+        """
         wanted = dict(self.positions if offsets is None else offsets)
         for fetched in except_for:
             wanted[fetched.partition] = min(fetched.start, wanted.get(fetched.partition, fetched.start))
-        self._routes.errands.finish(_COMMIT)  # of earlier positions
+        self._routes.errands.finish(_COMMIT)  # an automatic commit of earlier positions
         if changed := self._uncommitted(wanted):
             self._take_commit(changed, self._send_commit(changed))
 
@@ -409,11 +419,13 @@ class Consumer:
             if failed.code not in _OLD_MEMBER or self.membership is None:
                 raise failed
             if not self._may_be_revoked:
-                # Others go on from the last commit: the records since then are read twice, none is lost.
+                # Other members continue at the last committed offset. They read the records after it again; no record is lost.
                 self.membership.join_again(failed.code)
 
     def close(self, *, may_commit: bool = True) -> None:
-        """Commits if commits are automatic and `may_commit`, and ends the membership. In a forked child it only closes its copies."""
+        """Commits if commits are automatic and `may_commit`, and ends the membership. In a forked child it only closes the inherited
+        sockets.
+        """
         if self.owner.is_in_child:
             self._drop_connections()
         else:
@@ -435,5 +447,5 @@ class Consumer:
     # Where things are
 
     def topic_partitions(self) -> list[tuple[str, list[int]]]:
-        """The partitions that are being read, by topic."""
+        """Returns the partitions that have a position, by topic."""
         return sorted(grouped(self.positions).items())

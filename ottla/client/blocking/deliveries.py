@@ -1,7 +1,7 @@
-"""Reports the end of each batch of a producer, once, to the program's function or by an error.
+"""Reports the outcome of each batch of a producer once: to the program's function `on_delivery`, or by raising its error.
 
-Here alone `on_delivery` is called. An exception of that function delays no other report: it is kept, and raised when all are reported.
-Without a function the first error of a batch is kept and raised instead.
+Only this module calls `on_delivery`. If that function raises, the other batches are still reported, and then the first exception is raised.
+Without a function, the first error of a batch is raised.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Delivery(NamedTuple):
 
 
 class Deliveries:
-    """See the module. `ended` gets the ends of batches in their order."""
+    """See the module. `SendQueue` appends the outcomes of batches to `ended`."""
 
     def __init__(self, ended: deque[BatchOutcome], on_delivery: Callable[[Delivery], object] | None) -> None:
         self.on_delivery = on_delivery
@@ -36,7 +36,7 @@ class Deliveries:
         self._failure: Exception | None = None
 
     def report(self) -> None:
-        """Reports the batches that have ended. Within `on_delivery` their reports wait until it returns."""
+        """Reports the outcomes in `ended`. If `on_delivery` itself calls the producer, the reports wait until it returns."""
         if self._is_reporting:
             return
         self._is_reporting = True
@@ -59,14 +59,14 @@ class Deliveries:
             self._failure = self._failure or failure
 
     def raise_failure(self) -> None:
-        """Raises the failure that was kept, once."""
+        """Reports the outcomes in `ended`, and raises the first kept exception once."""
         self.report()
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
 
     def forget_failure(self) -> None:
-        """Reports the batches that have ended and drops their errors, because the caller knows why they have failed."""
+        """Reports the outcomes in `ended` and forgets a kept ClientError, because the caller knows why the batches failed."""
         self.report()
         if isinstance(self._failure, ClientError):
             self._failure = None

@@ -1,7 +1,6 @@
-"""Calls that run in threads of their own, so that their caller does not wait for a silent broker, name server or TLS peer.
+"""Runs blocking calls (errands) in threads, so that the caller does not wait for a silent broker, name server or TLS peer.
 
-Threads are the one way not to wait: sockets can be read without waiting, but names are resolved, and bearer tokens fetched, by calls that
-wait.
+Non-blocking sockets would not be enough: name resolution and fetching bearer tokens always block.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ T = TypeVar("T")
 
 
 def ignore(_: object) -> None:
-    """Does nothing with a result."""
+    """Ignores a result."""
 
 
 def fail(error: Exception) -> None:
@@ -28,7 +27,9 @@ def fail(error: Exception) -> None:
 
 
 class Errand(Generic[T]):
-    """Starts the call at once. `fileno` becomes readable when the call has ended. `dispose` gets a result that is no longer wanted."""
+    """One call in a thread, which starts at once. `fileno` becomes readable when the call has ended. If the errand is abandoned, `dispose`
+    gets the result.
+    """
 
     def __init__(self, call: Callable[[], T], dispose: Callable[[T], object] = ignore) -> None:
         self._call = call
@@ -73,7 +74,7 @@ class Errand(Generic[T]):
         return self._results.pop()
 
     def abandon(self) -> None:
-        """Disposes of the result, now or when the call ends."""
+        """Gives up the errand. Its result is passed to `dispose`, now or when the call ends. A call that has not started does not run."""
         with self._lock:
             self._is_abandoned = True
             if self._has_ended:
@@ -86,7 +87,7 @@ class Errand(Generic[T]):
 
 
 class Errands:
-    """The errands of one object, one at a time for each key. Their results are taken in by the thread that uses the object."""
+    """The errands of one object, at most one for each key. The thread that uses the object processes their results (`take_in`)."""
 
     def __init__(self) -> None:
         self._under_way: dict[Hashable, tuple[Errand[Any], Callable[[Any], object], Callable[[Any], object]]] = {}
@@ -103,16 +104,18 @@ class Errands:
         *,
         dispose: Callable[[T], object] = ignore,
     ) -> None:
-        """Begins an errand unless one of this key is under way. `take_in` gives its result to `take`, or its error to `failed`."""
+        """Begins an errand unless one with this key is running. `take_in` passes its result to `take`, a KafkaError or TransportError to
+        `failed`, and raises any other exception.
+        """
         if key not in self._under_way:
             self._under_way[key] = Errand(call, dispose), take, failed
 
     def sources(self) -> Mapping[Hashable, Source]:
-        """The errands under way, for `first_ready`."""
+        """Returns the running errands, for `first_ready`."""
         return {key: errand for key, (errand, _, _) in self._under_way.items()} if self._under_way else {}
 
     def take_in(self) -> None:
-        """Takes in the errands that have ended."""
+        """Processes the results of the errands that have ended."""
         if not self._under_way:
             return
         for key in [key for key, (errand, _, _) in self._under_way.items() if errand.has_input()]:
@@ -125,13 +128,13 @@ class Errands:
                 take(result)
 
     def finish(self, key: Hashable) -> None:
-        """Waits for the end of an errand and takes it in."""
+        """Waits for the end of an errand. Processes the results of all errands that end meanwhile."""
         while key in self._under_way:
             first_ready({key: self._under_way[key][0]}, 1.0)
             self.take_in()
 
     def abandon(self, key: Hashable) -> None:
-        """Drops an errand. Its result is disposed of as soon as it is there."""
+        """Gives up an errand. Its thread continues, and its result is passed to `dispose`."""
         if key in self._under_way:
             self._under_way.pop(key)[0].abandon()
 

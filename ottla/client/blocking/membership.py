@@ -1,6 +1,6 @@
-"""The common part of members of consumer groups and share groups: the connection to the coordinator, and the end of the membership.
+"""Base classes of members of consumer groups and share groups: the connection to the coordinator, and leaving the group.
 
-A member has its own connection to the coordinator. So an answer that takes long delays no other request of the client.
+A member has a separate connection to the coordinator, so a slow answer does not delay other requests of the client.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from ottla.client.errors import ConnectError, KafkaError, TransportError
 from ottla.wire.schema import Request
 
 LEAVE_TIMEOUT_S = 5.0
-"""A consumer that closes waits no longer for its coordinator: its session ends by itself."""
+"""Maximum wait of a closing consumer for the coordinator's answer, in seconds. Without an answer its session times out."""
 
 
 class CoordinatorConnection:
-    """See the module. One thread at a time may ask; `close` ends its call."""
+    """See the module. One thread at a time may call `ask`; another thread may call `close`, which makes the call fail."""
 
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self._cluster = cluster
         self._group_id = group_id
         self._connection: BlockingConnection | None = None
         self.is_closed = False
-        """Whether the member has left: each question fails."""
+        """Whether the member has left. Later calls of `ask` fail."""
 
     def connection(self) -> BlockingConnection:
-        """The open connection. A coordinator that cannot be reached is forgotten."""
+        """Returns the open connection. If the coordinator cannot be reached, it is removed from the metadata cache."""
         if self._connection is None or not self._connection.is_open:
             self._connection = self._cluster.own_coordinator_connection(GROUP, self._group_id)
         if self.is_closed:
@@ -38,7 +38,7 @@ class CoordinatorConnection:
         return self._connection
 
     def ask(self, request: Request, timeout_s: float | None = None) -> Any:
-        """Waits for an answer. A coordinator that does not answer is forgotten."""
+        """Sends a request and returns the answer. After a `TransportError` the next call looks up the coordinator again."""
         try:
             return self.connection().request(request, timeout_s=timeout_s)
         except TransportError:
@@ -46,12 +46,12 @@ class CoordinatorConnection:
             raise
 
     def forget(self) -> None:
-        """Looks for the coordinator again with the next question."""
+        """Closes the connection and forgets the coordinator. The next call looks it up again."""
         self._cluster.forget_coordinator(GROUP, self._group_id)
         self._drop()
 
     def close(self) -> None:
-        """Closes the connection for good. A call of another thread and all later calls fail with a `TransportError`."""
+        """Closes the connection permanently. Calls of other threads and later calls fail with a `TransportError`."""
         self.is_closed = True
         self._drop()
 
@@ -72,12 +72,12 @@ class Membership(ABC):
 
     @abstractmethod
     def leaving(self, coordinator: CoordinatorConnection) -> Request | None:
-        """The request that ends the membership, None if there is nothing to end."""
+        """Returns the request that ends the membership, None if the group cannot know this member."""
 
     def leave(self, *, interrupts: bool = False) -> None:
-        """Ends the membership for good, so that the group need not wait for the end of the session.
+        """Ends the membership, so that the group does not wait for the session timeout. Errors are ignored.
 
-        `interrupts`: a call of another thread is under way. It ends with an error.
+        `interrupts`: another thread is calling `ask`. Its call fails, and a new connection is used.
         """
         if interrupts:
             self.coordinator.close()
@@ -87,6 +87,6 @@ class Membership(ABC):
             if request is not None:
                 coordinator.ask(request, timeout_s=min(LEAVE_TIMEOUT_S, self.cluster.timeout_s))
         except (KafkaError, TransportError):
-            pass  # the session ends by itself
+            pass  # the session times out
         finally:
             coordinator.close()

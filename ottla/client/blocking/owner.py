@@ -1,8 +1,8 @@
 """Guards an object of the blocking client: only the process that made the object may use it, and one thread at a time.
 
-Processes and threads are compared here alone. A forked child shares its parent's sockets, so each of the two would read answers to the
-other's requests: every call in the child is refused. Threads may use an object one after another. A call during the call of another thread
-is refused, or waits for it where the object says so. A thread may call again within its own call, such as from `on_delivery`.
+A forked child shares its parent's sockets, so each process would read answers to the other's requests. Every call in the child therefore
+raises `UsageError`. Threads may use an object one after another. A call during the call of another thread raises `UsageError`, or waits if
+the object has `may_wait`. A thread may call the object again within its own call, such as from `on_delivery`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ T = TypeVar("T")
 
 
 class CallOwner:
-    """See the module. `with` encloses a call. `may_wait`: a second thread waits for the first instead of being refused.
+    """See the module. `with` encloses a call. `may_wait`: a second thread waits for the first instead of getting a `UsageError`.
 
-    `acquire(False)` and `release` are the same without the cost of `with`.
+    `acquire(False)` and `release` do the same faster, but `acquire` returns False for a second thread, and the caller raises `used_twice`.
     """
 
     def __init__(self, name: str, *, may_wait: bool = False) -> None:
@@ -45,11 +45,11 @@ class CallOwner:
         self.release()
 
     def used_twice(self) -> UsageError:
-        """The refusal for a second thread."""
+        """Returns the error for a second thread."""
         return UsageError(f"this {self.name} is in a call of another thread: use it from one thread at a time, or make one for each thread")
 
     def forked(self) -> None:
-        """Refuses every call from now on, in a forked child."""
+        """Makes every later call raise `UsageError`. Called in a forked child."""
         self.is_in_child = True
         self.acquire = self._refuse
 
@@ -81,7 +81,7 @@ O = TypeVar("O", bound=Owned)  # noqa: E741
 
 
 def owned(method: Callable[Concatenate[O, P], T]) -> Callable[Concatenate[O, P], T]:
-    """A method as a call that only the owner may make."""
+    """Decorates a method: each call holds `owner`."""
 
     @wraps(method)
     def call(self: O, /, *args: P.args, **kwargs: P.kwargs) -> Any:

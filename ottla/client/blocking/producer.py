@@ -1,11 +1,11 @@
-"""A producer: records in, batches out, in order, each exactly once unless it is not to be idempotent.
+"""A producer: gathers records into batches and sends them in order, exactly once with acks=all (unless `is_idempotent` is off).
 
 `produce` gathers records by partition. A full batch is encoded and sent without waiting, up to `in_flight_max` requests a broker. `poll`
-sends batches that have lingered and takes in answers; `flush` waits for all. `core/send_queue.py` decides what is sent when, and again
-after a failure. Each partition waits for itself: one without a leader, or whose leader is silent, delays no other (`blocking/routes.py`).
+sends batches that have lingered and processes answers; `flush` waits for all batches. `core/send_queue.py` decides when a batch is sent,
+and sent again. A partition without a leader, or with a silent leader, does not delay other partitions (`blocking/routes.py`).
 
-The end of each record is reported once (`blocking/deliveries.py`), also of records that cannot be encoded and of records that
-`close`, `abort` or an exception in `with` drops. A call that raises before it has taken its record reports nothing about that record.
+The outcome of each record is reported once (`blocking/deliveries.py`), also for records that cannot be encoded and for records that
+`close`, `abort` or an exception in `with` drops. If `produce` raises before it accepts its record, nothing is reported for that record.
 """
 
 from __future__ import annotations
@@ -37,29 +37,29 @@ __all__ = ["ACKS_ALL", "BATCH_BYTES", "IN_FLIGHT_MAX", "Delivery", "Producer"]
 
 BATCH_BYTES = 128 * 1024
 BUFFER_BYTES_MAX = 32 * 1024 * 1024
-"""Bytes of batches that are not acknowledged. Beyond this `produce` waits until some have ended, as Kafka's `buffer.memory` has it."""
+"""Limit of the sealed batches without an outcome, in bytes, like Kafka's `buffer.memory`. Above it `produce` waits."""
 IN_FLIGHT_MAX = 5
 DELIVERY_TIMEOUT_S = 120.0
 LINGER_S = 0.005
 METADATA_AGE_S = 10.0
-"""A producer asks after this time whether a topic has grown. Kafka's clients wait 5 minutes: so long keys went to the old partitions."""
+"""Age at which a topic's partition count is asked again. Kafka's 5 minutes would place keys by the old count for so long."""
 GROWTH_S = 1.0
-"""So long after a topic has grown, some broker may still answer with the partitions that it had."""
+"""For this time after a topic has grown, some brokers may still answer with its old partitions."""
 ACKS_ALL = -1
 
 _RECORD_OVERHEAD_BYTES = 12
 _TRANSACTION = ("transaction",)
-"""The key of the errand that adds partitions to the transaction. No other request about the transaction may be sent before its end."""
+"""The key of the errand that adds partitions to the transaction. Other requests of the transaction wait for its end."""
 _STEP_S = 1.0
-"""How long one step of a call that waits may take, so that requests that time out are noticed."""
+"""Maximum wait of one step in `flush` and `abort`, in seconds, so that request timeouts are noticed."""
 
 
 class Producer:
     """Sends records in batches, in order, each exactly once by default. One thread at a time may use it; a forked child may not.
 
-    No thread sends: a program that produces slowly calls `poll` in between. `poll(0)` does not wait for any broker. `with` flushes at the
-    end. After an exception in `with` nothing more is sent, an open transaction is aborted, and the records that have not ended are reported
-    as failed.
+    There is no sender thread: a program that produces slowly calls `poll` in between. `poll(0)` does not wait for any broker. `with`
+    flushes at the end. After an exception in `with` nothing more is sent, an open transaction is aborted, and the other records are
+    reported as failed.
     """
 
     def __init__(
@@ -131,10 +131,10 @@ class Producer:
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> None:
-        """Adds a record to its partition's batch; a batch that becomes full is sent.
+        """Adds a record to its partition's batch, and sends the batch if it is full. Waits for metadata, and while the buffer is full.
 
-        Raises `UsageError` for a record of the wrong types and `KafkaError` if there is no such partition. It may also raise the error of
-        an earlier batch. A record whose call raises is not sent.
+        Raises `UsageError` for wrong types, and `KafkaError` without such a partition or an open transaction. It may also raise the error
+        of an earlier batch. If it raises, it does not send this record.
         """
         if value.__class__ is bytes and (key is None or key.__class__ is bytes) and timestamp is None and not headers:
             timestamp = time.time_ns() // 1_000_000
@@ -159,7 +159,7 @@ class Producer:
 
     @owned
     def produce_values(self, topic: str, values: Iterable[bytes]) -> None:
-        """Adds many records without keys, quicker than `produce`; they share one timestamp."""
+        """Adds many records without keys, faster than `produce`. They share one timestamp, and their types are not checked."""
         timestamp = time.time_ns() // 1_000_000
         limit = self.batch_bytes
         batch: Batch | None = None
@@ -184,7 +184,8 @@ class Producer:
 
     @owned
     def poll(self, timeout_s: float = 0.0) -> None:
-        """Sends batches that have lingered long enough and takes in answers, waiting for one at most `timeout_s`."""
+        """Sends lingering batches and processes answers; waits for one at most `timeout_s`. Raises a failure that was kept (`Deliveries`).
+        """
         if self._open:
             before = time.monotonic() - self.linger_s
             for batch in [found for found in self._open.values() if found.opened <= before]:
@@ -194,7 +195,7 @@ class Producer:
 
     @owned
     def flush(self) -> None:
-        """Sends everything and waits until every record is acknowledged or has failed."""
+        """Sends all batches and waits until each is acknowledged or has failed. Raises a failure that was kept (`Deliveries`)."""
         for batch in list(self._open.values()):
             self._seal(batch)
         while not self._queue.is_empty:
@@ -202,7 +203,7 @@ class Producer:
         self._deliveries.raise_failure()
 
     def close(self) -> None:
-        """Flushes; an open transaction is aborted. In a forked child it only closes what the child inherited."""
+        """Flushes, and aborts an open transaction. In a forked child it only closes the inherited sockets."""
         if self.owner.is_in_child:
             self._routes.close()
             return
@@ -212,7 +213,7 @@ class Producer:
 
     @owned
     def _leave_behind(self) -> None:
-        """Ends whatever is left without sending it: reports it as failed, and aborts an open transaction."""
+        """Reports the remaining records as failed without sending them, and aborts an open transaction."""
         with ExitStack() as steps:
             steps.callback(self._routes.close)
             if self._is_transactional and self.identity is not None and self.identity.is_open:
@@ -221,7 +222,7 @@ class Producer:
             self._deliveries.report()
 
     def _end_all(self, error: ClientError, *, only_unsent: bool = False) -> None:
-        """Ends all batches that have not ended."""
+        """Ends all batches without an outcome."""
         for partition, batch in list(self._open.items()):
             batch.count = len(batch.records)
             self._queue.end_unsealed(batch, error)
@@ -233,7 +234,7 @@ class Producer:
 
     @owned
     def begin(self) -> None:
-        """Opens a transaction; what follows belongs to it until `commit` or `abort`."""
+        """Opens a transaction. Later records belong to it until `commit` or `abort`."""
         identity = self._transactional()
         self.cluster.run(identity.identify())
         identity.begin()
@@ -242,8 +243,8 @@ class Producer:
     def commit(self) -> None:
         """Flushes and commits, repeating the commit if its answer is lost.
 
-        Raises the error of a batch of the transaction that failed: then it can only be aborted. Raises `OutcomeUnknownError` without any
-        answer: the next `begin` or `abort` takes over the id again, which ends the transaction if it is still open.
+        If a batch of the transaction failed, raises its error; then only `abort` is possible. Raises `OutcomeUnknownError` if no answer
+        arrives. Then the next `begin` or `abort` initializes the id again, which ends the transaction if it is still open.
         """
         self.flush()
         for error in self._queue.gaps.values():
@@ -252,7 +253,7 @@ class Producer:
 
     @owned
     def abort(self) -> None:
-        """Drops what was not sent yet and aborts."""
+        """Drops unsent batches, waits for the outcome of the sent ones, and aborts."""
         identity = self._transactional()
         self._end_all(refused(ErrorCode.TRANSACTION_ABORTABLE, "the transaction is aborted"), only_unsent=True)
         while _TRANSACTION in self._routes.errands or not self._queue.is_empty:
@@ -264,10 +265,10 @@ class Producer:
 
     @owned
     def abandon(self) -> None:
-        """Aborts after an interruption at any place, such as in the middle of an answer.
+        """Aborts after an interruption at any point, such as in the middle of an answer.
 
-        It waits for nothing that is under way and uses no connection again. The id is initialized again instead of sending an end: that
-        aborts the transaction that the coordinator knows, and fences requests that are still on their way.
+        Closes all connections, including the client's shared ones, and does not wait for answers. It sends InitProducerId instead of
+        EndTxn: that aborts the transaction, and fences requests that the brokers have not executed yet.
         """
         self._end_all(refused(ErrorCode.TRANSACTION_ABORTABLE, "the transaction is abandoned"))
         self._queue.gaps.clear()
@@ -298,7 +299,7 @@ class Producer:
         return found
 
     def _look_for_growth(self, topic: str, now: float) -> None:
-        """Takes over the partitions that a topic has by now. Asks for them from time to time, without waiting for the answer."""
+        """Uses newer partition counts in the cache. Begins to ask for them after `metadata_age_s`, without waiting."""
         known = self.cluster.topics.get(topic)
         if known is not None and known is not self._learned.get(topic):
             self._take_over(topic, known)
@@ -307,7 +308,7 @@ class Producer:
             self._routes.errands.begin(("growth", topic), partial(self.cluster.refresh, [topic]), failed=ignore)
 
     def _batch_for(self, topic: str, key: bytes | None, partition: int, size: int) -> Batch:
-        """Returns the open batch of a record's partition, or a new one if the record does not fit."""
+        """Returns the open batch of a record's partition, or a new batch if the record does not fit."""
         is_sticky = key is None and partition < 0
         if partition < 0:
             partitions = self._partitions.get(topic) or self._learn(topic)
@@ -321,7 +322,7 @@ class Producer:
         return batch
 
     def _begin_batch(self, target: TopicPartition) -> Batch:
-        """An empty batch in place of a full one. All that may raise does so here, before the record is taken."""
+        """Seals the open batch and returns an empty one. Raises kept failures here, before the record is accepted."""
         self._deliveries.raise_failure()
         if self.identity is not None:
             if self._is_transactional and not self.identity.is_open:
@@ -340,7 +341,7 @@ class Producer:
         return batch
 
     def _check_partition(self, target: TopicPartition) -> None:
-        """Raises `KafkaError` for a partition that the topic does not have: its batch would wait for a leader until it times out."""
+        """Raises `KafkaError` if the topic has no such partition. Otherwise its batch would wait for a leader until it times out."""
         if target.partition in (self._partitions.get(target.topic) or self._learn(target.topic)):
             return
         deadline = time.monotonic() + GROWTH_S
@@ -353,12 +354,12 @@ class Producer:
             time.sleep(GROWTH_S / 10)
 
     def _wait_for_room(self) -> None:
-        """Waits while the batches that have not ended take all of the buffer. Each of them has a deadline, so the wait ends."""
+        """Waits while the sealed batches exceed the buffer. Each batch has a deadline, so the wait ends."""
         while self._queue.size_bytes > BUFFER_BYTES_MAX:
             self._step(_STEP_S)
 
     def _seal(self, batch: Batch) -> None:
-        """The batch takes no more records: it gets its bytes and its sequence numbers. Records without an encoding are reported."""
+        """Closes a batch: encodes it and gives it sequence numbers and a deadline. Reports records that cannot be encoded."""
         records = batch.records
         batch.data, refusals = self._encoding.encode(batch.partition, records, self.identity)
         del self._open[batch.partition]
@@ -381,7 +382,7 @@ class Producer:
     # Sending and taking answers
 
     def _step(self, timeout_s: float) -> None:
-        """Sends what may be sent and takes in the answers that are there, waiting for one at most `timeout_s`."""
+        """Sends the batches that may be sent and processes answers; waits for one at most `timeout_s`."""
         self._send_ready()
         now = time.monotonic()
         if self._take_answers(max(0.0, min(timeout_s, self._queue.wake_at(now) - now))):
@@ -416,7 +417,7 @@ class Producer:
     def _add(self, partitions: Sequence[TopicPartition]) -> None:
         identity = self._transactional()
         with self.cluster.owner:
-            if identity.is_open:  # else the transaction was abandoned before this thread began
+            if identity.is_open:  # the transaction was not abandoned before this thread began
                 self.cluster.run(identity.add(partitions))
 
     def _not_added(self, error: KafkaError | TransportError) -> None:
@@ -424,7 +425,7 @@ class Producer:
         self._queue.not_sent(self._transactional().not_added(self._queue.sendable(now)), error, now)
 
     def _not_sent(self, broker_id: int, error: KafkaError | TransportError) -> None:
-        """The partitions that a broker leads, or those without a known leader (-1), cannot be sent to for now. They pause."""
+        """Pauses the partitions that a broker leads (-1: the partitions without a known leader) after an error."""
         now, leader_of = time.monotonic(), self.cluster.metadata.leader_of
         self._queue.not_sent([one for one in self._queue.sendable(now) if max(-1, leader_of(one)) == broker_id], error, now)
 
@@ -435,7 +436,7 @@ class Producer:
                 self._queue.not_sent([partition], reasons[partition], now)
 
     def _renumber(self) -> None:
-        """Gives the batches behind one that has failed for good the sequence numbers of another epoch."""
+        """Gives the batches after a permanently failed one new sequence numbers, in another epoch."""
         for partition, batches in self._queue.to_renumber():
             assert self.identity is not None, "only an idempotent producer has sequence numbers"
             if not self.identity.begin_epoch(partition):
@@ -465,10 +466,9 @@ class Producer:
             self._queue.sent_unanswered(broker_id)
 
     def _take_answers(self, timeout_s: float) -> bool:
-        """Takes in every answer that is there.
+        """Processes the answers that have arrived, and closes connections without an answer for the cluster's `timeout_s`.
 
-        Waits at most `timeout_s` for the first one, for a socket that accepts more data, or for the end of an errand. Returns whether there
-        was any of them.
+        Waits at most `timeout_s` for an answer, a socket that accepts unsent bytes, or the end of an errand. Returns False if none came.
         """
         connections = self._routes.connections
         waiting = {broker_id: connections[broker_id] for broker_id, sent in self._queue.in_flight.items() if sent}

@@ -1,7 +1,7 @@
-"""The way from the partitions of a producer or consumer to its own connections, without waiting for a silent broker.
+"""Finds the leaders of a producer's or consumer's partitions and connects to them, without waiting for a silent broker.
 
-Finding leaders, opening connections and logging in again take answers of brokers. Each of these runs as an errand, in a thread of its own
-(`blocking/errand.py`). The partitions concerned wait for its end, and no other partition does.
+Looking up leaders, opening connections and logging in again each run as an errand in a thread (`blocking/errand.py`). Only the partitions
+concerned wait for the errand.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from ottla.client.errors import ConnectError, KafkaError, MalformedResponseError
 from ottla.wire.schema import Request
 
 LEADERS = ("leaders",)
-"""The key of the errand that looks for leaders. Errands that open a connection have the broker's id."""
+"""The key of the errand that looks up leaders. The key of an errand that opens a connection is the broker's id."""
 
 Failed = Callable[[KafkaError | TransportError], object]
-"""Gets the error of an errand."""
+"""A function that gets the error of an errand."""
 
 PAUSE_S = 0.05
-"""How long a consumer waits with a partition after a failure."""
+"""How long a consumer does not fetch a partition after a failure, in seconds."""
 
 
 def is_away(error: KafkaError | TransportError) -> bool:
-    """Whether an error means that a broker cannot be reached now, rather than that it answers and refuses."""
+    """Whether an error means that a broker is unreachable now, not that it refuses the request."""
     if isinstance(error, KafkaError):
         return error.code is ErrorCode.BROKER_NOT_AVAILABLE
     return not isinstance(error, MalformedResponseError)
@@ -45,7 +45,7 @@ class Routes:
         self._cluster = cluster
 
     def close(self) -> None:
-        """Closes the connections. A connection that is being opened is closed as soon as it is open."""
+        """Closes the connections and gives up the errands. A connection that is being opened is closed as soon as it is open."""
         for connection in self.connections.values():
             connection.close()
         self.connections.clear()
@@ -57,9 +57,9 @@ class Routes:
         without_leader: Callable[[dict[TopicPartition, KafkaError]], object],
         failed: Failed = fail,
     ) -> dict[int, list[TopicPartition]]:
-        """Returns the partitions with known leaders, by leader. An errand looks for the leaders of the others.
+        """Returns the partitions with known leaders, by leader. An errand looks up the leaders of the others.
 
-        `without_leader` gets the partitions without a leader, and why. `failed` gets the error if no broker can be asked.
+        `without_leader` gets the reason for each partition without a leader. `failed` gets the error if no broker can be asked.
         """
         leader_of = self._cluster.metadata.leader_of
         found: dict[int, list[TopicPartition]] = {}
@@ -70,9 +70,11 @@ class Routes:
         return found
 
     def connection(self, broker_id: int, failed: Failed) -> BlockingConnection | None:
-        """Returns an own connection that takes a request now. Other requests must not wait behind Produce and Fetch.
+        """Returns a connection that can send a request now. It is separate from the shared one, whose requests must not wait behind Produce
+        and Fetch.
 
-        None while it is being opened, logs in again, or has not sent the last request yet. `failed` gets the error if it cannot be opened.
+        Returns None while the connection is being opened or has unsent bytes, and while a login is due or running. `failed` gets the error
+        if the connection cannot be opened.
         """
         known = self.connections.get(broker_id)
         if known is None or not known.is_open:
@@ -89,12 +91,12 @@ class Routes:
 
 
 class FetchRoutes(Routes):
-    """Routes of a consumer, which has one request at a time under way to each leader, and waits a moment with partitions that failed."""
+    """Routes of a consumer: at most one request in flight to each leader, and a short pause for partitions after a failure."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
         self.pauses: dict[TopicPartition, float] = {}
-        """When the pauses of partitions end."""
+        """The end of each partition's pause."""
         self._asked_at: dict[int, float] = {}
 
     def close(self) -> None:
@@ -103,15 +105,15 @@ class FetchRoutes(Routes):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is under way."""
+        """Whether no request is in flight and no errand is running."""
         return not (self._asked_at or self.errands.sources())
 
     def awaits(self, broker_id: int) -> bool:
-        """Whether a request to the broker is under way."""
+        """Whether a request to the broker is in flight."""
         return broker_id in self._asked_at
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Waits with partitions, and asks for their leaders again."""
+        """Pauses partitions and forgets their leaders, which are then looked up again."""
         some = list(partitions)
         self.wait_with(some)
         self._cluster.forget(some)
@@ -121,7 +123,7 @@ class FetchRoutes(Routes):
         self.pauses.update((partition, until) for partition in partitions)
 
     def end_pauses(self) -> None:
-        """Forgets the pauses that are over."""
+        """Removes the pauses that have ended."""
         now = time.monotonic()
         self.pauses = {partition: until for partition, until in self.pauses.items() if until > now}
 
@@ -131,9 +133,10 @@ class FetchRoutes(Routes):
         self._asked_at[broker_id] = time.monotonic()
 
     def answers(self, timeout_s: float) -> Iterator[tuple[int, Any]]:
-        """The answers that have arrived, by broker, or errors in their place.
+        """Yields the answers that have arrived, or errors in their place, with the broker's id.
 
-        Waits at most `timeout_s` until there is one, or an errand has ended.
+        Waits at most `timeout_s` for the first one, or for the end of an errand. Closes a connection without an answer for the cluster's
+        `timeout_s`.
         """
         deadline = time.monotonic() + timeout_s
         has_found = False
@@ -161,6 +164,6 @@ class FetchRoutes(Routes):
             return error
 
     def receive(self, broker_id: int) -> Any:
-        """Waits for the answer to the request under way."""
+        """Waits for the answer to the request in flight and returns it. Raises `TransportError`."""
         del self._asked_at[broker_id]
         return self.connections[broker_id].receive()

@@ -1,12 +1,12 @@
-"""A consumer of a share group (KIP-932): it acquires records one by one and accepts, releases or rejects each.
+"""A consumer of a share group (KIP-932): acquires records, and accepts, releases or rejects each of them.
 
-`poll` returns the records that brokers have let this consumer acquire. Without `is_explicit` the next `poll` accepts them all; with it,
-each record is acknowledged by hand before the next `poll` (a renewed one stays acquired, and is acknowledged again later).
-Acknowledgements travel with the next ShareFetch, or at once by `commit`. Records that are not acknowledged at `close`, or for longer than
-`lock_timeout_ms`, go to other members; `on_acknowledged` reports an acknowledgement that came too late.
+`poll` returns acquired records. Without `is_explicit` the next `poll` or `commit` accepts them all. With `is_explicit` the program calls
+`acknowledge` for each record; a renewed record stays acquired and is acknowledged again later. Acknowledgements are sent with the next
+fetch, or at once by `commit`. Records that are not acknowledged at `close`, or within `lock_timeout_ms`, are delivered to other members.
+`on_acknowledged` gets the outcome of each acknowledgement, such as the error of a late one.
 
-`poll` waits for records only: heartbeats, leaders and connections are errands in threads of their own (`blocking/routes.py`). No thread
-calls `poll`: a member calls it more often than the group's session times out.
+`poll` waits only for records: heartbeats, and look-ups of leaders and connections, run in threads (`blocking/errand.py`). There is no
+background heartbeat: a member must call `poll` more often than the group's session times out.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _MEMBERSHIP = ("membership",)
 _BEGIN_ANEW = (ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH, ErrorCode.SHARE_SESSION_LIMIT_REACHED)
 
 Acknowledged = Callable[[TopicPartition, list[Run], KafkaError | None], object]
-"""Called for each partition with the acknowledged offsets and the error, if the broker refused them."""
+"""Called for each partition with the acknowledged offsets, and with the error if they were refused or their outcome is unknown."""
 
 
 class ShareConsumer:
-    """A member of a share group: acquires records one by one and acknowledges them.
+    """A member of a share group: acquires records and acknowledges them.
 
     One thread at a time may use it; a forked child may not. `poll(0)` does not wait for any broker. The end of `with` ends the membership;
     after an exception it acknowledges nothing.
@@ -79,12 +79,12 @@ class ShareConsumer:
         self.limits = ShareFetchLimits(max_wait_ms, min_bytes, max_bytes, records_max, acquire_mode)
         self.rack = rack
         self.lock_timeout_ms: int | None = None
-        """For how long a record stays acquired, once a broker has announced it."""
+        """For how long a record stays acquired; None before a broker has sent this time."""
         self.membership: ShareMembership | None = None
         self._on_acknowledged = on_acknowledged
         self._sessions: dict[int, ConsumerShareSession] = {}
         self._begun_on: dict[int, BlockingConnection] = {}
-        """The connection on which each session began."""
+        """The connection of each session."""
         self._routes = FetchRoutes(cluster)
         self._arrived: list[AcquiredRecord] = []
         self._holders: dict[TopicPartition, ConsumerShareSession] = {}
@@ -105,7 +105,7 @@ class ShareConsumer:
 
     @owned
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Joins the group with the next `poll`."""
+        """Subscribes to topics, once. The next `poll` joins the group."""
         if self.membership is not None:
             raise UsageError("a share consumer subscribes once")
         self.membership = ShareMembership(self.cluster, self.group_id, topic_names(topics), rack=self.rack)
@@ -114,7 +114,7 @@ class ShareConsumer:
 
     @owned
     def poll(self, timeout_s: float) -> list[AcquiredRecord]:
-        """The records that were acquired, after at most `timeout_s`; empty when there are none."""
+        """Returns the acquired records, after at most `timeout_s`; empty if there are none."""
         membership = self.membership
         if membership is None:
             raise UsageError("subscribe before polling")
@@ -140,14 +140,18 @@ class ShareConsumer:
 
     @owned
     def acknowledge(self, delivery: AcquiredRecord, kind: int = ACCEPT) -> None:
-        """Acknowledges a record; sent with the next fetch or `commit`. `KafkaError` when it is no longer acquired."""
+        """Acknowledges a record. The next fetch or `commit` sends the acknowledgement. Raises `KafkaError` if the record is no longer
+        acquired.
+        """
         session = self._holders.get(delivery.partition)
         if session is None or not session.acknowledge(delivery.partition, delivery.record.offset, kind):
             raise refused(ErrorCode.INVALID_RECORD_STATE, f"{delivery.partition} offset {delivery.record.offset} is no longer acquired")
 
     @owned
     def commit(self) -> None:
-        """Sends the acknowledgements now and waits for the answers; without `is_explicit` it accepts everything."""
+        """Sends the acknowledgements now and waits for the answers. Without `is_explicit` it first accepts all records that `poll` has
+        returned.
+        """
         if not self.is_explicit:
             self._accept_all()
         for broker_id, session in list(self._sessions.items()):
@@ -155,7 +159,9 @@ class ShareConsumer:
                 self._acknowledge_now(broker_id, session)
 
     def close(self) -> None:
-        """Sends the acknowledgements, releases the other records, and ends the membership. In a forked child it only closes its copies."""
+        """Sends the acknowledgements, releases the other records, and ends the membership. In a forked child it only closes the inherited
+        sockets.
+        """
         if self.owner.is_in_child:
             self._drop_connections()
         else:
@@ -165,7 +171,7 @@ class ShareConsumer:
     def _end(self) -> None:
         try:
             for broker_id, session in list(self._sessions.items()):
-                if session.epoch != FIRST_EPOCH and self._is_open(broker_id):  # the broker notices a lost connection by itself
+                if session.epoch != FIRST_EPOCH and self._is_open(broker_id):  # without a connection the broker releases the records itself
                     self._acknowledge_now(broker_id, session, is_final=True)
             self._leave()
         finally:
@@ -173,7 +179,9 @@ class ShareConsumer:
 
     @owned
     def abandon(self) -> None:
-        """Ends the membership without sending acknowledgements: all acquired records are released, acknowledged ones too."""
+        """Ends the membership without sending acknowledgements. The broker releases all acquired records, also those with an unsent
+        acknowledgement.
+        """
         try:
             self._leave()
         finally:
@@ -184,7 +192,7 @@ class ShareConsumer:
             self.membership.leave(interrupts=_MEMBERSHIP in self._routes.errands)
 
     def _accept_all(self) -> None:
-        """Accepts what `poll` has returned; records that arrived since then stay open."""
+        """Accepts the records that `poll` has returned. Records that `poll` has not returned yet stay unacknowledged."""
         for session in self._sessions.values():
             session.accept_all()
         for delivery in self._arrived:
@@ -193,7 +201,7 @@ class ShareConsumer:
     # Requests
 
     def _send_fetches(self, assignment: Mapping[TopicPartition, Uuid]) -> None:
-        """One request to each leader that has none under way."""
+        """Sends one request to each leader without a request in flight."""
         self._routes.end_pauses()
         ready = [partition for partition in assignment if partition not in self._routes.pauses]
         leaders = self._routes.by_leader(ready, self._without_leader)
@@ -206,7 +214,9 @@ class ShareConsumer:
             self._recover(partition, error)
 
     def _ask(self, broker_id: int, wanted: Mapping[TopicPartition, Uuid]) -> None:
-        """Sends a ShareFetch with the acknowledgements of its partitions, or first a ShareAcknowledge for others and for renewals."""
+        """Sends a ShareFetch for `wanted` with their acknowledgements. If there are renewals, or acknowledgements of other partitions,
+        sends a ShareAcknowledge first; the ShareFetch follows its answer.
+        """
         session = self._session(broker_id)
         acknowledged = session.acknowledged()
         if not wanted and not session.partitions and not acknowledged:
@@ -228,26 +238,28 @@ class ShareConsumer:
             lost(error)
 
     def _begin(self, broker_id: int, session: ConsumerShareSession, connection: BlockingConnection) -> None:
-        """Begins the session on a new connection. A session of a former connection is lost, with its records."""
+        """Begins the session on a new connection. The session of an earlier connection is lost, with its acquired records."""
         if broker_id in self._begun_on:
             self._lose(session, ConnectError(f"the connection to broker {broker_id} was lost"))
         self._begun_on[broker_id] = connection
 
     def _is_open(self, broker_id: int) -> bool:
-        """Whether the connection of the session with a broker is open."""
+        """Whether the session's connection to a broker is open. Waits for an errand that is opening or renewing it."""
         self._routes.errands.finish(broker_id)
         connection = self._routes.connections.get(broker_id)
         return connection is not None and connection is self._begun_on.get(broker_id) and connection.is_open
 
     def _acknowledge_now(self, broker_id: int, session: ConsumerShareSession, *, is_final: bool = False) -> None:
-        """Sends the acknowledgements after the answer to the request under way. Reports each once, also if the connection breaks."""
+        """Waits for the answer to the request in flight, and sends the acknowledgements. Each is reported once, also if the connection
+        breaks.
+        """
         if not self._is_open(broker_id):
             self._lose(session, ConnectError(f"the connection to broker {broker_id} was lost"))
             return
         try:
             if self._routes.awaits(broker_id):
                 self._take(broker_id, self._routes.receive(broker_id))
-            if session.epoch != FIRST_EPOCH:  # else the session was lost on the way, and its records with it
+            if session.epoch != FIRST_EPOCH:  # the session, with its records, was not lost meanwhile
                 answer = self._routes.connections[broker_id].request(session.acknowledge_request(is_final=is_final))
                 self._take(broker_id, answer)
         except TransportError as error:
@@ -256,7 +268,7 @@ class ShareConsumer:
     # Answers
 
     def _take(self, broker_id: int, answer: Any) -> None:
-        """Takes the answer to a ShareFetch or ShareAcknowledge; acquired records wait for the next `poll`."""
+        """Processes the answer to a ShareFetch or ShareAcknowledge. `poll` returns its acquired records. Raises permanent errors."""
         session, address = self._sessions[broker_id], self._routes.connections[broker_id].address
         if isinstance(answer, TransportError):
             self._lose(session, answer)
@@ -278,7 +290,7 @@ class ShareConsumer:
                     code, message = result.acknowledge_error_code, result.acknowledge_error_message
                 if partition in session.sent:
                     self._report(session, partition, refusal(code, message, str(partition)))
-        self._report_sent(session, None)  # a partition that is left out of the answer has no error
+        self._report_sent(session, None)  # a partition that is missing in the answer has no error
 
     def _acquire(self, session: ConsumerShareSession, partition: TopicPartition, result: Any, address: str) -> None:
         if result.error_code:
@@ -309,17 +321,19 @@ class ShareConsumer:
         self._forfeit(session, error, session.partitions)
 
     def _lose(self, session: ConsumerShareSession, error: TransportError | KafkaError, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Ends a session whose connection is lost. `partitions`: others that pause besides."""
+        """Ends a session after its connection was lost. Pauses its partitions and `partitions`. Raises an error that does not mean an
+        unreachable broker.
+        """
         if not is_away(error):
             raise error
         failed = refused(ErrorCode.NETWORK_EXCEPTION, str(error))
         self._forfeit(session, failed, [*partitions, *session.partitions])
 
     def _forfeit(self, session: ConsumerShareSession, error: KafkaError, partitions: Iterable[TopicPartition]) -> None:
-        """Ends a lost session: whether its last acknowledgements were applied is unknown, the other records go to other members."""
+        """Ends a lost session. Reports `error` for its acknowledgements, sent and unsent. Other members will get the other records."""
         self._routes.pause(partitions)
         self._report_sent(session, error)
-        session.acknowledge_request()  # takes the acknowledgements that were noted and not sent
+        session.acknowledge_request()  # moves the unsent acknowledgements to `session.sent`
         self._report_sent(session, error)
         self._arrived = [delivery for delivery in self._arrived if self._holders[delivery.partition] is not session]
         session.reset()

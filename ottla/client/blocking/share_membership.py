@@ -1,9 +1,9 @@
-"""Membership of a share group (KIP-932): a heartbeat names the topics, its answer the partitions to fetch from.
+"""Membership of a share group (KIP-932): a heartbeat names the topics, and its answer assigns partitions.
 
-A member chooses its own id and joins with epoch 0; `keep_alive` is called between polls and sends a heartbeat when one is due. Members may
-share partitions, so a new assignment holds at once. A member that the group no longer knows joins again, without assignment; other members
-get the records that it had acquired. While nothing is assigned yet the first few heartbeats are sent sooner than the broker asks for: some
-brokers assign a moment after a member has joined, and a reader should not wait for a whole interval.
+A member chooses its own id and joins with epoch 0. `poll` calls `keep_alive` in a thread when a heartbeat is due. Members may share
+partitions, so a new assignment is valid at once. A member that the group no longer knows joins again, without an assignment; other members
+get the records that it had acquired. Without an assignment, the first heartbeats are sent earlier than the broker asks for: some brokers
+assign partitions a moment after a member has joined, and a reader should not wait for a whole interval.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ShareMembership(Membership):
         self.member_id = uuid_to_text(fresh_uuid(os.urandom(16)))
         self.epoch = JOINING_EPOCH
         self._may_be_member = False
-        """Whether a heartbeat was sent, so that the group may know this member even if the answer was not read."""
+        """Whether a heartbeat was sent. Then the group may know this member, even if the answer was not read."""
         self.heartbeat_interval_s = 1.0
         self.assignment: dict[TopicPartition, Uuid] = {}
         self._heartbeat_at = 0.0
@@ -48,11 +48,13 @@ class ShareMembership(Membership):
         self._assigned: list[tuple[Uuid, list[int]]] = []
 
     def due_s(self) -> float:
-        """How long until the next heartbeat."""
+        """Returns the time until the next heartbeat in seconds, 0 if it is due."""
         return max(0.0, self._heartbeat_at - time.monotonic())
 
     def keep_alive(self) -> bool:
-        """Does what is due; whether the assignment is another one now."""
+        """Sends a heartbeat if it is due. Returns whether the assignment has changed. Raises `KafkaError` if the group refuses the member,
+        and `TransportError` only while it joins.
+        """
         if self.due_s():
             return False
         before = self.assignment
@@ -96,7 +98,7 @@ class ShareMembership(Membership):
         self._heartbeat_at = time.monotonic() + wait_s
 
     def _named(self, partitions: Sequence[tuple[Uuid, list[int]]]) -> dict[TopicPartition, Uuid]:
-        """Partitions by name. A topic whose name is not known yet waits for the next heartbeat."""
+        """Returns the partitions by topic name, with the topic ids. Omits topics with an unknown name until the next heartbeat."""
         names = {topic.topic_id: name for name, topic in self.cluster.topics.items()}
         if any(topic_id not in names for topic_id, _ in partitions):
             self.cluster.refresh(self.topics)

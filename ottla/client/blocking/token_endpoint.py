@@ -1,8 +1,8 @@
-"""Fetches bearer tokens from an issuer's endpoint by client credentials (RFC 6749, 4.4; KIP-768), or from a file. It blocks.
+"""Fetches bearer tokens from an issuer's endpoint by client credentials (RFC 6749, 4.4; KIP-768), or from a file. The calls block.
 
-Requests go without a proxy and follow no redirect. A request that fails for a temporary reason (no connection, status 408, 429, 5xx) is
-tried again for `retry_s` seconds. Errors name the address without its query, and neither the secret nor what the endpoint has answered
-beside the error code of RFC 6749.
+Requests use no proxy and follow no redirect. After a temporary failure (no valid HTTP answer, status 408, 429, 500, 502, 503 or 504) the
+request is repeated for `retry_s` seconds. Error messages contain the address without user and query, and the endpoint's error code (RFC
+6749). They never contain the secret or other parts of the answer.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ _CODE = re.compile(r"[a-z_]{1,40}")
 
 @immutable(kw_only=True)
 class OauthEndpoint:
-    """Where a client gets its tokens, and as whom."""
+    """The token endpoint of a client, its credentials there, and timeouts."""
 
     url: str
     client_id: str
     client_secret: str
     scope: str | None = None
     is_urlencoded: bool = False
-    """Whether id and secret are URL-encoded in the header, as RFC 6749, 2.3.1 has it (`sasl.oauthbearer.header.urlencode`)."""
+    """Whether id and secret are URL-encoded in the header, as RFC 6749, 2.3.1 requires (`sasl.oauthbearer.header.urlencode`)."""
     extensions: Mapping[str, str]
     context: Callable[[], ssl.SSLContext]
     connect_timeout_s: float = TIMEOUT_S
     read_timeout_s: float = TIMEOUT_S
     backoff_s: float = BACKOFF_S
     retry_s: float = TIMEOUT_S
-    """Failures that may pass are tried again within so much time."""
+    """For how long a request is repeated after temporary failures, in seconds."""
 
     def __repr__(self) -> str:
         return f"OauthEndpoint({shown(self.url)})"
 
 
 def shown(url: str) -> str:
-    """An address as errors name it: without user, password and query, since each may be secret."""
+    """Returns an address for error messages: without user, password and query, because each may be secret."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}{parts.path}"
 
 
 def file_token(path: str, extensions: Mapping[str, str]) -> BearerToken:
-    """The token in a file. ConnectError if there is none."""
+    """Reads the token in a file. Raises ConnectError if there is no valid token."""
     try:
         with open(path, encoding="ascii") as file:
             return bearer_token(file.read(ANSWER_BYTES_MAX).strip(), extensions=extensions)
@@ -71,7 +71,9 @@ def file_token(path: str, extensions: Mapping[str, str]) -> BearerToken:
 
 
 def fetch_token(endpoint: OauthEndpoint, sleep: Callable[[float], object] = time.sleep) -> BearerToken:
-    """Asks for a token. AuthenticationError where the endpoint refuses, ConnectError where it gives no answer that can be used."""
+    """Requests a token. Raises AuthenticationError if the endpoint answers with an error status, and ConnectError if there is no answer or
+    no valid token in it.
+    """
     ends = time.monotonic() + endpoint.retry_s
     backoff_s = endpoint.backoff_s
     while True:
@@ -168,7 +170,7 @@ def _reason(error: Exception) -> str:
 
 
 def file_path(url: str) -> str | None:
-    """The path of a `file:` address, None for others."""
+    """Returns the path of a `file:` address, None for other addresses and for a `file:` address with a host."""
     if not url.lower().startswith("file:"):
         return None
     parts = urlsplit(url)

@@ -1,4 +1,4 @@
-"""A transactional id step by step, for code that may block: the conversations of `core/transaction.py`, run to their ends."""
+"""Transactions step by step in the blocking client: each method runs a conversation of `core/transaction.py` to its end."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from ottla.client.core.transaction import TransactionCore
 class Transaction:
     """The transactions of one transactional id, one after another. Not for use by two threads at once.
 
-    `with` initializes the id if that was not done, begins a transaction, and commits it at the end, or aborts it upon an exception. After a
-    `FencedError` stop: another producer has the id. After `OutcomeUnknownError` call `initialize` and compare the committed offsets.
+    `with` initializes the id if needed and begins a transaction. Its end commits the transaction, or aborts it after an exception. After a
+    `FencedError` the program must stop: another producer uses the id. After `OutcomeUnknownError` the program calls `initialize` and
+    compares the committed offsets.
     """
 
     def __init__(self, cluster: Cluster, core: TransactionCore) -> None:
@@ -29,12 +30,14 @@ class Transaction:
 
     @property
     def epoch(self) -> int:
-        """The producer epoch: raised by `initialize`, and with the second protocol by each `commit` and `abort`."""
+        """The producer epoch. `initialize` raises it, and so do, with the second protocol, `commit` and `abort` of a transaction that is
+        not empty. With the first protocol only `abort` after a failed batch raises it.
+        """
         return self.core.identity.epoch
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction has begun and not ended."""
+        """Whether a transaction is open."""
         return self.core.identity.is_open
 
     @property
