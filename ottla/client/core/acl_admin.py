@@ -16,7 +16,7 @@ from ottla.client.errors import KafkaError
 
 @operation
 def describe_acls(cluster: ClusterCore, wanted: AclFilter) -> Conversation[list[Binding]]:
-    """The rules that the filter means, by pattern. Raises `KafkaError`."""
+    """Returns the rules that match the filter, sorted by pattern. Raises `KafkaError`."""
     from ottla.wire.messages import describe_acls as wire
 
     answer = yield from cluster.ask_any(wire.DescribeAclsRequest(**_fields(wanted)))
@@ -26,7 +26,7 @@ def describe_acls(cluster: ClusterCore, wanted: AclFilter) -> Conversation[list[
 
 @operation
 def create_acls(cluster: ClusterCore, bindings: Sequence[Binding]) -> Conversation[None]:
-    """Adds rules. A rule that exists already is no error. Raises `KafkaError` for the first that is refused; others may be added."""
+    """Adds rules; a rule may exist already. Raises `KafkaError` for the first refused rule. The other rules may have been added."""
     from ottla.wire.messages import create_acls as wire
 
     creations = [
@@ -48,7 +48,7 @@ def create_acls(cluster: ClusterCore, bindings: Sequence[Binding]) -> Conversati
 
 @operation
 def delete_acls(cluster: ClusterCore, filters: Sequence[AclFilter]) -> Conversation[list[Binding]]:
-    """Removes the rules that any of the filters means; returns each once. Raises `KafkaError`."""
+    """Removes the rules that match any of the filters, and returns each removed rule once. Raises `KafkaError`."""
     from ottla.wire.messages import delete_acls as wire
 
     answer = yield from cluster.ask_any(wire.DeleteAclsRequest(filters=[wire.DeleteAclsFilter(**_fields(each)) for each in filters]))
@@ -62,7 +62,7 @@ def delete_acls(cluster: ClusterCore, filters: Sequence[AclFilter]) -> Conversat
 
 
 def _fields(wanted: AclFilter) -> dict[str, Any]:
-    """A filter as requests have it."""
+    """Returns the fields of a filter in requests."""
     return {
         "resource_type_filter": wanted.resource_type,
         "resource_name_filter": wanted.name,
@@ -84,10 +84,10 @@ def _rule(acl: Any) -> Rule:
 
 @operation
 def allowed_operations(cluster: ClusterCore, kind: ResourceType, name: str) -> Conversation[list[AclOperation] | None]:
-    """Returns the operations that this client may do with a resource, None if the broker does not say. Raises `KafkaError` for other
-    failures.
+    """Returns the operations that this client may do with a resource. Returns None if the broker does not tell, for an unknown topic, and
+    for resources other than the cluster, topics and groups. Raises `KafkaError` if the cluster or the group's coordinator refuses.
 
-    A client that may not describe a resource may do nothing with it: whatever else is allowed implies that.
+    If the client may not describe a topic or group, the list is empty: each other permission implies Describe.
     """
     ask = {
         ResourceType.CLUSTER: _allowed_on_cluster,

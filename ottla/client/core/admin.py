@@ -1,7 +1,7 @@
 """Administration of topics, offsets, records, settings and log directories, as conversations on a `ClusterCore`.
 
-One refused item never hides the others: functions that take many items return a result or a `KafkaError` for each; functions that take
-one raise. Groups are in `group_admin.py`, transactions in `transaction_admin.py`.
+Functions for many items return a result or a `KafkaError` for each item, so one refused item does not hide the others. Functions for one
+item raise the error. Groups are in `group_admin.py`, transactions in `transaction_admin.py`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DELETE = 1
 
 
 class OffsetAt(NamedTuple):
-    """The offset and timestamp of a record that was looked up; offset -1 when there is no such record."""
+    """The offset, timestamp and leader epoch of a looked-up record; offset -1 if there is no such record."""
 
     offset: int
     timestamp: int
@@ -45,7 +45,7 @@ class OffsetAt(NamedTuple):
 
 
 def refusal(code: int, message: str | None, about: str) -> KafkaError | None:
-    """Returns the exception for an item's error code and message, with `about` in its text; None for no error."""
+    """Returns the exception for an item's error code and message, with `about` in its text; None for code 0."""
     if code == 0:
         return None
     found = error_code(code)
@@ -61,12 +61,12 @@ def check(code: int, message: str | None, about: str) -> None:
 
 
 def timeout_ms(cluster: HasTimeout) -> int:
-    """The timeout that a request names: a little less than the client's own, so that the broker answers before the client gives up."""
+    """Returns the timeout in requests, in milliseconds: 90 % of the client's own, so that the broker answers before the client gives up."""
     return max(1, int(cluster.timeout_s * 900))
 
 
 def grouped(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partition numbers by topic, in order."""
+    """Returns sorted partition numbers by topic."""
     found: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         found.setdefault(topic, []).append(partition)
@@ -77,9 +77,9 @@ def grouped(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 def ask_controller(
     cluster: ClusterCore, make: Callable[[], Any], code_of: Callable[[Any], int], lost: list[TransportError] | None = None
 ) -> Conversation[Any]:
-    """A request for the controller, sent again when it has moved, or once when its answer was lost.
+    """Sends a request to the controller, and sends it again if the controller has moved or the connection broke (`ClusterCore.retrying`).
 
-    `lost` gets the errors of earlier tries: one of them may have taken effect.
+    `lost` gets the errors of earlier attempts, which may have taken effect.
     """
 
     def ask() -> Conversation[Any]:
@@ -111,7 +111,9 @@ def create_topic(
     configs: Mapping[str, str] | None = None,
     validate_only: bool = False,
 ) -> Conversation[Any]:
-    """Makes a topic and gives the broker's result (`topic_id`, `num_partitions`, `replication_factor`)."""
+    """Creates a topic and returns the broker's result (`topic_id`, `num_partitions`, `replication_factor`). Only checks the request with
+    `validate_only`.
+    """
     from ottla.wire.messages import create_topics as wire
 
     placed = [wire.CreatableReplicaAssignment(partition_index=p, broker_ids=list(ids)) for p, ids in (assignments or {}).items()]
@@ -129,7 +131,7 @@ def create_topic(
     if lost and result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
         made = yield from cluster.refresh([name])
         counts = [len(topic.partitions) for topic in made.topics if topic.name == name]
-        if counts and partitions in (-1, *counts) and not placed:  # the request whose answer was lost has made it
+        if counts and partitions in (-1, *counts) and not placed:  # an earlier request without an answer has made it
             result.error_code, result.error_message, result.num_partitions = 0, None, counts[0]
     check(result.error_code, result.error_message, f"topic {name!r}")
     return result
@@ -137,7 +139,7 @@ def create_topic(
 
 @operation
 def delete_topics(cluster: ClusterCore, names: Sequence[str]) -> Conversation[dict[str, KafkaError | None]]:
-    """Deletes topics; for each, None or why not."""
+    """Deletes topics. Returns None or the error for each."""
     from ottla.wire.messages import delete_topics as wire
 
     states = [wire.DeleteTopicState(name=name) for name in names]
@@ -153,15 +155,16 @@ def delete_topics(cluster: ClusterCore, names: Sequence[str]) -> Conversation[di
     for name in names:
         cluster.metadata.topics.pop(name, None)
     for result in answer.responses:
-        if lost and result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # the request whose answer was lost has deleted it
+        if lost and result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # an earlier request without an answer did it
             result.error_code = 0
     return {result.name: refusal(result.error_code, result.error_message, f"topic {result.name!r}") for result in answer.responses}
 
 
 @operation
 def describe_topics(cluster: ClusterCore, names: Sequence[str]) -> Conversation[dict[str, Any]]:
-    """Topics with their partitions and eligible leader replicas (KIP-966), page by page, without topics that the
-    broker does not know. `UnsupportedVersionError` from a broker without eligible leader replicas."""
+    """Returns topics with their partitions and eligible leader replicas (KIP-966), and asks for them page by page. Omits topics with an
+    error, such as unknown ones. Raises `UnsupportedVersionError` if the broker has no eligible leader replicas.
+    """
     from ottla.wire.messages import describe_topic_partitions as wire
 
     link = yield from cluster.any_link()
@@ -194,7 +197,7 @@ def _place(cursor: Any) -> tuple[str, int]:
 def create_partitions(
     cluster: ClusterCore, name: str, total: int, *, assignments: Sequence[Sequence[int]] | None = None, validate_only: bool = False
 ) -> Conversation[None]:
-    """Grows a topic to `total` partitions."""
+    """Increases the partition count of a topic to `total`."""
     from ottla.wire.messages import create_partitions as wire
 
     placed = None if assignments is None else [wire.CreatePartitionsAssignment(broker_ids=list(ids)) for ids in assignments]
@@ -213,7 +216,9 @@ def create_partitions(
 def list_offsets(
     cluster: ClusterCore, wanted: Mapping[TopicPartition, int], *, isolation_level: int = READ_UNCOMMITTED
 ) -> Conversation[dict[TopicPartition, OffsetAt | KafkaError]]:
-    """For each partition the offset of a timestamp or of `EARLIEST`, `LATEST`, `MAX_TIMESTAMP`; leaders that have moved are found again."""
+    """Returns for each partition the offset of a timestamp, or of `EARLIEST`, `LATEST` and so on. Looks up moved leaders again, for at most
+    5 s.
+    """
     results: dict[TopicPartition, OffsetAt | KafkaError] = {}
     waiting = dict(wanted)
 
@@ -277,7 +282,7 @@ def _list_offsets_of(
 
 @operation
 def delete_records(cluster: ClusterCore, before: Mapping[TopicPartition, int]) -> Conversation[dict[TopicPartition, int | KafkaError]]:
-    """Deletes what lies before an offset (-1: everything committed); for each partition the new low watermark, or why not."""
+    """Deletes the records before an offset (-1: the high watermark). Returns the new low watermark or the error of each partition."""
     from ottla.wire.messages import delete_records as wire
 
     results: dict[TopicPartition, int | KafkaError] = {}
@@ -318,7 +323,7 @@ def describe_configs(
     synonyms: bool = False,
     documentation: bool = False,
 ) -> Conversation[dict[str, list[Any] | KafkaError]]:
-    """For each resource its settings (`name`, `value`, `config_source`, `is_sensitive`, `read_only`, `synonyms`), or why not."""
+    """Returns the settings of each resource (`name`, `value`, `config_source`, `is_sensitive`, `read_only`, `synonyms`), or the error."""
     from ottla.wire.messages import describe_configs as wire
 
     results: dict[str, list[Any] | KafkaError] = {}
@@ -338,7 +343,7 @@ def describe_configs(
 
 
 def _by_broker(resource_type: int, names: Sequence[str]) -> dict[int, list[str]]:
-    """Groups resources by the broker to ask: settings of a broker are known to itself only, others to any broker (-1)."""
+    """Groups resources by the broker to ask. Only a broker itself knows its settings; any broker (-1) knows the others."""
     found: dict[int, list[str]] = {}
     for name in names:
         is_broker = resource_type in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE) and name
@@ -356,7 +361,7 @@ def alter_configs(
     deletions: Sequence[str] = (),
     validate_only: bool = False,
 ) -> Conversation[None]:
-    """Sets some settings of one resource and puts others back to their defaults; all or nothing."""
+    """Sets `changes` of one resource and resets `deletions` to their defaults, all or nothing."""
     from ottla.wire.messages import incremental_alter_configs as wire
 
     configs = [wire.AlterableConfig(name=key, config_operation=SET, value=value) for key, value in (changes or {}).items()]
@@ -371,7 +376,7 @@ def alter_configs(
 
 @operation
 def list_config_resources(cluster: ClusterCore, resource_types: Sequence[int]) -> Conversation[list[tuple[int, str]]]:
-    """Resources that have settings, as (type, name)."""
+    """Returns the resources with settings, as sorted (type, name) pairs."""
     from ottla.wire.messages import list_config_resources as wire
 
     answer = yield from cluster.ask_any(wire.ListConfigResourcesRequest(resource_types=list(resource_types)))
@@ -384,7 +389,7 @@ def list_config_resources(cluster: ClusterCore, resource_types: Sequence[int]) -
 
 @operation
 def describe_log_dirs(cluster: ClusterCore, broker_id: int, topics: Sequence[str] | None = None) -> Conversation[list[Any]]:
-    """A broker's log directories with the partitions in them (`log_dir`, `error_code`, `topics`, `total_bytes`, `usable_bytes`)."""
+    """Returns a broker's log directories with their partitions (`log_dir`, `error_code`, `topics`, `total_bytes`, `usable_bytes`)."""
     from ottla.wire.messages import describe_log_dirs as wire
 
     wanted = None
@@ -399,7 +404,9 @@ def describe_log_dirs(cluster: ClusterCore, broker_id: int, topics: Sequence[str
 
 @operation
 def describe_cluster(cluster: ClusterCore, broker_id: int | None = None) -> Conversation[Any]:
-    """The cluster as a broker sees it (`cluster_id`, `controller_id`, `brokers`); with extensions also `ottla_*` of the message."""
+    """Returns a broker's view of the cluster (`cluster_id`, `controller_id`, `brokers`); with extensions also the message's `ottla_*`
+    fields.
+    """
     from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 
     connection = yield from (cluster.any_link() if broker_id is None else cluster.link(broker_id))

@@ -1,7 +1,7 @@
 """Administration of groups and their committed offsets, as conversations on a `ClusterCore`.
 
-A group is asked of its coordinator. Classic groups and groups of the newer protocol (KIP-848) are described by different requests; here
-both become a `GroupDescription`.
+Requests about a group are sent to its coordinator. Classic groups and groups of the consumer protocol (KIP-848) need different describe
+requests; `describe_group` returns a `GroupDescription` for both.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ INACTIVE_STATES = frozenset({"Empty", "Dead"})
 
 
 class ListedGroup(NamedTuple):
-    """One line of a list of groups; state and type are empty from brokers that are too old to send them."""
+    """One line of a list of groups. The state is empty if the broker is too old to send it; the type is then `Classic`."""
 
     group_id: str
     protocol_type: str
@@ -35,7 +35,7 @@ class ListedGroup(NamedTuple):
 
 
 class GroupMember(NamedTuple):
-    """One member and its partitions; `epoch` and `target` are of the newer protocol only."""
+    """One member and its partitions. Only the consumer protocol has `epoch` and `target`."""
 
     member_id: str
     instance_id: str | None
@@ -47,7 +47,7 @@ class GroupMember(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """A group as its coordinator sees it."""
+    """The coordinator's view of a group."""
 
     group_id: str
     type: str
@@ -61,7 +61,7 @@ class GroupDescription(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A committed offset: the next one to read, the epoch of its leader (-1: unknown), and text of the committer's own."""
+    """A committed offset: the next offset to read, the leader epoch (-1: unknown), and the committer's metadata text."""
 
     offset: int
     leader_epoch: int = -1
@@ -70,7 +70,7 @@ class Committed(NamedTuple):
 
 @operation
 def list_groups(cluster: ClusterCore, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> Conversation[list[ListedGroup]]:
-    """All groups of all brokers, by name. Filters are applied by brokers that know them, else here."""
+    """Returns the groups of all brokers, sorted by name. The client applies the filters too, because old brokers do not know them."""
     from ottla.wire.messages.list_groups import ListGroupsRequest
 
     yield from cluster.refresh([])
@@ -98,7 +98,7 @@ def list_groups(cluster: ClusterCore, *, states: Sequence[str] = (), types: Sequ
 
 @operation
 def describe_group(cluster: ClusterCore, group_id: str) -> Conversation[GroupDescription]:
-    """One group. An unknown group is `Dead`, as for classic brokers, and not an error."""
+    """Describes one group. An unknown group gets the state `Dead`, as in Kafka's classic answers, and is no error."""
     coordinator = yield from cluster.coordinator(GROUP, group_id)
     if (yield from cluster.link(coordinator)).offers(CONSUMER_GROUP_DESCRIBE):
         described = yield from _describe_consumer_group(cluster, group_id)
@@ -108,7 +108,7 @@ def describe_group(cluster: ClusterCore, group_id: str) -> Conversation[GroupDes
 
 
 def _describe_consumer_group(cluster: ClusterCore, group_id: str) -> Conversation[GroupDescription | None]:
-    """A group of the newer protocol; None when it is not one."""
+    """Describes a group of the consumer protocol. Returns None for other groups."""
     from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 
     request = ConsumerGroupDescribeRequest(group_ids=[group_id])
@@ -170,7 +170,7 @@ def _describe_classic_group(cluster: ClusterCore, group_id: str) -> Conversation
 
 
 def read_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions in a classic member's assignment; empty for a member with malformed bytes."""
+    """Decodes a classic member's assignment. Returns no partitions for malformed bytes."""
     from ottla.wire.codec import decoder
     from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment
 
@@ -196,10 +196,10 @@ def committed_offsets(
     require_stable: bool = False,
     timeout_s: float | None = None,
 ) -> Conversation[dict[TopicPartition, Committed]]:
-    """The committed offsets of a group, for some partitions or for all; partitions without an offset are left out.
+    """Returns the committed offsets of a group, for some partitions or for all. Omits partitions without an offset.
 
-    With `require_stable` it waits for transactions that are about to commit offsets (KIP-447), at most `timeout_s`, else the cluster's
-    timeout.
+    With `require_stable` it waits for open transactions that commit offsets (KIP-447), at most `timeout_s` (default: the cluster's
+    timeout).
     """
     wanted = None if partitions is None else list(partitions)
     return (
@@ -252,7 +252,7 @@ def commit_offsets(
     generation: int = -1,
     member_id: str = "",
 ) -> Conversation[dict[TopicPartition, KafkaError | None]]:
-    """Commits offsets; without generation and member as an administrator does, which needs the group to be inactive."""
+    """Commits offsets and returns None or the error for each. Without `generation` and `member_id` the group must be inactive."""
     from ottla.wire.messages import offset_commit as wire
 
     topics = offsets_by_topic(offsets, wire.OffsetCommitRequestTopic, wire.OffsetCommitRequestPartition)
@@ -270,7 +270,7 @@ def commit_offsets(
 def offsets_by_topic(
     offsets: Mapping[TopicPartition, int | Committed], topic_class: Callable[..., T], partition_class: Callable[..., Any]
 ) -> list[T]:
-    """Offsets as requests that commit them have them; OffsetCommit and TxnOffsetCommit have the same fields."""
+    """Returns offsets as the topics of an OffsetCommit or TxnOffsetCommit request, which have the same fields."""
     found: dict[str, list[Any]] = {}
     for (topic, number), offset in sorted(offsets.items()):
         at, leader_epoch, metadata = offset if isinstance(offset, Committed) else Committed(offset)
@@ -281,13 +281,13 @@ def offsets_by_topic(
 
 
 def first_partition_code(answer: Any) -> int:
-    """The first error among the partitions of an answer, 0 when there is none."""
+    """Returns the first error code among the partitions of an answer, 0 if there is none."""
     return next((result.error_code for topic in answer.topics for result in topic.partitions if result.error_code), 0)
 
 
 @operation
 def delete_group(cluster: ClusterCore, group_id: str) -> Conversation[None]:
-    """Deletes a group and its committed offsets. Refused while the group has members."""
+    """Deletes a group and its committed offsets. The broker refuses this while the group has members."""
     from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 
     request = DeleteGroupsRequest(groups_names=[group_id])
@@ -299,7 +299,7 @@ def delete_group(cluster: ClusterCore, group_id: str) -> Conversation[None]:
 def delete_offsets(
     cluster: ClusterCore, group_id: str, partitions: Iterable[TopicPartition]
 ) -> Conversation[dict[TopicPartition, KafkaError | None]]:
-    """Forgets what a group has committed for some partitions; refused for topics that it reads."""
+    """Deletes a group's committed offsets of some partitions. The broker refuses this for topics that the group subscribes to."""
     from ottla.wire.messages import offset_delete as wire
 
     topics = [

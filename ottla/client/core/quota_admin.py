@@ -1,6 +1,6 @@
 """Quotas of users, client ids and addresses, as conversations on a `ClusterCore`.
 
-An entity is a tuple of (type, name) pairs, the types being `user`, `client-id` and `ip`; the name None is the default of that type.
+An entity is a tuple of (type, name) pairs. The types are `user`, `client-id` and `ip`; the name None means the type's default.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ Entity = tuple[tuple[str, str | None], ...]
 
 @operation
 def describe_quotas(cluster: ClusterCore, filters: Sequence[tuple[str, int, str | None]]) -> Conversation[dict[Entity, dict[str, float]]]:
-    """The quotas of the entities that have exactly the types of the filters: (type, EXACT, name), (type, DEFAULT, None), (type, ANY,
-    None)."""
+    """Returns the quotas of entities with exactly the types in the filters. A filter is (type, EXACT, name), (type, DEFAULT, None) or
+    (type, ANY, None).
+    """
     from ottla.wire.messages import describe_client_quotas as wire
 
     components = [wire.ComponentData(entity_type=kind, match_type=match_type, match=name) for kind, match_type, name in filters]
@@ -37,7 +38,7 @@ def describe_quotas(cluster: ClusterCore, filters: Sequence[tuple[str, int, str 
 def alter_quotas(
     cluster: ClusterCore, entity: Entity, *, changes: Mapping[str, float], deletions: Sequence[str] = (), validate_only: bool = False
 ) -> Conversation[str | None]:
-    """Sets and removes quotas of one entity, all or nothing; returns the message that the broker sent with its success, or None."""
+    """Sets and removes quotas of one entity, all or nothing. Returns the message that the broker sent although it succeeded, or None."""
     from ottla.wire.messages import alter_client_quotas as wire
 
     operations = [wire.OpData(key=key, value=value) for key, value in changes.items()]

@@ -1,4 +1,4 @@
-"""Placement of replicas on brokers and in directories, their moves, and throttles of these, as conversations on a `ClusterCore`."""
+"""Moves replicas between brokers and log directories, and throttles these moves, as conversations on a `ClusterCore`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RETRY_S = 0.1
 
 
 class Replica(NamedTuple):
-    """A partition on a broker; its text is Kafka's."""
+    """A partition on a broker. Its `str` has the format of Kafka's tools."""
 
     partition: TopicPartition
     broker: int
@@ -30,7 +30,7 @@ class Replica(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A partition that is being moved; `adding` and `removing` are among its replicas."""
+    """The reassignment of one partition. `replicas` include `adding` and `removing`."""
 
     replicas: list[int]
     adding: list[int]
@@ -39,7 +39,7 @@ class Move(NamedTuple):
 
 @operation
 def replicas_of(cluster: ClusterCore, partitions: Iterable[TopicPartition]) -> Conversation[dict[TopicPartition, list[int]]]:
-    """The replicas of now. KafkaError for a partition that is not there."""
+    """Returns the current replicas. Raises KafkaError for an unknown partition."""
     wanted = list(partitions)
     found: dict[TopicPartition, list[int]] = {}
     for topic in dict.fromkeys(partition.topic for partition in wanted):
@@ -55,7 +55,9 @@ def replicas_of(cluster: ClusterCore, partitions: Iterable[TopicPartition]) -> C
 def move_replicas(
     cluster: ClusterCore, plan: Mapping[TopicPartition, list[int] | None], *, may_change_factor: bool = True
 ) -> Conversation[dict[TopicPartition, ErrorCode]]:
-    """Asks for new replicas (None: cancel) and gives each partition's code."""
+    """Requests new replicas (None: cancels a reassignment). Returns the error code of each partition. Raises KafkaError if the whole
+    request is refused.
+    """
     from ottla.wire.messages import alter_partition_reassignments as wire
 
     topics = [
@@ -100,7 +102,7 @@ def moves_under_way(cluster: ClusterCore) -> Conversation[dict[TopicPartition, M
 
 @operation
 def log_dirs_of(cluster: ClusterCore, brokers: Iterable[int], topics: Sequence[str]) -> Conversation[dict[Replica, tuple[str, str]]]:
-    """The directories of replicas, and those they are being moved to ("" for none)."""
+    """Returns the log directory of each replica, and the destination directory of its move ("" for none)."""
     found: dict[Replica, tuple[str, str]] = {}
     for broker in brokers:
         for directory in (yield from admin.describe_log_dirs(cluster, broker, topics)):
@@ -114,7 +116,9 @@ def log_dirs_of(cluster: ClusterCore, brokers: Iterable[int], topics: Sequence[s
 
 @operation
 def move_log_dirs(cluster: ClusterCore, wanted: Mapping[Replica, str], *, timeout_s: float) -> Conversation[dict[Replica, ErrorCode]]:
-    """Asks brokers to lay replicas into other directories; gives each replica's code. Waits for replicas that do not exist yet."""
+    """Asks brokers to move replicas into other log directories. Returns the error code of each replica. Waits at most `timeout_s` for
+    replicas that do not exist yet.
+    """
     codes: dict[Replica, ErrorCode] = {}
     deadline = cluster.now() + timeout_s
     left = dict(wanted)
@@ -153,7 +157,7 @@ def _ask_for_log_dirs(cluster: ClusterCore, broker: int, wanted: Mapping[Replica
 def throttle_moves(
     cluster: ClusterCore, plan: Mapping[TopicPartition, Sequence[int]], before: Mapping[TopicPartition, Sequence[int]], rate: int
 ) -> Conversation[None]:
-    """Bounds what moves between brokers: each source as a leader, each destination as a follower."""
+    """Throttles moves between brokers to `rate` bytes per second: old replicas as leaders, new replicas as followers."""
     topics: dict[str, tuple[list[str], list[str]]] = {}
     brokers: set[int] = set()
     for partition, replicas in plan.items():
@@ -180,7 +184,7 @@ def _limit(cluster: ClusterCore, brokers: Iterable[int], changes: Mapping[str, s
 
 @operation
 def clear_throttles(cluster: ClusterCore, topics: Iterable[str]) -> Conversation[None]:
-    """Takes every bound away, from all brokers that are there and from these topics."""
+    """Removes all throttles from all known brokers and from these topics."""
     for broker in sorted(cluster.metadata.brokers):
         yield from admin.alter_configs(cluster, admin.BROKER_RESOURCE, str(broker), deletions=(LEADER_RATE, FOLLOWER_RATE, LOG_DIR_RATE))
     for topic in topics:

@@ -1,6 +1,6 @@
 """SCRAM credentials of users, as conversations on a `ClusterCore`.
 
-A password stays in this process: the broker gets what PBKDF2 makes of it.
+A password is not sent: the broker gets the PBKDF2 hash of it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ottla.client.errors import KafkaError
 from ottla.wire.schema import Request
 
 MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-"""Mechanisms by name, with their numbers in messages."""
+"""The numbers of the mechanisms in messages."""
 MECHANISM_NAMES = {number: name for name, number in MECHANISMS.items()}
 ITERATIONS_MIN, ITERATIONS_MAX, ITERATIONS = 4096, 16384, 4096
-"""The bounds of brokers, and the default."""
+"""The limits that brokers accept, and the default."""
 
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 SALT_BYTES = 24
@@ -33,7 +33,7 @@ class Credential(NamedTuple):
 
 @operation
 def describe_scram(cluster: ClusterCore, users: Sequence[str] = ()) -> Conversation[dict[str, list[Credential] | KafkaError]]:
-    """The credentials of some users, or of all that have any."""
+    """Returns the credentials of some users, or of all users with credentials."""
     from ottla.wire.messages import describe_user_scram_credentials as wire
 
     answer = yield from cluster.ask_any(
@@ -55,10 +55,10 @@ def alter_scram(
     passwords: dict[str, tuple[str, int]] | None = None,
     deletions: Sequence[str] = (),
 ) -> Conversation[None]:
-    """Sets credentials, (password, iterations) by mechanism, and removes the credentials of other mechanisms. `new_salt` gives random
-    bytes.
+    """Removes the credentials of the mechanisms in `deletions`, and sets the others: `passwords` has (password, iterations) by mechanism.
+    `new_salt` returns random bytes. Raises `KafkaError` at the first refused change.
 
-    Each is sent by itself: Apache Kafka refuses a request that names a user twice, even for two mechanisms.
+    Each change is a separate request: Apache Kafka refuses a request that names a user twice, even for two mechanisms.
     """
     from ottla.wire.messages import alter_user_scram_credentials as wire
 

@@ -1,7 +1,7 @@
-"""Administration of share groups (KIP-932): their members, and where each partition's records begin that are not completed.
+"""Administration of share groups (KIP-932): their members, and the start offsets of their partitions.
 
-The start of a share partition is the first offset that is not completed; records before it are never delivered again. The lag is
-the broker's own count of records that are not completed, in flight or not (KIP-1226); older brokers do not send it.
+The start of a share partition is its first offset that is not completed. Records before it are never delivered again. The lag is the
+broker's count of records that are not completed, acquired or not (KIP-1226); older brokers do not send it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ShareMemberDescription(NamedTuple):
 
 
 class ShareGroupDescription(NamedTuple):
-    """A share group as its coordinator sees it."""
+    """The coordinator's view of a share group."""
 
     group_id: str
     state: str
@@ -45,7 +45,9 @@ class ShareGroupDescription(NamedTuple):
 
 
 class ShareOffset(NamedTuple):
-    """The start of a share partition; None where nothing was started, or the broker does not send it."""
+    """The start and lag of a share partition, or its error. A number is None if the group has not begun with the partition, or the broker
+    does not send it.
+    """
 
     start_offset: int | None
     leader_epoch: int | None
@@ -55,7 +57,7 @@ class ShareOffset(NamedTuple):
 
 @operation
 def describe_share_group(cluster: ClusterCore, group_id: str) -> Conversation[ShareGroupDescription]:
-    """One group. KafkaError GROUP_ID_NOT_FOUND when there is none, or it is of another kind."""
+    """Describes one group. Raises KafkaError GROUP_ID_NOT_FOUND if there is no share group with this id."""
     from ottla.wire.messages.share_group_describe import ShareGroupDescribeRequest
 
     request = ShareGroupDescribeRequest(group_ids=[group_id])
@@ -93,7 +95,7 @@ def _member(member: Any) -> ShareMemberDescription:
 def share_offsets(
     cluster: ClusterCore, group_id: str, partitions: Iterable[TopicPartition] | None = None
 ) -> Conversation[dict[TopicPartition, ShareOffset]]:
-    """The starts of a group's partitions (None: all that it has begun with)."""
+    """Returns the starts of a group's partitions (None: all partitions that the group has begun)."""
     from ottla.wire.messages import describe_share_group_offsets as wire
 
     topics = None
@@ -123,7 +125,7 @@ def _known(number: int) -> int | None:
 def alter_share_offsets(
     cluster: ClusterCore, group_id: str, starts: Mapping[TopicPartition, int]
 ) -> Conversation[dict[TopicPartition, KafkaError | None]]:
-    """Sets where partitions start; refused while the group has members."""
+    """Sets the starts of partitions. The broker refuses this while the group has members."""
     from ottla.wire.messages import alter_share_group_offsets as wire
 
     topics = [
@@ -149,7 +151,7 @@ def alter_share_offsets(
 
 @operation
 def delete_share_offsets(cluster: ClusterCore, group_id: str, topics: Sequence[str]) -> Conversation[dict[str, KafkaError | None]]:
-    """Forgets where the group is in some topics; refused while it has members."""
+    """Deletes a group's offsets of some topics. The broker refuses this while the group has members."""
     from ottla.wire.messages import delete_share_group_offsets as wire
 
     request = wire.DeleteShareGroupOffsetsRequest(

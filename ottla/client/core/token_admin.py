@@ -1,4 +1,4 @@
-"""Operations of administration on delegation tokens (KIP-48), as conversations (`conversation.py`)."""
+"""Administration of delegation tokens (KIP-48), as conversations on a `ClusterCore`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ABOUT = "delegation tokens"
 
 
 class Token(NamedTuple):
-    """A token; principals are texts like `User:alice`, times milliseconds since 1970. `hmac` is its secret."""
+    """A token. Principals are texts like `User:alice`; times are milliseconds since 1970. `hmac` is the secret."""
 
     token_id: str
     owner: str
@@ -51,7 +51,7 @@ def describe_tokens(cluster: ClusterCore, owners: Sequence[str] | None = None) -
 def create_token(
     cluster: ClusterCore, *, owner: str | None = None, renewers: Sequence[str] = (), lifetime_ms: int = -1
 ) -> Conversation[Token]:
-    """A token for oneself or another owner. `lifetime_ms`: negative for the longest that the broker allows. Raises `KafkaError`."""
+    """Creates a token for `owner`, by default for the caller. A negative `lifetime_ms` means the broker's maximum. Raises `KafkaError`."""
     from ottla.wire.messages import create_delegation_token as wire
 
     kind, name = (None, None) if owner is None else _split(owner)
@@ -69,7 +69,7 @@ def create_token(
 
 @operation
 def renew_token(cluster: ClusterCore, hmac: bytes, period_ms: int = -1) -> Conversation[int]:
-    """Returns when the token ends now. `period_ms`: negative for the broker's default. Raises `KafkaError`."""
+    """Renews a token and returns its new expiry time. A negative `period_ms` means the broker's default. Raises `KafkaError`."""
     from ottla.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
 
     answer = yield from cluster.ask_any(RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=period_ms))
@@ -79,7 +79,7 @@ def renew_token(cluster: ClusterCore, hmac: bytes, period_ms: int = -1) -> Conve
 
 @operation
 def expire_token(cluster: ClusterCore, hmac: bytes, period_ms: int = -1) -> Conversation[int]:
-    """Returns when the token ends now. `period_ms`: negative to remove it at once. Raises `KafkaError`."""
+    """Sets the expiry time of a token and returns it. A negative `period_ms` removes the token at once. Raises `KafkaError`."""
     from ottla.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest
 
     answer = yield from cluster.ask_any(ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=period_ms))

@@ -1,4 +1,4 @@
-"""Administration of transactions: their states and producers, and how to end one that hangs; as conversations on a `ClusterCore`."""
+"""Administration of transactions: lists and describes them, and ends hanging ones; as conversations on a `ClusterCore`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ONGOING = "Ongoing"
 
 
 class ListedTransaction(NamedTuple):
-    """One transactional id as its coordinator lists it."""
+    """One transactional id in its coordinator's list."""
 
     transactional_id: str
     coordinator: int
@@ -30,7 +30,9 @@ class ListedTransaction(NamedTuple):
 
 
 class TransactionDescription(NamedTuple):
-    """One transactional id in full; `start_ms` is -1 while nothing is open. The client is empty if the broker does not name it."""
+    """One transactional id in detail. `start_ms` is -1 if no transaction is open. The client fields are empty if the broker does not send
+    them.
+    """
 
     transactional_id: str
     coordinator: int
@@ -45,7 +47,7 @@ class TransactionDescription(NamedTuple):
 
     @property
     def is_two_phase(self) -> bool:
-        """An outside coordinator ends its transactions (KIP-939): there is no timeout."""
+        """Whether an external coordinator ends the transactions (KIP-939), which then have no timeout."""
         return self.timeout_ms == NO_TIMEOUT_MS
 
     @property
@@ -62,7 +64,7 @@ def list_transactions(
     duration_ms: int = -1,
     pattern: str | None = None,
 ) -> Conversation[list[ListedTransaction]]:
-    """The transactional ids of all coordinators. A filter that a broker is too old for is refused, never ignored."""
+    """Returns the transactional ids of all coordinators, sorted. Raises `UnsupportedVersionError` if a broker is too old for a filter."""
     from ottla.wire.messages.list_transactions import ListTransactionsRequest
 
     yield from cluster.refresh([])
@@ -115,7 +117,7 @@ def describe_transaction(cluster: ClusterCore, transactional_id: str) -> Convers
 def describe_producers(
     cluster: ClusterCore, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
 ) -> Conversation[dict[TopicPartition, list[Any] | KafkaError]]:
-    """The producers of partitions, as the leader (or the replica on `broker_id`) has them."""
+    """Returns the active producers of partitions, as the leader (or the replica on `broker_id`) knows them, or the error of each."""
     from ottla.wire.messages import describe_producers as wire
 
     wanted = list(partitions)
@@ -136,7 +138,9 @@ def describe_producers(
 def write_abort_marker(
     cluster: ClusterCore, partition: TopicPartition, *, producer_id: int, producer_epoch: int, coordinator_epoch: int
 ) -> Conversation[None]:
-    """Has the leader of a partition write an abort marker: the last resort for a transaction that no coordinator knows any more."""
+    """Makes the leader of a partition write an abort marker, as the last resort for a transaction that no coordinator knows. Raises
+    `KafkaError` if it refuses.
+    """
     from ottla.wire.messages import write_txn_markers as wire
 
     marker = wire.WritableTxnMarker(
@@ -155,7 +159,7 @@ def write_abort_marker(
 
 @operation
 def fence_producer(cluster: ClusterCore, transactional_id: str, *, timeout_ms: int = 60_000) -> Conversation[None]:
-    """Takes over a transactional id: its open transaction is aborted, and its producer is fenced."""
+    """Takes over a transactional id: aborts its open transaction and fences its producer."""
     from ottla.client.core.producer_identity import ProducerIdentity
 
     yield from ProducerIdentity(cluster, transactional_id=transactional_id, timeout_ms=timeout_ms).initialize()
@@ -163,9 +167,8 @@ def fence_producer(cluster: ClusterCore, transactional_id: str, *, timeout_ms: i
 
 @operation
 def list_prepared(cluster: ClusterCore) -> Conversation[list[TransactionDescription]]:
-    """Transactions that wait for an outside coordinator (KIP-939): open ones without a timeout.
-
-    A broker does not know which of them are prepared.
+    """Returns the open transactions of two-phase commit (KIP-939), which have no timeout. A broker does not know which of them are
+    prepared.
     """
     listed = yield from list_transactions(cluster, states=[ONGOING])
     open_now = [found.transactional_id for found in listed]
@@ -181,8 +184,8 @@ def finish_prepared(
 ) -> Conversation[tuple[int, int, bool] | None]:
     """Ends a prepared transaction as its owner would after a restart, and fences the former owner.
 
-    `decide(producer_id, epoch)` says commit or abort; the answer is the transaction's producer id, its epoch and the outcome, None if
-    nothing is open.
+    `decide(producer_id, epoch)` returns True for commit, False for abort. Returns the transaction's producer id, its epoch and this
+    decision, None if no transaction is open.
     """
     from ottla.client.core.producer_identity import ProducerIdentity
 
@@ -200,7 +203,7 @@ def finish_prepared(
 
 @operation
 def owners_of(cluster: ClusterCore, producer_ids: Iterable[int]) -> Conversation[Mapping[int, ListedTransaction]]:
-    """The transactional ids behind producer ids, as far as a coordinator knows them."""
+    """Returns the transactional ids of producer ids, as far as a coordinator knows them."""
     wanted = sorted(set(producer_ids))
     listed = (yield from list_transactions(cluster, producer_ids=wanted)) if wanted else []
     return {found.producer_id: found for found in listed}
