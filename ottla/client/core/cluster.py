@@ -1,9 +1,10 @@
-"""The brokers of one cluster: which there are, who leads which partition, who coordinates what, and a connection to each; as conversations.
+"""The client's view of one cluster: brokers, partition leaders, coordinators, and connections; as conversations.
 
-Starts from a list of addresses, learns the rest by Metadata and FindCoordinator, and asks again when a broker says that this is out of
-date. Every series of tries ends at a deadline of the monotonic clock that is handed in; so do the connections and answers that it waits for
-(`conversation.within`). A connection refused by all bootstrap addresses is reported at once: waiting does not help a user who mistyped a
-port. A coordinator that cannot be reached is forgotten in one place, so the next request finds the one that took over.
+It starts with the bootstrap addresses, learns brokers, leaders and coordinators by Metadata and FindCoordinator, and asks again when a
+broker reports that they are out of date. Each request with its retries ends at a deadline, and so do its connections and answers
+(`conversation.within`). If at the beginning no address accepts a connection, the error is raised after one more attempt: longer waiting
+does not help a user who mistyped a port. `coordinator_link` and `ask_once` forget an unreachable coordinator, so the next request finds its
+successor.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ TRANSACTION = 1
 
 _KINDS = {GROUP: "group", TRANSACTION: "transactional id"}
 _QUESTIONS = ("Describe", "List")
-"""How the names of APIs that change nothing begin."""
+"""Prefixes of the names of APIs that change nothing."""
 T = TypeVar("T")
 
 
 class ClusterCore:
-    """See the module. `now` is a monotonic clock in seconds; `timeout_s` bounds each series of tries."""
+    """See the module. `now` is a monotonic clock in seconds; `timeout_s` limits each request with its retries."""
 
     def __init__(self, bootstrap: Sequence[Address], *, now: Callable[[], float], timeout_s: float) -> None:
         self.bootstrap = list(bootstrap)
@@ -56,7 +57,7 @@ class ClusterCore:
         self._first: Link | None = None
 
     def close(self) -> None:
-        """Closes all connections that are not in use by a conversation."""
+        """Closes the shared connections and the idle ones of `take_link`. Connections that `take_link` has lent stay open."""
         for link in self._known():
             link.close()
         self._links.clear()
@@ -64,7 +65,7 @@ class ClusterCore:
         self._first = None
 
     def close_unread(self) -> None:
-        """Closes connections on which an answer was never taken, because a call was interrupted. For shells that run one call at a time."""
+        """Closes connections with an unread answer, which an interrupted call has left. For clients that run one call at a time."""
         for link in self._known():
             if link.in_flight:
                 link.close()
@@ -75,7 +76,7 @@ class ClusterCore:
     # Connections
 
     def any_link(self) -> Conversation[Link]:
-        """A connection to some broker: an open one, else to the first known address that answers."""
+        """Returns an open connection to any broker, else connects to the first known address that answers."""
         if self._first is not None and self._first.is_open:
             return self._first
         for link in self._links.values():
@@ -86,7 +87,7 @@ class ClusterCore:
         return self._first
 
     def link(self, broker_id: int) -> Conversation[Link]:
-        """A connection to one broker, by its id."""
+        """Returns the shared connection to one broker, and opens it if needed."""
         address = yield from self.address_of(broker_id)
         known = self._links.get(address)
         if known is not None and known.is_open:
@@ -96,9 +97,9 @@ class ClusterCore:
         return opened
 
     def take_link(self, broker_id: int) -> Conversation[Link]:
-        """A connection for a request that the broker may answer late, such as Fetch: no other request waits behind it.
+        """Lends a separate connection for requests that the broker may answer late, such as Fetch.
 
-        The caller returns it by `give_back`.
+        The caller returns it by `give_back`, or closes it.
         """
         address = yield from self.address_of(broker_id)
         idle = self._idle.get(address, [])
@@ -110,7 +111,7 @@ class ClusterCore:
         return opened
 
     def give_back(self, links: Iterable[Link]) -> None:
-        """Keeps connections of `take_link` for the next caller. A connection with an unread answer is closed."""
+        """Keeps connections of `take_link` for the next caller. Closes a connection with an unread answer."""
         for link in links:
             if link.is_open and not link.in_flight:
                 self._idle.setdefault(link.address, []).append(link)
@@ -118,7 +119,7 @@ class ClusterCore:
                 link.close()
 
     def address_of(self, broker_id: int) -> Conversation[Address]:
-        """The address of a broker. `KafkaError` BROKER_NOT_AVAILABLE when no such broker is alive."""
+        """Returns the address of a broker. Raises `KafkaError` BROKER_NOT_AVAILABLE if no such broker is alive."""
         if broker_id not in self.metadata.brokers:
             yield from self.refresh([])
         address = self.metadata.brokers.get(broker_id)
@@ -127,8 +128,9 @@ class ClusterCore:
         return address
 
     def _reach(self, addresses: Sequence[Address]) -> Conversation[Link]:
-        """A connection to the first address that answers. Each address gets a part of the time, so that a silent broker does not use it
-        up."""
+        """Connects to the first address that answers. Each address gets a part of `timeout_s`, so that a silent broker does not use up all
+        of it.
+        """
         failures: list[TransportError] = []
         deadline = self.now() + self.timeout_s
         for number, address in enumerate(addresses):
@@ -146,8 +148,9 @@ class ClusterCore:
     # Metadata
 
     def refresh(self, topics: Iterable[str] | None = None, *, auto_create: bool = False) -> Conversation[MetadataResponse]:
-        """Asks for brokers and for some topics (None: all), learns the answer, and returns it as it came. If the connection breaks, another
-        broker is asked."""
+        """Asks any broker for the brokers and some topics (None: all), stores the answer in the cache and returns it. If the connection
+        breaks, it asks again.
+        """
         names = None if topics is None else sorted(set(topics))
         return (yield from self.retrying(lambda: self._ask_metadata(names, auto_create), codes=frozenset()))
 
@@ -163,8 +166,9 @@ class ClusterCore:
         return answer
 
     def topic(self, name: str, *, auto_create: bool = False) -> Conversation[MetadataResponseTopic]:
-        """One topic's metadata, from the cache or asked for; waits for a topic that is being created. `UnknownTopicError` when there is
-        none."""
+        """Returns the metadata of a topic, from the cache or a broker. With `auto_create` waits until the topic is created, else raises
+        `UnknownTopicError` if there is none.
+        """
         known = self.metadata.topics.get(name)
         if known is not None:
             return known
@@ -181,22 +185,22 @@ class ClusterCore:
         raise (yield from self.unknown_topic(name))
 
     def unknown_topic(self, name: str) -> Conversation[KafkaError]:
-        """The refusal for a topic that does not exist, with the nearest name that does."""
+        """Returns the error for a topic that does not exist. Its text suggests the most similar existing name."""
         hint = nearest_hint(name, (yield from self.topic_names()))
         return refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} not found{hint}")
 
     def topic_names(self) -> Conversation[list[str]]:
-        """All topics, by name."""
+        """Returns the names of all topics, sorted."""
         answer = yield from self.refresh(None)
         return sorted(topic.name for topic in answer.topics if topic.name is not None and not topic.error_code)
 
     def partitions(self, topic: str) -> Conversation[list[int]]:
-        """A topic's partitions, in order."""
+        """Returns the sorted partition numbers of a topic."""
         found = yield from self.topic(topic)
         return sorted(partition.partition_index for partition in found.partitions)
 
     def leader(self, partition: TopicPartition) -> Conversation[int]:
-        """The broker that leads a partition. `KafkaError` when there is none, or no such partition."""
+        """Returns the id of a partition's leader. Raises `KafkaError` if there is no leader or no such partition."""
         leader = self.metadata.leader_of(partition)
         if leader >= 0:
             return leader
@@ -208,7 +212,7 @@ class ClusterCore:
         return leader
 
     def by_leader(self, partitions: Iterable[TopicPartition]) -> Conversation[dict[int, list[TopicPartition]]]:
-        """Partitions grouped by the broker that leads them."""
+        """Groups partitions by leader. Raises `KafkaError` if a partition has no leader."""
         wanted = list(partitions)
         missing = sorted({partition.topic for partition in wanted if self.metadata.leader_of(partition) < 0})
         if missing:
@@ -222,7 +226,7 @@ class ClusterCore:
     def leaders(
         self, partitions: Sequence[TopicPartition]
     ) -> Conversation[tuple[dict[int, list[TopicPartition]], dict[TopicPartition, KafkaError]]]:
-        """Groups partitions by leader and gives the reason for each partition without a leader. Asks the cluster at most once."""
+        """Groups partitions by leader, and returns the reason for each partition without a leader. Asks the cluster at most once."""
         missing = sorted({partition.topic for partition in partitions if self.metadata.leader_of(partition) < 0})
         codes: dict[str | None, int] = {}
         if missing:
@@ -243,7 +247,7 @@ class ClusterCore:
     # Coordinators
 
     def coordinator(self, kind: int, key: str) -> Conversation[int]:
-        """The broker that coordinates a group or a transactional id; asks again while the cluster is choosing one."""
+        """Returns the id of the coordinator of a group or transactional id. Asks again while there is none."""
         known = self.metadata.coordinators.get((kind, key))
         if known is not None:
             return known
@@ -255,7 +259,9 @@ class ClusterCore:
         self.metadata.coordinators.pop((kind, key), None)
 
     def coordinator_link(self, kind: int, key: str, *, is_own: bool = False) -> Conversation[Link]:
-        """A connection to the coordinator of `key`, shared or the caller's own. A coordinator that cannot be reached is forgotten."""
+        """Returns a connection to the coordinator of `key`, shared or separate (`take_link`). Forgets the coordinator if it cannot be
+        reached.
+        """
         try:
             return (yield from (self.take_link if is_own else self.link)((yield from self.coordinator(kind, key))))
         except TransportError:
@@ -270,7 +276,7 @@ class ClusterCore:
     def ask_once(
         self, kind: int, key: str, body: Request, *, version: int | None = None, timeout_s: float | None = None
     ) -> Conversation[Any]:
-        """A request for the coordinator of `key`, without another try. A coordinator that does not answer is forgotten."""
+        """Sends a request to the coordinator of `key`, without retries. Forgets the coordinator if it does not answer."""
         link = yield from self.coordinator_link(kind, key)
         try:
             return (yield Ask(link, body, version, timeout_s))
@@ -296,7 +302,7 @@ class ClusterCore:
     # Asking
 
     def ask_any(self, body: Request, *, timeout_s: float | None = None) -> Conversation[Any]:
-        """A request that any broker can answer."""
+        """Sends a request that any broker can answer."""
         return (yield from self._ask(self.any_link, body, None, timeout_s))
 
     def ask_broker(self, broker_id: int, body: Request, *, timeout_s: float | None = None, version: int | None = None) -> Conversation[Any]:
@@ -305,8 +311,9 @@ class ClusterCore:
     def _ask(
         self, reach: Callable[[], Conversation[Link]], body: Request, version: int | None, timeout_s: float | None
     ) -> Conversation[Any]:
-        """Asks over the connection that `reach` finds, and once more over a new one if it breaks and a second request does no harm: the
-        broker cannot have the first one, or the request changes nothing."""
+        """Sends a request over the connection that `reach` returns. If the connection breaks, it sends the request once more, but only if
+        the broker cannot have executed it or the request changes nothing.
+        """
         link = yield from reach()
         try:
             return (yield Ask(link, body, version, timeout_s))
@@ -317,7 +324,7 @@ class ClusterCore:
         return (yield Ask(again, body, version, timeout_s))
 
     def ask_controller(self, body: Request, *, timeout_s: float | None = None) -> Conversation[Any]:
-        """A request for the controller; where none is named (KRaft brokers forward), any broker will do."""
+        """Sends a request to the controller, or to any broker if the metadata names no controller (KRaft brokers forward the request)."""
         if self.metadata.controller_id < 0:
             yield from self.refresh([])
         if self.metadata.controller_id in self.metadata.brokers:
@@ -327,8 +334,9 @@ class ClusterCore:
     def ask_coordinator(
         self, kind: int, key: str, body: Request, *, error_of: Callable[[Any], int], timeout_s: float | None = None
     ) -> Conversation[Any]:
-        """A request for the coordinator of `key`, found again when it has moved. `error_of` returns the code of an answer. An answer
-        whose code says nothing about a move is returned to the caller."""
+        """Sends a request to the coordinator of `key`, and looks it up again if it has moved. `error_of` returns the error code of an
+        answer. An answer with any other error code is returned to the caller.
+        """
 
         def ask() -> Conversation[Any]:
             answer = yield from self.ask_once(kind, key, body, timeout_s=timeout_s)
@@ -341,15 +349,16 @@ class ClusterCore:
         return (yield from self.retrying(ask, codes=COORDINATOR_MOVED))
 
     def in_time(self, conversation: Conversation[T]) -> Conversation[T]:
-        """A conversation that takes no longer than `timeout_s` in all, however many series of tries it consists of."""
+        """Limits a whole conversation, with all its requests and retries, to `timeout_s`."""
         return within(conversation, self.now() + self.timeout_s, self.now)
 
     def retrying(
         self, attempt: Callable[[], Conversation[T]], *, codes: frozenset[ErrorCode] = RETRIABLE, timeout_s: float | None = None
     ) -> Conversation[T]:
-        """Runs `attempt` until it succeeds, is refused for good, or the time is up; a lost connection is tried once more at most.
+        """Runs `attempt` until it succeeds, fails with an error code outside `codes`, or the time is over. It does not repeat an attempt
+        after `RequestTimeoutError`.
 
-        Beside that, each connection that is there at the beginning may turn out to have broken while it was idle.
+        Broken connections are allowed once, plus once for each shared connection at the beginning, which may have broken while it was idle.
         """
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         backoff = Backoff(self.now() + limit_s)
@@ -372,7 +381,7 @@ class ClusterCore:
 
 
 def nearest_hint(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'orders'?` when a known name is close, else nothing."""
+    """Returns a text such as `; did you mean 'orders'?` if a known name is similar, else an empty text."""
     import difflib
 
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)

@@ -1,14 +1,15 @@
-"""Conversations: several requests and their answers, as generators that do no I/O.
+"""Conversations: sequences of requests and answers, written as generators that do no I/O.
 
-A conversation yields an effect and is resumed with its result, or with the error. Effects are a connection (`Open` -> `Link`), the answer
-to a request (`Ask`), to several at once (`AskAll`) or to a rolling window of many (`AskRolling`), and some time (`Sleep`). It ends by
-returning its result. `yield from` calls one conversation from another. A shell performs the effects: `client.blocking` waits,
-`client.aio` awaits. So leader look-up, retries and every question of an administrator are written once.
+A conversation yields an effect and is resumed with the effect's result or error. The effects are: open a connection (`Open` -> `Link`),
+send one request (`Ask`), several (`AskAll`) or a rolling window of many (`AskRolling`), and wait (`Sleep`). A conversation ends by
+returning its result. `yield from` calls one conversation from another. A shell performs the effects: `client.blocking` waits, `client.aio`
+awaits. So leader look-up, retries and administration are written once.
 
-Between two yields nothing else runs, so a check and the change that rests on it are never apart; after a yield, look again.
+No other conversation of the same cluster runs between two yields. A check is therefore valid until the next yield, and has to be repeated
+after it.
 
-The procedures of the broker's event loop (`base/loop/procedure.py`) are another thing: they yield functions that call back, and their
-runner cancels them. A shell that waits has no event loop that could call back.
+The procedures of the broker's event loop (`base/loop/procedure.py`) are different: they yield functions that take a callback, and their
+runner can cancel them. The blocking client has no event loop for callbacks.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ T = TypeVar("T")
 
 
 class Open(NamedTuple):
-    """Asks for an open, authenticated connection; the result is a `Link`, the error a `TransportError` or an `AuthenticationError`.
+    """Opens an authenticated connection. The result is a `Link`; the error is a ClientError, such as `ConnectError` or
+    `AuthenticationError`.
 
-    A new connection each time when `is_own`, else the shell may share one. `timeout_s` limits connecting, TLS and login together.
+    With `is_own` the connection is new, else the shell may share one. `timeout_s` limits connecting, TLS and login together; in the
+    blocking client it limits connecting and the TLS handshake separately.
     """
 
     address: Address
@@ -39,7 +42,7 @@ class Open(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """Sends a request and asks for its answer, in the version that `link` speaks unless one is named."""
+    """Sends a request; the result is its answer. The default version is `version_of` of the link."""
 
     link: Link
     body: Request
@@ -48,20 +51,19 @@ class Ask(NamedTuple):
 
 
 class AskAll(NamedTuple):
-    """Sends several requests before it waits for any answer; requests on one link are sent, and answered, in order.
+    """Sends several requests before it waits for any answer. Requests on one link are sent and answered in order.
 
-    The result is a list of answers, with a `ClientError` in place of a missing one.
+    The result is a list of answers, with a `ClientError` in place of each missing answer.
     """
 
     asks: tuple[Ask, ...]
 
 
 class AskRolling(NamedTuple):
-    """Sends requests while answers to earlier ones are taken in, so that each is sent as soon as the window has space.
+    """Sends many requests with a limited number in flight: `asks` decides from the answers which request may be sent next.
 
-    `asks` gives one request at a time. If it gives None, an answer has to be taken in first; then a request must be in flight.
-    `note` gets the answers in the order of `asks`, with a `ClientError` in place of a missing one, and all of them before the effect
-    ends. Its result is None.
+    `asks` yields requests, or None if the oldest answer must be passed to `note` first; a request must then be in flight. `note` gets all
+    answers in the order of the requests, with a `ClientError` in place of each missing answer. The result of the effect is None.
     """
 
     asks: Iterator[Ask | None]
@@ -69,7 +71,7 @@ class AskRolling(NamedTuple):
 
 
 class Sleep(NamedTuple):
-    """Asks to be resumed after a while."""
+    """Waits."""
 
     seconds: float
 
@@ -79,9 +81,10 @@ Conversation = Generator[Effect, Any, T]
 
 
 def within(conversation: Conversation[T], deadline: float, now: Callable[[], float]) -> Conversation[T]:
-    """Runs a conversation whose connections, answers and pauses may take until the deadline, in seconds of `now`, and no longer.
+    """Runs a conversation and shortens its connections, requests and pauses to a deadline, in seconds of `now`. After the deadline the next
+    effect fails with `RequestTimeoutError`.
 
-    This is the one place where deadlines of conversations are checked. A rolling window of requests is not limited: it ends by progress.
+    An `AskRolling` is not shortened: its caller limits the time without progress.
     """
     step, argument = conversation.send, None
     try:
@@ -115,7 +118,7 @@ def _shorter(timeout_s: float | None, left_s: float) -> float:
 
 
 def perform_all(conversation: Conversation[T], perform: Callable[[Effect], Any]) -> T:
-    """Runs a conversation to its end in a shell that waits; `perform` returns the result of an effect, or raises its error."""
+    """Runs a conversation to its end in the blocking client. `perform` returns the result of an effect, or raises its error."""
     step, argument = conversation.send, None
     try:
         while True:

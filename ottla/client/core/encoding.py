@@ -1,7 +1,7 @@
-"""Encodes the records of a producer's batch, and refuses records without an encoding, without harm to the others.
+"""Encodes the records of a producer's batch. A record that cannot be encoded does not affect the other records.
 
-`check_record` refuses a record of the wrong types before a producer takes it. `Encoding.encode` is the second net: if a batch cannot be
-encoded, it looks for the records that cause this and encodes the others. Only encoded records get sequence numbers, so a bad record
+`check_record` refuses a record with wrong types before the producer accepts it. `Encoding.encode` is the second check: if a batch cannot be
+encoded, it finds the records that cause the failure and encodes the others. Only encoded records get sequence numbers, so a bad record
 causes no gap.
 """
 
@@ -21,7 +21,9 @@ _TIMESTAMP_MAX = (1 << 63) - 1
 
 
 def check_record(value: object, key: object, timestamp: int, headers: Headers) -> tuple[bytes | None, bytes | None, int]:
-    """A record's value and key as bytes, and roughly its size. `UsageError` for other types, also of headers and timestamps."""
+    """Returns a record's value and key as bytes, and its approximate size in bytes. Raises `UsageError` for wrong types, also of headers
+    and the timestamp.
+    """
     if not isinstance(timestamp, int) or not -1 <= timestamp <= _TIMESTAMP_MAX:
         raise UsageError(f"a timestamp is a number of milliseconds since 1970, not {timestamp!r}")
     size = 0
@@ -52,7 +54,9 @@ class Encoding:
     def encode(
         self, partition: TopicPartition, records: Sequence[Record], identity: ProducerIdentity | None
     ) -> tuple[bytearray, dict[int, tuple[Record, KafkaError]]]:
-        """The encoded batch, and the records that are not in it with the reason, by their `id`. No bytes if none is left."""
+        """Encodes a batch and takes its sequence numbers. Returns the bytes (empty if no record is left), and by `id` the refused records
+        with their errors.
+        """
         refusals: dict[int, tuple[Record, KafkaError]] = {}
         try:
             data = self._encoded(partition, records, identity)
@@ -78,7 +82,7 @@ class Encoding:
         )
 
     def _refusals(self, partition: TopicPartition, records: Sequence[Record], failure: Exception) -> dict[int, tuple[Record, KafkaError]]:
-        """The records that cannot be encoded by themselves; all, if each of them can but not together."""
+        """Returns the records that cannot be encoded alone. Returns all records if each can be encoded alone."""
         found = {id(record): (record, error) for record in records if (error := self._refusal(partition, record)) is not None}
         return found or {id(record): (record, _refused(partition, failure)) for record in records}
 

@@ -1,8 +1,8 @@
-"""Fetch from a consumer's side: makes the request, and takes the batches that a reader may see out of the answer.
+"""Fetch for consumers: makes the request, and selects the batches in the answer that a reader may see.
 
-`read_partition` walks headers only, so the next request can leave before any record is decoded. Under read_committed it drops the batches
-of aborted transactions: the answer lists their producers with the first offset of each, and an abort marker ends one. Control batches are
-never data.
+`read_partition` reads headers, checks checksums and decodes transaction markers, but no other records. So the next request can be sent
+before records are decoded. Under read_committed it drops the batches of aborted transactions: the answer lists the producer id and first
+offset of each, and an abort marker ends the transaction. Control batches are never returned as records.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ MAX_WAIT_MS = 500
 
 
 class Fetched(NamedTuple):
-    """Batches of one partition from offset `start` on, as (header, bytes); records are decoded when asked for.
+    """Batches of one partition from offset `start` on, as (header, bytes). `records` decodes them.
 
-    Control batches and, under read_committed, aborted ones are left out, so `next_offset`, where the next fetch begins, may lie behind the
-    last record. The first batch may begin before `start`. `markers` are the control records. The bytes are views into the answer.
+    `next_offset` is the offset of the next Fetch. It may be larger than the last record's offset plus 1, because control batches and, under
+    read_committed, aborted batches are omitted. The first batch may begin before `start`. `markers` are the control records. The bytes are
+    views into the answer.
     """
 
     partition: TopicPartition
@@ -39,7 +40,7 @@ class Fetched(NamedTuple):
     high_watermark: int
 
     def records(self) -> Iterator[Record]:
-        """The records at or behind `start`; a batch may begin before it."""
+        """Decodes the records from `start` on."""
         for header, batch in self.batches:
             if header.base_offset >= self.start:
                 yield from iter_records(batch)
@@ -48,7 +49,7 @@ class Fetched(NamedTuple):
 
 
 class FetchLimits(NamedTuple):
-    """The bounds of one Fetch: bytes, and the milliseconds that the broker waits for `min_bytes`."""
+    """The limits of one Fetch: bytes, and how many milliseconds the broker waits for `min_bytes`."""
 
     max_wait_ms: int = MAX_WAIT_MS
     min_bytes: int = 1
@@ -57,7 +58,7 @@ class FetchLimits(NamedTuple):
 
 
 def fetch_request(positions: Mapping[TopicPartition, int], isolation_level: int, limits: FetchLimits) -> FetchRequest:
-    """Fetches partitions of one leader from these offsets on."""
+    """Returns a request for partitions of one leader from these offsets on."""
     topics: dict[str, list[FetchPartition]] = {}
     for partition, offset in positions.items():
         topics.setdefault(partition.topic, []).append(
@@ -75,7 +76,9 @@ def fetch_request(positions: Mapping[TopicPartition, int], isolation_level: int,
 def read_answer(
     positions: Mapping[TopicPartition, int], answer: FetchResponse, isolation_level: int, peer: str
 ) -> Iterator[Fetched | tuple[TopicPartition, KafkaError]]:
-    """Each partition's batches, or why there are none. `peer` names the broker in messages."""
+    """Yields the batches or the error of each partition. Raises `KafkaError` if the whole Fetch was refused, and `MalformedResponseError`
+    for broken batches. `peer` names the broker in messages.
+    """
     if answer.error_code:
         raise refused(error_code(answer.error_code), f"reading from {peer}")
     for topic in answer.responses:
@@ -94,7 +97,7 @@ def read_answer(
 
 
 def read_partition(partition: TopicPartition, start: int, result: Any, *, is_committed_only: bool) -> Fetched:
-    """A partition's part of a Fetch answer. WireError when its batches are broken."""
+    """Reads one partition in a Fetch answer. Raises WireError for broken batches."""
     data = result.records
     batches: list[tuple[BatchHeader, Buffer]] = []
     markers: list[tuple[BatchHeader, ControlRecord]] = []

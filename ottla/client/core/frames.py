@@ -1,7 +1,7 @@
-"""Cuts the bytes of a connection into frames: an int32 length, then as many bytes.
+"""Splits the bytes of a connection into frames. A frame is an int32 length and then as many bytes.
 
-A shell asks `get_buffer` where the next bytes go, receives right into it and reports the number by `buffer_updated`, so that the bytes of a
-large answer are written once. A shell that is handed bytes calls `feed`. Both take any cut of the stream, down to single bytes.
+The caller receives bytes directly into the buffer of `get_buffer` and reports their number to `buffer_updated`, so that the bytes of a
+large answer are not copied. A caller that already has the bytes calls `feed`. Both accept pieces of any size.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from ottla.base.errors import WireError
 
 FRAME_BYTES_MIN = 4
 FRAME_BYTES_MAX = 256 * 1024 * 1024
-"""An answer that announces more than this is malformed."""
+"""Maximum length of a frame in bytes. An answer with a larger length is malformed."""
 
 _INT32 = struct.Struct(">i")
 
 
 class FrameReader:
-    """See the module. WireError when a length is impossible; the connection is then of no further use."""
+    """See the module. Raises WireError for an invalid length. Then the connection must be closed."""
 
     def __init__(self) -> None:
         self._view = memoryview(bytearray(_INT32.size))
@@ -27,11 +27,11 @@ class FrameReader:
         self._is_body = False
 
     def get_buffer(self) -> memoryview:
-        """Where the next bytes go: never empty, and never longer than what is missing of the length or of the frame."""
+        """Returns the buffer for the next bytes. It is as long as the missing part of the length or of the frame, and never empty."""
         return self._view[self._have :]
 
     def buffer_updated(self, count: int) -> memoryview | None:
-        """Takes note of `count` bytes in the buffer; the frame that they complete, without its length."""
+        """Accepts `count` bytes in the buffer. Returns the frame, without its length, if they complete it, else None."""
         self._have += count
         if self._have < len(self._view):
             return None
@@ -48,7 +48,7 @@ class FrameReader:
         return None
 
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[memoryview]:
-        """The frames that these bytes complete; what is left over begins the next."""
+        """Yields the frames that these bytes complete. The remaining bytes begin the next frame."""
         rest = memoryview(data)
         while rest:
             room = self.get_buffer()

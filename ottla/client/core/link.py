@@ -1,4 +1,5 @@
-"""A connection as conversations see it. Imported for type checking only: classes of protocols cost time at the start."""
+"""The interface of a connection for conversations. Imported only for type checking, because `typing.Protocol` classes slow down the start.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from ottla.client.addresses import Address
 
 
 class Link(Protocol):
-    """An open connection to one broker, made by a shell."""
+    """An open connection to one broker, made by the blocking or asyncio client."""
 
     @property
     def address(self) -> Address: ...
@@ -29,6 +30,6 @@ class Link(Protocol):
 
 
 class HasTimeout(Protocol):
-    """Anything with the timeout of requests: a cluster of the core or of a shell."""
+    """A cluster with a request timeout: `ClusterCore`, `Cluster` or `AsyncCluster`."""
 
     timeout_s: float

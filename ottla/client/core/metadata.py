@@ -1,4 +1,4 @@
-"""The client's cache of a cluster's metadata: brokers, topics, leaders and coordinators, until a broker says that it is out of date."""
+"""The client's cache of a cluster's metadata: brokers, topics, leaders and coordinators. Callers remove outdated entries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNKNOWN_LEADER = -2
 
 
 class ClientMetadata:
-    """See the module. Pure: `learn` takes in an answer to Metadata, `forget` drops what proved wrong."""
+    """See the module. It does no I/O: `learn` stores a Metadata answer, `forget` removes outdated entries."""
 
     def __init__(self) -> None:
         self.cluster_id: str | None = None
@@ -28,7 +28,7 @@ class ClientMetadata:
         self._leaders: dict[TopicPartition, int] = {}
 
     def learn(self, answer: MetadataResponse) -> None:
-        """Takes over brokers, and the topics that the answer names."""
+        """Stores the brokers and topics of an answer. Removes topics with an error."""
         self.cluster_id = answer.cluster_id if answer.cluster_id is not None else self.cluster_id
         self.controller_id = answer.controller_id
         before, self.brokers = self.brokers, {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
@@ -46,28 +46,28 @@ class ClientMetadata:
                 self._leaders[TopicPartition(topic.name, partition.partition_index)] = partition.leader_id
 
     def _forget_gone_brokers(self) -> None:
-        """Drops leaders and coordinators that are no longer alive: other brokers take over, so the next question asks for them."""
+        """Removes leaders and coordinators that are no longer alive. The next look-up asks the cluster for their successors."""
         self.coordinators = {key: broker_id for key, broker_id in self.coordinators.items() if broker_id in self.brokers}
         self.forget([partition for partition, leader in self._leaders.items() if leader >= 0 and leader not in self.brokers])
 
     def leader_of(self, partition: TopicPartition) -> int:
-        """The broker that leads a partition, `NO_LEADER` while there is none, `UNKNOWN_LEADER` when the cache does not know."""
+        """Returns the id of a partition's leader, `NO_LEADER` if it has none, or `UNKNOWN_LEADER` if it is not in the cache."""
         return self._leaders.get(partition, UNKNOWN_LEADER)
 
     def partition(self, partition: TopicPartition) -> MetadataResponsePartition | None:
-        """All that is known of a partition: leader and its epoch, replicas, in-sync replicas."""
+        """Returns the cached leader, leader epoch, replicas and in-sync replicas of a partition, None if it is not in the cache."""
         topic = self.topics.get(partition.topic)
         found = [] if topic is None else [one for one in topic.partitions if one.partition_index == partition.partition]
         return found[0] if found else None
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Drops partitions whose leader proved wrong; the next question asks the cluster."""
+        """Removes partitions with an outdated leader, and their topics. The next look-up asks the cluster."""
         for partition in partitions:
             self._leaders.pop(partition, None)
             self.topics.pop(partition.topic, None)
 
     def no_leader(self, partition: TopicPartition) -> KafkaError:
-        """Why there is no leader, after the topic's metadata has just been learnt."""
+        """Returns the reason why a partition has no leader. Its topic must be in the cache."""
         if self.leader_of(partition) == NO_LEADER:
             return refused(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader at the moment")
         count = len(self.topics[partition.topic].partitions)

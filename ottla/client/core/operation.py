@@ -1,8 +1,9 @@
-"""Operations: conversations that the shells can call as well.
+"""Operations: conversations that can also be called as functions and methods of the clients.
 
-`@operation` declares an operation of administration once. With a `ClusterCore` it is a conversation, for other conversations and for shells
-that await. With the cluster of a shell that waits, such as `client.blocking.cluster.Cluster`, it runs to its end and returns the result. As
-an attribute of a class of that shell it is a method. A `ClientOperation` is a method of the public clients, one that waits or a coroutine.
+`@operation` declares an operation of administration once. Called with a `ClusterCore` it returns a conversation, for other conversations
+and for the asyncio client. Called with a blocking cluster, such as `client.blocking.cluster.Cluster`, it runs the conversation and returns
+the result. As a class attribute of a blocking cluster it becomes a method. A `ClientOperation` becomes a method of both public clients: a
+blocking one, or a coroutine.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ T = TypeVar("T")
 
 
 class Operation(Generic[C, P, T]):
-    """See the module. `C` is the class of the core that the conversation belongs to."""
+    """See the module. `C` is the class in `client.core` that is the first argument of the conversation."""
 
     def __init__(self, conversation: Callable[Concatenate[C, P], Conversation[T]]) -> None:
         self._conversation = conversation

@@ -1,7 +1,7 @@
-"""Chooses the partition of a record as Kafka's own client does, so that a key lands where other producers put it.
+"""Chooses the partition of a record like Kafka's Java client, so that all producers place a key in the same partition.
 
-A key is hashed by murmur2 (seed 0x9747b28c) and the sign bit dropped; a record without a key sticks to one partition until its batch is
-sent, then moves to another (KIP-480): full batches instead of many small ones.
+The partition of a key is its murmur2 hash (seed 0x9747b28c) without the sign bit, modulo the partition count. Records without a key go to
+one partition until its batch is sealed, and then to another one (KIP-480), so that batches become full.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MASK = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's 32-bit murmur2, as an unsigned number."""
+    """Returns Kafka's 32-bit murmur2 hash as an unsigned number."""
     length = len(data)
     h = _SEED ^ length
     whole = length & ~3
@@ -36,12 +36,12 @@ def partition_for_key(key: bytes, partition_count: int) -> int:
 
 
 def partition_for_group(group: str, partition_count: int) -> int:
-    """The partition of `__consumer_offsets` (of so many partitions) that has a group's records."""
+    """Returns the partition of `__consumer_offsets` with a group's records; `partition_count` is the topic's."""
     return java_partition(group, partition_count)
 
 
 class StickyPartitioner:
-    """One partition at a time for records without a key; `choose` picks one of several at random."""
+    """The current partition of each topic for records without a key. `choose` returns a random item."""
 
     def __init__(self, choose: Callable[[Sequence[int]], int]) -> None:
         self._choose = choose
@@ -54,7 +54,7 @@ class StickyPartitioner:
         return found
 
     def move_on(self, topic: str, available: Sequence[int]) -> None:
-        """Chooses another partition, if there is one, for the next batch."""
+        """Chooses another partition for the next batch, if there is one."""
         before = self._current.pop(topic, -1)
         others = [partition for partition in available if partition != before]
         if others:

@@ -1,7 +1,7 @@
-"""The requests of one connection in order, for shells that do not wait: requests in flight, and requests held during another login.
+"""The requests of one non-blocking connection in order: requests in flight, and requests held until a new login.
 
-Where the broker limits sessions (KIP-368), a request that is asked shortly before the end of the session is held. The shell begins another
-login (`begins_login`) when all requests in flight are answered, and sends the held requests after it (`logged_in`).
+If the broker limits sessions (KIP-368), requests shortly before the end of the session are held. The caller begins a new login
+(`begins_login`) when all requests in flight are answered, and sends the held requests after it (`logged_in`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ W = TypeVar("W")
 
 
 class RequestLine(Generic[W]):
-    """See the module. A `W` is the shell's object for a request, which gets the answer or the error.
+    """See the module. A `W` is the caller's object for a request, such as a future.
 
     `share`: see `LoginRenewal`. Without `may_login_again` no request is held.
     """
@@ -36,12 +36,12 @@ class RequestLine(Generic[W]):
 
     @property
     def is_open(self) -> bool:
-        """Whether requests may be asked: they are sent or held."""
+        """Whether requests are accepted. They are sent or held."""
         return self._protocol.is_ready or self._logs_in_again
 
     @property
     def first(self) -> W | None:
-        """The oldest request that is not answered."""
+        """The oldest unanswered request, None if there is none."""
         return self.in_flight[0] if self.in_flight else self.held[0][2] if self.held else None
 
     def ask(self, body: Request, version: int | None, waiter: W, now_s: float) -> bytes | None:
@@ -54,14 +54,14 @@ class RequestLine(Generic[W]):
         return frame
 
     def begins_login(self) -> bool:
-        """Whether the shell has to begin another login now. From then on all requests are held."""
+        """Whether the caller has to begin a new login now. After True all requests are held."""
         if self.in_flight or self._logs_in_again or not self.held:
             return False
         self._logs_in_again = True
         return True
 
     def logged_in(self, now_s: float) -> list[tuple[W, bytes | OttlaError]]:
-        """Notes the end of a login. Returns the held requests with their frames, or with an error in place of a frame."""
+        """Notes the end of a login. Returns the held requests, each with its frame to send or with an error."""
         if self._may_login_again:
             self._renewal.logged_in(self._protocol.session_lifetime_ms, now_s)
         self._logs_in_again = False
@@ -77,7 +77,7 @@ class RequestLine(Generic[W]):
         return frame
 
     def close(self) -> list[W]:
-        """Closes the protocol. Returns all requests that are not answered, oldest first."""
+        """Closes the protocol. Returns all unanswered requests, oldest first."""
         self._protocol.close()
         left = [*self.in_flight, *(waiter for _body, _version, waiter in self.held)]
         self.in_flight, self.held = deque(), deque()

@@ -1,5 +1,6 @@
-"""SASL from the client's side, as steps: a mechanism gives the tokens to send and checks the answers. PLAIN (RFC 4616), SCRAM and
-OAUTHBEARER (RFC 7628)."""
+"""SASL for clients: a mechanism makes the tokens to send and checks the answers. PLAIN (RFC 4616), SCRAM (RFC 5802) and OAUTHBEARER (RFC
+7628).
+"""
 
 from __future__ import annotations
 
@@ -20,14 +21,15 @@ class SaslExchange(Protocol):
     mechanism: str
 
     def first(self) -> bytes:
-        """The token that opens the exchange."""
+        """Returns the first token of the exchange."""
 
     def slow_part(self, challenge: bytes) -> Callable[[], object] | None:
         """Returns the slow part of answering this challenge, to run in a thread before `answer`; None if answering is quick."""
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """Returns the answer to the server's token; None when the exchange is complete. Raises ValueError when the server breaks the
-        protocol or has refused the login."""
+        """Returns the answer to the server's token, None if the exchange is complete. Raises ValueError if the server breaks the protocol
+        or has refused the login.
+        """
 
 
 class PlainExchange:
@@ -49,7 +51,7 @@ class PlainExchange:
 
 
 class ScramExchange:
-    """Two tokens and a check that the server knows the password too (RFC 5802). `nonce` is fresh randomness as printable text."""
+    """Two tokens, and a check that the server knows the password too (RFC 5802). `nonce` is random printable text."""
 
     def __init__(self, username: str, password: str, mechanism: str, nonce: str, *, is_by_token: bool = False) -> None:
         from ottla.security.scram import ScramClient
@@ -73,8 +75,9 @@ class ScramExchange:
 
 
 class BearerExchange:
-    """One bearer token. A broker that refuses it sends a status. Then `refused` is called, and the client confirms the status by one
-    byte."""
+    """One bearer token. If the broker refuses it, the broker sends a status; the exchange calls `refused` and confirms the status by one
+    byte.
+    """
 
     mechanism = OAUTHBEARER
 
@@ -100,7 +103,7 @@ class BearerExchange:
 
 
 def _status_of(challenge: bytes) -> str:
-    """The status of a refused token (RFC 7628, 3.2.2)."""
+    """Returns the status of a refused token (RFC 7628, 3.2.2)."""
     import json
 
     try:
@@ -111,7 +114,9 @@ def _status_of(challenge: bytes) -> str:
 
 
 def exchange(mechanism: str, username: str, password: str, nonce: str, *, is_by_token: bool = False) -> SaslExchange:
-    """Returns the exchange for PLAIN or SCRAM. `is_by_token`: name and password are those of a delegation token (SCRAM only)."""
+    """Returns the exchange for PLAIN or SCRAM. `is_by_token`: `username` and `password` are the id and HMAC of a delegation token (SCRAM
+    only).
+    """
     if mechanism == "PLAIN":
         return PlainExchange(username, password)
     return ScramExchange(username, password, mechanism, nonce, is_by_token=is_by_token)

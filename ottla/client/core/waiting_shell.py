@@ -1,4 +1,4 @@
-"""Shells as operations see them. Imported for type checking only: classes of protocols cost time at the start."""
+"""The interfaces of the clients for operations. Imported only for type checking, because `typing.Protocol` classes slow down the start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class WaitingShell(Protocol[C_co]):
-    """An object of a shell that runs the conversations of `core` to their ends."""
+    """A blocking object with `run`, which runs a conversation of `core` to its end."""
 
     @property
     def core(self) -> C_co: ...
@@ -21,7 +21,7 @@ class WaitingShell(Protocol[C_co]):
 
 
 class AwaitingShell(Protocol[C_co]):
-    """An object of a shell whose tasks await the ends of conversations."""
+    """An asyncio object with the coroutine `run`, which runs a conversation of `core` to its end."""
 
     @property
     def core(self) -> C_co: ...
@@ -30,14 +30,14 @@ class AwaitingShell(Protocol[C_co]):
 
 
 class WaitingClient(Protocol[C_co]):
-    """The public client of a shell that waits."""
+    """The blocking public client."""
 
     @property
     def cluster(self) -> WaitingShell[C_co]: ...
 
 
 class AwaitingClient(Protocol[C_co]):
-    """The public client of a shell whose tasks await."""
+    """The asyncio public client."""
 
     @property
     def cluster(self) -> AwaitingShell[C_co]: ...
