@@ -1,16 +1,18 @@
-"""A producer's identity as brokers know it: producer id and epoch, sequence numbers, and the transaction; as conversations.
+"""The state of a producer that brokers know: producer id and epoch, sequence numbers, and the transaction; as conversations.
 
-Two transaction protocols. The first, which every broker with transactions serves, adds partitions and the group to the transaction before
-they are written to, and keeps the epoch. The second (KIP-890) is used where `may_use_v2` and the coordinator has `transaction.version` 2:
-writing adds a partition by itself, and each end of a transaction raises the epoch, so that late requests of an earlier one are refused.
+There are two transaction protocols. With the first, which every broker with transactions supports, the producer adds partitions and groups
+to the transaction before it writes to them, and the epoch stays the same. The second (KIP-890) is used with `may_use_v2` if the coordinator
+has `transaction.version` 2. There a write adds its partition to the transaction, and each EndTxn raises the epoch, so that brokers refuse
+late requests of an earlier transaction.
 
-An end whose answer is lost is repeated until the deadline, which is safe: the coordinator answers a repeated end like the first. Without
-any answer `OutcomeUnknownError` is raised. Then only another `initialize` shows the outcome, and `begin` and `abort` initialize first.
+If the answer to EndTxn is lost, the request is repeated until the deadline. This is safe: the coordinator answers a repeated EndTxn like
+the first. Without any answer `OutcomeUnknownError` is raised. Then the id has to be initialized again: `end` does it for an abort, `begin`
+raises an error until it is done.
 
-A refused batch causes a gap in the sequence numbers of its transaction (`has_gap`): the transaction can only be aborted. Under the first
-protocol the abort also asks for another epoch, whose sequence numbers begin at 0.
+A batch that was not appended causes a gap in the sequence numbers of its transaction (`has_gap`). The transaction can then only be aborted.
+With the first protocol the abort also gets a new epoch; sequence numbers begin at 0 again.
 
-`FencedError` means that another producer took over the transactional id: it is final.
+`FencedError` means that another producer has taken over the transactional id. This producer must not continue.
 """
 
 from __future__ import annotations
@@ -37,13 +39,13 @@ END_TXN = 26
 PRODUCE_V2 = 12
 END_TXN_V2 = 5
 TXN_OFFSET_COMMIT_V2 = 5
-"""The first versions of Produce, EndTxn and TxnOffsetCommit that speak the second protocol."""
+"""`..._V2`: the first version of Produce, EndTxn and TxnOffsetCommit with the second protocol."""
 
 _WAIT = COORDINATOR_MOVED | {ErrorCode.CONCURRENT_TRANSACTIONS}
 
 
 class ProducerIdentity:
-    """Id, epoch, sequences; with a transactional id also the partitions of the open transaction."""
+    """Producer id, epoch and sequence numbers; with a transactional id also the partitions of the open transaction."""
 
     def __init__(
         self,
@@ -60,20 +62,21 @@ class ProducerIdentity:
         self.epoch = -1
         self.is_open = False
         self.is_lost = True
-        """Whether the id has to be initialized (again) before it is of use: at first, and after an end without an answer."""
+        """Whether the id has to be initialized: at the beginning, and after an EndTxn without an answer."""
         self.has_gap = False
         self.uses_v2 = False
         self._may_use_v2 = may_use_v2
         self._sequences: dict[TopicPartition, int] = {}
         self._epochs: dict[TopicPartition, int] = {}
-        """Where a partition has a later epoch than the others; never in transactions."""
+        """The epochs of partitions with a later epoch than `epoch`. Empty with a transactional id."""
         self._added: set[TopicPartition] = set()
         self._has_offsets = False
 
     def initialize(self, producer_id: int = -1, epoch: int = -1) -> Conversation[None]:
-        """Gets id and epoch. With a transactional id this fences its former producer and ends what was left open.
+        """Gets a producer id and epoch (InitProducerId). With a transactional id this fences its former producer and ends its open
+        transaction.
 
-        A producer that names the id and epoch that it still holds is refused if another took over meanwhile (KIP-360).
+        With its current `producer_id` and `epoch` the producer is refused if another one has taken over (KIP-360).
         """
         from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 
@@ -92,12 +95,12 @@ class ProducerIdentity:
         self.is_open = self.is_lost = False
 
     def identify(self) -> Conversation[None]:
-        """Initializes the id if it has to be."""
+        """Initializes the id if `is_lost`."""
         if self.is_lost:
             yield from self.renew()
 
     def renew(self) -> Conversation[None]:
-        """Gets another epoch, which ends a transaction that is open. `FencedError` if another producer took over the id meanwhile."""
+        """Gets a new epoch, which aborts an open transaction. Raises `FencedError` if another producer has taken over the id."""
         if self.transactional_id is None:
             yield from self.initialize()
         else:
@@ -110,7 +113,7 @@ class ProducerIdentity:
         return link.feature_level(TRANSACTION_VERSION) >= 2 and link.offers(END_TXN, END_TXN_V2)
 
     def _take_over(self, producer_id: int, epoch: int) -> None:
-        """Sets the producer id and epoch; sequences begin at 0 with each."""
+        """Sets the producer id and epoch, and restarts the sequence numbers at 0."""
         self.producer_id, self.epoch = producer_id, epoch
         self._sequences.clear()
         self._epochs.clear()
@@ -120,7 +123,7 @@ class ProducerIdentity:
     def keep_prepared(self) -> Conversation[tuple[int, int]]:
         """Takes over a transactional id of two-phase commit (KIP-939) and keeps its transaction open.
 
-        Returns the producer id and epoch that began the transaction, (-1, -1) if none is open.
+        Returns the producer id and epoch of the open transaction, (-1, -1) if none is open.
         """
         from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 
@@ -146,22 +149,23 @@ class ProducerIdentity:
         return answer
 
     def next_sequence(self, partition: TopicPartition) -> int:
-        """The sequence number of the next record in a partition."""
+        """Returns the sequence number of the next record in a partition."""
         return self._sequences.get(partition, 0)
 
     def take_sequences(self, partition: TopicPartition, count: int) -> int:
-        """The first of `count` sequence numbers in a partition."""
+        """Reserves `count` sequence numbers in a partition and returns the first one."""
         first = self._sequences.get(partition, 0)
         self._sequences[partition] = (first + count) & SEQUENCE_MASK
         return first
 
     def epoch_of(self, partition: TopicPartition) -> int:
-        """The epoch of the next batch for the partition."""
+        """Returns the epoch of the next batch for the partition."""
         return self._epochs.get(partition, self.epoch)
 
     def begin_epoch(self, partition: TopicPartition) -> bool:
-        """Restarts the sequence numbers of a partition in its next epoch. Returns False if the epochs are used up. Without a transactional
-        id no other producer has this id, so no broker has to be asked."""
+        """Restarts the sequence numbers of a partition in its next epoch. Returns False if the epochs are used up. Only without a
+        transactional id: no other producer has this id, so no broker has to be asked.
+        """
         epoch = self.epoch_of(partition) + 1
         if epoch > EPOCH_MAX:
             return False
@@ -183,7 +187,7 @@ class ProducerIdentity:
         return [partition for partition in partitions if partition not in self._added]
 
     def add(self, partitions: Iterable[TopicPartition]) -> Conversation[None]:
-        """Adds partitions to the transaction before anything is written to them; with the second protocol writing does it."""
+        """Adds partitions to the transaction before they are written to. With the second protocol this sends nothing."""
         new = self.not_added(partitions)
         if not new:
             return
@@ -254,7 +258,7 @@ class ProducerIdentity:
         check(code, None, f"offsets of group {group_id!r} in the transaction")
 
     def end(self, *, is_commit: bool) -> Conversation[None]:
-        """Commits or aborts; a transaction that touched nothing ends without a request."""
+        """Commits or aborts. An empty transaction ends without a request. An abort with `is_lost` initializes the id instead."""
         if self.is_lost and not is_commit:
             yield from self.renew()
             return
@@ -272,7 +276,7 @@ class ProducerIdentity:
             yield from self.renew()
 
     def _end_surely(self, is_commit: bool) -> Conversation[Any]:
-        """Sends the end until it is answered. Raises `OutcomeUnknownError` without an answer before the deadline."""
+        """Sends EndTxn until it is answered. Raises `OutcomeUnknownError` if no answer arrives before the deadline."""
         from ottla.wire.messages.end_txn import EndTxnRequest
 
         request = EndTxnRequest(
@@ -296,7 +300,9 @@ class ProducerIdentity:
         return self.transactional_id
 
     def _ask(self, request: Any, code_of: Callable[[Any], int], *, version: int | None = None) -> Conversation[Any]:
-        """A request to the transaction's coordinator, repeated while it moves or still finishes the transaction before."""
+        """Sends a request to the transaction coordinator, and repeats it while the coordinator moves, still completes the previous
+        transaction, or does not know a partition.
+        """
         transactional_id = self._named()
 
         def ask() -> Conversation[Any]:

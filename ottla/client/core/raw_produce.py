@@ -1,10 +1,10 @@
-"""Sends record batches that are encoded already to the leaders of their partitions, several requests at a time; as a conversation.
+"""Sends encoded record batches to the leaders of their partitions, several requests at a time; as a conversation.
 
-The batches of a partition are appended in the order given. A request holds at most one batch a partition; up to `IN_FLIGHT_MAX` requests
-are in flight to each leader, and each answer makes space for the next request. After a temporary failure (a leader moved, a connection was
-lost) nothing more is sent until all answers are there or lost. Then all batches from a partition's first unacknowledged batch on are sent
-again unchanged: the broker drops duplicates by the producer id and the sequence numbers in their headers. Batches without a
-producer id are sent one at a time, and never again once an answer was lost: `OutcomeUnknownError`.
+The batches of a partition are appended in the given order. A request contains at most one batch a partition, and up to `IN_FLIGHT_MAX`
+requests are in flight to each leader. After a temporary failure (a leader moved, a connection was lost) nothing more is sent until all
+answers have arrived or are lost. Then each partition's batches from the first unacknowledged one on are sent again unchanged: the broker
+drops duplicates by the producer id and the sequence numbers in their headers. Batches without a producer id are sent one at a time for each
+partition. If the answer to such a batch is lost, it is not sent again, and `OutcomeUnknownError` is raised.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ from ottla.wire.batch_header import Buffer, read_batch_header
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 
 IN_FLIGHT_MAX = 5
-"""Brokers remember the sequence numbers of five batches a partition, so that duplicates of earlier ones would not be recognized."""
+"""Requests in flight to one leader. Brokers remember the last five batches of a producer in a partition; with more in flight they would not
+recognize all duplicates.
+"""
 
 REQUEST_BYTES_MAX = 1024 * 1024
-"""Batches beyond this wait for the next request; a single larger one is sent alone."""
+"""Size limit of a request's batches, in bytes. A single larger batch is sent alone."""
 
 
 class ProduceLane:
-    """The batches of one partition: how many of them are acknowledged, and how many are sent in this round."""
+    """The batches of one partition, how many of them are acknowledged, and how many are acknowledged or in flight."""
 
     def __init__(self, partition: TopicPartition, batches: Sequence[Buffer]) -> None:
         self.partition = partition
@@ -48,12 +50,12 @@ class ProduceLane:
         return self.acknowledged == len(self.batches)
 
     def begin_round(self) -> None:
-        """Begins again at the first batch without an acknowledgement."""
+        """Continues at the first unacknowledged batch."""
         self.sent = self.acknowledged
         self.is_stuck = False
 
     def may_send(self) -> bool:
-        """Whether its next batch may be sent now."""
+        """Whether the next batch may be sent now."""
         under_way = self.sent - self.acknowledged
         return not self.is_stuck and self.sent < len(self.batches) and under_way < (IN_FLIGHT_MAX if self.is_idempotent else 1)
 
@@ -69,8 +71,8 @@ def produce_batches(
 ) -> Conversation[dict[TopicPartition, int]]:
     """Appends encoded record batches (format 2) and returns the offset of each partition's first record.
 
-    `acks` is -1 (all in-sync replicas) or 1. Gives up `timeout_s` after the last progress. `KafkaError` when a broker refuses a batch for
-    good; batches before it may have been appended.
+    `acks` is -1 (all in-sync replicas) or 1. Raises `KafkaError` if a broker refuses a batch permanently, `OutcomeUnknownError` (see the
+    module), and the last error `timeout_s` after the last progress. Earlier batches may have been appended.
     """
     lanes = [ProduceLane(partition, some) for partition, some in batches.items() if some]
     limit_s = cluster.timeout_s if timeout_s is None else timeout_s
@@ -99,7 +101,9 @@ def _may_pass(failure: ClientError) -> bool:
 def _send_round(
     cluster: ClusterCore, waiting: Sequence[ProduceLane], acks: int, transactional_id: str | None, version: int | None
 ) -> Conversation[ClientError | None]:
-    """Sends what is left, in a window that rolls on; ends when all is answered that was sent. Returns the first failure."""
+    """Sends the remaining batches, until all are acknowledged or a request fails. Waits for all answers. Returns the first failure, or
+    None.
+    """
     by_partition = {lane.partition: lane for lane in waiting}
     leaders: list[_Leader] = []
     for broker_id, partitions in (yield from cluster.by_leader(by_partition)).items():
@@ -112,7 +116,7 @@ def _send_round(
 
 
 class _Leader:
-    """A leader's connection, its lanes, and how many requests are under way to it."""
+    """A leader's connection, its lanes, and the number of requests in flight to it."""
 
     def __init__(self, link: Link, lanes: Sequence[ProduceLane]) -> None:
         self.link = link
@@ -135,7 +139,7 @@ class _Leader:
 
 
 class _Window:
-    """The requests under way, to all leaders, and what their answers have brought."""
+    """The requests in flight to all leaders, and the first failure."""
 
     def __init__(self, leaders: Sequence[_Leader], request: Callable[[Sequence[ProduceLane]], ProduceRequest], version: int | None) -> None:
         self.failure: ClientError | None = None
@@ -145,7 +149,7 @@ class _Window:
         self._under_way: deque[tuple[_Leader, list[ProduceLane]]] = deque()
 
     def asks(self) -> Iterator[Ask | None]:
-        """The requests in their order; None when an answer has to be taken in before the next one may be sent."""
+        """Yields the requests in order, and None if an answer must be noted before the next request may be sent."""
         while True:
             is_full = True
             for leader in self._leaders:
@@ -166,7 +170,7 @@ class _Window:
         return Ask(leader.link, request, self._version)
 
     def note(self, answer: ProduceResponse | ClientError) -> None:
-        """Takes in the answer to the oldest request under way."""
+        """Processes the answer to the oldest request in flight."""
         leader, lanes = self._under_way.popleft()
         leader.under_way -= 1
         failed = _settle(lanes, answer)
@@ -187,7 +191,7 @@ def _request(chosen: Sequence[ProduceLane], acks: int, transactional_id: str | N
 
 
 def _settle(lanes: Sequence[ProduceLane], answer: ProduceResponse | ClientError) -> ClientError | None:
-    """Notes what one answer acknowledges; the first failure in it. A lane behind a failure waits for the next round."""
+    """Notes the acknowledged batches of one answer. Returns its first failure, or None. A lane with a failure waits for the next round."""
     if isinstance(answer, ClientError):
         for lane in lanes:
             lane.is_stuck = True

@@ -1,19 +1,22 @@
-"""The batches of a producer between sealing and acknowledgement: what to send next, and what an answer or a lost connection means.
+"""The batches of a producer from sealing to acknowledgement. Decides which batches are sent next, and what follows from an answer or a lost
+connection.
 
 Each partition has a lane of its own, so a partition without a leader delays no other. A lane sends its batches in the order of sealing:
-- After a failure it sends nothing until all of its batches under way are answered or lost. Then it sends the failed batches again, after a
+- After a failure it sends nothing until all of its batches in flight are answered or lost. Then it sends the failed batches again, after a
   pause and with the same sequence numbers, so that the broker drops duplicates.
-- Brokers remember only the last five batches of a producer. So new batches follow only when all repeated batches are answered.
+- Brokers remember only the last five batches of a producer in a partition. So new batches wait until all repeated batches are answered.
 - While batches are in flight to one broker, no batch is sent to a new leader of the partition.
 - A broker that does not know a producer yet accepts any sequence number. So the first batch of a partition is sent alone: if it were
   refused, the broker would append the second one before it.
 
-A batch fails for good at its deadline, upon a refusal that is not retriable, and, without sequence numbers, with its connection. A batch
-that a broker refuses because of its size, or because of one record in it, is split: each half is sent again with its sequence numbers.
+A batch fails permanently at its deadline and after a refusal that is not retriable. Without sequence numbers it also fails if its
+connection is lost. A batch that a broker refuses because of its size, or because of one of its records, is split: each half is sent again
+with its sequence numbers.
 
-A batch that fails for good causes a gap in the sequence numbers of its partition, and brokers refuse all batches behind a gap. So these
-batches get new numbers, of another epoch of the producer (`to_renumber`). Only batches that were certainly not appended are renumbered. One
-whose fate is unknown is sent again unchanged until a broker has answered it. In a transaction nothing is renumbered; it has to be aborted.
+A batch that fails permanently causes a gap in the sequence numbers of its partition, and brokers refuse all later batches. So these batches
+get new numbers, in another epoch of the producer (`to_renumber`). Only batches that were certainly not appended are renumbered. If it is
+unknown whether a batch was appended, it is sent again unchanged until a broker has answered it. In a transaction nothing is renumbered; it
+has to be aborted.
 """
 
 from __future__ import annotations
@@ -36,11 +39,11 @@ REQUEST_BYTES_MAX = 1024 * 1024 - 1024
 PRODUCE_TIMEOUT_MS = 30_000
 
 _SPLIT = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP})
-"""Refusals of a whole batch that may concern one of its records."""
+"""Errors of a whole batch that one of its records may have caused."""
 
 
 class Batch:
-    """Records of one partition on their way; sealed once it has its bytes, its number and a deadline in seconds."""
+    """Records of one partition. A sealed batch has bytes, a number and a deadline in seconds."""
 
     __slots__ = ("count", "data", "deadline", "is_open", "number", "opened", "partition", "records", "size")
 
@@ -51,13 +54,15 @@ class Batch:
         self.records: list[Record] = []
         self.size = 0
         self.count = 0
-        self.number: tuple[int, ...] = ()  # its place in the order of sealing; the halves of a batch add a digit
-        self.is_open = False  # it may have been appended: sent, and not refused since for a gap before it
+        self.number: tuple[int, ...] = ()  # its place in the order of sealing; a half of a batch has the batch's number with 0 or 1 added
+        self.is_open = False  # whether it may have been appended: it was sent, and the broker has not reported a gap before it
         self.data: bytearray = bytearray()
 
 
 class BatchOutcome(NamedTuple):
-    """The end of a batch: the offset of its first record, or why it was not appended."""
+    """The outcome of a batch: the offset of its first record (-1: unknown), or the error. It may have been appended after
+    `OutcomeUnknownError`.
+    """
 
     batch: Batch
     base_offset: int
@@ -65,7 +70,7 @@ class BatchOutcome(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A request under way, and when it was sent, in seconds."""
+    """A request in flight, and when it was sent, in seconds."""
 
     batches: list[Batch]
     at: float
@@ -80,8 +85,8 @@ class _SendLane:
         self.waiting: deque[Batch] = deque()
         self.under_way: list[Batch] = []
         self.failed: list[Batch] = []
-        self.broker_id = -1  # the broker that has the batches under way
-        self.retried: tuple[int, ...] = ()  # the number of the newest batch that was sent again
+        self.broker_id = -1  # the broker of the batches in flight
+        self.retried: tuple[int, ...] = ()  # the number of the newest repeated batch
         self.resume_at = 0.0
         self.backoff = Backoff(inf)
 
@@ -90,20 +95,20 @@ class _SendLane:
         return not (self.waiting or self.under_way or self.failed)
 
     def queued(self) -> list[Batch]:
-        """The batches that are not under way, in order."""
+        """Returns the batches that are not in flight, in order."""
         return sorted([*self.failed, *self.waiting], key=lambda batch: batch.number)
 
     def pause(self, now: float) -> None:
         self.resume_at = now + self.backoff.next_s()
 
     def requeue_failed(self) -> None:
-        """Puts the failed batches back to their places in the order of sealing."""
+        """Puts the failed batches back into `waiting`, in the order of sealing."""
         if self.failed:
             self.retried = max(batch.number for batch in self.failed)
             self.waiting, self.failed = deque(self.queued()), []
 
     def must_wait(self) -> bool:
-        """Whether the next batch waits for batches that were sent again and are not answered."""
+        """Whether the next batch is new and must wait for repeated batches in flight."""
         is_new = self.waiting[0].number > self.retried
         return is_new and any(batch.number <= self.retried for batch in self.under_way)
 
@@ -117,20 +122,20 @@ class SendQueue:
         self.is_idempotent = is_idempotent
         self.may_renumber = may_renumber
         self.gaps: dict[TopicPartition, ClientError] = {}
-        """Partitions with a gap in their sequence numbers, and why."""
+        """The partitions with a gap in their sequence numbers, and the error that caused it."""
         self.in_flight: dict[int, deque[Sent]] = {}
-        """The requests under way to each broker, oldest first."""
+        """The requests in flight to each broker, oldest first."""
         self.size_bytes = 0
-        """The bytes of all batches that have not ended."""
+        """The bytes of all batches without an outcome."""
         self.ended: deque[BatchOutcome] = deque()
-        """The ends of batches that are to be reported. A batch is added as soon as it ends, so no report is lost."""
+        """The outcomes that are not reported yet. A batch is added as soon as it ends, so no report is lost."""
         self.known: set[TopicPartition] = set()
-        """The partitions whose brokers know this producer, by a batch that they have acknowledged in this epoch."""
+        """The partitions with a batch of this producer that a broker has acknowledged in this epoch."""
         self._lanes: dict[TopicPartition, _SendLane] = {}
         self._sealed = 0
 
     def add(self, batch: Batch) -> None:
-        """Takes a batch that has just been sealed."""
+        """Adds a batch that has just been sealed."""
         self._sealed += 1
         batch.number = (self._sealed,)
         self.size_bytes += len(batch.data)
@@ -149,7 +154,7 @@ class SendQueue:
     # Choosing batches
 
     def sendable(self, now: float) -> list[TopicPartition]:
-        """The partitions whose next batch may be sent now, the oldest batch first."""
+        """Returns the partitions with a batch that may be sent now, the oldest batch first. Puts failed batches back into the queue."""
         found = [(lane.waiting[0].number, partition) for partition, lane in self._lanes.items() if self._may_send(partition, lane, now)]
         return [partition for _, partition in sorted(found)]
 
@@ -164,16 +169,18 @@ class SendQueue:
         return not lane.must_wait()
 
     def wake_at(self, now: float) -> float:
-        """When the first pause of a partition ends; infinite if no partition pauses."""
+        """Returns when the first pause of a partition ends; infinite if no partition pauses."""
         return min((lane.resume_at for lane in self._lanes.values() if lane.resume_at > now), default=inf)
 
     def to_renumber(self) -> list[tuple[TopicPartition, list[Batch]]]:
-        """The partitions whose sequence numbers are to begin at 0 in another epoch, with their batches in order."""
+        """Returns and forgets the gaps that can be closed now: partitions to continue at sequence number 0 in another epoch, with their
+        batches in order.
+        """
         found = []
         for partition in list(self.gaps) if self.may_renumber else ():
             lane = self._lanes.get(partition)
             queued = [] if lane is None else lane.queued()
-            # Brokers append in the order of the numbers: if the oldest is missing, so are those behind it.
+            # Brokers append in the order of the numbers: if the oldest batch was not appended, neither were the later ones.
             if (lane is None or not lane.under_way) and (not queued or not queued[0].is_open):
                 del self.gaps[partition]
                 self.known.discard(partition)
@@ -181,7 +188,7 @@ class SendQueue:
         return found
 
     def gather(self, broker_id: int, partitions: Iterable[TopicPartition]) -> list[Batch]:
-        """The batches of the next request to a broker: the oldest of each partition, as many as have room."""
+        """Returns the batches of the next request to a broker: the oldest of each partition, up to `REQUEST_BYTES_MAX` in all."""
         chosen: list[Batch] = []
         room = REQUEST_BYTES_MAX
         for partition in partitions:
@@ -205,7 +212,7 @@ class SendQueue:
         )
 
     def sending(self, broker_id: int, batches: list[Batch], now: float) -> None:
-        """Batches leave the queue before their request is written, so that a failed write finds them among those under way."""
+        """Marks batches as in flight. Called before their request is written, so that a failed write is handled like a lost connection."""
         for batch in batches:
             lane = self._lanes[batch.partition]
             lane.waiting.popleft()
@@ -222,7 +229,7 @@ class SendQueue:
             self._end(batch, -1, None)
 
     def answered(self, broker_id: int, answer: ProduceResponse, now: float) -> None:
-        """Takes the answer to a broker's oldest request: ends its batches, or queues them to be sent again."""
+        """Processes the answer to a broker's oldest request: ends its batches, or queues them again."""
         results = {(topic.name, result.index): result for topic in answer.responses for result in topic.partition_responses}
         for batch in self._no_longer_under_way(self.in_flight[broker_id].popleft()):
             result = results.get(batch.partition)
@@ -237,12 +244,14 @@ class SendQueue:
                 self._failed([batch], refused(error_code(result.error_code), message), now)
 
     def connection_lost(self, broker_id: int, error: TransportError, now: float) -> None:
-        """Queues all batches under way to the broker again: it is unknown which of them were appended."""
+        """Queues all batches in flight to the broker again, because it is unknown which were appended. Ends them without sequence numbers
+        or time.
+        """
         for sent in self.in_flight.pop(broker_id, ()):
             self._failed(self._no_longer_under_way(sent), error, now)
 
     def not_sent(self, partitions: Sequence[TopicPartition], error: KafkaError | TransportError, now: float) -> None:
-        """The next batch of each partition could not be sent: the partition has no leader, or its leader is away. Its lane pauses."""
+        """Pauses partitions without a reachable leader. Ends their batches after the deadline, or all batches after a permanent error."""
         may_help = error.is_retriable if isinstance(error, KafkaError) else not isinstance(error, MalformedResponseError)
         for partition in partitions:
             lane = self._lanes[partition]
@@ -252,7 +261,7 @@ class SendQueue:
         self.metadata.forget(partitions)
 
     def end_all(self, error: ClientError, *, only_unsent: bool = False) -> None:
-        """Ends all batches. A batch that may have been appended ends with `OutcomeUnknownError`, any other with `error`.
+        """Ends all batches. A batch that may have been appended ends with `OutcomeUnknownError`, other batches end with `error`.
 
         With `only_unsent` batches that may have been appended stay in the queue.
         """
@@ -281,7 +290,7 @@ class SendQueue:
         return sent.batches
 
     def _failed(self, batches: Sequence[Batch], error: KafkaError | TransportError, now: float) -> None:
-        """Queues failed batches again where that may help and there is time; the others end here."""
+        """Queues failed batches again, or splits them, if that may help and they have time left. Ends the others."""
         for batch in batches:
             lane = self._lane(batch.partition)
             if isinstance(error, KafkaError) and error.code in _SPLIT and batch.count > 1:
@@ -297,14 +306,14 @@ class SendQueue:
 
     def _may_help(self, batch: Batch, error: KafkaError | TransportError) -> bool:
         if isinstance(error, TransportError):
-            return self.is_idempotent  # without sequence numbers a second try could append the batch twice
+            return self.is_idempotent  # without sequence numbers a repetition could append the batch twice
         if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            # The gap is an earlier batch that is sent again, or one that has failed for good.
+            # An earlier batch is sent again, or has failed permanently.
             return (self.may_renumber and batch.partition in self.gaps) or bool(self._lane(batch.partition).failed)
         return error.code in RETRIABLE
 
     def _halves(self, batch: Batch) -> list[Batch]:
-        """The records of a refused batch as two batches, which keep their sequence numbers."""
+        """Splits a refused batch into two batches, which keep their sequence numbers."""
         halves = []
         for digit, data in enumerate(split(batch.data)):
             half = Batch(batch.partition, batch.opened)
@@ -333,7 +342,7 @@ class SendQueue:
 
 
 def split(data: bytearray) -> tuple[bytearray, bytearray]:
-    """A batch of several records as two batches, with the same codec, producer and sequence numbers."""
+    """Splits an encoded batch of several records into two, with the same codec, producer and sequence numbers."""
     header, records = read_batch_header(data), list(read_records(data))
     middle = len(records) // 2
 

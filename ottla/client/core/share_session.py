@@ -1,10 +1,10 @@
-"""A share session with one broker (KIP-932): the partitions it fetches, the acquired records, and their acknowledgements.
+"""A share session with one broker (KIP-932): its partitions, the acquired records, and their acknowledgements.
 
-The session has an epoch, which each request raises by one; a request with epoch 0 begins it with all partitions, later ones name
-only what is added or forgotten, and epoch -1 ends it, upon which the broker releases what was not acknowledged. A record is `open` from
-its delivery until a request acknowledges it; until the answer, the offsets of that request are in `sent`. When the session is lost,
-other members get all of them. Nothing here talks to a broker: `share_consumer.py` sends what `fetch_request` and `acknowledge_request`
-make, and hands in the answers.
+Each request of a session raises its epoch by one. A request with epoch 0 begins the session with all partitions; later requests name only
+added and removed partitions. Epoch -1 ends the session, and the broker releases the unacknowledged records. An acquired record is in `open`
+until a request acknowledges it. Until the answer arrives, the offsets of that request are in `sent`. If the session is lost, other members
+get all these records, except those with an applied acknowledgement. This module does no I/O: `share_consumer.py` sends the requests and
+passes in the answers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RECORD_LIMIT = 1
 
 
 class AcquiredRecord(NamedTuple):
-    """A record that is acquired until it is acknowledged or its lock times out; `number` counts its deliveries from 1."""
+    """A record that is acquired until it is acknowledged or its lock times out. `number` is its delivery count, from 1."""
 
     partition: TopicPartition
     header: BatchHeader
@@ -43,7 +43,7 @@ class AcquiredRecord(NamedTuple):
 
 
 class ShareFetchLimits(NamedTuple):
-    """The bounds of a ShareFetch: records, bytes, milliseconds."""
+    """The limits of a ShareFetch (records, bytes, milliseconds) and its acquire mode."""
 
     max_wait_ms: int
     min_bytes: int
@@ -53,7 +53,7 @@ class ShareFetchLimits(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Offsets that follow each other, both ends included: one kind of acknowledgement for all of them, or one for each."""
+    """Consecutive acknowledged offsets, both ends included. `kinds` has one acknowledgement for all of them, or one for each."""
 
     first: int
     last: int
@@ -73,9 +73,9 @@ class ConsumerShareSession:
         self.epoch = FIRST_EPOCH
         self.partitions: dict[TopicPartition, Uuid] = {}
         self.open: dict[TopicPartition, dict[int, int | None]] = {}
-        """The acquired records by offset, each with the acknowledgement that waits to be sent."""
+        """The acquired records by offset, each with its unsent acknowledgement, or None."""
         self.sent: dict[TopicPartition, list[Run]] = {}
-        """The acknowledgements in the request under way."""
+        """The acknowledgements in the request in flight."""
         self._ids: dict[TopicPartition, Uuid] = {}
         self._names: dict[tuple[Uuid, int], TopicPartition] = {}
 
@@ -86,14 +86,14 @@ class ConsumerShareSession:
         self.open.clear()
 
     def acknowledged(self) -> list[TopicPartition]:
-        """Partitions with acknowledgements that wait to be sent."""
+        """Returns the partitions with unsent acknowledgements."""
         return [partition for partition, held in self.open.items() if any(kind is not None for kind in held.values())]
 
     def has_renewals(self) -> bool:
         return any(kind == RENEW for held in self.open.values() for kind in held.values())
 
     def acknowledge(self, partition: TopicPartition, offset: int, kind: int) -> bool:
-        """Notes the acknowledgement of a record; False when it is no longer acquired."""
+        """Notes the acknowledgement of a record. Returns False if the record is no longer acquired."""
         held = self.open.get(partition)
         if held is None or offset not in held:
             return False
@@ -110,7 +110,9 @@ class ConsumerShareSession:
     # Requests
 
     def fetch_request(self, wanted: Mapping[TopicPartition, Uuid], limits: ShareFetchLimits) -> share_fetch.ShareFetchRequest:
-        """Makes the request that fetches `wanted` and acknowledges records of these partitions. `acknowledge_request` does the rest."""
+        """Makes a request that fetches `wanted` and carries all unsent acknowledgements, which must be of these partitions.
+        `acknowledge_request` is for others.
+        """
         self._learn(wanted)
         sent = self._take_acknowledgements()
         assert self.epoch != FIRST_EPOCH or not sent, "a session cannot begin with acknowledgements"
@@ -152,7 +154,7 @@ class ConsumerShareSession:
         return request
 
     def acknowledge_request(self, *, is_final: bool = False) -> share_acknowledge.ShareAcknowledgeRequest:
-        """Carries the acknowledgements that wait; the last request of a session ends it."""
+        """Makes a request with all unsent acknowledgements. With `is_final` it also ends the session."""
         is_renewal = self.has_renewals()
         sent = self._take_acknowledgements()
         request = share_acknowledge.ShareAcknowledgeRequest(
@@ -195,7 +197,9 @@ class ConsumerShareSession:
         return found
 
     def _take_acknowledgements(self) -> dict[TopicPartition, list[Run]]:
-        """The acknowledgements that wait, as runs of offsets; renewed records stay open, the others are released from the session."""
+        """Moves the unsent acknowledgements to `sent` and returns them as runs of offsets. Renewed records stay in `open`; the others are
+        removed from it.
+        """
         sent = {}
         for partition, held in self.open.items():
             kinds = sorted((offset, kind) for offset, kind in held.items() if kind is not None)
@@ -213,11 +217,13 @@ class ConsumerShareSession:
     # Answers
 
     def named(self, topic_id: Uuid, number: int) -> TopicPartition | None:
-        """The partition of an answer's topic id and number."""
+        """Returns the partition with this topic id and number, None if it was never fetched."""
         return self._names.get((topic_id, number))
 
     def take(self, partition: TopicPartition, result: Any) -> list[AcquiredRecord]:
-        """The records that a partition's answer acquires; offsets without a record (markers, compacted ones) are acknowledged as gaps."""
+        """Returns the acquired records in a partition's answer. Acknowledges acquired offsets without a record (markers, compacted records)
+        as gaps.
+        """
         acquired = result.acquired_records
         if not acquired:
             return []
@@ -241,7 +247,7 @@ def _runs(acknowledged: list[tuple[int, int]]) -> Iterator[Run]:
 
 
 def _deliveries(partition: TopicPartition, data: Any, acquired: Iterable[Any]) -> Iterator[AcquiredRecord]:
-    """The records in the runs that were acquired; a batch may hold others besides. WireError when the batches are broken."""
+    """Yields the records that were acquired; a batch may contain others too. Raises WireError for broken batches."""
     runs = sorted((run.first_offset, run.last_offset, run.delivery_count) for run in acquired)
     if data is None or not len(data):
         return

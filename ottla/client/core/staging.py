@@ -1,11 +1,11 @@
-"""Record batches that are put aside on the leaders of their partitions, and attached to them later in a transaction; as conversations.
+"""Stages record batches on the leaders of their partitions, and attaches (appends) them later in a transaction; as conversations.
 
-An extension of Ottla's own, for many writers and one transaction: the writers stage their batches in parallel, and the owner of the
-transaction attaches chosen batches by a manifest (StageRecords, AttachRecords). Staged bytes are visible to no reader, and expire when they
-are not attached. Brokers offer it to connections that ask for extensions; `offers_staging` is False for all others.
+This is Ottla's extension of Kafka's protocol, for many writers and one transaction: the writers stage their batches in parallel
+(StageRecords), and the owner of the transaction attaches chosen batches by a manifest (AttachRecords). Staged bytes are not visible to
+readers, and expire if they are not attached. Brokers offer this only to connections that ask for extensions (`offers_staging`).
 
-Staging may be repeated, since a chunk is known by token, attempt, partition and number: after a failure that may pass, the chunks without
-an answer are sent again. A partition whose broker's quota is used up is given up, the others go on. Attaching may be repeated as well: the
+Staging may be repeated, because token, attempt, partition and number identify a chunk: after a temporary failure the unacknowledged chunks
+are sent again. If a broker's quota is exhausted, the partition is given up, and the others continue. Attaching may be repeated too: the
 leader recognizes duplicates by their sequence numbers.
 """
 
@@ -31,19 +31,21 @@ ATTACH_V2 = 1
 """The version of AttachRecords that belongs to the second transaction protocol."""
 
 IN_FLIGHT_MAX = 5
-"""StageRecords requests that leave for one leader before its first answer is awaited."""
+"""Maximum number of StageRecords requests to one leader before the client waits for answers."""
 
 STAGE_BYTES_MAX = 1024 * 1024
-"""Chunks beyond this wait for the next request; a single larger one is sent alone."""
+"""Size limit of a request's chunks, in bytes. A single larger chunk is sent alone."""
 
 STAGE_BATCHES_MAX = 1000
-"""The record batches that a broker takes in one chunk, and in one request."""
+"""Maximum number of record batches that a broker accepts in one chunk, and in one request."""
 
 ATTACH_BYTES_MAX = 32 * 1024 * 1024
-"""Staged bytes that one request attaches, at most, so that the broker answers well within a request's time."""
+"""Maximum staged bytes that one request attaches, so that the broker answers before the request times out. A single larger chunk is
+attached alone.
+"""
 
 ATTACH_CHUNKS_MAX = 2000
-"""The chunks of one partition that one request attaches."""
+"""Maximum number of chunks of one partition that one request attaches."""
 
 
 class StagedChunk(NamedTuple):
@@ -57,9 +59,9 @@ class StagedChunk(NamedTuple):
 
 
 class Staged(NamedTuple):
-    """The result of staging: the manifest of staged chunks, and the reason why the rest of a partition is not staged.
+    """The result of staging: the manifest of staged chunks, and the errors of partitions that are not completely staged.
 
-    A partition in `refused` has every chunk before its first refusal in `chunks`, and none after it.
+    For a partition in `refused`, `chunks` has the chunks before the first unacknowledged one.
     """
 
     chunks: dict[TopicPartition, list[StagedChunk]]
@@ -67,13 +69,13 @@ class Staged(NamedTuple):
 
 
 def offers_staging(cluster: ClusterCore) -> Conversation[bool]:
-    """Whether the cluster takes staged records: it is Ottla, and the client was connected with `with_extensions`."""
+    """Whether the cluster accepts staged records: its brokers are Ottla's, and the client was connected with `with_extensions`."""
     link = yield from cluster.any_link()
     return link.offers(STAGE_RECORDS) and link.offers(ATTACH_RECORDS)
 
 
 class _StagingLane:
-    """The chunks of one partition on their way, and which of them are acknowledged."""
+    """The chunks of one partition, and which of them are not acknowledged yet."""
 
     def __init__(self, partition: TopicPartition, attempt_id: int, chunks: Mapping[int, Buffer]) -> None:
         self.partition = partition
@@ -88,7 +90,7 @@ class _StagingLane:
         self.refusal: KafkaError | None = None
 
     def refuse(self, error: KafkaError) -> None:
-        """Gives up the chunks that are not acknowledged."""
+        """Gives up the unacknowledged chunks."""
         self.refusal = error
 
     @property
@@ -96,7 +98,7 @@ class _StagingLane:
         return not self.waiting or self.refusal is not None
 
     def staged(self) -> list[StagedChunk]:
-        """The chunks before the first that is not acknowledged."""
+        """Returns the chunks before the first unacknowledged one."""
         return self.chunks[: min(self.waiting, default=len(self.chunks))]
 
 
@@ -108,11 +110,11 @@ def stage(
     *,
     timeout_s: float | None = None,
 ) -> Conversation[Staged]:
-    """Puts chunks aside on the leaders of their partitions, under a token of 16 random bytes and the number of the writer's attempt.
+    """Stages chunks on the leaders of their partitions, under a token of 16 random bytes and the number of the writer's attempt.
 
-    A chunk is one or more encoded record batches, transactional and without a producer id, and has a number in its partition. The result
-    has partitions in `refused` whose quota is used up or whose leader stages nothing. Gives up `timeout_s` after the last progress.
-    `KafkaError` when a broker refuses a chunk for good.
+    A chunk is one or more encoded record batches, transactional and without a producer id, and has a number in its partition. `refused` in
+    the result has the partitions with an exhausted quota or a leader without staging. Raises `KafkaError` if a broker refuses a chunk
+    permanently, and the last error `timeout_s` after the last progress.
     """
     lanes = [_StagingLane(partition, attempt_id, some) for partition, some in chunks.items()]
     limit_s = cluster.timeout_s if timeout_s is None else timeout_s
@@ -133,7 +135,7 @@ def stage(
 
 
 def _wait(cluster: ClusterCore, failure: ClientError, backoff: Backoff, partitions: Iterable[TopicPartition]) -> Conversation[None]:
-    """Waits before the next try, which asks for the leaders again. Raises a permanent failure, and any failure after the deadline."""
+    """Waits before the next attempt, which looks up the leaders again. Raises a permanent failure, and after the deadline any failure."""
     may_pass = isinstance(failure, TransportError) or (isinstance(failure, KafkaError) and failure.code in RETRIABLE)
     if not may_pass or backoff.is_exhausted(cluster.now()):
         raise failure
@@ -144,7 +146,7 @@ def _wait(cluster: ClusterCore, failure: ClientError, backoff: Backoff, partitio
 def _stage_round(
     cluster: ClusterCore, under_way: Sequence[_StagingLane], token: bytes, attempt_id: int
 ) -> Conversation[ClientError | None]:
-    """Sends what may be under way at once, takes in all answers, and returns the first failure that is no lane's own."""
+    """Sends the next requests to all leaders and processes their answers. Returns the first failure, None if only quotas were exhausted."""
     by_partition = {lane.partition: lane for lane in under_way}
     asks: list[Ask] = []
     planned: list[list[tuple[_StagingLane, int]]] = []
@@ -166,7 +168,7 @@ def _stage_round(
 
 
 def _stage_requests(lanes: Sequence[_StagingLane]) -> Iterator[list[tuple[_StagingLane, int]]]:
-    """The chunks of the next requests to one leader, at most one a partition in each."""
+    """Yields the chunks of the next requests to one leader, at most one chunk a partition in each request."""
     left = {lane.partition: list(lane.waiting) for lane in lanes}
     for _ in range(IN_FLIGHT_MAX):
         chosen: list[tuple[_StagingLane, int]] = []
@@ -197,7 +199,7 @@ def _stage_request(chosen: Sequence[tuple[_StagingLane, int]], token: bytes, att
 
 
 def _settle_stage(chosen: Sequence[tuple[_StagingLane, int]], answer: Any) -> ClientError | None:
-    """Notes what one answer acknowledges, and lanes that have no more room; the first failure besides."""
+    """Notes the acknowledged chunks of one answer, and gives up lanes with an exhausted quota. Returns the first other failure, or None."""
     if isinstance(answer, ClientError):
         return answer
     codes = _codes(answer)
@@ -216,7 +218,7 @@ def _settle_stage(chosen: Sequence[tuple[_StagingLane, int]], answer: Any) -> Cl
 
 
 def _codes(answer: Any) -> dict[TopicPartition, tuple[ErrorCode, str | None]]:
-    """Error code and message of each partition in an answer."""
+    """Returns the error code and message of each partition in an answer."""
     return {
         TopicPartition(topic.name, one.index): (error_code(one.error_code), one.error_message)
         for topic in answer.topics
@@ -232,7 +234,7 @@ def _refusal(code: ErrorCode, message: str | None, partition: TopicPartition) ->
 
 
 class AttachPiece(NamedTuple):
-    """Chunks of one partition that one request attaches, from this sequence number on."""
+    """Chunks of one partition that one request attaches, and their first sequence number."""
 
     base_sequence: int
     chunks: Sequence[StagedChunk]
@@ -243,9 +245,9 @@ class AttachPiece(NamedTuple):
 
 
 class Producing(NamedTuple):
-    """The transaction that staged chunks are attached to, and the token that they were staged under.
+    """The transaction that gets the staged chunks, and the token of their staging.
 
-    With the second transaction protocol (`uses_v2`) attaching adds the partition to the transaction, as producing does.
+    With the second transaction protocol (`uses_v2`) AttachRecords adds the partition to the transaction, like Produce.
     """
 
     transactional_id: str
@@ -256,7 +258,7 @@ class Producing(NamedTuple):
 
 
 def pieces(chunks: Iterable[StagedChunk]) -> Iterator[list[StagedChunk]]:
-    """Chunks in order, cut to what one request attaches."""
+    """Divides chunks, in order, into lists that one request can attach."""
     piece: list[StagedChunk] = []
     size = 0
     for chunk in chunks:
@@ -272,9 +274,9 @@ def pieces(chunks: Iterable[StagedChunk]) -> Iterator[list[StagedChunk]]:
 def attach(
     cluster: ClusterCore, producing: Producing, wanted: Mapping[TopicPartition, Sequence[AttachPiece]], *, timeout_s: float | None = None
 ) -> Conversation[dict[TopicPartition, int]]:
-    """Appends staged chunks and returns the offset of each partition's first record, -1 where a repeated request does not show it.
-
-    Gives up `timeout_s` after the last progress. `KafkaError` UNKNOWN_STAGE if staged bytes expired or differ from the manifest.
+    """Appends staged chunks. Returns the offset of each partition's first record, -1 if the answer to a repeated request does not contain
+    it. Raises `KafkaError` UNKNOWN_STAGE if staged bytes have expired or differ from the manifest, and the last error `timeout_s` after the
+    last progress.
     """
     left = {partition: list(some) for partition, some in wanted.items() if some}
     offsets: dict[TopicPartition, int] = {}
@@ -298,7 +300,7 @@ def attach(
 def _attach_round(
     cluster: ClusterCore, producing: Producing, left: Mapping[TopicPartition, list[AttachPiece]], offsets: dict[TopicPartition, int]
 ) -> Conversation[ClientError | None]:
-    """One request to each leader; takes the pieces that are appended out of `left`, and returns the first failure."""
+    """Sends one request to each leader and removes appended pieces from `left`. Returns the first failure, or None."""
     asks: list[Ask] = []
     for broker_id, partitions in (yield from cluster.by_leader(left)).items():
         link = yield from cluster.link(broker_id)
@@ -316,7 +318,7 @@ def _attach_round(
 def _settle_attach(
     asked: Any, answer: Any, left: Mapping[TopicPartition, list[AttachPiece]], offsets: dict[TopicPartition, int]
 ) -> ClientError | None:
-    """Takes what one answer acknowledges out of `left`; the first failure, one that will not pass before others."""
+    """Removes the acknowledged pieces of one answer from `left`. Returns a failure or None; a permanent failure has priority."""
     if isinstance(answer, ClientError):
         return answer
     codes = _codes(answer)
@@ -337,7 +339,7 @@ def _settle_attach(
 def _attach_request(
     producing: Producing, left: Mapping[TopicPartition, Sequence[AttachPiece]], partitions: Iterable[TopicPartition], wait_ms: int
 ) -> attaching.AttachRecordsRequest:
-    """The next pieces of some partitions, as many as one request may have."""
+    """Returns a request with the next pieces of some partitions, up to `ATTACH_BYTES_MAX`."""
     topics: dict[str, list[attaching.AttachPartition]] = {}
     size = 0
     for partition in partitions:

@@ -1,10 +1,11 @@
-"""One transactional id step by step, for callers that bring encoded batches and offsets of their own; as conversations.
+"""Transactions of one transactional id step by step, for callers with encoded batches and their own offsets; as conversations.
 
-`initialize` takes over the id: it fences the former producer, and aborts or completes what that one left open. Then for each transaction
+`initialize` takes over the id: it fences the former producer, and aborts or completes its open transaction. Each transaction consists of
 `begin`, any of `add_partitions`, `produce`, `attach` and `commit_offsets`, and `commit` or `abort`. With the second protocol (`uses_v2`,
-KIP-890) the steps that add partitions and groups send nothing, since writing does it, and the epoch rises with each end.
+KIP-890) a write adds its partition or group to the transaction, so no request for this is sent, and each EndTxn raises the epoch.
 
-A commit or abort without any answer raises `OutcomeUnknownError`: `initialize`, and then the group's committed offsets, show how it ended.
+A commit or abort without any answer raises `OutcomeUnknownError`. After `initialize` the group's committed offsets show how the transaction
+ended.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ottla.wire.batch_header import read_batch_header, stamp_producer
 
 
 class TransactionCore:
-    """See the module. `may_use_v2` off keeps to the first transaction protocol."""
+    """See the module. Without `may_use_v2` it uses the first transaction protocol."""
 
     def __init__(
         self, cluster: ClusterCore, transactional_id: str, *, timeout_ms: int = TRANSACTION_TIMEOUT_MS, may_use_v2: bool = True
@@ -32,19 +33,21 @@ class TransactionCore:
         self.identity = ProducerIdentity(cluster, transactional_id=transactional_id, timeout_ms=timeout_ms, may_use_v2=may_use_v2)
 
     def initialize(self, producer_id: int = -1, epoch: int = -1) -> Conversation[None]:
-        """Takes over the transactional id (InitProducerId): aborts what its former producer left open, and fences that one.
+        """Takes over the transactional id (InitProducerId): fences the former producer and aborts its open transaction.
 
-        Waits while a former transaction is being completed. A producer that names the id and epoch that it still holds gets a `FencedError`
-        if another took over meanwhile (KIP-360).
+        Waits while an earlier transaction is being completed. With its current `producer_id` and `epoch` the producer gets a `FencedError`
+        if another one has taken over (KIP-360).
         """
         yield from self.identity.initialize(producer_id, epoch)
 
     def begin(self) -> None:
-        """Opens a transaction; nothing is sent."""
+        """Opens a transaction; sends nothing. Raises `KafkaError` if one is open, or the outcome of the last one is unknown."""
         self.identity.begin()
 
     def add_partitions(self, partitions: Iterable[TopicPartition]) -> Conversation[None]:
-        """Adds partitions to the transaction, once each (AddPartitionsToTxn); `produce` does it too. With `uses_v2` nothing is sent."""
+        """Adds partitions to the transaction, each once (AddPartitionsToTxn). `produce` and `attach` do this too. With `uses_v2` it sends
+        nothing.
+        """
         yield from self.identity.add(partitions)
 
     def produce(
@@ -52,8 +55,8 @@ class TransactionCore:
     ) -> Conversation[dict[TopicPartition, int]]:
         """Stamps producer id, epoch and sequence numbers into encoded batches, in place, and appends them in this order (acks=all).
 
-        At most five requests are under way a leader. Returns the offset of each partition's first record. Not to be called again with the
-        same batches: it repeats what has to be repeated itself, for `timeout_s` after the last progress.
+        At most five requests are in flight to each leader. Returns the offset of each partition's first record. It repeats requests itself
+        until `timeout_s` after the last progress, so the caller must not call it again with the same batches.
         """
         yield from self.identity.add(batches)
         for partition, some in batches.items():
@@ -64,7 +67,9 @@ class TransactionCore:
         return (yield from self._appending(appending))
 
     def _appending(self, appending: Conversation[dict[TopicPartition, int]]) -> Conversation[dict[TopicPartition, int]]:
-        """Runs a conversation that appends in the transaction. If it fails in any way, sequence numbers are missing in a log."""
+        """Runs a conversation that appends in the transaction. A failure causes a gap in the sequence numbers (`has_gap`). The transaction
+        can then only be aborted.
+        """
         had_gap, self.identity.has_gap = self.identity.has_gap, True
         offsets = yield from appending
         self.identity.has_gap = had_gap
@@ -84,11 +89,11 @@ class TransactionCore:
     def attach(
         self, token: bytes, manifest: Mapping[TopicPartition, Sequence[StagedChunk]], *, timeout_s: float | None = None
     ) -> Conversation[dict[TopicPartition, int]]:
-        """Appends chunks that `Client.stage` has put aside under the token, by any number of clients, in the order of the manifest.
+        """Appends chunks that any number of clients have staged under the token (`Client.stage`), in the order of the manifest.
 
-        Returns the offset of each partition's first record, -1 where a repeated request does not show it. `KafkaError` UNKNOWN_STAGE if
-        staged bytes expired or differ from the manifest: abort, and write them again. As `produce`, not to be called again with the
-        same chunks.
+        Returns the offset of each partition's first record, -1 if the answer to a repeated request does not contain it. Raises `KafkaError`
+        UNKNOWN_STAGE if staged bytes have expired or differ from the manifest: then the caller aborts and writes them again. Like
+        `produce`, it must not be called again with the same chunks.
         """
         yield from self.identity.add(manifest)
         producing = Producing(self.transactional_id, self.identity.producer_id, self.identity.epoch, token, self.identity.uses_v2)
@@ -107,16 +112,20 @@ class TransactionCore:
         generation: int = -1,
         instance_id: str | None = None,
     ) -> Conversation[None]:
-        """Commits a group's offsets as part of the transaction (TxnOffsetCommit); `Committed` carries leader epoch and metadata too.
+        """Commits a group's offsets as part of the transaction (TxnOffsetCommit). A `Committed` also has the leader epoch and metadata.
 
-        A consumer that is a live member names its member id and generation, so that a stale one is refused (KIP-447).
+        For a consumer in the group, `member_id` and `generation` let the coordinator refuse an outdated member (KIP-447).
         """
         yield from self.identity.add_offsets(group, offsets, member_id=member_id, generation=generation, instance_id=instance_id)
 
     def commit(self) -> Conversation[None]:
-        """Commits the transaction (EndTxn), repeating it if its answer is lost. Raises `OutcomeUnknownError` without any answer."""
+        """Commits the transaction (EndTxn), and repeats the request if its answer is lost. Raises `KafkaError` if a batch was not appended,
+        and `OutcomeUnknownError` if no answer arrives.
+        """
         yield from self.identity.end(is_commit=True)
 
     def abort(self) -> Conversation[None]:
-        """Aborts the transaction (EndTxn), repeating it if its answer is lost."""
+        """Aborts the transaction (EndTxn), and repeats the request if its answer is lost. Raises `OutcomeUnknownError` if no answer
+        arrives.
+        """
         yield from self.identity.end(is_commit=False)
