@@ -1,8 +1,8 @@
 """`ottla log dump`: shows the files of a log, offline, in the format of Kafka's tool; `--hex` shows each byte with its meaning.
 
 The kind of a file follows from its name, as in Kafka: segments, both indexes, aborted transactions, producer snapshots, checkpoints,
-`partition.metadata` and `meta.properties`. Nothing is ever written. A file of another kind, or whose first bytes do not match its name, is
-an error of one line with exit code 1; the other files are dumped nevertheless.
+`partition.metadata` and `meta.properties`. The command never writes a file. A damaged or unknown file is an error of one line with exit
+code 1; the other files are still dumped. A mismatch between an index and its segment also gives exit code 1.
 """
 
 from __future__ import annotations
@@ -84,14 +84,14 @@ def _run(args: Args, output: Output) -> int:
     dump.finish()
     if failures:
         for message in failures[:-1]:
-            if not output.is_structured:  # there each file has its own
-                output.note(f"error: {message}")
+            if output.form == "jsonl" or not output.is_structured:  # in JSON and YAML the object of each file has its error
+                output.error(message, "CORRUPT_FILE")
         raise Refused(failures[-1], "CORRUPT_FILE")
     return 1 if dump.has_mismatches else 0
 
 
 def _files_of(name: str) -> list[str]:
-    """The file itself, or the readable files of a partition's directory."""
+    """Returns the file itself, or the files of known kinds in a directory. Raises `Refused` for a directory without such files."""
     if not os.path.isdir(name):
         return [name]
     found = [os.path.join(name, entry) for entry in sorted(os.listdir(name)) if _dumper_of(entry) is not None]
@@ -111,7 +111,7 @@ def _dumper_of(path: str) -> Callable[[Dump, str, bytes | memoryview], None] | N
         ".snapshot": log_state.dump_producers,
     }
     name = os.path.basename(path)
-    # A file marked for deletion, or not yet installed by compaction, keeps its format.
+    # A broker renames files before it deletes them (.deleted), and compaction writes .cleaned and .swap. Their format is the same.
     stem = name.removesuffix(".deleted").removesuffix(".cleaned").removesuffix(".swap")
     for suffix, dumper in suffixes.items():
         if stem.endswith(suffix) and stem.removesuffix(suffix).isdigit():

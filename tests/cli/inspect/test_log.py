@@ -197,6 +197,16 @@ def test_max_bytes_ends_the_reading(offline: Ottla, partition: Path) -> None:
     assert [json.loads(line)["base_offset"] for line in result.out.splitlines()] == [100]
 
 
+@pytest.mark.parametrize("form", ["table", "json", "jsonl", "yaml"])
+def test_every_file_that_cannot_be_dumped_is_named(offline: Ottla, partition: Path, form: str) -> None:
+    others = [partition / "first.txt", partition / "second.txt"]
+    for path in others:
+        path.write_text("no file of a log")
+    result = offline("log", "dump", *others, partition / f"{STEM}.log", "-o", form)
+    assert result.code == 1
+    assert all(f"{path} is not a file of a log" in result.out + result.err for path in others)
+
+
 def test_a_wrong_crc_is_shown_and_nothing_inside_explained(offline: Ottla, partition: Path) -> None:
     path = partition / f"{STEM}.log"
     data = bytearray(path.read_bytes())
