@@ -1,10 +1,10 @@
-"""Commands and their options are declared in the module that has them; and the errors that a command may raise.
+"""Declares commands and their options, and the errors that a command may raise. Each module declares its own commands:
 
     @command("topic trim", "Delete the oldest records of a topic.", *ONE_TOPIC, option("--before", type=int, metavar="OFFSET"), YES)
     def _trim(args: Args, cluster: Cluster, output: Output) -> int:
 
-The function gets what its parameters name: `args` are the parsed options, `cluster` is the cluster that they name, which is closed at the
-end of the command, and `output` prints in the form that they choose. It returns the exit code, or None for 0.
+The function receives the objects that its parameters name. `args` are the parsed options. `cluster` is a connection to the cluster of the
+options; it is closed at the end of the command. `output` prints in the form of `--output`. The function returns the exit code; None is 0.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Option(NamedTuple):
     names: tuple[str, ...]
     settings: dict[str, Any]
     heading: str = ""
-    """The heading in the help; empty for the general one."""
+    """The heading in the help; an empty text for the general heading."""
     is_needed: bool | None = None
-    """For one of several alternatives, whether one of them has to be given."""
+    """None outside of `one_of`. For an alternative: whether the user must give one of the alternatives."""
 
 
 class Command(NamedTuple):
-    """A command. `run` gets what its parameters name; it returns the exit code, or None for 0."""
+    """A command. `run` receives the objects that its parameters name (see the top of this module) and returns the exit code or None."""
 
     help: str
     options: Sequence[Option]
@@ -43,11 +43,11 @@ class Command(NamedTuple):
 
 
 COMMANDS: dict[str, Command] = {}
-"""The commands of the modules that have been imported, by their words (`topic trim`)."""
+"""The commands of the imported modules, by their words (`topic trim`)."""
 
 
 def command(words: str, help: str, *options: Option, **traits: bool) -> Callable[[Run], Run]:
-    """Makes a function a command. `traits` are the flags of `Command`."""
+    """Decorator: registers a function as a command in `COMMANDS`. `traits` are the boolean fields of `Command`."""
 
     def added(run: Run) -> Run:
         COMMANDS[words] = Command(help, options, run, **traits)
@@ -57,32 +57,32 @@ def command(words: str, help: str, *options: Option, **traits: bool) -> Callable
 
 
 def option(*names: str, **settings: Any) -> Option:
-    """An option with a value, or a positional argument."""
+    """Declares an option with a value, or a positional argument."""
     return Option(names, settings)
 
 
 def flag(*names: str, **settings: Any) -> Option:
-    """An option without a value."""
+    """Declares an option without a value."""
     return Option(names, {"action": "store_true", **settings})
 
 
 def hidden(*names: str, **settings: Any) -> Option:
-    """An option that is accepted and that the help does not show."""
+    """Declares an option that is accepted but absent from the help."""
     return Option(names, {"help": argparse.SUPPRESS, **settings})
 
 
 def headed(heading: str, *options: Option) -> list[Option]:
-    """Options under a heading of their own in the help."""
+    """Puts options under a heading of their own in the help."""
     return [one._replace(heading=heading) for one in options]
 
 
 def one_of(*options: Option, is_needed: bool = False) -> list[Option]:
-    """Options that exclude each other."""
+    """Makes options exclude each other. With `is_needed` the user must give one of them."""
     return [one._replace(is_needed=is_needed) for one in options]
 
 
 def add_options(parser: argparse.ArgumentParser, options: Sequence[Option]) -> None:
-    """Adds options to a parser. Alternatives of one command are one group."""
+    """Adds options to a parser. All alternatives with the same `heading` and `is_needed` form one exclusive group."""
     places: dict[object, Any] = {("", None): parser}
     for one in options:
         place = (one.heading, one.is_needed)
@@ -95,18 +95,21 @@ def add_options(parser: argparse.ArgumentParser, options: Sequence[Option]) -> N
 
 
 class Translation(NamedTuple):
-    """A line of one of Kafka's tools as a line of ours; and by the class of its rows, how the tool prints them (`render/kafka.py`)."""
+    """The translation of a command line of one of Kafka's tools.
+
+    `argv` is the command line of `ottla`. `printers` print rows and reports as the tool does, by class (`render/kafka.py`).
+    """
 
     argv: list[str]
     printers: Mapping[Any, Callable[[Any], None]] = {}
 
 
 class UsageError(Exception):
-    """Wrong usage, also when it is found only after parsing: exit code 2, one line."""
+    """Wrong usage, found while parsing or later. The program prints one line and exits with code 2."""
 
 
 class Refused(Exception):
-    """Something was refused or failed: exit code 1, one line; `name` is the error's name in JSON."""
+    """A command failed or was refused. The program prints one line and exits with code 1. `name` is the error's name in JSON."""
 
     def __init__(self, message: str, name: str = "") -> None:
         super().__init__(message)
@@ -114,23 +117,23 @@ class Refused(Exception):
 
 
 class NotReached(Exception):
-    """Something that is needed did not answer: exit code 3, one line."""
+    """A needed server did not answer. The program prints one line and exits with code 3."""
 
 
 def granted(result: T | ApiError) -> T:
-    """The result of one of several items, or raises its refusal."""
+    """Returns `result`; raises it if it is an `ApiError`. For operations that return a result or an error per item."""
     if isinstance(result, ApiError):
         raise result
     return result
 
 
 def pointing_to(command: str, message: str) -> str:
-    """A message of wrong usage with the command that shows what is right; behind a question, in a sentence of its own."""
+    """Adds "see `command`" to a message. After a question mark it becomes a separate sentence."""
     return f"{message} See `{command}`." if message.endswith("?") else f"{message}; see `{command}`"
 
 
 def merged(*texts: list[str] | None) -> list[str]:
-    """Repeated options and comma-separated lists as one list without empty entries."""
+    """Joins repeated options and splits each at commas. Returns one list without empty entries."""
     return [part.strip() for values in texts for text in values or [] for part in text.split(",") if part.strip()]
 
 
@@ -139,11 +142,14 @@ WHOLE = (
     "sasl.oauthbearer.config=", "ssl.key.password=", "ssl.key.pem=", "ssl.keystore.key=", "ssl.keystore.certificate.chain=",
     "ssl.keystore.password=", "ssl.certificate.pem=", "ssl.ca.pem=", "ssl.truststore.certificates=",
 )  # fmt: skip
-"""Properties that take the rest of an argument: a password may hold commas and blanks, a JAAS line and PEM text do."""
+"""Beginnings of arguments that are one pair and never split, because passwords, JAAS lines and PEM text contain commas and blanks."""
 
 
 def parse_pairs(texts: list[str] | None, option: str) -> dict[str, str]:
-    """`a=1 b=2`, `a=1,b=2` and the option repeated; a value may hold commas inside square brackets, as Kafka's tools write them."""
+    """Parses `a=1 b=2`, `a=1,b=2` or repeated options. A value in square brackets may contain commas, as in Kafka's tools.
+
+    Raises `UsageError` for text that is not KEY=VALUE.
+    """
     found: dict[str, str] = {}
     for text in texts or []:
         for part in _split_pairs(text):
@@ -155,7 +161,7 @@ def parse_pairs(texts: list[str] | None, option: str) -> dict[str, str]:
 
 
 def _split_pairs(text: str) -> list[str]:
-    """Splits before each `key=`; text without `=` belongs to the value before it, so lists need no quoting. Secrets stay whole."""
+    """Splits before each `key=`. Text without `=` is added to the value before it, so lists need no quotes. Never splits `WHOLE`."""
     if text.startswith(WHOLE):
         return [text]
     parts: list[str] = []

@@ -1,6 +1,6 @@
-"""The table of command groups: every word that may follow `ottla`, and the module that has its commands.
+"""The table of command groups: every word that may follow `ottla`, and the modules with its commands.
 
-A module is imported only when one of its commands is called, completed or described, so `ottla --help` imports none.
+Modules are imported when a command of their group is called, completed or described. `ottla --help` therefore imports none.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ottla.cli.command import COMMANDS, Command
 
 
 class Group(NamedTuple):
-    """A word after `ottla`: the modules that have its commands, in the order of its help, and one sentence."""
+    """A word after `ottla`: the modules with its commands in the order of the help, a sentence, and its section in `ottla --help`."""
 
     modules: str
     help: str
@@ -70,13 +70,13 @@ GROUPS: dict[str, Group] = {
 }
 
 ABSENT: dict[str, str] = {"console": "the console"}
-"""Commands that a later version will have, each with the name of the missing part."""
+"""Commands that this version lacks, with the name of the missing part. A later version will have them."""
 
 
 def find_command(words: Sequence[str]) -> tuple[Command, int] | None:
-    """The command at the beginning of a line, and how many words name it: one (`produce`) or two (`topic list`).
+    """Returns the command at the beginning of `words` and the number of its words: 1 (`produce`) or 2 (`topic list`).
 
-    Of the modules of a group it imports those up to the command's.
+    The first word must be a group. Imports the modules of the group in order, until one has the command; returns None if none has it.
     """
     for module in GROUPS[words[0]].modules.split():
         importlib.import_module(f"ottla.cli.{module}")
@@ -87,11 +87,11 @@ def find_command(words: Sequence[str]) -> tuple[Command, int] | None:
 
 
 def load_commands(name: str) -> dict[str, Command]:
-    """Imports all modules of a group: its commands by their verbs. The one command of a word such as `produce` has that name."""
+    """Imports all modules of a group and returns its commands by verb. A group without verbs has one command: itself (`produce`)."""
     modules = [importlib.import_module(f"ottla.cli.{module}").__name__ for module in GROUPS[name].modules.split()]
     if name in COMMANDS:
         return {name: COMMANDS[name]}
     found = {words.removeprefix(f"{name} "): one for words, one in COMMANDS.items() if words.startswith(f"{name} ")}
     if len(modules) == 1:
         return found
-    return dict(sorted(found.items(), key=lambda pair: modules.index(pair[1].run.__module__)))  # they may import each other
+    return dict(sorted(found.items(), key=lambda pair: modules.index(pair[1].run.__module__)))  # one may import another first

@@ -1,8 +1,8 @@
-"""`ottla completion SHELL`: a script that lets the shell complete commands, options, topics and groups.
+"""`ottla completion SHELL`: prints a script that lets the shell complete commands, options, topics and groups.
 
-The scripts call this program (`ottla complete-words ...`), which knows its own commands; without an answer, the shell completes names of
-files. The broker that the line names is asked for topics and groups. It has `DEADLINE_S` seconds; errors are not shown, since an error
-message in the middle of a command line helps no one.
+The script calls `ottla complete-words ...`. If that prints nothing, bash, zsh and fish complete file names. Topics and groups are requested
+from the broker that the command line names, for at most `DEADLINE_S` seconds. Errors are hidden, because a message would break the user's
+command line.
 """
 
 from __future__ import annotations
@@ -82,12 +82,12 @@ def complete(words: Sequence[str]) -> int:
 
 
 def candidates(words: list[str]) -> list[str]:
-    """The words that begin like the last one and may follow the others."""
+    """Returns the words that begin with the last word and are valid after the other words."""
     from ottla.cli.global_options import BY_NAME, length_of_leading
 
     last = words[-1]
     start = length_of_leading(words[:-1])
-    if start >= len(words):  # the last word is the value of an option before the command
+    if start >= len(words):  # the last word is the value of a global option
         return _beginning(last, BY_NAME[words[-2]].settings.get("choices", ()))
     if start == len(words) - 1:
         return _beginning(last, (*OVERALL, *BY_NAME) if last.startswith("-") else GROUPS)
@@ -95,7 +95,7 @@ def candidates(words: list[str]) -> list[str]:
 
 
 def _candidates_of_command(words: list[str], last: str, line: list[str]) -> list[str]:
-    """Candidates for the last of the words from the command on. `line` has the options before it too, which may name the broker."""
+    """Returns candidates for the last word. `words` begins with the command. `line` also has the options before it, such as `-b`."""
     found = _command_of(words)
     if found is None:
         return []
@@ -118,7 +118,7 @@ def _beginning(start: str, names: Iterable[str]) -> list[str]:
 
 
 def _command_of(words: list[str]) -> tuple[str, Command] | list[str] | None:
-    """The command that the words name, or the verbs of its group, or None."""
+    """Returns the program name and command of the words; the verbs of the group if the verb is incomplete; else None."""
     if words[0] not in GROUPS:
         return None
     if len(words) == 2 and words[0] not in (commands := load_commands(words[0])):
@@ -128,7 +128,7 @@ def _command_of(words: list[str]) -> tuple[str, Command] | list[str] | None:
 
 
 def _positional(words: list[str], last: str, actions: list[argparse.Action]) -> list[str]:
-    """Candidates for a positional argument: choices, topics or groups."""
+    """Returns candidates for a positional argument: choices, topics or groups."""
     for action in actions:
         if action.option_strings:
             continue
@@ -141,11 +141,11 @@ def _positional(words: list[str], last: str, actions: list[argparse.Action]) -> 
 
 
 def _names(words: list[str], last: str, option: str) -> list[str]:
-    """Topics or groups from the broker; none when it does not answer in time."""
+    """Asks the broker for topics or groups. Ends the process without output if the broker does not answer in time."""
     if option not in TOPIC_OPTIONS + GROUP_OPTIONS:
         return []
     if hasattr(signal, "setitimer"):
-        # Whatever the broker, the network or a resolver does, this process ends in time; it has printed nothing yet.
+        # A timer ends the process even during a blocking name lookup. Nothing has been printed yet.
         signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
         signal.setitimer(signal.ITIMER_REAL, DEADLINE_S)
     try:

@@ -1,7 +1,7 @@
 """`ottla --help-json`: every command and option as data, for the reference in the docs, completion, and other programs.
 
 A command is `{name, help, options, tables, examples, commands}`, an option `{names, help, value, choices, default}`. `value` is the
-placeholder of its value; a flag has none. A positional has its one name without dashes.
+placeholder of an option's value; flags and positional arguments have none. A positional argument has one name, without dashes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def help_json() -> str:
 
 
 def describe_all() -> dict[str, Any]:
-    """The tree of all commands."""
+    """Returns the tree of all commands. Imports every command module."""
     parser = Parser(prog="ottla")
     add_options(parser, OPTIONS)
     tree: dict[str, Any] = {"name": "ottla", "help": "Kafka's system in Python.", "options": _options(parser), "commands": []}
@@ -62,7 +62,7 @@ def _option(action: argparse.Action) -> dict[str, Any]:
 
 
 def _value(action: argparse.Action) -> str:
-    """The placeholder of an option's value in `--help`: DIR, or text|json where only these are taken."""
+    """Returns the placeholder of an option's value in `--help`: DIR, or `text|json` if the option has choices."""
     if action.metavar is None:
         return "|".join(map(str, action.choices)) if action.choices else action.dest.upper()
     return action.metavar if isinstance(action.metavar, str) else " ".join(action.metavar)

@@ -1,7 +1,7 @@
 """The examples at the end of each command's `--help`, also in docs/reference/cli.md. A test runs every line.
 
-Imported for help only. An example says its exit code if that is not 0. Lines that run until Ctrl-C, and lines that need Spark, are marked
-for the test.
+Imported for help only. An example has its exit code if that is not 0. Lines that run until Ctrl-C are marked for the test, and lines that
+need a ZooKeeper, a schema registry, Spark or the like.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Example(NamedTuple):
-    """A line of the shell, and its purpose. `code` is its exit code where the tests run it."""
+    """A shell command and its purpose. `code` is its exit code in the tests. `needs` names a server or package that it needs."""
 
     line: str
     does: str
@@ -192,5 +192,5 @@ EXAMPLES = (
 
 
 def examples_of(command: str) -> list[Example]:
-    """The examples of a command such as `topic list`."""
+    """Returns the examples of a command such as `topic list`."""
     return [example for example in EXAMPLES if f"ottla {command} " in f"{example.line} "]

@@ -1,7 +1,7 @@
-"""The options that every command takes, before the command's name (`ottla -b HOST topic list`) as well as after it.
+"""The options of all commands, before the command's name (`ottla -b HOST topic list`) or after it.
 
-This table is the only declaration of them: parsers, help and completion are made from it. An option may be given on both sides if both
-values are equal; options that are repeatable are joined.
+Commands without a connection, without `--output` or without `--watch` lack these options. This table is their only declaration: parsers,
+help and completion are made from it. An option on both sides must have the same value; repeatable options are joined.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ BY_NAME = {name: one for one in OPTIONS for name in one.names}
 
 
 class Leading(NamedTuple):
-    """The options before the command: the words, and the parsed values of the options that were given."""
+    """The options before the command: their words and their parsed values."""
 
     words: Sequence[str] = ()
     options: argparse.Namespace = argparse.Namespace()
 
 
 def add_global_options(parser: argparse.ArgumentParser, command: Command) -> None:
-    """Adds the options that a command takes. A command may have a `-v` of its own."""
+    """Adds the global options that a command takes. A `-v` of the command itself replaces the global `-v`."""
     has_verbose = any("-v" in one.names for one in command.options)
     wanted = ((FORM, command.has_output), (QUIET, True), (VERBOSE, not has_verbose), (NO_COLOR, True), (WATCH, command.may_watch))
     add_options(parser, [*(CONNECTION if command.has_connection else ()), *(one for one, is_taken in wanted if is_taken)])
 
 
 def length_of_leading(words: Sequence[str]) -> int:
-    """The number of words before the command. It exceeds the length of `words` if the last option lacks its value."""
+    """Returns the number of words before the command. It exceeds the length of `words` if the last option lacks its value."""
     position = 0
     while position < len(words) and (found := _option_of(words[position])) is not None:
         is_attached = words[position] not in found.names
@@ -67,16 +67,17 @@ def length_of_leading(words: Sequence[str]) -> int:
 
 
 def _option_of(word: str) -> Option | None:
-    """The option of a word such as `-b`, `-bHOST`, `--output=json` or `-qv`."""
+    """Returns the global option that a word begins with: `-b`, `-bHOST`, `--output=json`, or `-q` for `-qv`. None for other words."""
     if word.startswith("--"):
         return BY_NAME.get(word.partition("=")[0])
     return BY_NAME.get(word[:2]) if word.startswith("-") else None
 
 
 def check_leading(parser: argparse.ArgumentParser, leading: Leading, args: argparse.Namespace) -> None:
-    """Raises UsageError for an option before the command that the command does not take, or that has another value after it.
+    """Checks the options before the command. Raises `UsageError` if the command does not take one, its value is not a choice, or the
+    command line repeats it with another value.
 
-    `args` was parsed with the leading options as its defaults, so a difference means that the option was given again.
+    `args` was parsed with the leading options as defaults, so a difference means that the option was given again.
     """
     actions = {action.dest: action for action in parser._actions}
     for dest, value in vars(leading.options).items():
@@ -92,7 +93,7 @@ def check_leading(parser: argparse.ArgumentParser, leading: Leading, args: argpa
 
 
 def help_lines() -> list[str]:
-    """The options for `ottla --help`, each with its short name and its first long one."""
+    """Returns the lines about options for `ottla --help`. Each has the short and the first long name of an option."""
     kept = [one.names[: 1 if one.names[0].startswith("--") else 2] for one in OPTIONS]
     shown = [
         (f"{', '.join(names)} {one.settings.get('metavar', '')}".rstrip(), one.settings["help"])

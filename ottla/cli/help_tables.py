@@ -1,4 +1,4 @@
-"""Tables below the options in `--help` of commands that take a little language, also in docs/reference/cli.md. Imported for help only."""
+"""Tables in `--help` and docs/reference/cli.md, for commands whose arguments have a syntax of their own. Imported for help only."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from ottla.cli.global_options import help_lines
 
 
 def overview() -> str:
-    """The page of `ottla --help`: every group of commands in its section."""
+    """Returns the page of `ottla --help`: every group of commands in its section."""
     lines = [
         "usage: ottla [OPTIONS] COMMAND [OPTIONS]",
         "",
@@ -30,7 +30,7 @@ def overview() -> str:
 
 
 def after_options(command: str) -> str:
-    """The tables and examples of a command's `--help`."""
+    """Returns the tables and examples at the end of a command's `--help`."""
     from ottla.cli.examples import examples_of
     from ottla.cli.help_tables import TABLES
 
@@ -47,7 +47,7 @@ def after_options(command: str) -> str:
 
 
 def group_overview(name: str, commands: Mapping[str, Command]) -> str:
-    """The page of `ottla GROUP --help`: the group's commands."""
+    """Returns the page of `ottla GROUP --help`: the group's commands."""
     width = max(map(len, commands)) + 2
     lines = [f"usage: ottla {name} COMMAND [OPTIONS]", "", GROUPS[name].help, ""]
     lines += [f"  {verb.ljust(width)}{command.help}" for verb, command in commands.items()]

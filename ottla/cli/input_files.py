@@ -1,4 +1,4 @@
-"""Reads files that are named on the command line; one that cannot be read is wrong usage, in one line."""
+"""Reads files that the command line names. All functions but `file_text` raise `UsageError` for a file that cannot be read."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from ottla.cli.command import UsageError
 
 
 def file_text(path: str) -> str:
-    """The file's text. Raises `OSError` and `UnicodeDecodeError`."""
+    """Returns the file's UTF-8 text. Raises `OSError` and `UnicodeDecodeError`."""
     with open(path, encoding="utf-8") as file:
         return file.read()
 
 
 def read_bytes(path: str) -> bytes:
-    """The file's bytes."""
+    """Returns the file's bytes."""
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -23,7 +23,7 @@ def read_bytes(path: str) -> bytes:
 
 
 def read_text(path: str) -> str:
-    """The file's text."""
+    """Returns the file's UTF-8 text, with `\\n` as the end of each line."""
     try:
         return read_bytes(path).decode().replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:
@@ -31,7 +31,7 @@ def read_text(path: str) -> str:
 
 
 def read_json(path: str) -> Any:
-    """The file's JSON, whatever its shape."""
+    """Returns the JSON value in the file. The caller checks its shape."""
     import json
 
     try:

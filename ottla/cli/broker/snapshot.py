@@ -2,7 +2,7 @@
 
 A running broker is suspended (SIGSTOP) while its files are copied, so clients notice a pause. Sealed segments never change and become
 hard links where the file system supports them; the pause is then some milliseconds. The copy equals the files that `kill -9` would have
-left at that moment. If this process is killed, a helper process resumes the broker.
+left at that moment. If this process is killed, a second process resumes the broker.
 
 The snapshot has a folder for each log directory and the file `snapshot.json`. That file is written last, so a snapshot without it is
 incomplete. Each log directory lists all log directories of its broker (`storage/companion_directories.py`), so a snapshot of some of them
@@ -42,8 +42,8 @@ MANIFEST = "snapshot.json"
 VERSION = 1
 PARTIAL_SUFFIX = ".partial"
 PROOF_OF_NO_LOSS = ".ottla-boot"
-"""The file by which a broker knows that no write was lost since the machine started. A snapshot omits it: the broker may have written more
-records since."""
+"""This file proves to a broker that no write was lost since the machine started. A snapshot omits it, because the broker writes more
+records afterwards."""
 
 
 @command(
@@ -100,7 +100,7 @@ def _directory_id(path: Path) -> str:
 
 
 def _copy_all(args: Args, directories: list[Path], partial: Path) -> float | None:
-    """Copies all directories as of one moment. Returns the milliseconds for which the broker was suspended; None if it was not running."""
+    """Copies all directories as of one moment. Returns how many milliseconds the broker was suspended; None if it was not running."""
     from ottla.testing.snapshot import copy_data
 
     running = running_broker(args)
@@ -134,7 +134,7 @@ def _copy(copy_data: Any, directories: list[Path], partial: Path) -> None:
 
 @contextmanager
 def _suspended(pid: int) -> Iterator[None]:
-    """Suspends the broker inside the context. A helper process resumes the broker if this process is killed."""
+    """Suspends the broker inside the context. A second process resumes the broker if this process is killed."""
     from ottla.testing.process import resume, suspend
 
     def stop(number: int, _: FrameType | None) -> None:

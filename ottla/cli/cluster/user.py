@@ -1,4 +1,4 @@
-"""`ottla user`: SCRAM users. Passwords come from a prompt, a file or standard input. They are never arguments, which any user can list."""
+"""`ottla user`: SCRAM users. Passwords are read from a prompt, a file or standard input. Arguments would be visible to every user."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class GroupRow(Row):
 
 
 class OffsetRow(Row):
-    """A committed or assigned partition, or a member without partitions."""
+    """A partition that is committed or assigned, or a member without partitions."""
 
     group: str
     topic: str | None = None
@@ -95,7 +95,7 @@ class OffsetDeletionRow(Row):
 
 
 def describe(cluster: Cluster, name: str) -> GroupDescription:
-    """Describes a consumer group. A group that is dead and has committed nothing does not exist."""
+    """Describes a consumer group. Raises `ApiError` for an unknown group: its state is Dead and it has no committed offsets."""
     group = group_admin.describe_group(cluster, name)
     if group.state != "Dead" or group_admin.committed_offsets(cluster, name):
         return group
@@ -114,7 +114,7 @@ def _remark(group: GroupDescription) -> str:
 
 
 def offset_rows(cluster: Cluster, group: GroupDescription, is_wide: bool = False) -> list[OffsetRow]:
-    """A row for each committed or assigned partition with its end offset, and for each member without partitions."""
+    """Returns a row for each committed or assigned partition with its end offset, then a row for each member without partitions."""
     committed = group_admin.committed_offsets(cluster, group.group_id)
     owners: dict[TopicPartition, GroupMember] = {partition: member for member in group.members for partition in member.assignment}
     partitions = sorted({*committed, *owners})
@@ -148,7 +148,7 @@ def _member_row(group: str, member: GroupMember) -> MemberRow:
 
 
 def _with_totals(output: Output, rows: list[Any]) -> list[Any]:
-    """In a table, the rows of each group are followed by the sum of its lag if it has several partitions."""
+    """Adds a row TOTAL with the summed lag after each group with several partitions. Only in the form `table`."""
     if output.form != "table":
         return rows
     found = []
@@ -199,7 +199,10 @@ def _lag(args: Args, cluster: Cluster, output: Output) -> None:
 
 
 def lag_rows(cluster: Cluster, group_id: str) -> list[LagRow]:
-    """The lag of each partition: in records to the high watermark and the last stable offset, in seconds by the next record's age."""
+    """Returns the lag of each committed partition that has a leader: in records to the high watermark and to the last stable offset.
+
+    `lag_seconds` is the age of the next record: 0 without lag, None if the record could not be read in time.
+    """
     committed = group_admin.committed_offsets(cluster, group_id)
     if not committed:
         return []
@@ -211,7 +214,7 @@ def lag_rows(cluster: Cluster, group_id: str) -> list[LagRow]:
     for partition, found in committed.items():
         end, stable, start = ends[partition], stables[partition], starts[partition]
         if not (isinstance(end, OffsetAt) and isinstance(stable, OffsetAt) and isinstance(start, OffsetAt)):
-            continue  # deleted, or without a leader: there is no end offset to compare with
+            continue  # a deleted partition, or without a leader, has no end offset
         if found.offset < end.offset:
             behind[partition] = max(found.offset, start.offset)
         lags = (max(0, end.offset - found.offset), max(0, stable.offset - found.offset))
@@ -223,7 +226,10 @@ def lag_rows(cluster: Cluster, group_id: str) -> list[LagRow]:
 
 
 def _ages_s(cluster: Cluster, positions: dict[TopicPartition, int]) -> dict[TopicPartition, float | None]:
-    """The age of the first record from each position on, 0 if only markers follow; partitions that cannot be read in time are left out."""
+    """Returns the age in seconds of the first record at or after each position; 0 if only transaction markers follow.
+
+    Omits partitions that cannot be read within 5 s, or within the timeout of the cluster if that is shorter.
+    """
     import time
 
     from ottla.cli.moments import now_ms

@@ -1,4 +1,4 @@
-"""The commands of `ottla group` and `ottla share-group`: one program, and a `Kind` that says what differs between kinds of groups."""
+"""The commands that `ottla group` and `ottla share-group` have in common. A `Kind` has the differences between the kinds of groups."""
 
 from __future__ import annotations
 
@@ -19,43 +19,43 @@ from ottla.client.core import group_admin
 from ottla.client.core.group_admin import ListedGroup
 
 Description = Any
-"""A `GroupDescription` or a `ShareGroup`."""
+"""A `GroupDescription` or a `ShareGroupDescription`."""
 
 
 class Kind(NamedTuple):
-    """A kind of group. Functions that ask the cluster raise `ApiError`."""
+    """A kind of group. The functions with a `Cluster` raise `ApiError`."""
 
     noun: str
     states: Sequence[str]
     types: Sequence[str]
-    """The values of --type; a kind with one type lists that type alone."""
+    """The values of `--type`. A kind with a single type has no `--type` and lists that type only."""
     offsets: reset_offsets.OffsetStore
     list_row: Callable[[ListedGroup], Row]
     describe: Callable[[Cluster, str], Description]
-    """Refuses an unknown group, and a group of another kind."""
+    """Describes a group. Raises `ApiError` for an unknown group and for a group of another kind."""
     remark: Callable[[Description], str]
     offset_rows: Callable[[Cluster, Description, bool], list[Any]]
-    """The last argument asks for the columns of --verbose and JSON."""
+    """Returns the offsets of a group. The last argument adds the columns of `--verbose` and JSON."""
     member_row: Callable[[str, Any], Row]
     state_row: Callable[[Description, str], Row]
     summary: Callable[[Description], Mapping[str, Any]]
-    """Further members of the group's JSON object."""
+    """Returns additional fields of the group's JSON object."""
     offset_class: type[Row]
     member_class: type[Row]
     state_class: type[Row]
     list_class: type[Row]
     views: tuple[str, str]
-    """Help of --offsets and of --verbose."""
+    """The help texts of `--offsets` and `--verbose`."""
     shown: Callable[[Output, list[Any]], list[Any]]
-    """The offsets that a table shows."""
+    """Returns the rows of offsets to print, for example with totals."""
     is_checked: bool
-    """Whether only groups of this kind can be deleted."""
+    """Whether `delete` describes each group first, to refuse groups of another kind."""
     possessions: str
-    """Named in the question before a group is deleted."""
+    """The data that is deleted with a group, for the question of `delete`."""
 
     @property
     def word(self) -> str:
-        """The word after `ottla`."""
+        """The command group: `group` or `share-group`."""
         return self.noun.replace(" ", "-")
 
     @property
@@ -64,7 +64,7 @@ class Kind(NamedTuple):
 
 
 def add_views(kind: Kind) -> None:
-    """Makes the commands `list` and `describe` of a kind."""
+    """Declares the commands `list` and `describe` of a kind."""
     types = (
         option("--type", action="append", nargs="?", const="", metavar="TYPE[,...]", help="classic, consumer, share"),
         option("--timeout", type=int, metavar="MS", help="how long to wait for the cluster"),
@@ -89,7 +89,7 @@ def add_views(kind: Kind) -> None:
 
 
 def add_changes(kind: Kind) -> None:
-    """Makes the commands `reset-offsets` and `delete` of a kind."""
+    """Declares the commands `reset-offsets` and `delete` of a kind."""
     offsets = "committed offsets" if kind.noun == "group" else "the start offsets of share groups"
     command(f"{kind.word} reset-offsets", f"Reset {offsets}; shows the plan unless --execute is given.", *GROUP_OPTIONS, *RESET_OPTIONS)(
         lambda args, cluster, output: reset_offsets.run(args, cluster, output, kind.offsets)
@@ -103,13 +103,13 @@ def add_changes(kind: Kind) -> None:
 
 
 def listed_groups(cluster: Cluster, kind: Kind, states: Sequence[str], types: Sequence[str] = ()) -> list[ListedGroup]:
-    """The groups of a kind, by name. A state's name is sent as Kafka writes it, since brokers compare it exactly."""
+    """Returns the groups of a kind, sorted by name. Sends states in Kafka's spelling, because brokers compare upper and lower case."""
     named = [state for state in kind.states if state.lower() in {word.lower() for word in states}]
     return group_admin.list_groups(cluster, states=named, types=types if len(kind.types) > 1 else kind.types)
 
 
 def check_list_filters(kind: Kind, args: Args) -> tuple[list[str], list[str]]:
-    """The states and types to list. UsageError for one that does not exist."""
+    """Returns the states and types to list. Raises `UsageError` for an unknown state or type."""
     return known_words("state", args.state, kind.states), known_words("type", getattr(args, "type", None), kind.types)
 
 
@@ -145,13 +145,13 @@ def _describe(kind: Kind, args: Args, cluster: Cluster, output: Output) -> None:
 
 
 def coordinator_of(cluster: Cluster, group: Description) -> str:
-    """`host:port (1)`; the broker's id alone when its address is unknown."""
+    """Returns the coordinator as `host:port (1)`, or only its broker id if its address is unknown."""
     address = cluster.brokers.get(group.coordinator)
     return f"{address} ({group.coordinator})" if address else str(group.coordinator)
 
 
 def _as_object(kind: Kind, group: Description, offsets: list[Any]) -> dict[str, Any]:
-    """The group as JSON, the same for all views."""
+    """Returns the group as a JSON object, the same with --offsets, --members and --state."""
     own = [row for row in offsets if row.partition is not None]
     members = [kind.member_row(group.group_id, member) for member in group.members]
     return {
@@ -191,7 +191,7 @@ def _delete(kind: Kind, args: Args, cluster: Cluster, output: Output) -> int:
 
 
 def delete_groups(cluster: Cluster, names: Sequence[str]) -> dict[str, ApiError]:
-    """Deletes each group that can be deleted; returns the refusals of the others."""
+    """Deletes each group. Returns the errors of the groups that were refused, by name."""
     failures: dict[str, ApiError] = {}
     for name in names:
         try:

@@ -23,7 +23,7 @@ GROUP_OPTIONS = (
 
 
 def chosen_groups(cluster: Cluster, args: Args, protocols: Sequence[str] = CONSUMERS) -> list[str]:
-    """The named groups, or all groups of these protocols with --all-groups."""
+    """Returns the named groups, or with --all-groups all groups of these protocols. Raises `UsageError` unless exactly one is given."""
     names = list(dict.fromkeys([*args.names, *args.group]))
     if bool(names) == bool(args.all_groups):
         raise UsageError("name groups, or give --all-groups" if not names else "either groups or --all-groups, not both")
@@ -33,7 +33,7 @@ def chosen_groups(cluster: Cluster, args: Args, protocols: Sequence[str] = CONSU
 
 
 def known_words(option: str, texts: list[str] | None, known: Sequence[str]) -> list[str]:
-    """The words of a filter such as `--state`. UsageError for an unknown one: the broker would find nothing and say nothing."""
+    """Returns the words of a filter such as `--state`. Raises `UsageError` for an unknown word: a broker would return no group for it."""
     words = merged(texts)
     lower = {word.lower() for word in known}
     if any(word.lower() not in lower for word in words):
@@ -42,7 +42,7 @@ def known_words(option: str, texts: list[str] | None, known: Sequence[str]) -> l
 
 
 def parse_scope(texts: Sequence[str]) -> dict[str, list[int] | None]:
-    """Topics with the partitions named, None for all of them. A topic's name has no colon, so the last one separates."""
+    """Parses `TOPIC` and `TOPIC:0,1` into partitions by topic; None means all partitions. Raises `UsageError`."""
     found: dict[str, list[int] | None] = {}
     for text in texts:
         topic, colon, numbers = text.partition(":")
@@ -63,7 +63,7 @@ def parse_scope(texts: Sequence[str]) -> dict[str, list[int] | None]:
 def scope_partitions(
     cluster: Cluster, topics: Sequence[str] | None, is_all: bool, committed: Sequence[TopicPartition]
 ) -> list[TopicPartition]:
-    """The partitions of a scope; all of them exist."""
+    """Returns the partitions of `topics`, or with `is_all` the committed ones. Raises `ApiError` for a partition that does not exist."""
     if is_all and topics:
         raise UsageError("either --topic or --all-topics, not both")
     if is_all:

@@ -1,7 +1,8 @@
-"""Plans a reset: a pure function of the committed offsets and of the start and end of each partition.
+"""Plans a reset of offsets, as a pure function of committed offsets and the start and end of each partition.
 
-`plan` takes one scenario and returns for each partition the new and the old offset, with a warning for each offset that had to be moved
-into range. Nothing here talks to a broker: `reset_offsets.py` gathers the facts, shows the plan and executes it.
+`plan` takes one scenario and returns the old and new offset of each partition, with a warning for each offset that was out of range.
+This module sends no requests: `reset_offsets.py` collects the facts, shows the plan and executes it. It also reads and writes the CSV files
+of `--from-file` and `--export`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Bounds(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """The input of a plan. `at_time` has the first offset at or after the moment, -1 where there is none."""
+    """The input of a plan. `at_time` has the first offset at or after the wanted time, or -1; `given` the offsets of a file or group."""
 
     bounds: Mapping[TopicPartition, Bounds]
     committed: Mapping[TopicPartition, int | None]
@@ -39,7 +40,7 @@ class Facts(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One partition's reset."""
+    """The old and new offset of a partition. `old` is None without a committed offset."""
 
     partition: TopicPartition
     old: int | None
@@ -52,7 +53,7 @@ class ResetPlan(NamedTuple):
 
 
 def plan(scenario: str, partitions: Sequence[TopicPartition], facts: Facts, number: int = 0) -> ResetPlan:
-    """The new offset of each partition. Raises `Refused` when one cannot be found: then nothing may be changed."""
+    """Returns the new offset of each partition. Raises `Refused` if `shift-by` meets a partition without a committed offset."""
     steps, warnings = [], []
     for partition in partitions:
         old = facts.committed.get(partition)
@@ -69,7 +70,7 @@ def plan(scenario: str, partitions: Sequence[TopicPartition], facts: Facts, numb
 
 
 def _target(scenario: str, partition: TopicPartition, facts: Facts, number: int) -> tuple[int, str]:
-    """The offset that the scenario asks for, in range or not, and a remark."""
+    """Returns the offset of the scenario, which may be out of range, and a warning or an empty text."""
     bounds, old = facts.bounds[partition], facts.committed.get(partition)
     if scenario == TO_EARLIEST:
         return bounds.start, ""
@@ -92,11 +93,14 @@ def _target(scenario: str, partition: TopicPartition, facts: Facts, number: int)
     return facts.given[partition], ""
 
 
-# The file of --from-file and --export
+# The CSV files of --from-file and --export
 
 
 def parse_reset_file(text: str, name: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
-    """`topic,partition,offset` (one group) or `group,topic,partition,offset`; a bad line is named by its number."""
+    """Parses lines `topic,partition,offset` (of one group) or `group,topic,partition,offset` into offsets by group and partition.
+
+    Raises `UsageError` with the number of the first bad line.
+    """
     found: dict[str, dict[TopicPartition, int]] = {}
     widths = set()
     for number, fields in _rows(text, name):
@@ -117,7 +121,7 @@ def parse_reset_file(text: str, name: str, groups: Sequence[str]) -> dict[str, d
 
 
 def _rows(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows that are not empty, each with the number of its last line. The name of a group may have any characters."""
+    """Yields the rows that are not empty, each with the number of its last line: a quoted group name may contain line breaks."""
     import csv
     import io
 
@@ -131,9 +135,9 @@ def _rows(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def format_reset_file(plans: Mapping[str, ResetPlan], *, is_quoted: bool = True) -> str:
-    """The plans in the form that `parse_reset_file` reads; each row begins with the group where there are several.
+    """Formats plans as `parse_reset_file` reads them. Rows begin with the group if there are several groups.
 
-    Without `is_quoted` only names that need quotes have them, as in the file of Kafka's tool.
+    With `is_quoted` all names have quotes. Without it, as in Kafka's tool, only names that need quotes have them.
     """
     import csv
     import io

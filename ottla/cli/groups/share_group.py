@@ -1,7 +1,7 @@
 """`ottla share-group`: share groups. Most commands are in `group_commands.py`.
 
-A share group has no position in a partition: START-OFFSET is the first record that is not yet acknowledged or archived, LAG the number of
-records from there on that are still to be delivered or acknowledged. A reset moves the start.
+A share group has no position in a partition. START-OFFSET is the offset of the first record that is neither acknowledged nor archived.
+LAG is the broker's count of records from there that are neither. A reset changes the start offset.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ListedRow(Row):
 
 
 class StartOffsetRow(Row):
-    """A partition that the group has started."""
+    """A partition that the group has started to read."""
 
     group: str
     topic: str
@@ -74,7 +74,7 @@ class TopicDeletionRow(Row):
 
 
 def describe(cluster: Cluster, name: str) -> ShareGroupDescription:
-    """Describes a share group. An unknown name is refused with the nearest name, or with the kind of group that has it."""
+    """Describes a share group. Raises `ApiError` for an unknown name, with the nearest name, and for another kind of group."""
     try:
         return share_admin.describe_share_group(cluster, name)
     except ApiError as error:
@@ -88,7 +88,7 @@ def describe(cluster: Cluster, name: str) -> ShareGroupDescription:
 
 
 def offset_rows(cluster: Cluster, group: ShareGroupDescription, is_wide: bool = False) -> list[StartOffsetRow]:
-    """A row for each partition that the group has started. An error of one partition ends the command: half a table misleads."""
+    """Returns a row for each partition that the group has started to read. Raises the first error of a partition."""
     rows = []
     for partition, found in share_admin.share_offsets(cluster, group.group_id).items():
         if found.error is not None:
@@ -105,7 +105,10 @@ def _member_row(group: str, member: Any) -> ShareMemberRow:
 
 
 def state_of(cluster: Cluster, name: str) -> str:
-    """The state of a share group; empty if it does not exist, since a reset creates it. Refuses the name of another kind of group."""
+    """Returns the state of a share group. An unknown group has an empty state, because a reset creates the group.
+
+    Raises `ApiError` for a group of another kind.
+    """
     try:
         return share_admin.describe_share_group(cluster, name).state
     except ApiError as error:
@@ -117,7 +120,7 @@ def state_of(cluster: Cluster, name: str) -> str:
 
 
 def _starts(cluster: Cluster, name: str) -> dict[TopicPartition, int | None]:
-    """The start offset of each partition; none where no member has read yet."""
+    """Returns the start offset of each partition; None if no member has read it yet. Empty for an unknown group."""
     if not state_of(cluster, name):
         return {}
     return {partition: found.start_offset for partition, found in share_admin.share_offsets(cluster, name).items()}

@@ -1,7 +1,7 @@
-"""Explains frames of the protocol: header and body of a request or response as spans.
+"""Explains frames of the protocol: the header and body of a request or response as spans.
 
-A request's header has its key and version. A response has neither: the caller gives both, or takes both from the request with the same
-correlation id in a capture. Malformed bytes raise `WireError`; the frame's spans reach up to them.
+The header of a request has the API key and version. A response has neither, so the caller gives both; in a capture the request
+with the same correlation id has them. For malformed bytes `Frame.problem` has the reason, and the spans end before these bytes.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ottla.wire.framing import API_VERSIONS, FRAME_SIZE_BYTES, has_client_id, ha
 from ottla.wire.primitives import Buffer
 
 FRAME_BYTES_MAX = 1 << 28
-"""The largest frame that is explained."""
+"""The largest frame that is explained, in bytes: 256 MiB. Also the limit of the input."""
 
 
 class Frame:
-    """An explained frame. `problem` says what is malformed, if anything; the spans reach up to it."""
+    """An explained frame. `problem` is empty, or says why the bytes after the last span are malformed."""
 
     def __init__(self, is_response: bool, spans: list[Span], size: int) -> None:
         self.is_response, self.spans, self.size = is_response, spans, size
@@ -38,14 +38,14 @@ class Frame:
 
 
 class SeenFrame(NamedTuple):
-    """A frame with its source: time and endpoints in a capture."""
+    """A frame with its time and endpoints in a capture; `place` is empty without a capture."""
 
     frame: Frame
     place: str
 
 
 def key_of(text: str) -> int | None:
-    """An API by number or name; `list-offsets`, `ListOffsets` and `list_offsets` are the same."""
+    """Returns the key of an API named by number or by name (`list-offsets`, `ListOffsets` or `list_offsets`). None for an unknown API."""
     if text.isdigit():
         return int(text) if int(text) in APIS else None
     plain = re.sub("[^a-z]", "", text.lower())
@@ -53,13 +53,13 @@ def key_of(text: str) -> int | None:
 
 
 def about(key: int) -> str:
-    """One sentence about an API: the first of the module that declares it."""
+    """Returns a description of an API: the first paragraph of the docstring of its message module, without the full stop."""
     text = importlib.import_module(module_name(key)).__doc__ or ""
     return " ".join(text.split("\n\n", maxsplit=1)[0].split()).rstrip(".")
 
 
 def split_frames(data: Buffer) -> Iterator[tuple[int, int]]:
-    """(start, end) of each frame, its size included; bytes without a leading size are one frame."""
+    """Yields (start, end) of each frame with its size field. The rest from the first size that does not fit is one frame."""
     position, end = 0, len(data)
     while position < end:
         size = int.from_bytes(data[position : position + FRAME_SIZE_BYTES], "big", signed=True)
@@ -71,7 +71,7 @@ def split_frames(data: Buffer) -> Iterator[tuple[int, int]]:
 
 
 def looks_like_request(data: Buffer) -> bool:
-    """Whether a frame begins with a known API key and version."""
+    """Returns whether a frame begins with a known API key and a version up to one above the highest known."""
     start = _body_start(data)
     if len(data) - start < 8:
         return False
@@ -81,7 +81,7 @@ def looks_like_request(data: Buffer) -> bool:
 
 
 def explain_request(data: Buffer, base: int = 0) -> Frame:
-    """A request, with or without its size in front."""
+    """Explains a request, with or without its size field. `base` is added to the shown positions."""
     frame, reader = _begun(data, base, is_response=False)
     try:
         key = frame.api_key = reader.fixed("api_key", "h", lambda found: API_NAMES.get(found, "no such API"))
@@ -102,13 +102,13 @@ def explain_request(data: Buffer, base: int = 0) -> Frame:
 
 
 def explain_response(data: Buffer, key: int, version: int, base: int = 0) -> Frame:
-    """The answer to a request of this key and version."""
+    """Explains the response to a request of this key and version."""
     frame, reader = _begun(data, base, is_response=True)
     frame.api_key, frame.version = key, version
     try:
         frame.correlation_id = reader.fixed("correlation_id", "i", "of the request that is answered")
         if key == API_VERSIONS and bytes(data[reader.position : reader.position + 2]) == b"\0\x23":
-            frame.version = 0  # a broker that lacks the version asked for answers in the oldest form (KIP-511)
+            frame.version = 0  # a broker without the requested version answers in version 0 (KIP-511)
         if has_flexible_response_header(key, frame.version):
             reader.uvarint("header_tagged_fields")
         _walk_body(reader, frame)
@@ -118,7 +118,7 @@ def explain_response(data: Buffer, key: int, version: int, base: int = 0) -> Fra
 
 
 def _begun(data: Buffer, base: int, *, is_response: bool) -> tuple[Frame, SpanReader]:
-    """A frame without its fields, and a reader behind its size, if it has one in front."""
+    """Returns a frame without header and body, and a reader at the header. Reads the size field if there is one."""
     reader = SpanReader(data, base=base)
     if _body_start(data):
         reader.fixed("size", "i", "bytes that follow")
@@ -138,13 +138,13 @@ def _walk_body(reader: SpanReader, frame: Frame) -> None:
 
 
 def _body_start(data: Buffer) -> int:
-    """The position of the header: 4 if a fitting size precedes it, else 0."""
+    """Returns the position of the header: 4 if the data begins with a size field that fits the data, else 0."""
     size = int.from_bytes(data[:FRAME_SIZE_BYTES], "big", signed=True)
     return FRAME_SIZE_BYTES if len(data) > FRAME_SIZE_BYTES and size == len(data) - FRAME_SIZE_BYTES else 0
 
 
 def frame_object(frame: Frame) -> dict[str, Any]:
-    """A frame for programs; the fields are in `spans`."""
+    """Returns a frame as a JSON object. Its fields are in `spans`."""
     return {
         "kind": "response" if frame.is_response else "request",
         "api": API_NAMES.get(frame.api_key),

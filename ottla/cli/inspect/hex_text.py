@@ -1,8 +1,8 @@
-"""Reads bytes from text: hexadecimal digits with or without separators, a hex dump, a literal of C or Python.
+"""Reads bytes from text: hexadecimal digits with or without separators, a hex dump, or a literal of C or Python.
 
-Text is a dump if each line begins with an offset that fits the bytes of the lines before it. Supported are dumps of xxd, `hexdump -C`,
-hexdump (little-endian words of two bytes) and od, whose offsets may be octal or decimal and whose words and bytes may be octal, with `*`
-for repeated rows. Left out: dumps of signed or decimal numbers.
+Text is a dump if each line begins with an offset that equals the number of bytes before it. Supported are dumps of xxd, `hexdump -C`,
+hexdump (little-endian words of two bytes) and od (octal or decimal offsets, octal words or bytes), with `*` for repeated rows. Dumps of
+signed or decimal numbers are not supported.
 """
 
 from __future__ import annotations
@@ -19,20 +19,23 @@ OFFSET_BASES = (16, 8, 10)
 
 
 def from_digits(text: str) -> bytes | None:
-    """The bytes, or None if the text has none of these forms."""
+    """Returns the bytes, or None if the text has none of these forms."""
     lines = [line for line in text.splitlines() if line.strip()]
     for data in (*(_from_dump(lines, base) for base in OFFSET_BASES), _from_literal(text.strip())):
         if data is not None:
             return data
     if len(lines) > 1 and all((row := _ROW.match(line)) and (row[2] or len(row[1]) % 2) for line in lines):
-        return None  # a dump whose offsets do not fit: something is missing
+        return None  # a dump with wrong offsets lacks bytes
     start, end = text.find("{"), text.rfind("}")
     digits = re.sub(r"0x|\\x|[\s:,;\"']", "", text[start + 1 : end] if 0 <= start < end else text)
     return bytes.fromhex(digits) if digits and len(digits) % 2 == 0 and _HEX.fullmatch(digits) else None
 
 
 def _from_literal(text: str) -> bytes | None:
-    """A literal `b"..."` of Python, or a quoted literal with a backslash in it, as in C; with all escapes of Python, not only `\\x..`."""
+    """Evaluates a Python literal `b"..."`, or a C literal: a quoted text with a backslash. All escapes of Python are valid in both.
+
+    Returns None for other text.
+    """
     found = _PYTHON.match(text)
     if found is None or not (text[0] == "b" or "\\" in found["inside"]):
         return None
@@ -61,7 +64,7 @@ def _from_dump(lines: list[str], base: int) -> bytes | None:
             data += row * max(-(-(offset - first - len(data)) // len(row)), 0)
             is_repeated = False
         if not found[3].strip():
-            # The last offset has no bytes; the last word may have added one byte too many.
+            # The last line of a dump may have only the total size. If that is odd, the last word of two bytes has one byte too many.
             is_end = number == len(lines) - 1 > 0 and 0 <= len(data) - (offset - first) <= 1
             return bytes(data[: offset - first]) if is_end else None
         bytes_of_row = _row_bytes(found[3], has_colon=bool(found[2]), is_words=len(found[1]) == _WORDS_OFFSET_DIGITS)
@@ -69,17 +72,17 @@ def _from_dump(lines: list[str], base: int) -> bytes | None:
             return None
         row = bytes_of_row
         data += row
-    # A single line may be plain digits with a blank in them; only a colon or a text column makes it a dump.
+    # A single line without a colon or a text column is not a dump but plain digits with a blank.
     return bytes(data) if data and (len(lines) > 1 or ":" in lines[0] or "|" in lines[0]) else None
 
 
 def _row_bytes(text: str, *, has_colon: bool, is_words: bool) -> bytes | None:
     text = text.partition("|")[0].partition(">")[0]
     if has_colon:
-        text = re.split(r"\s{2,}", text.strip(), maxsplit=1)[0]  # after two blanks xxd shows the same bytes as text
+        text = re.split(r"\s{2,}", text.strip(), maxsplit=1)[0]  # xxd repeats the bytes as text after two blanks
     groups = text.split()
     if groups and not has_colon and all(_OCTAL.fullmatch(group) for group in groups) and len({*map(len, groups)}) == 1:
-        size = len(groups[0]) // 3  # of od: a byte, or a word of two
+        size = len(groups[0]) // 3  # od prints octal bytes (3 digits) or words of two bytes (6 digits)
         numbers = [int(group, 8) for group in groups]
         return b"".join(number.to_bytes(size, "little") for number in numbers) if max(numbers) < 256**size else None
     if not groups or any(len(group) % 2 or not _HEX.fullmatch(group) for group in groups):

@@ -1,7 +1,7 @@
 """The records of `__consumer_offsets`, `__transaction_state` and `__share_group_state` as JSON, in the form of Kafka's dump tool.
 
-A key begins with an int16 for its kind, a value with an int16 version. Names are Kafka's camelCase. Fields that a version does not have are
-omitted, and so are tagged fields with their default. Bytes that cannot be decoded are shown as text.
+A key begins with an int16 that is its record type, a value with an int16 that is its version. Names are in Kafka's camelCase. Fields that
+the version lacks, and tagged fields with their default value, are omitted. `decode_record` shows bytes that cannot be decoded as text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MODULES = {
 
 
 def decode_record(record: Record, kind: str) -> tuple[str | None, str | None]:
-    """Key and value as they are printed; None for null. `kind` is one of `_MODULES`, or empty for plain text."""
+    """Returns key and value as they are printed; None for null. `kind` is a key of `_MODULES`, or empty for plain text."""
     if kind and record.key is not None and len(record.key) >= 2:
         try:
             return _decode(record.key, record.value, kind)
@@ -37,7 +37,10 @@ def decode_record(record: Record, kind: str) -> tuple[str | None, str | None]:
 
 
 def message_json(record: Record, kind: str, types: Container[int]) -> str | None:
-    """A record as the formatters of Kafka's console consumer write it; None for a key of another type than these."""
+    """Returns a record as the formatters of Kafka's console consumer print it.
+
+    Returns None for a record whose type is not in `types`, and for a record that cannot be decoded.
+    """
     key, value = record.key, record.value
     if key is None or len(key) < 2 or (number := int.from_bytes(key[:2], "big", signed=True)) not in types:
         return None
@@ -82,7 +85,7 @@ def _decode(key: bytes, value: bytes | None, kind: str) -> tuple[str, str | None
 
 @cache
 def _classes(kind: str) -> dict[int, tuple[type[RecordKey], type[RecordValue]]]:
-    """The classes of keys and values by the number of the key's kind."""
+    """Returns the classes of key and value by record type."""
     keys: dict[int, type[RecordKey]] = {}
     values: dict[int, type[RecordValue]] = {}
     for name in _MODULES[kind]:
@@ -96,7 +99,7 @@ def _classes(kind: str) -> dict[int, tuple[type[RecordKey], type[RecordValue]]]:
 
 
 def struct_object(struct: Struct, version: int) -> dict[str, Any]:
-    """A decoded struct as Kafka's JSON."""
+    """Converts a decoded struct to an object in Kafka's JSON form: UUIDs as text, bytes in base64."""
     tree = {}
     for field in type(struct).__fields__:
         value = getattr(struct, field.name)
@@ -121,7 +124,7 @@ def _value(field: Field, value: Any, version: int) -> Any:
 
 
 def _explain_members(decoded: Any, tree: dict[str, Any]) -> None:
-    """Decodes the subscription and assignment of members of the consumer protocol."""
+    """Replaces the bytes of each member's subscription and assignment in `tree` by their fields, where they can be decoded."""
     from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
     for member, shown in zip(decoded.members, tree["members"], strict=True):
@@ -141,7 +144,7 @@ _CONTROL_RECORDS = {
 
 
 def decode_control(kind: int, value: bytes) -> tuple[str, str] | None:
-    """A control record of Kafka's metadata log: its name and its fields; None for one that is not known."""
+    """Returns the name and the JSON of a control record of Kafka's metadata log. None if it is unknown or cannot be decoded."""
     if kind not in _CONTROL_RECORDS or len(value) < 2:
         return None
     name, class_name = _CONTROL_RECORDS[kind]

@@ -1,4 +1,4 @@
-"""Prints a dump: lines as Kafka's tool prints them, or JSON objects, one per file or per entry."""
+"""Prints a dump: lines as Kafka's tool prints them, one JSON or YAML object with all files, or (jsonl) a JSON object per entry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.cli.render.ottla import Output
 
 
 def map_file(path: str) -> bytes | memoryview:
-    """Maps a file into memory: a segment may be as large as a gigabyte. Raises `OSError`."""
+    """Maps a file into memory, because a segment may have more than a gigabyte. Raises `OSError`."""
     with open(path, "rb") as file:
         if os.fstat(file.fileno()).st_size == 0:
             return b""
@@ -34,7 +34,7 @@ class Options(NamedTuple):
 
 
 class Dump:
-    """Collects the entries of one file after the other; mismatches between index and segment are printed at the end, as by Kafka's tool."""
+    """Prints the entries of each file, or collects them for JSON. `finish` prints the mismatches of all files, as Kafka's tool does."""
 
     def __init__(self, output: Output, options: Options) -> None:
         self.output = output
@@ -51,12 +51,12 @@ class Dump:
         self.line(f"Dumping {path}")
 
     def line(self, text: str) -> None:
-        """Prints a remark; not in JSON."""
+        """Prints a line; nothing with structured output."""
         if not self.output.is_structured:
             write(text + "\n")
 
     def entry(self, text: str, value: dict[str, Any]) -> None:
-        """One batch, record, entry or line of a file."""
+        """Adds a batch, index entry or line of a file, as text and as an object."""
         if self.output.form == "jsonl":
             write(json.dumps({"file": self._files[-1]["file"], **value}, ensure_ascii=False) + "\n")
         elif self.output.is_structured:
@@ -65,12 +65,12 @@ class Dump:
             write(text + "\n")
 
     def fact(self, name: str, value: Any, text: str) -> None:
-        """Adds a fact about the file as a whole."""
+        """Adds a value that describes the whole file. Form jsonl does not show it."""
         self._files[-1][name] = value
         self.line(text)
 
     def spans(self, reader: SpanReader) -> None:
-        """Adds the spans that a reader has collected."""
+        """Adds the spans of a reader and clears them there. Form jsonl does not show them."""
         if not reader.spans:
             return
         if self.output.is_structured:

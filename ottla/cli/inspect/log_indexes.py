@@ -1,4 +1,4 @@
-"""Dumps the two indexes of a segment, checks that they are well-formed and that they agree with the segment."""
+"""Dumps the offset index and the time index of a segment, and compares them with the segment."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def dump_offset_index(dump: Dump, path: str, data: Buffer) -> None:
 
 
 def _entries(data: Buffer, form: Struct) -> list[tuple[int, int]]:
-    """The pairs of an index, without the zeros of a preallocated file."""
+    """Returns the entries of an index, without the zeros at the end of a preallocated file."""
     entries: list[tuple[int, int]] = []
     for first, second in form.iter_unpack(data[: len(data) - len(data) % form.size]):
         if entries and not first and not second:
@@ -94,7 +94,7 @@ def _compare_time(dump: Dump, path: str, segment: Buffer, positions: list[tuple[
 
 
 def _segment_beside(dump: Dump, path: str) -> Buffer | None:
-    """The segment that an index belongs to. A missing segment is an error only for the comparison."""
+    """Returns the segment of an index. Without the segment, prints a note and returns None; with --verify-index-only raises `Refused`."""
     beside = path.rpartition(".")[0] + ".log"
     try:
         return map_file(beside)
@@ -107,7 +107,10 @@ def _segment_beside(dump: Dump, path: str) -> Buffer | None:
 
 
 def _positions_beside(path: str) -> list[tuple[int, int]]:
-    """The entries of the offset index as (offset, position), so that the segment is not read from its beginning for each time entry."""
+    """Returns the offset index beside a time index as (offset, position); an empty list if it is missing.
+
+    It saves reading the segment from its beginning for each time entry.
+    """
     try:
         with open(path.rpartition(".")[0] + ".index", "rb") as file:
             entries = _entries(file.read(), _OFFSET_ENTRY)

@@ -1,4 +1,4 @@
-"""Dumps the batches and records of a segment: Kafka's lines, or each byte with its meaning."""
+"""Dumps the batches and records of a segment: the lines of Kafka's tool, and with `--hex` each byte with its meaning."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from ottla.wire.records import Record, iter_records
 
 
 def base_offset_of(path: str) -> int:
-    """The base offset in the name of a segment's file."""
+    """Returns the base offset in the name of a segment's file."""
     return int(os.path.basename(path).partition(".")[0])
 
 
 def batches_of(data: Buffer, path: str, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Complete batches with their positions. Raises `Refused` where no batch can begin."""
+    """Yields complete batches with their positions. Ends at an incomplete batch, or if only zeros follow.
+
+    Raises `Refused` for bytes that are no batch of magic 2.
+    """
     end = len(data)
     while end - position >= BATCH_OVERHEAD:
         if legacy_magic(data, position) is not None:
@@ -33,7 +36,7 @@ def batches_of(data: Buffer, path: str, position: int = 0) -> Iterator[tuple[int
             header = read_batch_header(data, position)
         except WireError as error:
             if not any(memoryview(data)[position:]):
-                return  # zeros, which a file system may leave behind after a power failure
+                return  # a power failure or preallocation may leave zeros
             raise _no_segment(path, position, str(error)) from None
         if header.magic != MAGIC:
             raise _no_segment(path, position, f"a batch of magic {header.magic}, only {MAGIC} is known")
@@ -113,7 +116,7 @@ _SHORT = {"record_count": "count"}
 
 
 def _batch_line(batch: dict[str, Any]) -> str:
-    """The line of Kafka's tool, word for word, since scripts parse it."""
+    """Formats a batch exactly as Kafka's tool does, because scripts parse this line."""
     words = {"max_timestamp": batch["timestamp_type"], "codec": "compresscodec", "is_valid": "isvalid"}
     shown = {**batch, "delete_horizon_ms": optional_long(batch["delete_horizon_ms"])}
     del shown["timestamp_type"]
@@ -121,12 +124,12 @@ def _batch_line(batch: dict[str, Any]) -> str:
 
 
 def optional_long(value: int | None) -> str:
-    """A number or its absence as Java prints an OptionalLong."""
+    """Formats a number or None as Java prints an OptionalLong."""
     return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
 
 
 def _record(record: Record, header: BatchHeader, options: Options) -> tuple[str, dict[str, Any]]:
-    """The record as a line and as an object."""
+    """Returns a record as a line and as an object."""
     sequence = -1 if header.base_sequence < 0 else (header.base_sequence + record.offset - header.base_offset) & 0x7FFFFFFF
     value: dict[str, Any] = {
         "offset": record.offset,

@@ -1,4 +1,4 @@
-"""Dumps the smaller files of a log: aborted transactions, producer snapshots, checkpoints, and the two files of properties."""
+"""Dumps the small files of a log: aborted transactions, producer snapshots, checkpoints, partition.metadata and meta.properties."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _walk_snapshot(reader: SpanReader) -> None:
 
 
 def _dump_checkpoint(names: tuple[str, ...]) -> Callable[[Dump, str, Buffer], None]:
-    """A dumper for a text file of a version, a count, and that many lines of fields."""
+    """Returns a function that dumps a checkpoint file: a version, a count, and `count` lines with the fields `names`."""
 
     def dump_file(dump: Dump, path: str, data: Buffer) -> None:
         lines = _text_lines(path, data)
@@ -140,7 +140,7 @@ def _text_lines(path: str, data: Buffer) -> list[str]:
 
 
 def _show_hex(dump: Dump, data: Buffer, names: tuple[str, ...] = ()) -> None:
-    """Shows the lines of a text file as its fields."""
+    """With `--hex`, shows each line of a text file as a field. `names` are the names of the first lines."""
     if not dump.options.is_hex:
         return
     reader = SpanReader(data)

@@ -1,6 +1,6 @@
-"""`ottla metrics`: scrapes a broker's `/metrics` once, whole or filtered by name.
+"""`ottla metrics`: scrapes a broker's `/metrics` once, and prints all metrics or those whose name begins with a given text.
 
-An option names the address; else the broker is asked for its setting `ottla.metrics.listen`.
+`--from` names the address. Without it the address is the setting `ottla.metrics.listen` of the broker with the lowest id.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _run(args: Args, output: Output) -> None:
 
 
 def metrics_address(args: Args) -> str:
-    """Where a broker says that its metrics are. Raises `Refused` if it exposes none."""
+    """Asks the broker with the lowest id for the address of its metrics. Raises `Refused` if it has none, or a port chosen at its start."""
     from ottla.client.core import admin
 
     with connect(args) as cluster:
@@ -75,7 +75,10 @@ def metrics_address(args: Args) -> str:
 
 
 def scrape(address: str, credentials: str | None = None, *, token_file: str | None = None, ca_file: str | None = None) -> str:
-    """The text of `/metrics`; an address that begins with `https://`, or `ca_file`, means TLS. Raises `Refused` or `ConnectError`."""
+    """Returns the text of `/metrics`. Uses TLS if the address begins with `https://` or `ca_file` is given.
+
+    Raises `UsageError` for a bad address or file, `ConnectError` without a connection, `Refused` for an HTTP status other than 200.
+    """
     import http.client
     import ssl
 
@@ -133,7 +136,7 @@ def _authorization(credentials: str | None, token_file: str | None) -> dict[str,
 
 
 def _is_wanted(line: str, names: list[str]) -> bool:
-    """Whether the line (sample, help or type) belongs to one of the names."""
+    """Returns whether the metric of a line (sample, HELP or TYPE) begins with one of `names`. True if there are no names."""
     name = line.split(" ", 3)[2] if line.startswith("# ") and line.count(" ") > 2 else line
     return not names or name.startswith(tuple(names))
 

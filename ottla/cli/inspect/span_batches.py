@@ -1,6 +1,6 @@
 """Explains record batches byte by byte: the header's thirteen fields, then each record with its varints.
 
-The records of a compressed batch follow with positions in the decompressed bytes. Records of a batch whose CRC is wrong are shown as bytes.
+Records of a compressed batch have positions in the decompressed bytes. If the CRC of a batch is wrong, its records are shown as bytes.
 Malformed bytes raise `WireError`; the reader keeps the spans before them.
 """
 
@@ -43,14 +43,14 @@ def codec_name(attributes: int) -> str:
 
 
 def attribute_words(attributes: int) -> str:
-    """The attribute bits of a batch in words."""
+    """Describes the attribute bits of a batch in words."""
     words = [codec_name(attributes), "LogAppendTime" if attributes & TIMESTAMP_TYPE_BIT else "CreateTime"]
     bits = ((TRANSACTIONAL_BIT, "transactional"), (CONTROL_BIT, "control"), (DELETE_HORIZON_BIT, "delete horizon"))
     return ", ".join(words + [word for bit, word in bits if attributes & bit])
 
 
 def walk_batches(reader: SpanReader, end: int) -> None:
-    """Explains all complete batches before `end`; an incomplete one at the end, as in fetch responses, is only named."""
+    """Explains all complete batches before `end`. An incomplete batch at the end, as in fetch responses, is a single span."""
     while reader.position < end:
         size = None
         if end - reader.position >= BATCH_OVERHEAD:
@@ -73,7 +73,7 @@ def walk_batch(reader: SpanReader) -> None:
         if header.magic != MAGIC:
             raise WireError(f"the batch at {reader.base + start} has magic {header.magic}, only {MAGIC} can be read")
         if not is_valid:
-            # Bytes under a wrong CRC may be anything: they are shown, not explained.
+            # With a wrong CRC the bytes may be damaged, so they are shown without an explanation.
             reader.octets("records", start + size - reader.position, "not explained: the CRC is wrong")
         elif header.codec:
             batch = reader.data[start : start + size]

@@ -1,7 +1,7 @@
-"""Explains any message of the protocol byte by byte, by its declaration (`wire/schema.py`), with notes on enumerations.
+"""Explains any message of the protocol byte by byte, by its declaration (`wire/schema.py`), with notes on codes and timestamps.
 
-The compiled decoders do not record positions, so this is a second, slow reader; a test compares the values of both. Malformed bytes raise
-`WireError`; the reader keeps the spans before them.
+The compiled decoders do not record positions. This module is therefore a second, slower decoder, and a test compares the values of both.
+Malformed bytes raise `WireError`; the reader keeps the spans before them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MOMENT_NAMES = ("log_append_time_ms", "commit_timestamp", "expire_timestamp")
 
 
 def note_of(name: str, kind: str, value: Any) -> str:
-    """The meaning of a value of an enumeration, or nothing."""
+    """Returns the meaning of a code, or a timestamp as a date. Returns an empty text for other fields."""
     if name in _WORDS and isinstance(value, int):
         return _WORDS[name](value)
     if name == "timestamp" and value in (-1, -2, -3):
@@ -51,7 +51,7 @@ def note_of(name: str, kind: str, value: Any) -> str:
 
 
 def walk_message(reader: SpanReader, cls: type[Message], version: int) -> None:
-    """Explains a whole message of a version."""
+    """Explains a whole message of a version. Raises `WireError`."""
     _Walker(reader, version, is_flexible(cls, version)).struct(cls)
 
 
@@ -75,7 +75,7 @@ class _Walker:
             self.tags(tagged)
 
     def tags(self, tagged: dict[int, Field]) -> None:
-        """The tag section at the end of each struct of a flexible version."""
+        """Reads the tagged fields at the end of a struct of a flexible version."""
         reader = self.reader
         count = reader.uvarint("tagged_fields", "how many follow")
         if count > reader.left:
@@ -114,7 +114,7 @@ class _Walker:
             self.struct(field.struct)
 
     def length(self, kind: str, name: str, is_compact: bool) -> int:
-        """The length or count before a blob or an array; -1 is null."""
+        """Reads the length of a string or bytes, or the count of an array. Returns -1 for null."""
         if is_compact:
             found = self.reader.variable(name, read_uvarint, lambda value: f"compact: {value - 1}" if value else "compact: null")
             return found - 1

@@ -1,8 +1,8 @@
-"""Explained bytes: a reader that records the field's name and value for each range of bytes, and how they are printed.
+"""Explained bytes: a reader that records the name and value of each field as a span, and functions that print spans.
 
-`ottla log dump --hex` and `ottla wire` share it. A `Span` is a range of bytes with a name. The span of a container (an array, a struct, a
-record) covers the bytes of its length, or none. For any bytes the reader raises `WireError` and nothing else; `spans` keeps the fields
-before it, so that a damaged file shows where the damage begins.
+`ottla log dump --hex` and `ottla wire` share it. A `Span` is a range of bytes with a name. The heading of a container (a struct, a batch, a
+record) is a span without bytes; its length or count is a span of its own. For malformed bytes the reader raises `WireError` and no other
+error. `spans` keeps the fields before them, so that a dump shows where the damage begins.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _FORMATS = {letter: Struct(">" + letter) for letter in ("b", "h", "i", "q", "B",
 
 
 class Span(NamedTuple):
-    """The bytes `data` from `start` to `end` are the field `name`; `depth` is its nesting, `note` a remark.
+    """A field: its name, value, nesting depth and bytes `data` from `start` to `end`, with a remark.
 
-    Positions in compressed data count in the decompressed bytes.
+    If `is_unpacked`, the positions count decompressed bytes.
     """
 
     start: int
@@ -40,7 +40,7 @@ class Span(NamedTuple):
 
 
 class SpanReader:
-    """Reads fields one after the other and keeps a span of each. `base` is added to the positions that are shown."""
+    """Reads fields in order and keeps a span of each. `base` is added to the shown positions. Methods that read raise `WireError`."""
 
     def __init__(self, data: Buffer, position: int = 0, *, base: int = 0) -> None:
         self.data = data
@@ -51,7 +51,7 @@ class SpanReader:
         self.spans: list[Span] = []
 
     def unpacked(self, data: Buffer) -> SpanReader:
-        """A reader of the decompressed bytes; its spans are appended to these."""
+        """Returns a reader of decompressed bytes. It appends to the spans of this reader."""
         reader = SpanReader(data)
         reader.depth, reader.is_unpacked, reader.spans = self.depth, True, self.spans
         return reader
@@ -62,7 +62,7 @@ class SpanReader:
 
     @contextmanager
     def inside(self, name: str, note: str = "") -> Iterator[None]:
-        """A context: spans read inside it are nested below a heading."""
+        """Adds a heading. Spans that are read inside the context are nested below it."""
         self.add(self.position, self.position, name, None, note)
         self.depth += 1
         try:
@@ -75,7 +75,7 @@ class SpanReader:
         self.spans.append(Span(self.base + start, self.base + end, self.depth, name, value, note, data, self.is_unpacked))
 
     def fixed(self, name: str, letter: str, note: Callable[[Any], str] | str = "") -> Any:
-        """A value of fixed width, by its letter of the struct module (`16s` is a UUID)."""
+        """Reads a value of fixed width. `letter` is its format in Python's struct module; `16s` is a UUID."""
         form = _FORMATS[letter]
         start = self.position
         self._need(form.size, name)
@@ -86,7 +86,7 @@ class SpanReader:
         return value
 
     def variable(self, name: str, read: Callable[[Buffer, int], tuple[int, int]], note: Callable[[int], str] | str = "") -> int:
-        """A number of variable length, read by one of `read_uvarint`, `read_varint`, `read_varlong`."""
+        """Reads a number of variable length with `read_uvarint`, `read_varint` or `read_varlong`."""
         start = self.position
         value, self.position = read(self.data, start)
         self.add(start, self.position, name, value, note(value) if callable(note) else note)
@@ -102,7 +102,7 @@ class SpanReader:
         return self.variable(name, read_varlong, note)
 
     def octets(self, name: str, size: int, note: str = "") -> bytes:
-        """A field of a given number of bytes, shown as text if they are text."""
+        """Reads `size` bytes. They are shown as in `as_text`."""
         start = self.position
         self._need(size, name)
         self.position += size
@@ -118,7 +118,7 @@ class SpanReader:
 
 
 def as_text(data: bytes) -> str:
-    """Bytes as quoted text, or as hexadecimal digits if they are not text."""
+    """Formats bytes as quoted text if they are printable UTF-8, else as hexadecimal digits. Shortens long values."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -130,7 +130,7 @@ def as_text(data: bytes) -> str:
 
 
 def as_moment(milliseconds: int) -> str:
-    """A timestamp as a date; empty if it is none."""
+    """Formats a timestamp as a date. Returns `none` for negative values, and an empty text beyond the year 9999."""
     if milliseconds < 0:
         return "none"
     try:
@@ -140,7 +140,7 @@ def as_moment(milliseconds: int) -> str:
 
 
 def span_lines(spans: list[Span]) -> Iterator[str]:
-    """A line for each span: position, bytes, meaning. `u` marks positions in decompressed bytes."""
+    """Yields a line for each span: position, bytes, name and value. A `u` before a position means decompressed bytes."""
     places = [_place(span) for span in spans]
     width = max(map(len, places), default=0)
     for span, place in zip(spans, places, strict=True):
@@ -166,5 +166,5 @@ def shown_value(value: Any) -> str:
 
 
 def span_objects(spans: list[Span]) -> list[dict[str, Any]]:
-    """The spans as JSON objects."""
+    """Returns the spans as JSON objects, their bytes in hexadecimal digits."""
     return [{**span._asdict(), "data": span.data.hex()} for span in spans]

@@ -1,7 +1,8 @@
-"""`ottla wire`: explains frames, given as hexadecimal digits or in a packet capture, field by field.
+"""`ottla wire`: explains frames field by field.
 
-Takes digits as an argument, from a file or from standard input, in any usual layout (spaces, colons, `0x`, the columns of xxd and
-hexdump -C); raw bytes from a file; pcap and pcapng. In a capture, responses are matched with their requests.
+The input is an argument with hexadecimal digits, a file, or standard input. A file has hexadecimal digits, raw bytes, or a packet capture
+(pcap or pcapng). Digits may have any usual layout (spaces, colons, `0x`, the columns of xxd and `hexdump -C`). In a capture, each response
+is matched with its request.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def _run(args: Args, output: Output) -> int:
     _show(output, frames, is_brief=args.brief)
     problems = [found.frame for found in frames if found.frame.problem]
     if problems and output.is_structured:
-        return 1  # each frame has its own problem in it; stdout stays one object
+        return 1  # the object of each frame has its problem
     if problems:
         raise Refused(f"{problems[0].title}: {problems[0].problem}", "CORRUPT_FRAME")
     return 0
@@ -97,7 +98,7 @@ def _read(words: list[str]) -> bytes:
 
 
 def _as_bytes(data: bytes, name: str) -> bytes:
-    """Converts hexadecimal digits to bytes; returns raw bytes unchanged."""
+    """Converts hexadecimal digits to bytes. Returns captures and binary data unchanged. Raises `Refused` for other text."""
     if not data:
         raise Refused(f"{name} is empty", "CORRUPT_FRAME")
     if part("captures").is_recording(data) or 0 in data:
