@@ -3,8 +3,8 @@
 `BatchReader` reads bytes from an offset on and decodes whole batches. Data batches become `apply` calls, control batches `apply_marker`
 calls. A batch in a client's transaction is applied as transactional and takes effect at its marker.
 
-Invariants: offsets only increase; a batch that compaction has emptied still advances the offset; a batch that cannot be decoded, or with an
-unknown control record, is skipped.
+Invariants: offsets only increase; a batch that compaction has emptied still advances the offset; a batch that cannot be decoded is skipped,
+and so is a control batch of an unknown kind.
 
 Elsewhere: the source of the bytes, and the meaning of a record (a machine skips records that it cannot decode).
 """

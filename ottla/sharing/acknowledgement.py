@@ -1,8 +1,8 @@
 """Acknowledgements of members: checks them and plans the changes of the records' states.
 
-Accepted records become acknowledged, rejected records and gaps (offsets without a record) archived, released records available again, or
-archived if their delivery count has reached its limit (unless a failed write had accepted them). A renewal (KIP-1222) changes no state: it
-restarts the time of the lock.
+Accepted records become acknowledged. Rejected records and gaps (offsets without a record) become archived. Released records become
+available again, or archived if their delivery count has reached its limit and no failed write had accepted them. A renewal (KIP-1222)
+changes no state: it restarts the time of the lock.
 
 The acknowledgements of a request for one partition are all checked before any takes effect. If one is impossible, all are refused. The code
 is INVALID_RECORD_STATE if the member has not acquired the record, if nothing is in flight, or if the group allows no renewals. It is

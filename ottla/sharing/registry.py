@@ -44,8 +44,9 @@ class SharePartitions:
         return share if share is not None and share.leader_epoch == leader_epoch else None
 
     def get(self, key: SharePartitionKey, leader_epoch: int, find_start: FindStart) -> SharePartition:
-        """Returns the share partition of this leader epoch, which is created if necessary. It may still be loading, or is closed with an
-        `error` if it could not be loaded. Raises `ApiError` COORDINATOR_NOT_AVAILABLE if there is no memory for a new one.
+        """Returns the share partition of this leader epoch, which is created if necessary. The share partition may still be loading. If its
+        state could not be loaded, it is closed and its `error` says why. Raises `ApiError` COORDINATOR_NOT_AVAILABLE if there is no memory
+        for a new one.
         """
         place = (key.topic_id, key.partition)
         group = self._groups.get(key.group_id)

@@ -9,9 +9,9 @@ release would include the new session's records. If epoch 0 replaces a session t
 A member may continue its session on another connection, as in Kafka, but only as the same principal (`belongs_to_other`).
 
 The number of sessions is limited by `group.share.max.share.sessions`. The number of partitions is limited for one session and for all
-sessions; the last limit also depends on `ottla.memory.max.bytes`. At a limit, a session of the address with the most sessions is evicted,
-or of the connection with the most sessions among the client's own address (`base/loop/fair_slots.py`). If neither has more than the client,
-the new session is refused.
+sessions; the last limit also depends on `ottla.memory.max.bytes`. At a limit, the address with the most sessions loses one
+(`base/loop/fair_slots.py`). If this is the client's own address, its connection with the most sessions loses one. If that is the client's
+own connection, the new session is refused.
 
 `share_fetch.py` and `share_acknowledge.py` read and acknowledge records.
 """

@@ -7,9 +7,9 @@ partition was loaded or closed.
 One timer serves all locks: it is set for the first expiry, and then for the next one. Locks of thousands of partitions may expire together;
 they are released over several iterations of the event loop.
 
-If the persister answers that another leader has taken over (a higher leader or state epoch), or that the group or the topic was deleted,
-the share partition closes itself; the next request for it reads the stored state again. A leader without writes would not notice an
-alteration or a deletion. Therefore the stored state is checked when a member begins to read a partition (`check`).
+The share partition closes itself if the persister answers that another leader has taken over (a higher leader or state epoch), or that the
+group or the topic was deleted. The next request for the share partition reads the stored state again. A leader without writes would not
+notice an alteration or a deletion. Therefore the stored state is checked when a member begins to read a partition (`check`).
 
 `handlers/share_groups/log_reads.py` reads the log; `registry.py` has the set of share partitions.
 """
@@ -299,8 +299,8 @@ class SharePartition:
             done(ErrorCode.NONE)
             return
         self._count_runs()
-        # The start moves only after the write is durable. Otherwise the next write would lower a start that was written ahead, without
-        # the batches below it.
+        # This write has the start from before the changes; the start moves when the write is durable. If this write had a later start and
+        # was stored although its answer is an error, the next write would lower the stored start, without the batches below it.
         flight = self.flight
         completing = sum(len(run) for run in changing if run.target in TERMINAL)
         self._completing += completing

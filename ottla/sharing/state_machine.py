@@ -11,9 +11,9 @@ The states of a broker have a memory limit. At the limit a new state, or a write
 (`state_room.py`). This code is not retriable, because brokers would retry immediately, and each waiting request needs as much memory as the
 state.
 
-The checks, their order and their codes are Kafka's, with three exceptions: this limit, and two kinds of writes that Kafka accepts. Writes
-with a higher state epoch than the stored one are refused, and writes to a state that was initialized again after a deletion and not read
-yet. `state_coordinators.py` finds the shard of a share partition, `persister.py` retries.
+The checks, their order and their codes are Kafka's, with three exceptions. There is this limit. Writes with a state epoch higher than the
+stored one are refused. Writes to a state that was initialized again after a deletion are refused until a leader has read it.
+`state_coordinators.py` finds the shard of a share partition, `persister.py` retries.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ transaction is aborted first, with markers in the next epoch. Until the abort is
 A client that sends its current identity (KIP-360) gets the next one only if no other client has taken over. If the client sends its
 previous identity, its last answer was lost or its transaction timed out. It then gets the current identity without a new epoch, because no
 other client can know the previous one. This also holds after a change of the producer id and after a failover (KAFKA-20357). While a
-transaction is being completed, only the producer id is compared, as in Kafka. Stricter than Kafka: an identity that is not the current one
-cannot abort an ongoing transaction, because a delayed request would otherwise abort a later transaction of its own sender (P5).
+transaction is being completed, only the producer id is compared, as in Kafka. Stricter than Kafka: only the current identity (or none) can
+abort an ongoing transaction. Otherwise a delayed request could abort a later transaction of its own sender (P5).
 
 Two-phase commit (KIP-939), if it is enabled: with `is_two_phase` the transaction has no timeout; with `keeps_prepared` the ongoing
 transaction stays open, and the answer has two identities: the transaction's, and a new one that the client uses to end it.

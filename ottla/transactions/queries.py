@@ -1,7 +1,7 @@
 """DescribeTransactions and ListTransactions, over one shard.
 
-Queries are decisions without records. The host answers them when everything applied so far is committed, and refuses them when leadership
-is lost.
+Queries are decisions without records. The host answers a query when all records applied so far are committed. If leadership is lost before,
+DescribeTransactions gets an error and ListTransactions an empty list.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The state of one shard (a partition of `__transaction_state`), and the ports that it uses.
 
-Hard state is `transactions` and `ongoing`, a function of the log; only `apply` writes it. Soft state is `waiting` (requests that wait for a
-transaction to complete), `clients` (the last user of each id, for operators and for the memory of each principal), `ahead` (transactions
-that began on a clock ahead of this broker's) and `is_abandoned` (another broker is the coordinator now). The functions of
-`init_producer_id.py`, `add_partitions.py`, `end_transaction.py` and `expiry.py` decide commands on a `Shard`.
+Hard state is `transactions` and `ongoing`, a function of the log; only `apply` writes it. The other fields are soft state. `waiting` has
+the requests that wait for a transaction to complete. `clients` has the last user of each id, for operators and for the memory of each
+principal. `ahead` has the transactions that began on a clock ahead of this broker's clock. `is_abandoned` is set when another broker is the
+coordinator. The functions of `init_producer_id.py`, `add_partitions.py`, `end_transaction.py` and `expiry.py` decide commands on a `Shard`.
 
 Invariant: `transactions` is ordered by last update, oldest first, so that the expiry scan visits only expired ids.
 """

@@ -36,7 +36,7 @@ def _member(shard: GroupShard, group: ConsumerGroup, member_id: str) -> Describe
 
 
 def _held(position: ConsumerAssignment) -> dict[Uuid, tuple[int, ...]]:
-    """The partitions that the member may be reading, including partitions that it has to revoke and has not confirmed."""
+    """Returns the partitions that the member may be reading: its assigned partitions, and the partitions with unconfirmed revocation."""
     held = dict(position.assigned)
     for topic_id, partitions in position.revoking.items():
         held[topic_id] = tuple(sorted({*held.get(topic_id, ()), *partitions}))

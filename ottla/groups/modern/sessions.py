@@ -1,7 +1,7 @@
 """Removes members of consumer and share groups whose session has timed out.
 
 A session is a deadline in memory with one timer per member, as in classic groups. A heartbeat only moves the deadline, and the timer checks
-whether it has passed. Each kind of group removes a late member in its own way.
+whether it has passed. `SessionRules` says how each kind of group removes a late member.
 """
 
 from __future__ import annotations

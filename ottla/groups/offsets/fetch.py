@@ -40,8 +40,9 @@ def fetch_offsets(shard: GroupShard, command: FetchOffsets, reply: Reply) -> Dec
 
 
 def _check_fetch(shard: GroupShard, command: FetchOffsets) -> None:
-    """Checks the member id and epoch of a member of the consumer protocol, so that it does not read offsets of partitions that another
-    member took over."""
+    """Raises `ApiError` if a request for a consumer group names an unknown member or an old epoch. Otherwise a member could read offsets of
+    partitions that another member took over.
+    """
     group = shard.groups.get(command.group_id)
     if type(group) is not ConsumerGroup or (command.member_id is None and command.member_epoch < 0):
         return

@@ -112,8 +112,8 @@ def _has_room(shard: GroupShard, size: int, owner: str, must_fit: bool) -> bool:
 
 def initialize(shard: GroupShard, group: ShareGroup, draft: Draft) -> None:
     """Asks share coordinators to initialize all states that are logged as initializing, with the group's current epoch as state epoch.
-    States with a request in flight, from here or from an alteration, are skipped, because a second request could reset the state after
-    members have begun to read.
+    States with a request in flight, from here or from an alteration, are skipped. A second request could reset a state after members have
+    begun to read.
     """
     group_id, epoch, keys = group.group_id, group.epoch, group.initializing_keys()
 
@@ -137,8 +137,9 @@ def initialize(shard: GroupShard, group: ShareGroup, draft: Draft) -> None:
 
 
 def run_soon(shard: GroupShard, group_id: str, decide: Callable[[int], Decision]) -> None:
-    """Runs a decision about answers. If the group has many topics, it runs in a separate iteration of the event loop, because its record
-    contains all of them and the answers may have arrived within the heartbeat."""
+    """Runs a decision about answers. If the group has many topics, the decision runs in a separate iteration of the event loop. Its record
+    contains all topics, and the answers may have arrived within the heartbeat.
+    """
 
     def steps() -> Iterator[None]:
         yield shard.run(decide)

@@ -47,7 +47,7 @@ class ShareUpdate(EpochUpdate[ShareChange]):
 
 
 def _members(shard: GroupShard, group: ShareGroup) -> Generator[None, None, list[ShareMember]]:
-    """Returns the members as the assignor sees them."""
+    """Returns the members with their topic ids, for the assignor."""
     ids = TopicIds(shard)
     members: list[ShareMember] = []
     work = 0
