@@ -1,8 +1,8 @@
-"""For tools that connect to ZooKeeper instead of a broker, as Kafka's tools did until 3.9. They find brokers, and write settings that must
-exist before the first broker starts.
+"""For tools that connect to ZooKeeper instead of a broker, as Kafka's tools did until 3.9. Such a tool finds brokers, and writes settings
+that must exist before the first broker starts.
 
-With an identity, created nodes belong to it and others cannot read secret nodes. Needs kazoo (extra `ottla[cluster]`). Every failure is one
-line.
+If the tool has an identity in ZooKeeper, it owns the nodes that it creates, and others cannot read secret nodes. Needs kazoo (extra
+`ottla[cluster]`). Every failure is one line.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import logging
 import os
 import threading
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -33,7 +34,7 @@ except ModuleNotFoundError as error:
     raise StorageError(f"--zookeeper needs the package {error.name}; install ottla[cluster]") from None
 
 CONNECT_SECONDS = 30.0
-"""The timeout of Kafka's tools."""
+"""Limit for opening the session, in seconds, as in Kafka's tools."""
 END_SECONDS_MAX = 5.0
 SESSION_TIMEOUT_MS = 10_000
 
@@ -85,21 +86,19 @@ class ZooKeeperTools:
         """Returns the addresses (host:port) of the registered brokers, by broker id and protocol (PLAINTEXT ...). Leaves out brokers that
         this identity may not read.
         """
+        found: dict[int, dict[str, str]] = {}
         try:
             names = self._client.get_children(self._root + znodes.BROKER_IDS)
+            for name in sorted(name for name in names if name.isdigit()):
+                with suppress(NoNodeError, NoAuthError):  # deleted meanwhile, or not readable for this identity
+                    data, _ = self._client.get(f"{self._root}{znodes.BROKER_IDS}/{name}")
+                    found[int(name)] = _addresses(int(name), data)
         except NoNodeError:
             return {}
         except NoAuthError:
             raise StorageError(self._not_let("read", znodes.BROKER_IDS)) from None
         except KazooException as error:
-            raise StorageError(f"{znodes.BROKER_IDS} in ZooKeeper at {self._connect}: {error or type(error).__name__}") from None
-        found: dict[int, dict[str, str]] = {}
-        for name in sorted(name for name in names if name.isdigit()):
-            try:
-                data, _ = self._client.get(f"{self._root}{znodes.BROKER_IDS}/{name}")
-            except (NoNodeError, NoAuthError):
-                continue  # deleted meanwhile, or not readable for this identity
-            found[int(name)] = _addresses(int(name), data)
+            raise StorageError(f"{znodes.BROKER_IDS} in ZooKeeper at {self._connect}: {str(error) or type(error).__name__}") from None
         return found
 
     def alter_broker_configs(self, name: str, changes: Mapping[str, str], deletions: Collection[str]) -> None:
@@ -134,7 +133,7 @@ class ZooKeeperTools:
         except NoAuthError:
             raise StorageError(self._not_let("write", path)) from None
         except (KazooException, znodes.NodeError) as error:
-            raise StorageError(f"{path} in ZooKeeper at {self._connect}: {error or type(error).__name__}") from None
+            raise StorageError(f"{path} in ZooKeeper at {self._connect}: {str(error) or type(error).__name__}") from None
         if failures:
             raise StorageError(f"{path} in ZooKeeper at {self._connect} has been changed meanwhile; try again")
 

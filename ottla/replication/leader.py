@@ -111,7 +111,10 @@ class Leader:
         self._maybe_prove()
 
     def on_configured(self) -> None:
-        """Adopts changed settings of the topic: `min.insync.replicas` may now be reached."""
+        """Adopts changed settings of the topic. A lower `min.insync.replicas` may move the high watermark, and is confirmed if reached."""
+        self._configure()
+        if self.advance_high_watermark():
+            self._state.notify()
         self._maybe_prove()
 
     def end(self) -> None:
@@ -221,8 +224,7 @@ class Leader:
         """Whether the transaction is open here and its producer belongs to `principal`. Then the coordinator need not be asked.
 
         The coordinator knows which transactional id has the producer id. A principal therefore cannot write into another principal's
-        transaction by knowing the producer id. After a change of leader the first batch asks the coordinator again.
-        """
+        transaction by knowing the producer id. After a change of leader the first batch asks the coordinator again."""
         entry = self.log.producers.get(producer_id)
         if entry is None or entry.transaction_first_offset < 0 or entry.epoch != producer_epoch:
             return False
@@ -236,7 +238,7 @@ class Leader:
     ) -> int | None:
         """Ends a producer's transaction here. Returns the marker's offset, or None if the same marker is already in the log.
 
-        In both cases the marker is safe only when the high watermark has reached the current log end.
+        Whether new or found, the marker is safe only when the high watermark has reached the current log end.
         """
         self._begin_internal_append()
         producers = self.log.producers
@@ -337,7 +339,7 @@ class Leader:
         self._state.notifier.forget(function)
 
     def committed_end(self) -> int:
-        """`MachineLog`: returns the high watermark. After the term nothing of it counts as committed."""
+        """`MachineLog`: returns the high watermark, or `NOTHING_COMMITTED` after the term."""
         return NOTHING_COMMITTED if self.is_over else self._state.high_watermark
 
     def call_when_committed(self, end: int, function: Callable[[], None]) -> None:
@@ -383,9 +385,8 @@ class Leader:
         return target
 
     def low_watermark(self, live: Container[int] | None = None) -> int:
-        """Returns the smallest checkpointed log start of the replicas on the brokers `live` (None: on all) and of the replicas that may
-        lead next. These are the in-sync replicas, or all replicas while too few are in sync. -1 if one has not sent its start in this term.
-        """
+        """Returns the smallest log start that the counted replicas have checkpointed; -1 if one has not sent its start in this term. A
+        replica counts if its broker is in `live` (None: always), if it is in sync, or while the controller keeps eligible replicas."""
         return min(self._state.noted_log_start, self.followed_log_start(live))
 
     def followed_log_start(self, live: Container[int] | None) -> int:

@@ -246,6 +246,16 @@ def test_a_leader_ends_what_is_eligible_when_a_lower_minimum_is_set(open_log: Op
     assert partition.high_watermark == 1
 
 
+def test_i12_a_changed_minimum_counts_before_the_next_append(open_log: OpenLog) -> None:
+    partition = three(open_log, min_insync=2, isr=(1,))
+    append(partition, batch("a"), acks=1)
+    assert partition.high_watermark == 0
+    partition.configure(log_settings(min_insync_replicas=1))
+    assert partition.high_watermark == 1 and values(partition) == ["a"]
+    partition.configure(log_settings(min_insync_replicas=2))
+    assert partition.require_leading().acknowledgement(0, -1) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
 def test_i13_kip_903_a_replica_of_an_earlier_life_is_not_proposed(open_log: OpenLog) -> None:
     partition = three(open_log, isr=(1, 2))
     partition.state.broker_epoch_of = {1: 60, 2: 61, 3: 99}.get

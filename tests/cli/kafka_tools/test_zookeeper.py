@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.base.errors import StorageError
 from ottla.security.scram_server import make_credential
 from ottla.testing.cluster import Cluster
 from ottla.testing.zookeeper_process import ZooKeeperProcess, free_port
@@ -107,3 +108,22 @@ def test_a_zookeeper_that_does_not_answer(offline: Ottla, monkeypatch: pytest.Mo
     monkeypatch.setattr(zookeeper_tools.ZooKeeperTools.__init__, "__defaults__", (None, 0.3))
     silent = offline("kafka-topics", "--zookeeper", f"127.0.0.1:{free_port()}/kafka", "--list")
     assert silent.code == 3 and "no session with ZooKeeper" in silent.err and silent.err.count("\n") == 1
+
+
+def test_a_connection_that_is_lost_while_brokers_are_read_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kazoo.exceptions import ConnectionLoss
+
+    from ottla.adapters import zookeeper_tools
+
+    class Lost:
+        def get_children(self, path: str) -> list[str]:
+            return ["1"]
+
+        def get(self, path: str) -> tuple[bytes, None]:
+            raise ConnectionLoss
+
+        def end(self, seconds_max: float) -> None: ...
+
+    monkeypatch.setattr(zookeeper_tools.ZooKeeperTools, "_begin", lambda *_: Lost())
+    with zookeeper_tools.ZooKeeperTools("zoo:2181") as tools, pytest.raises(StorageError, match="at zoo:2181: ConnectionLoss"):
+        tools.brokers()
