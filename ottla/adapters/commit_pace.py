@@ -16,6 +16,7 @@ from ottla.base.ports import Clock, Threads
 
 LOOKED_AT = 4
 SLOW_NS = 10_000_000
+"""Duration of a commit from which the disk counts as slow, in nanoseconds."""
 
 Commit = Callable[[], StorageError | None]
 """Commits; returns None or the reason of the failure."""
@@ -31,6 +32,7 @@ class CommitPace:
 
     @property
     def is_slow(self) -> bool:
+        """Whether the next commit should run in a thread."""
         return min(self._recent) > SLOW_NS
 
     def run(self, commit: Commit) -> StorageError | None:
@@ -41,5 +43,5 @@ class CommitPace:
         return error
 
     def run_in_thread(self, commit: Commit, done: Callable[[StorageError | None], object]) -> None:
-        """Commits in a thread, then calls `done` on the loop. The caller uses the pace for nothing else meanwhile."""
+        """Commits in a thread, then calls `done` on the loop. Until then the caller starts no other commit."""
         self._threads.run(lambda: self.run(commit), done)

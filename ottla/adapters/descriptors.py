@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 UNLIMITED = 1 << 20
-"""Assumed limit of descriptors where the system sets or reports none."""
+"""Largest limit of descriptors that is used, and the assumed one where the system sets or reports none."""
 RESERVED = 40
 """Descriptors kept for listening sockets, the metadata store, locks, pipes, and files that are opened for a moment."""
 LEAST = 16
 
 
 def raise_limit() -> int:
-    """Raises the limit of open descriptors as far as possible; returns the new one."""
+    """Raises the soft limit of open descriptors to the hard limit, if the system accepts that. Returns the limit, at most `UNLIMITED`."""
     try:
         import resource
     except ImportError:
@@ -26,7 +26,7 @@ def raise_limit() -> int:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
             soft = hard
         except (ValueError, OSError):
-            pass  # some systems promise more than they let one have
+            pass  # some systems report a hard limit that they do not accept
     return UNLIMITED if soft == resource.RLIM_INFINITY else min(soft, UNLIMITED)
 
 class Descriptors(NamedTuple):

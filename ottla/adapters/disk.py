@@ -2,11 +2,11 @@
 of a missing file raises FileNotFoundError.
 
 Positions are explicit (pread and pwrite), so reads on the loop and a sync in a thread share a descriptor without a lock. Short reads and
-writes are continued, so a caller sees all of its bytes or an error. A read of bytes that the disk cannot read any more (EIO) raises
-`DamagedLogError` instead, because the bytes around them may be intact. After a failed sync the kernel may have dropped the dirty pages, and
-would report success the next time. Therefore a file remembers the failure and refuses every later sync. Creating, renaming or removing a
-file is durable only after `sync_directory` of its directory; the caller decides when to pay for that. The module needs POSIX, and buffers
-nothing in the process: the page cache does.
+writes are continued, so a call handles all of its bytes or raises an error; only a read at the end of the file returns fewer. A read of
+bytes that the disk cannot read any more (EIO) raises `DamagedLogError` instead, because the bytes around them may be intact. After a failed
+sync the kernel may have dropped the dirty pages, and would report success the next time. Therefore a file remembers the failure and refuses
+every later sync. Creating, renaming or removing a file is durable only after `sync_directory` of its directory; the caller decides when to
+pay for that. The module needs POSIX, and buffers nothing in the process: the page cache does.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class OsDisk:
 
     def remove_tree(self, path: str) -> None:
         """Removes a directory with everything in it. Does nothing if it does not exist."""
-        from shutil import rmtree  # it brings three compression modules along, which a broker's start should not pay for
+        from shutil import rmtree  # shutil imports three compression modules, which would delay a broker's start
 
         try:
             rmtree(path)
@@ -203,7 +203,7 @@ class OsDisk:
                 return memoryview(mmap(descriptor, 0)).cast("q")
             finally:
                 os.close(descriptor)
-        except (OSError, ValueError, TypeError) as error:  # the last two: an empty file, or a size that is no multiple of 8
+        except (OSError, ValueError, TypeError) as error:  # ValueError: an empty file; TypeError: a size that is no multiple of 8
             raise DiskError(f"cannot map {path}: {error}", path) from error
 
     def free_bytes(self, path: str) -> tuple[int, int]:

@@ -12,11 +12,12 @@ from urllib.parse import unquote, urlsplit
 
 DOCUMENT_BYTES_MAX = 1 << 20
 TIMEOUT_S = 5.0
-"""Limit for each wait on the connection, and for reading the whole answer."""
+"""Limit for each wait on the connection, and for the whole request, in seconds."""
 
 
 def read_document(url: str, authorities: str | None) -> bytes:
-    """Returns the content of `file:///PATH` or `https://HOST[:PORT]/PATH`; `authorities` is a PEM file. Raises `OSError`."""
+    """Returns the content of `file:///PATH` or `https://HOST[:PORT]/PATH`; `authorities` is a PEM file. Raises `OSError`, or
+    `ValueError` for a malformed address."""
     parts = urlsplit(url)
     if parts.scheme == "file":
         with open(unquote(parts.path), "rb") as file:

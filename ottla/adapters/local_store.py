@@ -7,7 +7,7 @@ be answered before it is on the disk. There are two exceptions: a multi of thous
 loop, and on a slow disk a thread commits (`commit_pace.py`). Later reads and changes wait until such a multi has ended.
 
 Ephemeral nodes exist only in memory and disappear with a restart, as with a ZooKeeper session. A `czxid` must never repeat although those
-nodes are not stored. Its upper half is therefore the number of the opening of the file, written with the first multi; its lower half counts
+nodes are not stored. Its upper half therefore counts how often the file was opened (stored with the first multi), its lower half counts
 multis.
 
 `another_session` returns a second session on the same tree, like the session of another broker. ACLs are not supported, and a session ends
@@ -48,7 +48,7 @@ class _SharedTree:
         self._turns = turns
         self._pace = pace
         self._waiting: deque[Iterator[object]] = deque()
-        self._is_working = False  # a work runs in pieces on the loop, or in a thread: later requests wait
+        self._is_working = False  # work runs in pieces on the loop, or in a thread, and later requests wait
         self._is_committing = False  # in a thread
         self._multis = 0
         self._sessions_opened = 0
@@ -79,7 +79,7 @@ class _SharedTree:
         self._add(self._run(session, operations, done), is_large=len(operations) > OPERATIONS_AT_ONCE_MAX)
 
     def read(self, function: Callable[[], None]) -> None:
-        """Calls a function that reads, after the work that has begun."""
+        """Calls a function that reads, after all queued work."""
         if self._is_working:
             self._waiting.append(once(function))
         else:
@@ -102,7 +102,7 @@ class _SharedTree:
             self._turns.add(self._work(self._waiting.popleft()))
 
     def _work(self, steps: Iterator[object]) -> Iterator[object]:
-        """Does one piece of work and starts the next, unless a thread has to finish this one first."""
+        """Does one queued work, then starts the next one. If a thread commits the work, `committed` starts the next one."""
         is_given_up = False
         try:
             yield from steps
@@ -114,8 +114,8 @@ class _SharedTree:
                 self._go_on()
 
     def _run(self, session: LocalStore, operations: Sequence[Operation], done: MultiDone) -> Iterator[None]:
-        """Stages, saves and commits a multi, with pauses. The tree changes right before the last pause, after which watches and `done` are
-        called.
+        """Stages, saves and commits a multi, with pauses. The tree changes after the commit; then watches and `done` are called, on the
+        loop after one more pause.
         """
         if session.is_closed:
             done(Outcome(StoreResult.SESSION_EXPIRED))
@@ -155,7 +155,7 @@ class _SharedTree:
         done(outcome)
 
     def _commits_in_thread(self) -> bool:
-        """Whether a thread commits. Before the loop runs, no thread could report its result."""
+        """Whether a thread commits the next multi. Before the loop runs no thread does, because its result is delivered on the loop."""
         return self._pace is not None and self._pace.is_slow and self._turns is not None and self._turns.is_bounded
 
     def _commit_in_thread(self, staged: StagedNodes, outcome: Outcome, done: MultiDone) -> None:

@@ -30,8 +30,8 @@ SLICE_PIECE_BYTES = 1 << 20
 """Size of a piece of a slice that cannot be sent by `sendfile` and is read instead."""
 JOINED_BYTES_MAX = 1 << 20
 SMALL_SLICE_BYTES = 32 << 10
-"""Slices up to this size are read and sent in one write with the bytes around them. That takes a third of the CPU of three calls, and the
-peer wakes once. From 64 KiB on `sendfile` is cheaper."""
+"""Slices up to this size are read and sent in one write with the bytes around them. One call takes a third of the CPU of separate calls for
+bytes, slice and bytes, and the peer wakes once. From 64 KiB on `sendfile` is cheaper."""
 READ_SLICES_BYTES_MAX = 64 << 10
 """Bytes read from slices for one write. Bytes that the socket does not accept are kept in memory."""
 SENT_BYTES_PER_TURN = 8 << 20
@@ -133,7 +133,7 @@ class SocketChannel:
         self.queued_bytes = 0
         self._socket.close()
         receiver, self._receiver = self._receiver, None
-        self._buffer, self._received = _no_room, _ignore  # no cycle of references stays, which the collector would have to find
+        self._buffer, self._received = _no_room, _ignore  # breaks the reference cycle: the channel is freed without the garbage collector
         if receiver is not None:
             receiver.closed()
 
@@ -168,7 +168,7 @@ class SocketChannel:
             self._wait_until_writable()
 
     def _begin(self) -> None:
-        """Starts sending a queue that was empty before."""
+        """Sends a queue that was empty before, and registers a writer for the rest."""
         try:
             is_drained = self._drain()
         except OSError:
@@ -227,7 +227,8 @@ class SocketChannel:
         return True
 
     def _join_run(self) -> None:
-        """Joins the bytes and small slices at the head of the queue into one part: as many as one write may have, and at least one."""
+        """Joins bytes and small slices at the head of the queue into one part for one write: at least one of them, and no more than the
+        limits of a write allow."""
         queue = self._queue
         run: list[bytes | bytearray | memoryview] = []
         size = 0
@@ -400,7 +401,7 @@ class SocketNetwork:
         except OSError as error:  # a timeout is one, too
             failed(error.strerror or str(error) or "no answer")
             return
-        except UnicodeError as error:  # a name that no host can have
+        except UnicodeError as error:  # an invalid host name
             failed(str(error))
             return
         connected(connected_channel(self._loop, sock, host, port))

@@ -69,15 +69,15 @@ class NodeJournal:
         return NodeTree(nodes, sequences)
 
     def write_in_pieces(self, staged: StagedNodes) -> Iterator[None]:
-        """Writes one transaction in several steps. No other transaction may begin between the steps, and `commit` must follow. After a
-        `StorageError` the file is unchanged."""
+        """Writes one transaction in several steps. No other transaction may begin between the steps. `commit` must follow if `is_writing`;
+        a multi without persistent nodes writes nothing. After a `StorageError` the file is unchanged."""
         rows = _rows(staged)
         if not any(rows) and self._is_opening_saved:
             return
         run = self._database.execute
         try:
             if self._database.in_transaction:
-                run("ROLLBACK")  # an earlier transaction, whose rollback failed
+                run("ROLLBACK")  # the rollback of an earlier transaction has failed
             run("BEGIN IMMEDIATE")
             self.is_writing = True
             if not self._is_opening_saved:

@@ -46,7 +46,7 @@ class LoopThreads:
             self._narrow_pool, self._pool = self._pool, None
 
     def worker(self, module: str) -> Worker:
-        from ottla.adapters.worker_process import WorkerProcess  # on use: most brokers never compact anything
+        from ottla.adapters.worker_process import WorkerProcess  # imported here, because most brokers need no worker
 
         return WorkerProcess(module)
 

@@ -29,8 +29,8 @@ RunThenCall = Callable[[Callable[[], str], Callable[[str], object]], object]
 
 
 class TlsLoop:
-    """Shared by the channels of one event loop: threads, and one buffer for encrypted bytes, which a channel empties as soon as they are
-    received."""
+    """Threads and a receive buffer that all channels of one event loop share. A channel empties the buffer as soon as it has received
+    bytes."""
 
     def __init__(self, run: RunThenCall, call_soon: Callable[[Callable[[], None]], object]) -> None:
         self.run = run
@@ -134,7 +134,7 @@ class TlsChannel:
         self._run(self._shake, self._shaken)
 
     def _shake(self) -> str:
-        """Does the next step of the handshake, in a thread."""
+        """Does the next step of the handshake, in a thread. Returns `SECURED`, `WANTS_MORE`, `CLOSED`, or why the handshake failed."""
         tls = self._tls
         if tls is None:
             return CLOSED

@@ -44,7 +44,7 @@ class TlsConnecting:
             self._over()
             self._failed(f"no TLS: {reason}")
 
-    # The receiver of the channel
+    # `ports.Receiver` during the handshake
 
     def buffer(self) -> memoryview:
         raise AssertionError("nothing is received before the handshake is complete")

@@ -1,8 +1,8 @@
 """Makes TLS contexts for a listener, and for connections to the same listener of other brokers. The input is PEM or PKCS#12 files, or
 inline PEM, as in Kafka's `ssl.*` settings. Every mistake in them raises an error of one line.
 
-Certificates of clients are checked only against the truststore. OpenSSL reads a private key from a file in memory where the system has
-them, otherwise from a temporary file that only this user can read.
+Certificates of clients and brokers are checked only against the truststore. OpenSSL reads certificates and private key from files in memory
+where the system has them, otherwise from a temporary file that only this user can read.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def server_context(options: TlsOptions, now: datetime | None = None) -> ssl.SSLC
 
 def broker_context(options: TlsOptions, now: datetime | None = None) -> ssl.SSLContext:
     """Makes the context for connections to the same listener of other brokers; it presents this broker's certificate. Raises `AddressError`
-    with one line."""
+    with one line, also for an expired certificate."""
     context = _context(ssl.PROTOCOL_TLS_CLIENT, options, now)
     context.check_hostname = options.checks_host
     _trust(context, options)
@@ -143,7 +143,7 @@ def _read(path: str | None, setting: str, where: str, password: str | None) -> s
 
 
 def _chain(options: TlsOptions) -> str:
-    """Returns the private key and certificates as PEM, or the certificates alone."""
+    """Returns the certificates as PEM, with the private key unless `options.key` has it."""
     where = f"listener {options.listener}"
     return options.certificate_chain or _read(options.keystore, "ssl.keystore.location", where, options.keystore_password)
 

@@ -2,8 +2,8 @@
 
 After the start, files are read and keys are decrypted in a thread. If that fails for a listener, it keeps its old context and one line is
 logged. Open connections keep the context that they have. A change requested by a client is examined before it is stored
-(`handlers/configs/tls_changes.py`); the contexts made then are used when the change takes effect. A certificate that expires soon is logged
-at the start, after each renewal and once a day.
+(`handlers/configs/tls_changes.py`). The examination makes the contexts, and the change installs them. A certificate that expires soon is
+logged at the start, after each renewal and once a day.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class WorkerProcess:
         with self._guard:
             self._is_closed = True
             if self._process is not None and self._is_asked:
-                self._process.kill()  # the caller that waits for the answer ends with an error
+                self._process.kill()  # `ask` then raises `WorkerLost`
                 return
         self.rest()
 
@@ -102,7 +102,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
         try:
             pipe.close()
         except OSError:
-            pass  # buffered bytes for a process that has ended
+            pass  # the pipe has unsent bytes, and the process has ended
 
 
 def serve(work: Callable[[Any], object]) -> None:

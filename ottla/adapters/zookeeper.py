@@ -1,7 +1,7 @@
 """The metadata store of a cluster: one session with ZooKeeper, by kazoo in its own thread.
 
-Everything in this module runs on the event loop. The connection thread (`zookeeper_client.py`) posts answers, watches and states to an
-inbox, which the loop empties in order. Before the loop runs, `connect` and `wait` empty it.
+This module runs on the event loop. Only `_post` and its callers also run in the connection thread (`zookeeper_client.py`): they put
+answers, watches and states into an inbox, which the loop empties in order. Before the loop runs, `connect` and `wait` empty it.
 
 - Requests are queued here; at most `UNDER_WAY_MAX` of them are in kazoo at a time. A request still in the queue when the connection breaks
   was not sent.
@@ -10,7 +10,7 @@ inbox, which the loop empties in order. Before the loop runs, `connect` and `wai
 - A request is sent every fifth of the session timeout, so that `lease_ends_ms` advances in idle times. kazoo's own pings do not extend the
   lease, because they do not prove that the event loop is running.
 
-With `is_acl_set` only the identity that created a node may change it, and others may not read nodes below `SENSITIVE_PATHS`.
+With `is_acl_set` only the identity that created a node may change it, and others may not read nodes below `sensitive_paths`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ UNDER_WAY_MAX = 100
 """Requests in kazoo at a time. kazoo wakes its thread by a byte for each, and a few hundred unread bytes would block the event loop."""
 
 DELIVERED_AT_ONCE_MAX = 200
-"""Answers delivered in one iteration of the event loop."""
+"""Answers, watches and states that are delivered in one iteration of the event loop."""
 
 QUESTIONS_PER_TIMEOUT = 5
 END_SECONDS_MAX = 2.0
@@ -119,7 +119,8 @@ class ZooKeeperOptions:
 
 @dataclass(slots=True)
 class _Request:
-    """A request in the queue or in flight. `done(value, error)` is called with an answer, `failed` if the request ends without one."""
+    """A request in the queue or in flight. `done(value, error)` gets kazoo's result: an answer, or also a lost connection. `failed(result)`
+    is called instead if kazoo never got the request."""
 
     message: Any
     done: Callable[[Any, BaseException | None], object]
@@ -287,7 +288,8 @@ class ZooKeeperStore:
         self._hand_over()
 
     def _hand_over(self) -> None:
-        """Gives kazoo the next requests, up to `UNDER_WAY_MAX`. If the connection is lost, the state already posted fails the rest."""
+        """Gives kazoo the next requests, up to `UNDER_WAY_MAX`. Stops if the connection is lost: `_on_link` then fails the requests
+        left."""
         link = self._link
         while link is not None and self._waiting and self._under_way < UNDER_WAY_MAX:
             request = self._waiting[0]
@@ -346,8 +348,8 @@ class ZooKeeperStore:
         self._keep_asking()
 
     def _on_thread_end(self, error: BaseException | None) -> None:
-        """Fails the start, or the broker by an assertion: without the connection thread the broker would continue to serve but never
-        register again."""
+        """Makes `connect` fail. If there was a session, ends the broker by an assertion: without the connection thread the broker would
+        continue to serve, but never register again."""
         if self._is_closed:
             return
         self._failure = "it has refused the identity of this broker" if error is None else f"the connection thread has ended: {error!r}"

@@ -3,7 +3,8 @@
 By default kazoo accepts requests without a connection and sends them on a later one. It passes answers and watches to two threads, which
 overtake each other, and does not report whether a request was sent. Therefore:
 
-- `hand_over` gives kazoo a request only while the connection that the caller names is up. It holds the lock that guards changes of state.
+- `hand_over` gives kazoo a request only while the connection that the caller names is up. A lock excludes a change of the connection's
+  state meanwhile.
 - The connection thread itself posts answers, watches and states, immediately and in order. Before `DOWN` it posts the lost watches and then
   the failed requests.
 - A multi notes when kazoo serializes it; one that fails before that was not sent.
@@ -59,7 +60,7 @@ and never answer on it; the client must try another server before the session ex
 
 LOGIN_STEPS_MAX = 2
 LOGIN_REFUSALS = (-115, -124)
-"""AUTHFAILED, and SESSIONCLOSEDREQUIRESASLAUTH."""
+"""Error codes of ZooKeeper for a refused login: AUTHFAILED and SESSIONCLOSEDREQUIRESASLAUTH."""
 
 KAZOO_LOGGER = "ottla.zookeeper.kazoo"
 
@@ -249,8 +250,8 @@ class ZooKeeperClient(KazooClient):
         on_thread_end: Callable[[BaseException | None], object] = lambda error: None,
         on_refusal: Callable[[], object] = lambda: None,
     ) -> None:
-        """`login` is user and password for SASL; `on_refusal` is called when a login is refused. `on_thread_end` is called in the
-        connection thread when it ends by itself, with its exception or None."""
+        """`login` is user and password for SASL; `on_refusal` is called when a login fails for a new reason. `on_thread_end` is
+        called in the connection thread when this thread ends by itself, with its exception or None."""
         self.lock = threading.RLock()
         self.login = login
         self.refusal = ""
@@ -336,7 +337,7 @@ def creator_acl(path: str, sensitive_paths: Sequence[str]) -> list[ACL]:
 
 
 def tls_context(files: TlsFiles) -> ssl.SSLContext:
-    """Raises `OSError` for files that cannot be read or are not PEM."""
+    """Returns the context for connections to ZooKeeper. Raises `OSError` for files that cannot be read or are not PEM."""
     context = ssl.create_default_context(cafile=files.authorities)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = files.is_host_checked

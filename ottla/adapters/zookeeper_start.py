@@ -1,7 +1,7 @@
 """Opens a broker's session with ZooKeeper and determines the cluster id, before the event loop runs.
 
-The start waits up to `zookeeper.connection.timeout.ms` for each. Imported only with `zookeeper.connect`; needs kazoo (extra
-`ottla[cluster]`).
+The start waits up to `zookeeper.connection.timeout.ms` for the session, and as long for the cluster id. Imported only with
+`zookeeper.connect`; needs kazoo (extra `ottla[cluster]`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def timeout_ms(config: BrokerConfig) -> int:
 def find_cluster_id(store: ZooKeeperStore, config: BrokerConfig, known: KnownCluster | None, random: Random) -> str:
     """Returns the cluster id. A new cluster gets the id in the data directories, else the configured one, else a random one.
 
-    Raises `StorageError` if the directories hold logs but ZooKeeper has no cluster: it is another ZooKeeper, or has lost its data.
+    Raises `StorageError` if the directories hold logs but ZooKeeper has no cluster: it is another ZooKeeper, or has lost its data. Raises
+    `StorageError` too if ZooKeeper refuses the request or its node cannot be read, and `StoreUnreachable` without an answer in time.
     """
     end = time.monotonic() + timeout_ms(config) / 1000
     result, text = _ask(store, read_cluster_id, end)

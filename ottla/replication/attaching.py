@@ -2,8 +2,8 @@
 
 A retry is first compared with the producer's last sequence in this epoch. If the whole manifest is in the log, no stage is needed, so a
 retry succeeds at a new leader too, which has no stages. If only a part is in the log, the rest is appended. The rest is refused with
-UNKNOWN_STAGE if a chunk of it is not staged, and with OUT_OF_ORDER_SEQUENCE_NUMBER if the part does not end with a batch of the manifest.
-Every append is checked like a Produce (`Leader.append`): sequences, epoch, transaction, in-sync replicas.
+UNKNOWN_STAGE if a chunk of it is not staged, and with OUT_OF_ORDER_SEQUENCE_NUMBER if the part in the log ends within a batch of the
+manifest. Every append is checked like a Produce (`Leader.append`): sequences, epoch, transaction, in-sync replicas.
 
 The work is spread over iterations of the event loop. Between two batches the leader's term or the transaction may end, or the stage may be
 dropped; then the rest is refused. Batches already appended belong to the transaction and are committed or aborted with it.
@@ -78,7 +78,8 @@ def _invalid(message: str) -> ApiError:
 class InspectedWhenStaged:
     """`storage.inspection.Inspector` for staged chunks: their records were inspected when they were staged, and keep their codec.
 
-    Inspecting them again on the event loop would block it, for a hostile batch very long.
+    A second inspection would block the event loop; a hostile batch could block it for a long time. If the topic now demands checks that
+    were not made (other settings), `inspect` refuses the batch with UNKNOWN_STAGE.
     """
 
     def __init__(self, config: LogConfig) -> None:

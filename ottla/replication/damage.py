@@ -43,7 +43,7 @@ class Damage:
             if position < segment.size:
                 self._refuse(log, offset, near, position)
                 return min([bytes_max, *(found.position - position for found in near if found.position > position)])
-            number += 1  # compaction has removed the end of this segment
+            number += 1  # compaction has removed the end of this segment, so the offset is in the next one
         return bytes_max
 
     def _refuse(self, log: Log, offset: int, near: list[DamagedRange], position: int) -> None:

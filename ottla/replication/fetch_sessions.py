@@ -3,9 +3,9 @@
 A session is a map of the wanted partitions in the order of serving. Partitions that returned data move to the end, so that a byte limit
 starves none of them. A session belongs to the principal that opened it and has a random id. Each request must have the session's next
 epoch. The number of sessions is limited, as is the number of partitions of one session and of all sessions; the last limit also depends on
-`ottla.memory.max.bytes`. A new session evicts the least recently used session of its address, or of an address with more sessions
-(`base/loop/fair_slots.py`). The client of an evicted session sends one full request to start again. No session is made for a fetch with
-more partitions than a session may have, or with a topic name longer than the limit; such a client names all partitions each time.
+`ottla.memory.max.bytes`. At the limit a new session evicts the least recently used session of its address, or of an address with more
+sessions (`base/loop/fair_slots.py`). The client of an evicted session sends one full request to start again. No session is made for a fetch
+with more partitions than a session may have, or with a topic name longer than the limit; such a client names all partitions each time.
 
 If a request names a partition twice, the last entry counts (Kafka keeps them in a map).
 """
@@ -131,7 +131,8 @@ class FetchSessions:
 
     def plan(self, body: FetchRequest, has_topic_ids: bool, client: SessionOwner, given: list[WantedPartition] | None = None) -> FetchPlan:
         """Finds or creates the session of a request. A request is a full fetch without a session, opens a session, or continues one.
-        `given` has the wanted partitions, each once, if the caller has collected them already."""
+        A full fetch also closes the session that it names. `given` has the wanted partitions, each once, if the caller has collected them
+        already."""
         session = self._sessions.get(body.session_id)
         if session is not None and session.principal != client.principal:
             session = None

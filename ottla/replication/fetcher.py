@@ -5,7 +5,8 @@ and an answer names partitions with news, so idle partitions cost nothing. For e
 the change, and its `FollowerLog` makes it. Records are appended as received, without a copy.
 
 A request waits at the leader until there is something to send. If a partition must be named meanwhile (because it begins to follow), a
-second request is sent, and the leader then ends the wait of the first. At most two requests are in flight. An answer is used for a
+second request is sent, and the leader then ends the wait of the first. At most two fetches are in flight; a request for bounds waits until
+none is. An answer is used for a
 partition only if its request was sent after the partition was first named in its current term (I18), and asked for the offset that is still
 the log end.
 
@@ -56,7 +57,8 @@ HELD_MS = 100
 """A throttled partition is tried again after this time, in milliseconds."""
 UNDER_WAY_MAX = 2
 NAMED_MAX = 500
-"""Partitions named in one request. The leader needs some 10 us for each, and other clients wait for that."""
+"""Partitions that one request asks for. The leader needs some 10 us for each, and other clients wait for that. Reports of durable ends are
+not counted."""
 NO_SESSION = 0
 FINAL_EPOCH = -1
 EPOCH_MAX = 0x7FFFFFFF
@@ -112,7 +114,7 @@ class Fetcher:
         wake: Callable[[], None] = lambda: None,
         throttle: ReplicationThrottle | None = None,
     ) -> None:
-        """`wake` is called when a request is due for another reason than a call from outside."""
+        """`wake` is called when a follower's log became durable further and a request is due to report that."""
         self.leader_id = leader_id
         self.bytes_in = 0
         """Bytes of records received from the leader."""
@@ -142,7 +144,7 @@ class Fetcher:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no partition follows this leader and the session is closed."""
+        """Whether no partition follows this leader, no request is in flight and the session is closed."""
         return not self._followed and not self._under_way and self._session_id == NO_SESSION
 
     @property
@@ -207,7 +209,7 @@ class Fetcher:
         return None if body is None else self._send(body)
 
     def wake_at_ms(self, now_ms: int) -> int | None:
-        """Returns when to call `next_request` again; None: after an answer or a change."""
+        """Returns the time at which `next_request` must be called again; None if only an answer or a change makes a request due."""
         if now_ms < self._rest_until_ms:
             return self._rest_until_ms
         return self._resting[0][0] if self._resting else None
@@ -228,7 +230,7 @@ class Fetcher:
                 self._rest_until(followed, now_ms + HELD_MS)
 
     def _drop_ended(self) -> None:
-        """Drops partitions that went offline or changed their term since they were planned."""
+        """Drops partitions whose term has ended since they were planned: they are offline or have another leader epoch."""
         ended = [followed for followed in (*self._changed, *self._asking) if followed.follower_log.is_over]
         for followed in ended:
             self._drop(followed)
@@ -301,7 +303,7 @@ class Fetcher:
         return FetchRequest(replica_state=replica, max_wait_ms=0, min_bytes=0, session_id=session_id, session_epoch=FINAL_EPOCH)
 
     def _ask_bounds(self) -> ListOffsetsRequest:
-        """Asks for the leader's log start or, for partitions that know it, for the log end."""
+        """Asks for the leader's log start. For partitions whose log start was answered already, asks for the log end."""
         topics: dict[str, ListOffsetsTopic] = {}
         for followed in self._asking:
             key = followed.partition.topic_partition
@@ -353,7 +355,7 @@ class Fetcher:
             self._under_way.remove(sent)
 
     def _fail(self, code: ErrorCode, now_ms: int) -> None:
-        """Ends the session. The backoff grows with each failure; there is none if only the session was lost."""
+        """Ends the session. The backoff grows with each failure in a row. A first failure has none if only the session was lost."""
         self._failures += 1
         is_only_gone = code in SESSION_IS_GONE and self._failures == 1
         rest_ms = 0 if is_only_gone else min(RETRY_MS_MIN << min(self._failures - 1, 20), self._limits().backoff_ms)
@@ -395,7 +397,8 @@ class Fetcher:
             self._plan(followed)
 
     def _carry_out(self, followed: Followed, todo: Todo, data: PartitionData | None, now_ms: int) -> bool:
-        """Changes the log. Returns whether the partition must be named again now."""
+        """Changes the log. Returns whether the partition must be named again now. After a failure it is removed from the session for a
+        while."""
         follower_log, own = followed.follower_log, followed.partition.log
         end, start = own.log_end_offset, own.log_start_offset
         try:
@@ -457,7 +460,8 @@ class Fetcher:
             self._asking[followed] = None
 
     def _rest(self, followed: Followed, code: ErrorCode, now_ms: int) -> None:
-        """Removes the partition from the session until its next attempt; until the next term if a newer leader is known."""
+        """Removes the partition from the session and plans its next attempt. If the leader is fenced, the partition waits for its next
+        term."""
         self._asking.pop(followed, None)
         self._changed.pop(followed, None)
         self._reports.pop(followed, None)

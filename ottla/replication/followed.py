@@ -39,7 +39,7 @@ class Followed:
 
     @property
     def is_throttled(self) -> bool:
-        """Whether this replica is throttled while it is not in sync."""
+        """Whether the topic lists this replica as throttled. The throttle delays the replica only while it lags."""
         replicas = self.partition.log.config.follower_throttled
         return bool(replicas) and is_throttled(replicas, self.key[1], self.partition.broker_id)
 

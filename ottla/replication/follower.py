@@ -3,9 +3,8 @@
 Pure, for one partition in one leader epoch. Each fetch has the follower's log end, the current leader epoch and the epoch of the last
 record. The leader can therefore report where the logs diverge before it sends records (KIP-595), and nothing is appended after a record
 that the leader does not have. After a fetch, truncation depends only on epochs, never on the high watermark (KIP-101); after an offset
-out of range it depends on the leader's bounds. If the follower does not know the
-leader's epoch, it truncates in steps (KIP-279): each step truncates to the end of the largest epoch that both may share, until a fetch
-returns records.
+out of range it depends on the leader's bounds. If the follower does not know the leader's epoch, it truncates in steps (KIP-279): each step
+truncates to the end of the largest epoch that both logs may share, until a fetch returns records.
 
     FETCHING --records--> FETCHING                   append
     FETCHING --diverging epoch--> FETCHING           truncate, fetch again
@@ -29,6 +28,8 @@ from ottla.storage.epochs import LeaderEpochs
 
 
 class FollowerState(Enum):
+    """The request that a follower sends next: a fetch, a question for the leader's bounds, or none."""
+
     FETCHING = "Fetching"
     ASKING_BOUNDS = "AskingBounds"
     STOPPED = "Stopped"
@@ -73,6 +74,8 @@ class FollowerStep(Enum):
 
 @immutable
 class Todo:
+    """A change of the log, and its offset for TRUNCATE and RESTART."""
+
     step: FollowerStep
     offset: int = -1
 
@@ -139,11 +142,11 @@ class Follower:
 
 
 def divergence_point(epochs: LeaderEpochs, log_end_offset: int, leader_epoch: int, leader_end_offset: int) -> int:
-    """Returns the offset to truncate this log to. `leader_epoch` is the largest epoch in the leader's log that is not above ours; it
-    ends there at `leader_end_offset`.
+    """Returns the offset to truncate this log to. `leader_epoch` is the largest epoch in the leader's log up to the follower's last
+    epoch; in the leader's log it ends at `leader_end_offset`.
 
-    If the epoch is known here, both logs share it up to the smaller end. If not, the end of the largest older epoch here is tried, and the
-    next fetch asks again (KIP-279). A log without an older epoch is truncated to the leader's end offset.
+    If the follower's log has this epoch, both logs share it up to the smaller end. If not, the follower truncates to the end of its largest
+    older epoch, and the next fetch asks again (KIP-279). A log without an older epoch is truncated to the leader's end offset.
     """
     epoch, end_offset = epochs.end_offset_for(leader_epoch, log_end_offset)
     if epoch == leader_epoch:

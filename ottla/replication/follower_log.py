@@ -31,7 +31,8 @@ class FollowerLog:
         self.epoch = epoch
         self.is_over = False
         self.on_durable: Callable[[], None] | None = None
-        """Called when the durable end has moved and acknowledgements depend on it, or when a higher log start was checkpointed."""
+        """Called when the leader should get a report: the durable end has moved and acknowledgements depend on it, this dependence was
+        switched, or a higher log start was checkpointed."""
 
     def append(self, batches: memoryview, *, high_watermark: int, leader_log_start: int) -> None:
         """Appends the leader's batches, and adopts its high watermark and log start as far as this log reaches. Raises `ApiError`:

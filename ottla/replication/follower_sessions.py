@@ -9,8 +9,8 @@ An entry with `partition_max_bytes` 0 only reports that more of the follower's l
 A partition that returned records or an error is *answered* and not read again until the follower names it. The follower must do so, because
 its log has changed or it has to retry. A request sent behind a waiting one therefore does not get the same records twice.
 
-A follower at the end of a log need not name the partition. When records are then appended, the follower is noted as caught up at the time
-of the session's last request. A follower outside of the ISR is checked at each request, named or not.
+A follower at the end of a log need not name the partition. Until records are appended it counts as caught up at each request of the
+session; the first append records the time of the last one. A follower outside of the ISR is checked at each request, named or not.
 
 Reading, answers and waiting are in `handlers/records/follower_fetch.py`, the rules of progress in `progress.py` and `leader.py`.
 """
@@ -66,7 +66,7 @@ class FollowedPartition:
             self.partition = partition
 
     def mark(self) -> None:
-        """Marks the partition dirty after a change, and wakes the waiting request."""
+        """Marks the partition dirty after a change, and wakes the waiting request; does nothing for an answered partition."""
         if self.is_answered:
             return
         session = self.session
@@ -165,7 +165,7 @@ class FollowerSession:
         )
 
     def judge_outsiders(self) -> None:
-        """Proposes the follower for the ISRs that it may join now and could not join when the partition was named."""
+        """Proposes the follower for each ISR that it may join now, among the partitions in `outside`."""
         for entry in list(self.outside):
             leader = entry.partition.leader if entry.partition is not None else None
             progress = leader.followers.get(self.replica_id) if leader is not None else None

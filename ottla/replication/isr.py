@@ -21,7 +21,7 @@ from ottla.replication.progress import UNKNOWN_EPOCH, FollowerProgress
 
 
 class IsrPhase(Enum):
-    """The kind of change that was proposed and is not answered yet."""
+    """The kind of change that was proposed and is not answered yet; COMMITTED if there is none."""
 
     COMMITTED = "Committed"
     PENDING_EXPAND = "PendingExpand"
@@ -71,8 +71,8 @@ class IsrState:
         return self._move(IsrPhase.PENDING_SHRINK, moving)
 
     def confirm(self) -> IsrState:
-        """Proposes the unchanged ISR. So the controller learns that the leader's log is open, and ends the eligibility of others.
-        """
+        """Proposes the unchanged ISR. With the proposal the controller learns that the leader's log is open, and no longer keeps
+        replicas outside the ISR eligible."""
         return self._move(IsrPhase.PENDING_PROOF, ())
 
     def _move(self, phase: IsrPhase, moving: tuple[int, ...]) -> IsrState:

@@ -69,7 +69,6 @@ class Partition:
         """Called with the path of a segment that may be damaged. The segment is checked before any consequence."""
         self._request_flush = request_flush
 
-    # The state, for other packages
 
     @property
     def topic_id(self) -> bytes:
@@ -145,7 +144,7 @@ class Partition:
         `eligible` replicas the high watermark does not move (KIP-966).
 
         A repeated or outdated request of this epoch changes nothing; a pending proposal stays pending. If the partition epoch is the known
-        one, only the replica set is adopted, because the controller's answer to a proposal does not contain it. Raises `ApiError`
+        one, only the replica set is adopted: an answer to a proposal raises the partition epoch and has no replica set. Raises `ApiError`
         FENCED_LEADER_EPOCH for an older epoch, and for the current epoch if this replica no longer leads in it: its session ended, or its
         log was opened again and may be shorter. Raises INVALID_REQUEST for an ISR without this broker.
         """
@@ -200,8 +199,8 @@ class Partition:
             raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, f"{self.topic_partition}: leader epoch {leader_epoch} after {known} (I15)")
 
     def go_offline(self, reason: str, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR, *, may_revive: bool = False) -> None:
-        """Takes the replica offline until its log is opened again, because its directory failed, or, with another `code`, because it was
-        stopped or removed. `may_revive`: the log is intact, so `revive` can bring it online.
+        """Takes the replica offline until its log is opened again. The directory has failed; with another `code` the replica was stopped
+        or removed. `may_revive`: the log is intact, so `revive` can bring the replica online.
         """
         state = self.state
         if state.offline_reason:

@@ -23,7 +23,7 @@ from ottla.storage.producers import ProducerEntry, ProducerStates
 UNCOUNTED = -1
 EVER = (1 << 63) - 1
 CHOSEN_PART = 10
-"""Candidates that one scan of all producers chooses, as a fraction of the limit. With 1/10 an eviction costs 10 us on average."""
+"""One scan of all producers chooses a tenth of the limit as candidates. An eviction then costs 10 us on average."""
 
 
 class ProducerRoom:
@@ -51,7 +51,7 @@ class ProducerRoom:
         self._known += 1
 
     def _choose(self, count: int) -> bool:
-        """Chooses up to `count` candidates, at most half of the largest principal's producers; returns False if there are none."""
+        """Chooses up to `count` candidates, about half of the largest principal's producers at most; returns False if there are none."""
         holders = Counter[str]()
         for states in self._states():
             holders.update([entry.principal for entry in states.active() if entry.transaction_first_offset < 0])

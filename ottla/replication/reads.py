@@ -29,8 +29,8 @@ LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 
 ABORTED_MAX = 5_000
-"""Maximum number of aborted transactions in an answer. A read_committed read ends before the next one begins, unless all of them overlap
-its first record."""
+"""Maximum number of aborted transactions in an answer. A read_committed read with more of them ends before the first surplus transaction
+begins. A read of one batch is not shortened, and may have more."""
 
 _new_tuple = tuple.__new__
 _base_offset = attrgetter("base_offset")
@@ -111,7 +111,7 @@ def nothing_but(state: PartitionState, diverging_epoch: tuple[int, int] | None) 
 
 def find_divergence(state: PartitionState, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
     """Returns the divergence of the reader's log from this one as (epoch, end offset); None if this log has the record before `offset` in
-    `last_fetched_epoch` too. Raises `ApiError` OFFSET_OUT_OF_RANGE if this log does not have the epoch or the offset.
+    `last_fetched_epoch` too. Raises `ApiError` OFFSET_OUT_OF_RANGE if this log knows no epoch up to that one, or starts after the offset.
     """
     log = state.log
     epoch, end_offset = log.epochs.end_offset_for(last_fetched_epoch, log.log_end_offset)
@@ -125,7 +125,8 @@ def list_offset(
     state: PartitionState, epoch_start_offset: int, timestamp: int, isolation: int, search: TimeSearch | None = None
 ) -> tuple[int, int, int]:
     """Returns (timestamp, offset, leader epoch), or (-1, -1, -1) if nothing is found. There is no tiered storage, so -5 and -6 find
-    nothing. Raises `SearchPaused` if the search is not allowed to finish in one step."""
+    nothing. Raises `SearchPaused` if the search is not allowed to finish in one step. Raises `ApiError` UNSUPPORTED_VERSION for another
+    special timestamp, and OFFSET_NOT_AVAILABLE while a new leader's high watermark is behind its epoch (KIP-207)."""
     log = state.log
     visible_end = state.last_stable_offset if isolation == READ_COMMITTED else state.high_watermark
     if timestamp in (EARLIEST, EARLIEST_LOCAL):

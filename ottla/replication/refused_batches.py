@@ -32,12 +32,16 @@ PRODUCERS_MAX = 1_000
 
 
 class _Key(NamedTuple):
+    """The producer of a refused batch."""
+
     partition: TopicPartition
     producer_id: int
     producer_epoch: int
 
 
 class _Refused(NamedTuple):
+    """The lowest refused sequence of a producer, and the error."""
+
     sequence: int
     code: ErrorCode
     followers: int

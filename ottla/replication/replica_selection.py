@@ -17,7 +17,7 @@ RACK_AWARE = ("org.apache.kafka.common.replica.RackAwareReplicaSelector", "RackA
 
 
 def nearest_replica(partition: Partition, rack: str, offset: int, brokers: Mapping[int, BrokerMetadata]) -> int:
-    """Returns the id of the broker to read from; `LEADER` means this broker."""
+    """Returns the id of the broker to read from. `LEADER` means this broker: it is in the rack, or no other replica is suitable."""
     leader, own = partition.leader, brokers.get(partition.broker_id)
     if leader is None or (own is not None and own.rack == rack):
         return LEADER

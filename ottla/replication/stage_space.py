@@ -1,8 +1,8 @@
 """The quotas, the expiry and the attaching of staged records on this broker.
 
 Every stage (`stages.py`) is registered here with its charge. A chunk is charged at least `CHARGE_BYTES_MIN`, so that the quotas also bound
-the index in memory. Stages without a new chunk for `ottla.stage.retention.ms` are dropped; a thread removes their files. Attaching takes
-long, so it is spread over iterations of the event loop, one manifest after the other (`attaching.py`).
+the index in memory. Stages that got no chunk and were not attached for `ottla.stage.retention.ms` are dropped; a thread removes their
+files. Attaching takes long, so it is spread over iterations of the event loop, one manifest after the other (`attaching.py`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Attaches:
 
 
 class StageSpace:
-    """All stages of one broker, by age."""
+    """All stages of one broker, the least recently used first."""
 
     def __init__(
         self, *, config: BrokerConfig, disk: Disk, clock: Clock, timers: Timers, remove_later: Callable[[list[str]], None]
@@ -43,7 +43,7 @@ class StageSpace:
         self._clock = clock
         self._timers = timers
         self._remove_later = remove_later
-        self._stages: dict[Stage, None] = {}  # the least recently used first
+        self._stages: dict[Stage, None] = {}
         self._of_principal: dict[str, int] = {}
         self._timer: TimerHandle | None = None
         self._files = 0
@@ -93,7 +93,7 @@ class StageSpace:
     # For `PartitionStages`
 
     def new_file(self, directory: str) -> StageFile:
-        """Creates a file in the partition's log directory. Its name does not contain the token, which is secret."""
+        """Returns a file in the log directory of the partition; the first chunk creates it. Its name does not contain the secret token."""
         self._files += 1
         return StageFile(self._disk, f"{directory.rpartition('/')[0]}/{self._files:012}{SUFFIX}")
 
@@ -175,4 +175,4 @@ class StageSpace:
             try:
                 self._disk.remove(path)
             except StorageError:
-                continue  # the next start removes it
+                continue  # the next start of the broker removes the file

@@ -135,8 +135,8 @@ class PartitionState:
 
     @property
     def min_insync(self) -> int:
-        """`min.insync.replicas`, or the number of replicas if that is smaller; one more than are in sync while the controller keeps
-        eligible replicas."""
+        """Number of in-sync replicas that a commit needs: `min.insync.replicas`, or the number of replicas if that is smaller. While the
+        controller keeps eligible replicas it is one more than the in-sync replicas, so nothing is committed."""
         if self.is_below_min_insync:
             return len(self.isr_state.members) + 1
         return self.configured_min_insync
@@ -212,7 +212,7 @@ class PartitionState:
         return is_news
 
     def note_truncated(self, high_watermark: int) -> None:
-        """Adjusts the bounds after a truncation."""
+        """Adjusts the durable end after a truncation, and sets the high watermark to `high_watermark` within the bounds of the log."""
         end = self.log.log_end_offset
         self._durable_end = min(self._durable_end, end)
         self._flush_end_max = end

@@ -115,8 +115,8 @@ class Verifications:
     def check(self, header: BatchHeader, guard: VerificationGuard | None, *, has_state: bool = False) -> None:
         """Raises `ApiError` for the first batch of a transaction without a valid guard, or with a sequence above one that was asked about.
 
-        With `has_state` the log has checked that the sequence is the next one. If a lower sequence was asked about, that was a late batch
-        of an earlier transaction, on a connection that the producer has abandoned; it must not block the producer.
+        With `has_state` the log has checked that the sequence is the next one. A lower sequence in the guard then belongs to a late batch
+        of an earlier transaction, on a connection that the producer has abandoned. The late batch must not block the producer.
         """
         if guard is None or not self.stands(header.producer_id, header.producer_epoch, guard):
             message = f"producer {header.producer_id} epoch {header.producer_epoch} has no verified transaction here"
@@ -126,8 +126,8 @@ class Verifications:
             raise ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
 
     def forget(self, producer_id: int) -> None:
-        """Deletes the producer's guards, so that older answers of the coordinator no longer count. Called when the transaction has begun in
-        the log or a marker has ended it.
+        """Deletes the producer's guards, so that older answers of the coordinator no longer count. Called when the first batch of a
+        transaction has passed its checks, and when a marker ends the transaction.
         """
         self._guards.pop(producer_id, None)
 
@@ -137,6 +137,6 @@ class Verifications:
 
 
 def _make_room(asking: dict[Any, Any], most: int) -> None:
-    """Drops the oldest entry. Its request has timed out, or is refused once and sent again."""
+    """Drops the oldest entry if there are `most`. The request of this entry has timed out already, or is refused and sent again."""
     if len(asking) >= most:
         del asking[next(iter(asking))]

@@ -3,11 +3,10 @@
 An entry has 34 bytes: version (int16, 0), producer id, first offset, last offset (the abort marker's) and the last stable offset at the
 moment of the abort. Entries are in the order of the markers. A reader of committed data gets every aborted transaction that overlaps its
 range. The last stable offset ends the search: once an entry's last stable offset has reached the range's end, no later entry overlaps the
-range. A transaction that did would have held the last stable offset back.
+range. An overlapping transaction, still open at that moment, would have kept the last stable offset lower.
 
-Invariants: the index belongs to the segment that holds the marker, so index and records are kept and deleted together. The cost of a search
-depends on the entries that it finds and on the markers behind the first one, not on earlier aborted transactions. An entry takes 32 bytes
-of memory.
+Invariants: the index belongs to the segment that holds the marker, so index and records are kept and deleted together. A search
+reads the entries from the first marker in the range on, not those of earlier markers. An entry takes 32 bytes of memory.
 """
 
 from __future__ import annotations
@@ -104,7 +103,8 @@ SegmentType = TypeVar("SegmentType", bound=HasAborted)
 def overlapping(
     segments: Sequence[SegmentType], first: int, first_offset: int, end_offset: int, of: Callable[[SegmentType], AbortedTransactions]
 ) -> list[tuple[int, int]]:
-    """(producer id, first offset) of every aborted transaction in the segments from number `first` on that overlaps the offsets."""
+    """Returns (producer id, first offset) of every aborted transaction that overlaps the offsets and has its marker in the segments from
+    number `first` on."""
     found: list[tuple[int, int]] = []
     for number in range(first, len(segments)):
         segment = segments[number]

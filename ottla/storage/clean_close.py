@@ -16,8 +16,8 @@ from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.file_slice import Syncable
 
 UNAIDED_BYTES_MAX = 4096
-"""Bytes of the log that the newest snapshot of producers may lack without a newer one. The start reads these bytes again, as it reads the
-batches behind the last index entry."""
+"""Largest number of bytes behind the newest snapshot of producers for which a clean close writes no newer snapshot. The next start reads
+these bytes again, as it reads the batches behind the last index entry."""
 
 
 class OpenLog(recovery_aids.ServedLog, Protocol):
@@ -37,7 +37,7 @@ class OpenLog(recovery_aids.ServedLog, Protocol):
 
 
 def prepare(log: OpenLog) -> list[Syncable]:
-    """Writes the files of a clean close. Returns the files to sync before `finish`."""
+    """Writes the files of a clean close. Returns the files to sync before `finish`. Raises `StorageError`."""
     if log.is_broken:
         return []
     log.epochs.truncate_end(log.log_end_offset)

@@ -1,12 +1,13 @@
 """Plans the compaction of a log that is due, and installs the result.
 
-Compaction has three steps, so that the loop keeps serving. `plan_in_steps` on the loop looks at names, sizes and times and makes a plain
-job. `segment_rewriter.compact` does the job in a worker process. `install` on the loop puts the new segments in place, unless the old
-segments have changed since the plan. The first dirty offset of each log is stored in Kafka's `cleaner-offset-checkpoint` of the log
-directory, which is written after each installation. Losing it costs one larger round.
+Compaction has three steps, so that the loop keeps serving. `plan_in_steps` on the loop makes a plain job from the segments' sizes and
+times, the aborted transactions and the producers. `segment_rewriter.compact` does the job in a worker process. `install` on the loop puts
+the new segments in place, unless the old segments have changed since the plan. The first dirty offset of each log is stored in Kafka's
+`cleaner-offset-checkpoint` of the log directory, which is written after each installation. Losing it costs one larger round.
 
 Invariants (I8): a round never touches the active segment, records at or above the last stable offset (their transaction may still commit or
-abort), or records younger than `min.compaction.lag.ms`. A log is due when more than `min.cleanable.dirty.ratio` of it is dirty, or when its
+abort), or records younger than `min.compaction.lag.ms`. A log is due when more than `min.cleanable.dirty.ratio` of its segments that a
+round may touch is dirty, or when its
 first dirty batch is older than `max.compaction.lag.ms`.
 
 Left out: which records are kept (`segment_rewriter.py`), when to plan (the housekeeping of the server).
@@ -47,7 +48,7 @@ def plan_in_steps(
     segments = yield from _cleanable(log, last_stable_offset, now_ms)
     if not segments:
         return None
-    # An offset outside the log is from before a truncation or deletion, or of an earlier log of that name: then all segments are dirty.
+    # An offset outside the log is older than a truncation or deletion, or of an earlier log of that name: then all segments are dirty.
     dirty_from = first_dirty_offset if log.segments[0].base_offset <= first_dirty_offset <= log.log_end_offset else 0
     dirty = [segment for segment in segments if segment.end_offset > dirty_from]
     if not dirty or not _is_due(log, segments, dirty, now_ms):
@@ -120,8 +121,9 @@ def _aborted(log: Log, end_offset: int) -> Generator[None, None, tuple[AbortedTr
 
 
 def _kept(producers: ProducerStates, end_offset: int) -> Generator[None, None, tuple[array[int], array[int]]]:
-    """Two lists for the job: the batches of the duplicate check, so that the log alone can restore it (I20), and the producers without such
-    a batch. The epoch of such a producer is only in its marker, and without the marker an older epoch would no longer be fenced (I21).
+    """Returns two lists for the job: the batches of the duplicate check, so that the log alone can restore it (I20), and the producers
+    without such a batch. The epoch of such a producer is only in its marker, and without the marker an older epoch would no longer be
+    fenced (I21).
 
     Both are flat arrays (producer id, last offset or epoch, ...), which are cheap to send to the worker. Producers may write between the
     steps; that never adds to what must be kept below `end_offset`.

@@ -40,7 +40,7 @@ def find_absent(disk: Disk, paths: Sequence[str]) -> Absent | None:
 
 
 def _read(disk: Disk, directory: str) -> dict[str, str]:
-    """The noted paths by directory id."""
+    """Returns the noted paths by directory id."""
     lines = (read_whole(disk, f"{directory}/{COMPANIONS_FILE}") or b"").decode(errors="replace").splitlines()
     return {directory_id: path for directory_id, _, path in (line.partition(" ") for line in lines)}
 
@@ -70,8 +70,8 @@ def note_companions(disk: Disk, paths: Mapping[str, str], *, are_all: bool) -> N
 
 
 def refuse_duplicates(disk: Disk, name: str, directories: Sequence[str]) -> None:
-    """Raises `DirectoryRefused` if several log directories hold the same log, as Apache Kafka does. One of the logs is stale, and the
-    broker does not know which. The left-over log of a deleted topic of the same name does not count. `name`: the name of the log's
+    """Raises `DirectoryRefused` if several log directories hold the same log. Apache Kafka refuses them too. One of the logs is stale, and
+    the broker does not know which. The left-over log of a deleted topic of the same name does not count. `name`: the name of the log's
     directory. A log without a topic id is not compared.
     """
     seen: dict[bytes, str] = {}

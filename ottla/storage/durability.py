@@ -74,7 +74,8 @@ class Durability:
             segment.is_name_durable = segment.base_offset <= min(offset, self._named_end)
 
     def cut(self, offset: int, directory: str) -> None:
-        """Notes a truncation to `offset`: a running round does not count for what is appended beyond it later."""
+        """Notes a truncation to `offset`. A running round raises the recovery point at most to `offset`, because later appends beyond it
+        are not synced."""
         self._bound_recovery(offset, directory)
         self._ceiling = min(self._ceiling, offset)
         self.recovery_point = min(self.recovery_point, offset)

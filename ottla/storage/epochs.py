@@ -22,9 +22,9 @@ from ottla.storage.file_slice import PathSync, Syncable
 from ottla.storage.small_files import LEADER_EPOCH_FILE, lines_text, parse_lines, read_whole, write_lines
 
 PAGE_BYTES = 4096
-"""A page of memory, which a write changes as a whole or not at all when the process is killed."""
+"""Size of a memory page. A killed process leaves a page written as a whole or not at all."""
 SECTOR_BYTES = 512
-"""A sector of a disk, which is written as a whole or not at all when the power fails."""
+"""Size of a disk sector. A power failure leaves a sector written as a whole or not at all."""
 
 
 class LeaderEpochs:
@@ -36,7 +36,7 @@ class LeaderEpochs:
         self.epochs: list[int] = [epoch for epoch, _ in entries or ()]
         self.starts: list[int] = [start for _, start in entries or ()]
         self.latest = self.epochs[-1] if self.epochs else NO_LEADER_EPOCH
-        self._stored: tuple[list[int], list[int]] | None = (self.epochs, self.starts)  # no list that it names is changed in place
+        self._stored: tuple[list[int], list[int]] | None = (self.epochs, self.starts)  # both lists are replaced, never changed
 
     @property
     def is_dirty(self) -> bool:
@@ -44,7 +44,7 @@ class LeaderEpochs:
         return self._stored != (self.epochs, self.starts)
 
     def distrust_file(self) -> None:
-        """Has the file written again: it is missing, or it cannot be used."""
+        """Makes the list dirty, because the file is missing or unusable. The next group commit writes it again."""
         self._stored = None
 
     def entries(self) -> list[tuple[int, int]]:
@@ -80,7 +80,7 @@ class LeaderEpochs:
         return self.epochs[after - 1], self.starts[after]
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch that wrote `offset`, or -1."""
+        """Returns the epoch that wrote `offset`, or -1."""
         index = bisect_right(self.starts, offset)
         return self.epochs[index - 1] if index else NO_LEADER_EPOCH
 

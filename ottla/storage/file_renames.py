@@ -46,13 +46,14 @@ def swap_files(disk: Disk, directory: str, old: Sequence[Segment], bases: Sequen
     """Replaces the segments `old` by the `.cleaned` files of the segments at `bases`. Returns the paths of the old files, which the caller
     removes later.
 
-    The caller syncs the directory once more before the next replacement in this log; it need not wait for that. A base without a
+    The caller syncs the directory once more before the next replacement in this log; it need not wait for that sync. `may_have_gaps`: the
+    new files may end before the next segment, which is noted first. A base without a
     `.txnindex.cleaned` has no aborted transactions; indexes that compaction did not write are rebuilt on first use.
     """
     outdated = _note_compacted(disk, directory, old[-1].end_offset) if may_have_gaps else []
     stems = [f"{directory}/{base:020d}{suffix}" for base in bases for suffix in SEGMENT_SUFFIXES]
     stems = [stem for stem in stems if disk.exists(stem + CLEANED_SUFFIX)]
-    for stem in reversed(stems):  # the log file of the first segment last: without it, recovery has nothing to finish
+    for stem in reversed(stems):  # the first segment's log file last: without its `.swap` name recovery finishes no replacement
         disk.rename(stem + CLEANED_SUFFIX, stem + SWAP_SUFFIX)
     disk.sync_directory(directory)
     retired = [path for segment in old for path in retire_files(disk, segment)]
@@ -63,7 +64,8 @@ def swap_files(disk: Disk, directory: str, old: Sequence[Segment], bases: Sequen
 
 
 def _note_compacted(disk: Disk, directory: str, end_offset: int) -> list[str]:
-    """Creates the file whose name says how far the log is compacted. Returns the older files of this kind, to be removed later."""
+    """Creates the file whose name says how far the log is compacted, unless a file names a later offset. Returns the files with lower
+    offsets, to be removed later."""
     ends = compacted_ends(disk.listdir(directory))
     if not ends or end_offset > ends[-1]:
         disk.open(f"{directory}/{end_offset:020d}{COMPACTED_SUFFIX}", create=True).close()
@@ -82,7 +84,7 @@ def offset_of(name: str, suffix: str) -> int | None:
 
 
 def deleted_directory(disk: Disk, directory: str, topic_id: bytes, ending: str = _DELETE_SUFFIX) -> str:
-    """A free name of Kafka's form `<topic>-<partition>.<unique>-delete` beside the directory, cut to what file systems allow."""
+    """Returns an unused name of Kafka's form `<topic>-<partition>.<unique>-delete` beside the directory, cut to what file systems allow."""
     parent, _, name = directory.rpartition("/")
     number = 0
     while True:
@@ -94,13 +96,13 @@ def deleted_directory(disk: Disk, directory: str, topic_id: bytes, ending: str =
 
 
 def future_directory(name: str, unique: bytes) -> str | None:
-    """Kafka's name for the directory of a copy of the log `name`; None if it is too long for file systems."""
+    """Returns Kafka's name for the directory of a copy of the log `name`; None if it is too long for file systems."""
     made = f"{name}.{unique.hex()}{FUTURE_SUFFIX}"
     return made if len(made) <= _NAME_MAX else None
 
 
 def name_of_future(name: str) -> str | None:
-    """The name of the copied log, for a directory with the name of a copy; None for other names."""
+    """Returns the name of the copied log for the name of a copy's directory; None for other names."""
     stem = name.removesuffix(FUTURE_SUFFIX)
     copied, dot, unique = stem.rpartition(".")
     return copied if stem != name and dot and len(unique) == _UNIQUE_DIGITS else None

@@ -1,4 +1,4 @@
-"""The result of reading a log: a range of a file instead of its bytes. The shell sends it with sendfile, or reads it in bounded pieces.
+"""The result of reading a log: a range of a file instead of its bytes. A channel sends it with sendfile, or reads it in bounded pieces.
 
 A slice keeps its file open: `SharedFile` closes the descriptor when its last holder is freed. So a segment may be evicted, deleted or
 renamed while a slow consumer still reads it. There is no manual reference count. When too many files are held in this way, a slice is a
@@ -39,7 +39,7 @@ class SharedFile:
     def __del__(self) -> None:
         self.file.close()
         if self.open_files is not None:
-            self.open_files.alive.discard(id(self))  # one atomic call, because the last holder may be the thread of a group commit
+            self.open_files.alive.discard(id(self))  # one atomic call, because a thread of a group commit may run it
 
     def sync(self) -> None:
         self.file.sync()
@@ -127,18 +127,18 @@ class FileSlice(Slice):
         return self.length
 
     def fileno(self) -> int:
-        """The descriptor for sendfile, or -1 on a disk that has none."""
+        """Returns the descriptor for sendfile, or -1 for a copy in memory and on a disk without descriptors."""
         return self.shared.file.fileno()
 
     def read(self) -> bytes:
         return self.shared.file.pread(self.length, self.position)
 
     def read_part(self, start: int, length: int) -> bytes:
-        """Up to `length` bytes from `start` within the slice. Raises `StorageError`."""
+        """Returns up to `length` bytes from `start` within the slice. Raises `StorageError`."""
         return self.shared.file.pread(min(length, self.length - start), self.position + start)
 
     def read_piece(self, start: int, length: int) -> bytes:
-        """The same for a channel. Raises `OSError`."""
+        """Like `read_part`, but raises `OSError`, which a channel expects."""
         try:
             return self.read_part(start, length)
         except StorageError as error:

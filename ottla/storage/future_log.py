@@ -26,7 +26,8 @@ class FutureLog:
     __slots__ = ("_cuts", "copy", "error", "source")
 
     def __init__(self, source: Log, copy: Log) -> None:
-        """Raises `StorageError`. `copy` may hold a part of what `source` holds, or, after a crash, more."""
+        """Truncates `copy` to the batches that it has in common with `source`, and follows truncations of `source` from now on. Raises
+        `StorageError`."""
         self.source = source
         self.copy = copy
         self.error: StorageError | None = None
@@ -38,7 +39,7 @@ class FutureLog:
 
     @property
     def lag(self) -> int:
-        """The offsets that are still to be copied."""
+        """Number of offsets that are still to be copied."""
         return max(0, self.source.log_end_offset - self.copy.log_end_offset)
 
     def is_left_at_most(self, size: int) -> bool:

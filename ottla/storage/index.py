@@ -1,8 +1,8 @@
 """The two sparse indexes of a segment, offset to position and timestamp to offset, byte for byte as in Kafka.
 
-`%020d.index`: (relative offset i32, position i32) of every batch that begins more than `index.interval.bytes` after the batch of the entry
-before; the offset is the batch's last one. `%020d.timeindex`: (largest timestamp so far i64, relative offset i32), at most one for each
-entry of the first index, and one more when the segment is sealed or closed.
+`%020d.index`: (relative offset i32, position i32) of a batch; the offset is the batch's last one. A batch gets an entry if it begins more
+than `index.interval.bytes` after the batch of the previous entry. `%020d.timeindex`: (largest timestamp so far i64, relative offset i32),
+at most one for each entry of the first index, and one more when the segment is sealed or closed.
 
 In memory both are machine arrays (8 and 12 bytes an entry) that bisect searches. Entries are written in runs: when `PENDING_MAX` of them
 are unwritten, with a flush, at a roll and at close. The first batch of a segment makes the files. Nothing is mapped or allocated in
@@ -77,9 +77,8 @@ class OffsetIndex:
         return (self.offsets[index - 1], self.positions[index - 1]) if index else NO_ENTRY
 
     def offset_from(self, position: int) -> int:
-        """Returns the offset of the first entry at or after a position, -1 if there is none. Batches before that entry have smaller
-        offsets.
-        """
+        """Returns the relative offset of the first entry at or after a position, -1 if there is none. Batches before that entry have
+        smaller offsets."""
         index = bisect_left(self.positions, position)
         return self.offsets[index] if index < len(self.offsets) else -1
 
@@ -122,7 +121,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """Largest timestamp so far -> last relative offset of the first batch with this timestamp."""
+    """Largest timestamp so far -> relative offset of the last record in the first batch that has this timestamp."""
 
     __slots__ = ("offsets", "path", "timestamps", "written")
 
@@ -147,8 +146,8 @@ class TimeIndex:
             self.offsets.append(relative_offset)
 
     def lookup(self, timestamp: int) -> int:
-        """Returns the last offset of a batch. Every record of earlier batches is older than `timestamp`. Returns 0 if the index has no such
-        batch.
+        """Returns the relative last offset of the newest batch with an entry up to `timestamp`, 0 if there is none. All records before this
+        batch are older than `timestamp`, so a search may begin at it.
         """
         index = bisect_right(self.timestamps, timestamp)
         return self.offsets[index - 1] if index else 0
@@ -190,7 +189,7 @@ class TimeIndex:
 
 
 def read_last_time(disk: Disk, path: str) -> tuple[int, int] | None:
-    """The last (timestamp, relative offset) of a time index file; None when it is missing, empty or of an odd size."""
+    """Returns the last (timestamp, relative offset) of a time index file; None when it is missing, empty or of an odd size."""
     try:
         file = disk.open(path)
     except FileNotFoundError:

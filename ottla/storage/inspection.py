@@ -3,11 +3,11 @@ with another codec.
 
 The header of a batch names the largest timestamp, and some producers name a wrong one. With `CreateTime` all uncompressed batches are
 therefore inspected. A compressed batch is inspected only if the topic demands it for another reason, the header cannot be true, the topic
-bounds timestamps, or the batch is small. The headers of other compressed batches are believed: decompression would cost more than all other
-work on it.
+bounds timestamps, or the batch is small. The headers of other compressed batches are believed, because decompression would cost more than
+all other work on such a batch.
 
-A few kilobytes may unpack to many megabytes and millions of records, so how much of that is done on the loop is bounded by a `LoopBudget`
-for each request. Beyond it `inspect_here` raises `WorkerNeeded`, and the caller has `inspect_batch` done in the worker process
+A few kilobytes may unpack to many megabytes and millions of records. A `LoopBudget` therefore limits the work on the loop for each request.
+Beyond the budget `inspect_here` raises `WorkerNeeded`, and the caller has `inspect_batch` done in the worker process
 (`server/record_worker.py`). A batch that unpacks to more than `ottla.batch.decompressed.max.bytes` is refused in either place.
 
 Left out: checks of the header alone (`validate.py`), the order of appends meanwhile (`server/inspections.py`).
@@ -31,14 +31,12 @@ LOOP_RECORDS_MAX = 2_000
 LOOP_BYTES_MAX = 1 << 17
 """The most bytes that are decompressed or compressed on the loop for one request: gzip takes 5 ms for them."""
 LOOP_TIMES_MAX = 100_000
-"""Timestamps that are read on the loop for one request, at most, where nothing else of the records is checked. A record takes 0.02 µs among
-records of equal length, else about 0.1 µs.
-"""
+"""The most timestamps that are read on the loop for one request, in batches of which only the timestamps are read. A timestamp takes 0.02
+µs among records of equal length, else about 0.1 µs."""
 SMALL_RECORDS_MAX = 100
 FEW_RECORDS_MAX = 64
-"""Records of an uncompressed batch that is not counted against the budget, at most. Reading their timestamps takes up to 7 µs, less than
-the rest of the append.
-"""
+"""An uncompressed batch with at most this many records is not charged to the budget (`handlers/records/produce.py`). Reading its timestamps
+takes up to 7 µs, less than the rest of the append."""
 SMALL_BYTES_MAX = 1 << 12
 """A compressed batch up to this size and `SMALL_RECORDS_MAX` records is looked into while the budget lasts: about 10 to 30 µs."""
 USUAL_AHEAD_MS = 3_600_000
@@ -78,7 +76,7 @@ MERE_LOOK = Demands(False, False, None, 0)
 
 
 class WorkerNeeded(Exception):
-    """The batch is too large to be inspected on the loop."""
+    """The batch exceeds the rest of the request's `LoopBudget`, so the worker process must inspect it."""
 
     def __init__(self, demands: Demands) -> None:
         super().__init__("a batch is too large to be inspected on the loop")

@@ -1,16 +1,16 @@
 """The ledger of a log directory: where each of its logs ends, what of it is synced, and its high watermark, up to the last append.
 
-A start after a crash compares each log with its row. A log that ends earlier, or has a bad batch below that end, was damaged: a crash tears
-only what was being written, which lies above. A row without a log shows that a log is missing. A replica that lost records is therefore
-never taken for a complete one.
+A start after a crash compares each log with its row. A crash tears only the bytes above the noted end, because the end is noted after the
+write. A log that ends below the noted end, or has a bad batch below it, was therefore damaged. A row without a log shows that a log is
+missing. A replica that lost records is therefore never taken for a complete one.
 
 The rows are in memory-mapped files, so noting an offset needs no system call. The stores survive the end of the process. If the disk cannot
 provide a page for a store, the system ends the process (SIGBUS). The append was not answered yet, so nothing is lost. After a power failure
 each value may be an older one: then only `synced`, which was true when it was stored, still proves something (`settle`). A truncation
 clears a row before it touches the log. A ledger is a few files, each four times as large as the one before. A row has a checksum over its
-topic id and partition, not over its offsets. A row that names no log is free. The other half of the checksum's cell is the newest leader
-epoch of the log. A ledger that is missing or damaged proves nothing (`is_known`). Left out: how recovery uses a proof (`recovery.py`), and
-how a restart of the machine is detected (`server/directories/log_directories.py`).
+topic id and partition, not over its offsets. Checksum and newest leader epoch share one cell. A row that names no log is free. A ledger
+that is missing or damaged proves nothing (`is_known`). Left out: how recovery uses a proof (`recovery.py`), and how a restart of the
+machine is detected (`server/directories/log_directories.py`).
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ Key = tuple[bytes, int]
 
 
 class Proof(NamedTuple):
-    """The offsets that the last life of the broker noted for a log. `end` and `start` are `UNKNOWN` if the log was being cut, `start` also
-    after a restart of the machine (`is_exact`).
+    """The offsets that the last run of the broker noted for a log. If the log was being cut, `end` and `start` are `UNKNOWN`. After a
+    restart of the machine `start` is `UNKNOWN`, and the proof is not exact.
     """
 
     end: int = UNKNOWN
@@ -66,7 +66,7 @@ NO_PROOF = Proof()
 
 
 class LedgerRow:
-    """The row of one log. `cells[at]` is its end; the next cells are `SYNCED`, `WATERMARK` and `START`."""
+    """The row of one log. `cells[at]` is its end; the next cells are `SYNCED`, `WATERMARK`, `START` and `CHECK`."""
 
     __slots__ = ("at", "cells")
 
@@ -97,7 +97,7 @@ CHECK_BITS = 32
 CHECK_MASK = (1 << CHECK_BITS) - 1
 """The checksum is the lower half of its cell. The upper half is one more than the newest leader epoch, 0 if that is not known."""
 END_CELL = 3
-"""The first cells of a row name the log."""
+"""Position of the log's end in a row. The cells before it name the log."""
 
 
 class LedgerLog(Protocol):

@@ -6,7 +6,7 @@ the active segment remembers its last batches, and older ones are found by bisec
 `recovery_point` are durable. A group commit takes `log_end_offset` and `unflushed_files()`, syncs the files in a thread, and calls
 `mark_flushed` on the loop (`durability.py`).
 
-Invariants: log start <= recovery point <= log end, offsets strictly increase (I1), leader epochs of batches never decrease (I16). A failed
+Invariants: recovery point <= log end, offsets strictly increase (I1), leader epochs of batches never decrease (I16). A failed
 append changes nothing: its bytes are cut, or the log is broken and refuses appends until it is opened again (I44). Left out: who may append
 which batches (`validate.py`, `producers.py`, `replication/leader.py`), opening (`recovery.py`), compaction.
 """
@@ -62,7 +62,7 @@ class Log:
         self.compacted_end = opening.compacted_end  # up to here a segment may end before the next one begins
         self.durability = Durability(opening.disk, opening.recovery_point, is_name_unsynced=opening.is_new or not opening.was_clean)
         self.recovery_notes, self.known_damage, self.is_broken = opening.notes, opening.known_damage, False
-        self.named_future: retention.FutureSegment | None = None  # the segment that the broker's log names for its timestamp
+        self.named_future: retention.FutureSegment | None = None  # the segment with a future timestamp that was logged last
         self.row = DETACHED
         self.on_cut: Callable[[int], object] | None = None  # called with an offset before the log is cut there
         self._bases = [segment.base_offset for segment in opening.segments]
@@ -137,7 +137,7 @@ class Log:
         begin = self.log_end_offset
         if self.log_start_offset == begin and len(batches) >= BATCH_OVERHEAD:
             first = read_batch_header(batches)
-            if first.base_offset < begin <= first.last_offset:  # the leader's log starts in the middle of a batch
+            if first.base_offset < begin <= first.last_offset:  # the leader's log starts within a batch
                 begin = first.base_offset
         headers = judge_followed(self.topic_partition, batches, next_offset=begin, epoch=self.epochs.latest, epoch_max=epoch_max)
         if headers and begin < self.log_end_offset:
@@ -216,7 +216,7 @@ class Log:
         return self.active
 
     def roll(self, base_offset: int | None = None) -> None:
-        """Begins a new segment at the log's end, unless the active one is empty. A failure changes nothing."""
+        """Begins a new segment at the log's end, unless the active one is empty. A failure changes nothing, or breaks the log."""
         base = self.log_end_offset if base_offset is None else base_offset
         if base == self.active.base_offset:
             return
@@ -366,7 +366,7 @@ class Log:
         self.snapshots.remove_above(offset)
         self._remove_from(bisect_right(self._bases, offset))
         end_offset = self.active.truncate_to(offset)
-        if end_offset < self.log_start_offset:  # the start lay within the batch that was cut
+        if end_offset < self.log_start_offset:  # the log start was within the batch that was cut
             self.truncate_fully_and_start_at(offset)
             return
         self.log_end_offset = end_offset

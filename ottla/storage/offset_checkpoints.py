@@ -4,11 +4,11 @@ They are stored in Kafka's four checkpoint files, which identify a partition by 
 created again has the same name, and must not inherit the offsets of the old one (I41). Kafka's files have no field for a topic id, so
 `ottla-checkpoint-topic-ids` holds the id of each name, one line a topic.
 
-Invariant: a row of that file is written after all four files of its round. So an entry counts only if its row has the wanted topic id. When
-the row was written, the entries of an older topic of that name had been replaced or removed. Entries of a newer topic, from a round that
-stopped before its last file, have no row with their id yet. An entry without its row is lost, which costs a longer recovery. A directory
-without the file was written by Kafka or by an older version: its entries are taken over for the ids in `partition.metadata`, and the file
-is written first.
+Invariant: a row of that file is written after all four files of its round. So an entry counts only if its row has the wanted topic id.
+Before a row is written, the entries of an older topic of that name are replaced or removed. Entries of a newer topic, from a round that
+stopped before its last file, have no row with their id yet. An entry without its row is lost, which costs a longer recovery. An entry
+without a partition directory is invalid too. A directory without the file of ids was written by Kafka or by an older version.
+`read_entries` then takes the ids from `partition.metadata`, and writes the file.
 
 Left out: when to write (`server/housekeeping.py`), how recovery uses the offsets (`recovery.py`).
 """
@@ -51,9 +51,8 @@ Entries = Mapping[TopicPartition, LogOffsets]
 
 
 def read_entries(disk: Disk, directory: str, report: Callable[[str], object]) -> dict[TopicPartition, LogOffsets]:
-    """Returns the valid entries of a directory's checkpoints and rewrites the files without the others. A damaged file is reported and
-    ignored.
-    """
+    """Returns the valid entries of a directory's checkpoints. Rewrites the files if there are invalid entries. A damaged file is reported
+    and ignored."""
     names = frozenset(disk.listdir(directory))
     columns = [
         _read(disk, directory, name, report) for name in (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, CLEANER_OFFSET_FILE)

@@ -18,6 +18,8 @@ SECOND_CHANCES_MAX = 8
 
 
 class OpenSegment(Protocol):
+    """The part of `segment.Segment` that is used here."""
+
     size: int
 
     @property
@@ -36,7 +38,7 @@ class OpenFiles:
         self.files_max = files_max
         self.sealed_max = files_max if sealed_max is None else sealed_max
         self.segments: dict[OpenSegment, None] = {}
-        self.active: dict[OpenSegment, int] = {}  # with its size when it was last looked at
+        self.active: dict[OpenSegment, int] = {}  # each with its size at the last inspection
         self.alive: set[int] = set()  # the files that are open, by identity
         self.on_short: Callable[[str], object] = lambda _path: None
         """Called with the path of a file that is shorter than a reader's slice, or cannot be read."""

@@ -54,8 +54,8 @@ class CompletedTransaction(NamedTuple):
 
 
 class ProducerEntry:
-    """The state of one producer. Except for its principal and its times of writing and idleness it follows from the log. `batches` are the
-    last ones of the current epoch, oldest first."""
+    """The state of one producer. It follows from the log, except for the principal and the times of writing and idleness. `batches` are the
+    last batches of the current epoch, oldest first."""
 
     __slots__ = (
         "batches",
@@ -92,8 +92,8 @@ class ProducerEntry:
         return self.batches[-1].last_sequence if self.batches else -1
 
     def row(self, next_sweep_ms: int) -> ProducerRow:
-        """The producer's row in a snapshot. For a producer that wrote since the last sweep the row has the time of the next sweep as the
-        start of its idle time. A restart therefore does not delay its expiry.
+        """Returns the producer's row in a snapshot. For a producer that wrote since the last sweep the row has the time of the next sweep
+        as the start of its idle time. A restart therefore does not delay its expiry.
         """
         return ProducerRow(
             self.producer_id,
@@ -175,7 +175,7 @@ class ProducerStates:
         self.completed: list[tuple[int, int]] = []  # (first offset, marker's offset) until the marker is below the high watermark
         self._first_unstable: int | None = None
         self._swept_ms = -1  # the last sweep of `expire`
-        self._next_sweep_ms = -1  # when the next one is to be expected, -1 before the second
+        self._next_sweep_ms = -1  # expected time of the next sweep, -1 before the second sweep
         self._saving: SavedProducers | None = None  # a snapshot that is being made in steps
 
     def __len__(self) -> int:
@@ -248,8 +248,9 @@ class ProducerStates:
         """Returns whether this marker repeats the last one in the log and need not be appended. Raises `ApiError` for a fenced producer or
         coordinator.
 
-        In version 2 each transaction's marker carries a new epoch. A marker with the current epoch is therefore a repetition. If a
-        transaction of that epoch is open, the marker is late and must not end it (KAFKA-17754, KAFKA-19999).
+        In version 2 each transaction's marker carries a new epoch. A marker with the current epoch is therefore a repetition. If the
+        producer already has its next transaction open in this epoch, a late marker must not end it, and is refused (KAFKA-17754,
+        KAFKA-19999).
         """
         entry = self._entries.get(producer_id)
         if entry is None:
@@ -365,7 +366,7 @@ class ProducerStates:
         self._swept_ms = now_ms
         expired = []
         for entry in self._entries.values():
-            if entry.is_touched or entry.idle_since_ms > now_ms:  # noted by a clock that was ahead
+            if entry.is_touched or entry.idle_since_ms > now_ms:  # `idle_since_ms` was set by a clock that was ahead
                 entry.is_touched = False
                 entry.idle_since_ms = now_ms
             elif now_ms - entry.idle_since_ms >= expiration_ms and entry.transaction_first_offset < 0:
@@ -450,6 +451,6 @@ def _entry_of(row: ProducerRow) -> ProducerEntry:
 
 
 def _open_transactions(rows: Iterable[ProducerRow]) -> dict[int, int]:
-    """Producer id -> first offset, in the order of offsets."""
+    """Returns the first offset of each open transaction by producer id, in the order of offsets."""
     opened = [(row.transaction_first_offset, row.producer_id) for row in rows if row.transaction_first_offset >= 0]
     return {producer_id: first_offset for first_offset, producer_id in sorted(opened)}

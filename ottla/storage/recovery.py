@@ -5,13 +5,13 @@ recovery point has lost data and is refused with `DamagedLogError`. An empty sea
 every batch from the recovery point on is checked (CRC, offsets, leader epoch). The log is cut at the first bad batch, the beginning of the
 torn tail; later segments are removed. Batches below the recovery point were synced. A bad batch there, or below the end that the ledger
 proves, means that the disk lost data. Cutting would lose acknowledged records silently, so `DamagedLogError` is raised with file and
-offset, and the partition is offline until it is repaired. A log that ends between two batches below the recovery point was truncated just
-before the crash, and is accepted, unless the ledger proves a later end. After a failed sync the kernel may mark pages as clean that never
-reached the disk, and a later sync of them reports success (I44). So a log in a directory that failed is written again from its recovery
-point on, with the checked bytes, before it is synced.
+offset, and the partition is offline until it is repaired. If a log ends below the recovery point, after a whole batch, it was truncated
+just before the crash. Such a log is accepted unless the ledger proves a later end. After a failed sync the kernel may mark pages as clean
+that never reached the disk, and a later sync of them reports success (I44). So a log in a directory that failed is written again from its
+recovery point on, with the checked bytes, before it is synced.
 
 A new directory gets `partition.metadata` and an empty segment. The first batch creates the indexes, the first sync the file of leader
-epochs. So neither is missed in a log without batches or without a sync.
+epochs. A log without batches needs no indexes, and a log without a sync no file of epochs.
 
 Recovery rebuilds from the batches: missing or damaged indexes, leader epochs and aborted transactions from the recovery point on (all
 epochs if their file is missing or torn), and the producers' state after the newest valid snapshot. As in Kafka, it removes leftover
@@ -185,7 +185,7 @@ def finish_leftovers(opening: Opening) -> list[str]:
     names = disk.listdir(directory)
     swapped = [name for name in names if name.endswith(SWAP_SUFFIX)]
     if swapped and any(name.endswith(CLEANED_SUFFIX) for name in names):
-        for name in swapped:  # only a part of the result has its name, so the old segments are all there
+        for name in swapped:  # not all new files are renamed, so all old segments still exist
             disk.remove(f"{directory}/{name}")
         disk.sync_directory(directory)
         swapped = []
@@ -291,9 +291,9 @@ def _read_epochs(opening: Opening) -> None:
             for _, header, _ in segment.scan(0):
                 opening.epochs.assign(header.partition_leader_epoch, header.base_offset)
     except DamageError as damage:
-        if damage.offset < opening.recovery_point:  # an epoch may begin in the damage, so of its offsets none is known
+        if damage.offset < opening.recovery_point:  # an epoch may begin in the damaged range, so the epochs there are unknown
             opening.epochs.clear()
-        return  # a torn tail: up to here the epochs are right
+        return  # a torn tail: the epochs before it are right
 
 
 # After a clean stop
@@ -361,7 +361,7 @@ def _recover(opening: Opening) -> None:
             index += 1
     except DamageError as damage:
         end = _cut(opening, index, damage, point)
-        if end < checked.end:  # a batch that was applied already is cut
+        if end < checked.end:  # the cut removes a batch that was applied to the producers already
             _recover(opening)
             return
     if end < point:
@@ -484,7 +484,8 @@ def _cut(opening: Opening, index: int, damage: DamageError, point: int) -> int:
 
 
 def _apply_log_start(opening: Opening) -> None:
-    """Sets the log start to the noted offset, but not before the first segment. A log that ends before it is emptied and begins there."""
+    """Sets the log start to the noted offset, but not before the first segment. A log that ends below its start is emptied and begins at
+    it."""
     start = max(opening.log_start_offset, opening.segments[0].base_offset)
     if start > opening.log_end_offset:
         opening.note(f"the log ends at {opening.log_end_offset}, before its start {start}: it is emptied and begins there")

@@ -1,9 +1,9 @@
 """Selects the segments that retention removes from the head of a log: whole segments, the oldest first, for one of Kafka's three reasons.
 
-A segment below the log start offset (after DeleteRecords) is removed under every cleanup policy. If the policy contains "delete", a segment
-is also removed if the rest has at least `retention.bytes` without it, or if its largest timestamp is older than `retention.ms`. The age of
-a segment without any timestamp counts from its creation or opening by this broker. Invariant: no segment with a record at or above the high
-watermark is selected (I7). Left out: removing files (`Log.delete_expired`), compaction.
+A segment below the log start offset (after DeleteRecords) is removed under every cleanup policy, unless it is active. If the policy
+contains "delete", a segment is also removed if the rest has at least `retention.bytes` without it, or if its largest timestamp is older
+than `retention.ms`. The age of a segment without any timestamp counts from its creation or opening by this broker. Invariant: no segment
+with a record at or above the high watermark is selected (I7). Left out: removing files (`Log.delete_expired`), compaction.
 """
 
 from __future__ import annotations

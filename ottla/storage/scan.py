@@ -5,8 +5,9 @@ that probably needs few batches begins with a smaller piece (`first_bytes`). A l
 CRC is checked from the offset `crc_from` on. Invariant: offsets of the yielded batches strictly increase, there are no bytes between them,
 and nothing is read past `end`. Leader epochs never decrease where the CRC is checked. For damage `DamageError` is raised with the position
 of the bad batch; the batches before it are valid. The CRC does not cover base offset and leader epoch. When two neighbours are in the wrong
-order, either can be the damaged one. The error names the earlier batch if it began with a jump (of offset or epoch) and the later batch has
-a right CRC. The earlier batch was then already yielded. Left out: handling of damage (`recovery.py`).
+order, either can be the damaged one. If the earlier batch began with a jump (of offset or epoch) and the later batch has a right CRC, the
+error names the earlier batch, which was already yielded. Otherwise the error names the later batch. Left out: handling of damage
+(`recovery.py`).
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class Segment:
         """Applies settings. The limits at which an append may have to roll are computed by the next append."""
         self.bytes_max = min(config.segment_bytes, POSITION_MAX)
         roll_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compacted else config.segment_ms
-        jitter = crc32(self.path(LOG_SUFFIX).encode())  # derived from the name, so that a simulation can be repeated
+        jitter = crc32(self.path(LOG_SUFFIX).encode())  # depends on the name only, so that a simulation can be repeated
         self.roll_ms = roll_ms - jitter % max(config.segment_jitter_ms, 1)
         self.roll_timestamp = LOOK_CLOSER
         self.index_interval_bytes = config.index_interval_bytes
@@ -268,7 +268,7 @@ class Segment:
     # Looking things up
 
     def position_of(self, offset: int) -> int:
-        """The position of the first batch whose last offset is at least `offset`; the segment's size if there is none."""
+        """Returns the position of the first batch whose last offset is at least `offset`; the segment's size if there is none."""
         if offset > self.tail_floor:
             index = bisect_left(self.tail_lasts, offset)
             return self.tail_positions[index] if index < len(self.tail_positions) else self.size
@@ -312,7 +312,7 @@ class Segment:
         return BatchHeader._make(HEADER.unpack(piece))
 
     def batch_size_at(self, position: int) -> int:
-        """The size of the batch that begins at `position`."""
+        """Returns the size of the batch that begins at `position`."""
         positions = self.tail_positions
         if positions and position >= positions[0]:
             index = bisect_left(positions, position) + 1
@@ -369,7 +369,7 @@ class Segment:
         if problem := self.index.load(self.disk, self.size):
             return f"the index {problem}"
         problem = self.times.load(self.disk, relative_end)
-        is_timed = self.is_sealed or len(self.index) > 0  # else the active segment has no time index yet
+        is_timed = self.is_sealed or len(self.index) > 0  # the time index of an active segment may be empty before the first entry
         if problem or (is_timed and not self.times and self.first_batch_timestamp() >= 0):
             return f"the time index {problem or 'is empty'}"
         self._take_books_from_indexes()
@@ -490,7 +490,7 @@ class Segment:
     # Removal
 
     def files(self) -> list[str]:
-        """The paths of this segment's files that exist."""
+        """Returns the paths of this segment's files that exist."""
         return [path for suffix in SEGMENT_SUFFIXES if self.disk.exists(path := self.path(suffix))]
 
     def remove(self) -> None:

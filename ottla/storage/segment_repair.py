@@ -4,7 +4,7 @@ The new files are written and swapped in like the files of a compaction (`.clean
 the log has the old segments or the new ones. Every batch is checked before it is written: its CRC must be right, it must begin at the end
 of the last batch (only a compacted log has gaps), and its leader epoch must be this log's epoch at that offset. So diverging or damaged
 batches of the other replica never replace anything. The aborted transactions are rebuilt by replaying the producers from the newest
-snapshot.
+snapshot at or before the range.
 
 A damaged log that was compacted is fetched from its beginning up to the end of the damaged segment. Otherwise an old value of a key could
 remain here although the other replica has already removed its tombstone.
@@ -132,7 +132,8 @@ class Replacement:
         remove_cleaned(self._disk, self._repair.directory)
 
     def _is_behind(self, header: BatchHeader) -> bool:
-        """Whether the batch is after the range. Then the range is complete: the other replica has compacted the end of it."""
+        """Returns whether the batch is after the range of a compacted log. Then marks the range as complete, because the other replica has
+        compacted its end."""
         if header.base_offset < self._repair.end_offset or not self._repair.may_have_gaps:
             return False
         self.next_offset = self._repair.end_offset

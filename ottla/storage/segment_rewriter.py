@@ -4,7 +4,7 @@
 part and notes the last offset of each key. The second pass reads everything and writes `.cleaned` segments with their indexes, synced.
 Records keep their offsets. Meanwhile the log is served; it changes only in `Log.replace_segments`.
 
-Kept records (I8): the last record of each key, and all records from the offset on that the first pass did not reach. Records without a key
+Kept records (I8): the last record of each key, and all records that the first pass did not reach. Records without a key
 are removed. A tombstone is kept until its delete horizon. The first round that keeps it writes the horizon into the batch (KIP-534), so
 that every reader has `delete.retention.ms` to read it. Records of aborted transactions are removed at once. A marker is kept as long as a
 record of its transaction, and for a delete horizon after that. The batches of each producer's duplicate check are kept, if necessary
@@ -49,7 +49,7 @@ from ottla.wire.records import (
 
 KEYS_MAX = 1_000_000
 """Keys in one round, at most. Each takes about 150 bytes of memory; further keys wait for the next round."""
-_RAW_KEY_BYTES_MAX = 15  # a shorter key is stored itself, because a digest has 16 bytes
+_RAW_KEY_BYTES_MAX = 15  # such a key is stored itself, because a digest has 16 bytes
 _DIGEST_BYTES = 16
 
 
@@ -243,8 +243,8 @@ class CleanedTransactions:
         return header.producer_id in self._aborted
 
     def end(self, header: BatchHeader, control: ControlRecord | None) -> tuple[bool, AbortedTransaction | None]:
-        """Ends a transaction. Returns (True, None) if no record of it is left, so that its marker is needless; else False and the marker's
-        entry of the aborted index, if it has one.
+        """Ends a transaction. Returns (True, None) if no record of it is left or the marker was emptied, so that the marker is needless;
+        else False and the marker's entry of the aborted index, if it has one.
         """
         self._begin(header.last_offset)
         if control is None:

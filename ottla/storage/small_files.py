@@ -6,7 +6,7 @@ partition (`0`, count, then `epoch startOffset` lines), `meta.properties`, `part
 
 A file is written under a temporary name, synced, renamed over the old one, and the directory is synced. With `is_durable=False` the caller
 syncs both later, in a group commit. `StorageError` is raised for a malformed file. The caller then rebuilds an epoch file from the batches,
-recovers every log if offset checkpoints are lost, and ends for a wrong `meta.properties`.
+recovers every log if offset checkpoints are lost, and refuses to start with a wrong `meta.properties`.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def read_lines(disk: Disk, path: str, parse: Callable[[list[str]], _Line], field
 
 
 def parse_lines(data: bytes, path: str, parse: Callable[[list[str]], _Line], field_count: int) -> list[_Line]:
-    """The entries of a checkpoint file with these contents."""
+    """Returns the entries of a checkpoint file with these contents. Raises `StorageError` if it is malformed."""
     try:
         lines = data.decode("utf-8").splitlines()
         if len(lines) < 2 or lines[0].strip() != _VERSION:
@@ -237,9 +237,8 @@ def remove_boot(disk: Disk, log_directory: str) -> None:
 
 
 def read_cut(disk: Disk, directory: str) -> int | None:
-    """Returns the offset that bounds a log's recovery point after a truncation below it; None if there was none, 0 if the file is
-    damaged.
-    """
+    """Returns the noted offset of a truncation, the upper bound of the log's recovery point; None if there is no note, 0 if the note is
+    damaged."""
     data = read_whole(disk, f"{directory}/{CUT_FILE}")
     if data is None:
         return None

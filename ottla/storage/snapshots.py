@@ -1,10 +1,10 @@
 """Writes and removes the producer snapshots of a log (`%020d.snapshot`), and restores the state at an offset from them.
 
 A snapshot at offset N has the state after all batches below N. One is written at each roll (N is the new segment's base). A checkpoint of
-the recovery point and a clean close write one if the newest lacks more than a few bytes of the log (`recovery_aids.py`, `clean_close.py`).
-A roll of a log with many producers writes none, because other clients would wait for it; the next checkpoint writes it in steps. Snapshots
-at the base of a segment are kept, and the newest one. Snapshots are not synced. A torn one fails its CRC; recovery then uses the previous
-one and replays more batches.
+the recovery point writes one if the log has grown by more than 1 MiB since the newest (`recovery_aids.py`), a clean close if it has grown
+by more than 4 KiB (`clean_close.py`). A roll of a log with many producers writes none, because other clients would wait for it; the next
+checkpoint writes it in steps. Snapshots at the base of a segment are kept, and the newest one. Snapshots are not synced. A torn one fails
+its CRC; recovery then uses the previous one and replays more batches.
 
 Invariant: a snapshot above a truncation point is removed before the log is cut, so every snapshot agrees with the log.
 
@@ -123,7 +123,7 @@ class ProducerSnapshots:
         return [retired]
 
     def retire_strays(self, bases: Iterable[int]) -> list[str]:
-        """Keeps those at segments' bases and the newest."""
+        """Renames all snapshots except those at `bases` and the newest. Returns the new paths, which the caller removes later."""
         kept = frozenset(bases)
         return [path for offset in self.offsets[:-1] if offset not in kept for path in self.retire(offset)]
 
@@ -132,7 +132,7 @@ class ProducerSnapshots:
             self.remove(above)
 
     def remove_strays(self, bases: Iterable[int]) -> None:
-        """Keeps those at segments' bases and the newest."""
+        """Removes all snapshots except those at `bases` and the newest."""
         kept = frozenset(bases)
         for offset in self.offsets[:-1]:
             if offset not in kept:

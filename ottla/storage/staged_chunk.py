@@ -44,7 +44,8 @@ class ChunkContents(NamedTuple):
 def check_chunk(
     chunk: memoryview, config: LogConfig, *, now_ms: int, batches_max: int = CHUNK_BATCHES_MAX
 ) -> ChunkContents:
-    """Checks a chunk and counts its batches and records. Raises `ApiError` with the codes of Produce. `now_ms` is wall time."""
+    """Checks a chunk and counts its batches and records. Raises `ApiError` with the codes of Produce, and INVALID_REQUEST for too many
+    batches. `now_ms` is wall time."""
     bytes_max = max(config.max_message_bytes, CHUNK_BYTES_MAX)
     if len(chunk) > bytes_max:
         raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"a staged chunk of {len(chunk)} bytes, {bytes_max} are allowed")

@@ -23,7 +23,7 @@ LOOP_RECORDS_MAX = 10_000
 LOOP_UNPACKED_BYTES_MAX = 1 << 20
 WALKED_BATCHES_MAX = 1_000
 WALKED_BYTES_MAX = 8 << 20
-"""Batches and bytes that a search passes before other requests are executed."""
+"""Bytes of batches that a search passes before other requests are executed. A search also pauses after `WALKED_BATCHES_MAX` batches."""
 NO_OFFSET = -1
 ABOVE_ALL = INT64_MAX + 1
 """A timestamp that no record reaches, so that the answer has only the largest timestamp."""
@@ -75,7 +75,8 @@ def _find_time(batch: bytes | memoryview, timestamp_ms: int, start_offset: int, 
 
 
 class TimeAnswers:
-    """Known timestamps of batches, by partition, base offset and CRC. When there are too many, the oldest is evicted."""
+    """Known timestamps of batches, by partition, base offset, CRC and start of the search in the batch. An answer with a record is also
+    kept by the wanted timestamp. When there are too many answers, the oldest is evicted."""
 
     def __init__(self, answers_max: int = ANSWERS_MAX) -> None:
         self._answers_max = answers_max
@@ -146,9 +147,8 @@ class TimeSearch:
             raise SearchPaused(None)
 
     def walk_left(self, header: BatchHeader, largest: int) -> None:
-        """As `walk`, in a search for the largest timestamp: `left` keeps the offset at which to continue, and the largest timestamp so
-        far.
-        """
+        """Does the work of `walk` in a search for the largest timestamp. `left` keeps the offset at which to continue, and the largest
+        timestamp so far."""
         if self._has_walked_enough(header):
             self.left = (header.base_offset, largest)
             raise SearchPaused(None)

@@ -50,9 +50,9 @@ def newest(
 ) -> Found | None:
     """Returns the first record with the largest timestamp of all existing records (Kafka's ListOffsets -3). Raises `SearchPaused`.
 
-    No existing record may have the largest timestamp of its segment: the record is below the start of the log, or compaction has kept only
-    the header of its batch. Then that segment is searched for its largest existing timestamp, and the segment with the next smaller
-    timestamp is tried.
+    The record with a segment's largest timestamp may no longer exist: it is below the start of the log, or compaction has kept only the
+    header of its batch. Then the segment is searched for its largest existing timestamp, and other segments with a larger timestamp are
+    searched too.
     """
     search = search or TimeSearch()
     left = [segment for segment in segments if segment.size and not (segment.is_sealed and segment.end_offset <= start_offset)]
@@ -75,7 +75,7 @@ def _largest_left(segment: Segment, start_offset: int, end_offset: int, decompre
 
 
 def _walk_for_largest(segment: Segment, start_offset: int, decompressed_bytes_max: int, search: TimeSearch) -> int:
-    """Finds the same by reading all batches of the segment."""
+    """Does the work of `_largest_left` by reading all batches of the segment that may have a larger timestamp than the batches before."""
     walk_from, largest = search.left or (start_offset, -1)
     for _, header, batch in segment.scan(segment.position_of(walk_from)):
         if header.last_offset < walk_from:
