@@ -3,7 +3,7 @@
 A dynamic member without an id gets an id and has to join again with it (MEMBER_ID_REQUIRED, KIP-394). A client that gives up waiting
 therefore does not become a member. A static member (KIP-345) that joins without an id replaces its earlier instance: the old id is fenced.
 If the group is stable and keeps its protocol, the replacement causes no rebalance. A replacing leader must not assign: from version 9 on
-the answer says so (KIP-814), before it the answer names the old id as the leader.
+the answer says so (KIP-814), and earlier versions get the old id as the leader.
 
 Invariants: at most `group.max.size` members join a generation; all members support a common protocol.
 """

@@ -84,7 +84,7 @@ def _sync_completing(
     draft: Draft,
     now_ms: int,
 ) -> None:
-    rebalance.answer_sync(member, draft, rebalance.refuse_sync(ErrorCode.REBALANCE_IN_PROGRESS))  # the client gave it up
+    rebalance.answer_sync(member, draft, rebalance.refuse_sync(ErrorCode.REBALANCE_IN_PROGRESS))  # the client no longer waits
     member.sync_reply = reply
     _forget_pending_sync(group, member, draft)
     if member.member_id != group.leader_id:

@@ -6,10 +6,11 @@ partition is assigned to the topic's least loaded subscriber. Then partitions mo
 until no single move helps or after `ROUNDS_MAX` rounds.
 
 `range` gives each topic's partitions in consecutive runs to its subscribers: static members in the order of their instance ids, then other
-members in the order of their ids. Topics with equally many partitions are therefore co-partitioned. It does not consider the previous
+members in the order of their ids. Topics with equally many partitions are therefore co-partitioned. `range` does not consider the previous
 assignment.
 
-Both are generators whose steps take a fraction of a millisecond or handle one topic, so that a caller can do other work in between.
+Both assignors are generators; their steps take a fraction of a millisecond or handle one topic, so that a caller can do other work in
+between.
 
 Invariants: every partition of a subscribed topic has exactly one member, and that member subscribes to the topic; the result depends only
 on the arguments. Cost: `uniform` over equal subscriptions is linear in members and partitions.

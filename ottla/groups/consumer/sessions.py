@@ -55,7 +55,7 @@ def remove_members(change: ConsumerChange, member_ids: Iterable[str]) -> None:
 def finish_removal(shard: GroupShard, change: ConsumerChange, draft: Draft) -> None:
     """Logs a removal. If only classic members remain, downgrades the group if possible.
 
-    Any other group's epoch rises, so that the next heartbeat of any member distributes the partitions of the removed members.
+    Any other group's epoch rises, so that a later heartbeat of any member distributes the partitions of the removed members.
     """
     if may_downgrade(shard, change.group):
         downgrade(shard, change, draft)

@@ -66,8 +66,8 @@ GroupT = TypeVar("GroupT", bound="EpochGroup[Any, Any]")
 
 
 def find_facts(group: EpochGroup[FactsT, Any], member_id: str, epoch: int, members_max: int) -> FactsT | None:
-    """Returns the description of the member that sent this epoch; None for a new member. Raises UNKNOWN_MEMBER_ID, or
-    GROUP_MAX_SIZE_REACHED for a new member of a full group.
+    """Returns the description of the member that sent this epoch; None for a new member. Raises UNKNOWN_MEMBER_ID (a member that is not
+    joining), or GROUP_MAX_SIZE_REACHED for a new member of a full group.
     """
     facts = group.facts.get(member_id)
     if facts is None and epoch != JOINING_EPOCH:

@@ -98,7 +98,7 @@ class EpochUpdate(ABC, Generic[ChangeT]):
             self._after_rest()
 
     def _after_rest(self) -> None:
-        """Called when the last step is logged, or the start of the update was refused."""
+        """Called after the last step, or when the update ends early because the group was replaced. Not called after a refusal."""
 
     def _is_wanted(self) -> bool:
         shard, group_id = self._shard, self._group_id
