@@ -157,7 +157,11 @@ def _evaluate(node: ast.expr, names: _Names) -> Any:
     left = _evaluate(node.left, names)
     for comparison, following in zip(node.ops, node.comparators, strict=True):
         right = _evaluate(following, names)
-        if not _COMPARISONS[type(comparison)](left, right):
+        try:
+            is_true = _COMPARISONS[type(comparison)](left, right)
+        except TypeError:
+            return False
+        if not is_true:
             return False
         left = right
     return True

@@ -297,6 +297,8 @@ RECORD = Record(
         "value.ok is true",
         "not value.none",
         "value.missing.deeper is null",
+        "value.missing > 1 or key == 'k1'",
+        "'x' in value.amount or not key > 5",
         "partition == 1 or topic == 't'",
         "-offset == -7",
         "timestamp + 1 == 1001",
