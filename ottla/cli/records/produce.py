@@ -295,9 +295,10 @@ def read_lines(descriptor: int, linger_s: float, on_idle: Callable[[], None]) ->
         data = os.read(descriptor, READ_BYTES)
         if not data:
             break
+        may_have_returns = b"\r" in data or rest.endswith(b"\r")
         lines = (rest + data).split(b"\n")
         rest = lines.pop()
-        if b"\r" in data:
+        if may_have_returns:
             lines = [line.removesuffix(b"\r") for line in lines]
         if lines:
             yield lines

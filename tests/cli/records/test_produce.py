@@ -12,6 +12,7 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
+from ottla.cli.records.produce import read_lines
 from ottla.cli.records.produce_summary import Summary
 from ottla.client.blocking.producer import Delivery
 from ottla.client.errors import KafkaError
@@ -174,6 +175,18 @@ def test_lines_from_a_pipe_go_as_they_come(broker: Broker, topic: str) -> None:
         process.stdin.close()
         assert process.wait(60) == 0
     assert sent(broker, topic) == [(None, b"now")]
+
+
+def test_a_line_end_of_two_characters_may_arrive_in_two_pieces() -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"one\r")
+
+    def write_rest() -> None:
+        os.write(writer, b"\ntwo")
+        os.close(writer)
+
+    assert list(read_lines(reader, 0, write_rest)) == [[b"one"], [b"two"]]
+    os.close(reader)
 
 
 def test_kafkas_tool_shows_a_prompt_on_a_terminal(broker: Broker, topic: str) -> None:
