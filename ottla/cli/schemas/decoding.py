@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ottla.cli.command import Args, Refused, UsageError
 from ottla.cli.schemas.formats import Decoder, Misfit, file_format
-from ottla.cli.schemas.registry import HEADER, Registry, is_framed
+from ottla.cli.schemas.registry import HEADER, Registry, is_framed, message_path
 from ottla.wire.records import Record
 
 
@@ -46,8 +46,11 @@ def make_decoder(args: Args) -> RecordDecoder:
         return RecordDecoder(registry.decode, lambda data: registry.decode(data) if is_framed(data) else _Unchanged(data))
     if not (args.schema or args.key_schema):
         raise UsageError("--message and --framed go with --schema FILE")
-    value, key = (None if path is None else file_format(path).decoder(args.message) for path in (args.schema, args.key_schema))
-    return RecordDecoder(_without_header(value) if args.framed and value is not None else value, key)
+    formats = [None if path is None else file_format(path) for path in (args.schema, args.key_schema)]
+    value, key = (None if found is None else found.decoder(args.message) for found in formats)
+    if args.framed and value is not None:
+        value = _without_header(value, has_path=formats[0] is not None and formats[0].has_path)
+    return RecordDecoder(value, key)
 
 
 class _Unchanged(bytes):
@@ -65,10 +68,10 @@ def _shown(value: object) -> object:
     return base64.b64encode(value).decode() if isinstance(value, bytes | bytearray) else str(value)
 
 
-def _without_header(decoder: Decoder) -> Decoder:
+def _without_header(decoder: Decoder, *, has_path: bool) -> Decoder:
     def decode(data: bytes) -> Any:
         if not is_framed(data):
             raise Misfit("it has no header with the id of a schema")
-        return decoder(data[HEADER.size :])
+        return decoder(data[message_path(data)[1] if has_path else HEADER.size :])
 
     return decode

@@ -41,7 +41,7 @@ class Registry:
             raise Misfit("it has no header with the id of a schema")
         number = HEADER.unpack_from(data)[1]
         found = self.schema(number)
-        path, start = _message_path(data) if found.has_path else ((), HEADER.size)
+        path, start = message_path(data) if found.has_path else ((), HEADER.size)
         decoder = self._decoders.get((number, path))
         if decoder is None:
             decoder = self._decoders[number, path] = found.decoder(None, path)
@@ -148,7 +148,7 @@ def header(number: int, path: Sequence[int] = ()) -> bytes:
     return HEADER.pack(MAGIC, number) + (b"\0" if tuple(path) == (0,) else b"".join(map(varint, (len(path), *path))))
 
 
-def _message_path(data: bytes) -> tuple[tuple[int, ...], int]:
+def message_path(data: bytes) -> tuple[tuple[int, ...], int]:
     """Which message of a Protobuf schema: its place in the file, then in the message round it; and where the message begins."""
     try:
         count, position = read_varint(data, HEADER.size)

@@ -192,6 +192,14 @@ def test_a_header_before_a_schema_of_a_file(ottla: Ottla, broker: Broker, topic:
     assert ottla("consume", topic, "-e", "--schema", schema).code == 1
 
 
+def test_a_header_with_the_place_of_a_message_before_a_schema_of_a_file(ottla: Ottla, broker: Broker, topic: str, tmp_path: Path) -> None:
+    schema = tmp_path / "order.proto"
+    schema.write_text(PROTO)
+    for place in (b"\0", b"\2\0"):
+        broker.add_record(topic, HEADER.pack(0, 77) + place + PROTO_ORDER)
+    assert [json.loads(record["payload"]) for record in read(ottla, topic, "--schema", schema, "--framed")] == [PROTO_AS_JSON] * 2
+
+
 @pytest.mark.parametrize(
     "options",
     [
