@@ -26,10 +26,10 @@ from ottla.client.core import acl_admin
 
 ACTIONS = ("list", "add", "remove")
 ONLY_TO_CHANGE = ("producer", "consumer", "allow_host", "allow_principal", "deny_host", "deny_principal")
-"""Options that --list does not take."""
+"""Options that `--list` refuses."""
 
 OURS = "access rules: "
-"""A prefix that our client adds to the broker's message."""
+"""Prefix that our client adds to the broker's message. It is removed before the message is printed."""
 
 _NAMES = {number: name.upper() for name, number in PATTERN_TYPES.items()}
 

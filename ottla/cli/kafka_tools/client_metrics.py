@@ -15,14 +15,14 @@ from ottla.client.core import admin
 KIND = admin.CLIENT_METRICS_RESOURCE
 ACTIONS = ("alter", "delete", "describe", "list")
 SETTINGS = {"interval": "interval.ms", "match": "match", "metrics": "metrics"}
-"""The setting of each option."""
+"""The setting that each option changes."""
 UNFIT = {
     "alter": (),
     "delete": ("generate_name", *SETTINGS),
     "describe": ("generate_name", *SETTINGS),
     "list": ("name", "generate_name", *SETTINGS),
 }
-"""Options that an action does not take."""
+"""Options that each action refuses."""
 
 
 @command(
@@ -83,7 +83,7 @@ def _describe(cluster: Cluster, args: Args) -> None:
 
 
 def _list(cluster: Cluster, _args: Args) -> None:
-    write("\n".join(_names(cluster)) + "\n")  # without any, Kafka's tool prints an empty line
+    write("\n".join(_names(cluster)) + "\n")  # Kafka's tool prints an empty line if there is no subscription
 
 
 def _names(cluster: Cluster) -> list[str]:

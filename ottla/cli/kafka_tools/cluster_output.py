@@ -25,7 +25,7 @@ def _show_apis(rows: Sequence[ApiRow]) -> None:
 
 
 def _show_directories(brokers: Sequence[BrokerDirectories]) -> None:
-    """Prints one line of JSON after two lines for people."""
+    """Prints two lines of text, then the directories as one line of JSON."""
     found = [{"broker": one.broker, "logDirs": [_directory(directory) for directory in one.log_dirs]} for one in brokers]
     write("Querying brokers for log directories information\n")
     write(f"Received log directory information from brokers {','.join(str(one.broker) for one in brokers)}\n")

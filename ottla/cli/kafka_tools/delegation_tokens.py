@@ -28,7 +28,7 @@ UNFIT = {
     "expire": ("max_life_time_period", "renew_time_period", "owner_principal"),
     "describe": ("renew_time_period", "max_life_time_period", "hmac", "expiry_time_period"),
 }
-"""Options that an action does not take."""
+"""Options that each action refuses."""
 COLUMNS = ("TOKENID", "HMAC", "OWNER", "REQUESTER", "RENEWERS", "ISSUEDATE", "EXPIRYDATE", "MAXDATE")
 WIDTHS = (15, 30, 15, 15, 25, 15, 15, 15)
 
@@ -87,7 +87,8 @@ def _describe(cluster: Cluster, args: Args) -> None:
     owners = _principals(args.owner_principal)
     what = f"owners: {_listed(owners)}" if owners else "current user."
     write(f"Calling describe token operation for {what}\n")
-    found = token_admin.describe_tokens(cluster, owners)  # without owners Kafka's tool names an empty list of them, and shows none
+    # Kafka's tool sends an empty list of owners if none is named, and therefore shows no token.
+    found = token_admin.describe_tokens(cluster, owners)
     write(f"Total number of tokens : {len(found)}")
     _show(found)
 
@@ -105,7 +106,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _date(time_ms: int) -> str:
-    """In the time zone of this machine, as Java's tool prints it."""
+    """Returns a time in the time zone of this machine, to the minute. Kafka's tool uses the local zone, too."""
     return datetime.fromtimestamp(time_ms / 1000).strftime("%Y-%m-%dT%H:%M")
 
 

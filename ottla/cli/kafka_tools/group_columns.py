@@ -9,14 +9,14 @@ from ottla.base.types import TopicPartition
 
 
 class ToolColumn(NamedTuple):
-    """A column: its title, the value of a row, and its least width. Width 0: the last column, which is not padded."""
+    """A column: title, function from a row to the value, and minimum width. The last column may have width 0: its cells are not padded."""
 
     title: str
     value: Callable[[Any], Any]
     width: int = 15
     is_verbose: bool = False
     is_fixed: bool = False
-    """Longer cells do not make the column wider."""
+    """Whether `width` is also kept when a cell is longer."""
 
 
 def attribute(title: str, name: str, width: int = 15, is_verbose: bool = False) -> ToolColumn:
@@ -28,7 +28,7 @@ def item(title: str, position: int, width: int = 15) -> ToolColumn:
 
 
 def table(columns: Sequence[ToolColumn], rows: Sequence[Any], *, is_verbose: bool = False) -> str:
-    """The heading and a line for each row; an empty cell is `-`."""
+    """Returns the heading and a line for each row. None and empty text are `-`. Verbose columns are left out unless `is_verbose`."""
     shown = [column for column in columns if is_verbose or not column.is_verbose]
     values = [[column.value(row) for column in shown] for row in rows]
     texts = [["-" if value is None or value == "" else str(value) for value in found] for found in values]
@@ -41,7 +41,7 @@ def table(columns: Sequence[ToolColumn], rows: Sequence[Any], *, is_verbose: boo
 
 
 def assignment_text(partitions: Sequence[TopicPartition]) -> str:
-    """`t:0,1;u:0`."""
+    """Returns the partitions as text, grouped by topic: `t:0,1;u:0`."""
     topics: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         topics.setdefault(topic, []).append(number)
@@ -74,7 +74,7 @@ SHARE_OFFSETS = (
 
 
 def consumer_members(group: Any, *, is_verbose: bool) -> str:
-    """The members of a consumer group; their instance ids have a column if there are any."""
+    """Returns the table of a consumer group's members. It has a column of instance ids if a member has one."""
     instance = (attribute("GROUP-INSTANCE-ID", "instance_id", len("GROUP-INSTANCE-ID")),)
     columns = (
         ToolColumn("GROUP", lambda _: group.group_id),
@@ -91,7 +91,7 @@ def consumer_members(group: Any, *, is_verbose: bool) -> str:
 
 
 def share_members(group: Any, *, is_verbose: bool) -> str:
-    """The members of a share group."""
+    """Returns the table of a share group's members."""
     columns = (
         ToolColumn("GROUP", lambda _: group.group_id),
         attribute("CONSUMER-ID", "member_id"),
@@ -105,7 +105,7 @@ def share_members(group: Any, *, is_verbose: bool) -> str:
 
 
 def consumer_state(group: Any, where: str, *, is_verbose: bool) -> str:
-    """The state of a consumer group."""
+    """Returns the table with the state of a consumer group. `where` names its coordinator."""
     columns = (
         attribute("GROUP", "group_id"),
         ToolColumn("COORDINATOR (ID)", lambda _: where, 25),
@@ -119,7 +119,7 @@ def consumer_state(group: Any, where: str, *, is_verbose: bool) -> str:
 
 
 def share_state(group: Any, where: str, *, is_verbose: bool) -> str:
-    """The state of a share group."""
+    """Returns the table with the state of a share group. `where` names its coordinator."""
     columns = (
         attribute("GROUP", "group_id"),
         ToolColumn("COORDINATOR (ID)", lambda _: where, 25),

@@ -1,4 +1,4 @@
-"""`kafka-consumer-groups` and `kafka-share-groups`: one program, and a `GroupTool` that says what differs. Also `kafka-groups`."""
+"""`kafka-consumer-groups` and `kafka-share-groups` share one program; a `GroupTool` has their differences. Also `kafka-groups`."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class GroupTool(NamedTuple):
     kind: Kind
     actions: Sequence[str]
     describe: Callable[[Cluster, str], Any]
-    """Raises GROUP_ID_NOT_FOUND with the message of Kafka's tool, after a hint of ours."""
+    """Describes a group. Raises GROUP_ID_NOT_FOUND with the message of Kafka's tool, and first writes a similar group name to stderr."""
     stops_at_unknown: bool
-    """Whether `--describe` ends at a group that does not exist."""
+    """Whether `--describe` ends at the first group that does not exist. Otherwise it reports the group and continues."""
     remark: Callable[[Args, Any], str]
     offset_columns: Sequence[ToolColumn]
     without_offsets: str
@@ -41,17 +41,17 @@ class GroupTool(NamedTuple):
     members: Callable[..., str]
     state: Callable[..., str]
     list_width: int
-    """Is added to the width of the names in lists with states or types."""
+    """In lists with states or types: added to the width of the group names; twice this is the width of states and types."""
     check_usage: Callable[[Args, str], None]
     active: Callable[[Args, reset_offsets.ActiveError], None]
-    """Prints that a group with members cannot be reset."""
+    """Prints that the offsets of a group with members cannot be reset."""
     delete: Callable[[Cluster, Sequence[str]], dict[str, str]]
-    """Deletes groups; returns the reasons of refusals."""
+    """Deletes groups. Returns the reason for each group that was not deleted."""
     delete_offsets: Callable[[Cluster, Args], int]
 
 
 def _add(tool: GroupTool) -> None:
-    """Makes a tool a command."""
+    """Registers the tool as a command."""
     only_consumers = (
         option("--validate-regex", metavar="REGEX", help="check a regular expression for subscriptions"),
         option("--type", nargs="?", action="append", const="", metavar="TYPE[,...]", help="show types; with --list only these"),
@@ -102,7 +102,7 @@ def _write_failure(tool: GroupTool, error: ApiError) -> None:
 
 
 def _validate_regex(pattern: str) -> int:
-    """Checks a pattern as the broker does for subscriptions, and words errors as Kafka's tool does."""
+    """Checks a pattern as the broker checks subscriptions, and prints the verdict in the words of Kafka's tool. Returns 0 in any case."""
     verdict = "valid"
     try:
         NamePattern(pattern)
@@ -190,7 +190,7 @@ def _reset(cluster: Cluster, tool: GroupTool, args: Args) -> int:
 
 
 def _plan_table(plans: Mapping[str, ResetPlan]) -> str:
-    """The new offset of each partition."""
+    """Returns the table with the new offset of each partition."""
     rows = [(name, *step.partition, step.new) for name, plan in plans.items() for step in plan.steps]
     return table([item("GROUP", 0), item("TOPIC", 1), item("PARTITION", 2, 10), item("NEW-OFFSET", 3, 0)], rows)
 
@@ -265,7 +265,7 @@ def _delete_committed(cluster: Cluster, args: Args) -> int:
 
 
 def _named_partitions(cluster: Cluster, topics: Sequence[str]) -> list[TopicPartition]:
-    """Returns the partitions that --topic selects. The partitions of a topic that no longer exists must be named."""
+    """Returns the partitions that `--topic` selects. For a deleted topic, `--topic` must list the partitions, as in `t:0,1`."""
     found = []
     there = set(cluster.topic_names())
     for topic, numbers in parse_scope(topics).items():
@@ -295,7 +295,7 @@ def _share_remark(args: Args, found: Any) -> str:
 
 
 def _check_share_usage(args: Args, action: str) -> None:
-    """Raises UsageError for what Kafka's tool refuses before it asks a broker."""
+    """Raises UsageError for options that Kafka's tool refuses before it contacts a broker."""
     if action in ("delete", "describe"):
         if args.group and args.all_groups:
             raise UsageError(f"Option [{action}] takes either [group] or [all-groups], not both.")
@@ -393,7 +393,7 @@ def _groups(args: Args, cluster: Cluster) -> None:
     if not args.list:
         raise UsageError('Missing required argument "[list]"')
     found = group_admin.list_groups(cluster)
-    if args.consumer:  # as Kafka means it: groups of consumers, by whichever protocol
+    if args.consumer:  # as in Kafka: groups of the classic and of the consumer protocol
         found = [listed for listed in found if listed.protocol_type in ("consumer", "") and listed.type.lower() in ("classic", "consumer")]
     kinds = [args.group_type] if args.group_type else ["share"] * args.share + ["streams"] * args.streams
     found = [listed for listed in found if (not kinds or listed.type.lower() in kinds)]

@@ -37,7 +37,7 @@ def show_moves(moves: Mapping[TopicPartition, Move | MoveRow]) -> None:
 
 
 def _show_planned(step: Planned) -> None:
-    """Prints the current replicas, for a rollback, and the throttles."""
+    """Prints the replicas from before the reassignment, which a rollback needs, and the throttles."""
     write(f"Current partition replica assignment\n\n{as_json(step.before, step.log_dirs())}\n\n")
     write("Save this to use as the --reassignment-json-file option during rollback\n")
     if step.rate is not None or step.log_dir_rate is not None:
@@ -98,7 +98,7 @@ def show_cancelled(cancelled: Sequence[TopicPartition]) -> None:
         write(f"Successfully cancelled partition reassignment{_plural(cancelled)} for: {_joined(sorted(cancelled))}\n")
     else:
         write("None of the specified partition reassignments are active.\n")
-    write("None of the specified partition moves are active.")  # without a line end, as in Kafka
+    write("None of the specified partition moves are active.")  # Kafka prints no line end here
 
 
 def show_cleared(brokers: Sequence[int], topics: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""`ottla shims install DIR` writes small scripts with Kafka's file names, `ottla shims list` names the tools. PATH is left as it is."""
+"""`ottla shims install DIR` writes small scripts with Kafka's file names, `ottla shims list` lists the tools. PATH is not changed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.cli.render.rows import Row
 
 
 class ToolRow(Row):
-    """A tool of Kafka."""
+    """A tool of Kafka in `shims list`, with its Java class names."""
 
     tool: str
     help: str

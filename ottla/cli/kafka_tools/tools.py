@@ -1,9 +1,9 @@
 """Kafka's tools by their own names: `ottla kafka-topics --list`, `ottla kafka-topics.sh --list`, `ottla kafka-run-class CLASS ...`.
 
-A tool is translated to a command of ours (`kafka-log-dirs --describe` is `ottla logdirs`), with printers for its rows (`render/kafka.py`).
-Where options and output differ too much, a module of this package has a command of its own. Standard output has the exact text of Kafka's
-tools; advice is written to stderr in our own words. Two differences are on purpose: exit codes are ours (2 for wrong usage, 1 for a refusal
-even where Kafka returns 0), and there are no Java stack traces.
+Most tools are translated to a command of ours: `kafka-log-dirs --describe` runs `ottla logdirs`. Printers for its rows print Kafka's text
+(`render/kafka.py`). A tool with too different options and output has a command in this package instead. Standard output has the text of
+Kafka's tools; advice is written to stderr in our own words. Two differences are on purpose: exit codes are ours (2 for wrong usage, 1 for a
+refusal even where Kafka returns 0), and there are no Java stack traces.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ottla.cli.command import COMMANDS, Command, Refused, Translation, UsageErro
 
 
 class Tool(NamedTuple):
-    """A tool: the module of this package that makes it, and its class names of all versions."""
+    """A tool: the module of this package that implements it, its help, and its Java class names in all versions of Kafka."""
 
     module: str
     help: str
@@ -92,7 +92,7 @@ NOT_OFFERED: dict[str, str] = {
     "zookeeper-security-migration": "ZooKeeper, which a broker by itself does without",
     "trogdor": "faults for Kafka's own system tests",
 }
-"""Tools of Kafka that are not offered, each with its purpose."""
+"""Tools of Kafka that are not offered. The text says what each is for, and sometimes what to use instead."""
 
 RUN_CLASS = "kafka-run-class"
 KAFKA_LEVEL = "4.4.0"
@@ -100,14 +100,14 @@ _RUN_CLASS_FLAGS = {"-daemon": 0, "-loggc": 0, "-name": 1}
 
 
 def make(name: str, arguments: list[str]) -> Command | Translation:
-    """The command that runs a tool's line, or its translation to a line of ours."""
+    """Returns the tool's own command, or the translation of its line to a line of ours."""
     module = importlib.import_module(f"ottla.cli.kafka_tools.{TOOLS[name].module}")
     made: Command | Translation = module.make(name, arguments) if TOOLS[name].module == "translations" else COMMANDS[name]
     return made
 
 
 def with_brokers(name: str, arguments: list[str]) -> Command | list[str]:
-    """The line with brokers in the place of `--zookeeper`; or the command that needs none."""
+    """Replaces `--zookeeper` by the registered brokers. Returns the line, or a command that writes to ZooKeeper itself."""
     if not any(word.partition("=")[0] == "--zookeeper" for word in arguments):
         return arguments
     from ottla.cli.kafka_tools.zookeeper import resolve  # on use: it is rare
@@ -116,14 +116,14 @@ def with_brokers(name: str, arguments: list[str]) -> Command | list[str]:
 
 
 def version_line() -> str:
-    """The line of `--version`. The level of Kafka first: that is what scripts look for."""
+    """Returns the line of `--version`. Kafka's level is first, because scripts look for it there."""
     from ottla._version import __version__
 
     return f"{KAFKA_LEVEL} (Ottla {__version__})\n"
 
 
 def find(argv: Sequence[str]) -> tuple[str, list[str]]:
-    """The named tool and its arguments."""
+    """Returns the tool's name and arguments. Raises `Refused` for a tool that is not offered, UsageError for an unknown one."""
     name, arguments = argv[0].removesuffix(".sh").removesuffix(".bat"), list(argv[1:])
     if name in NOT_OFFERED:
         raise Refused(f"{name} is not offered: {NOT_OFFERED[name]}", ErrorCode.UNSUPPORTED_VERSION.name)

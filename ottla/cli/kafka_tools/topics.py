@@ -29,7 +29,7 @@ FILTERS = (
 
 
 class _Missing(Exception):
-    """A required topic does not exist; the message is Kafka's, the hint ours."""
+    """A required topic does not exist. The message is Kafka's; `hint` is ours and may be empty."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -71,7 +71,7 @@ def _run(args: Args, cluster: Cluster) -> int:
 
 
 def _names(cluster: Cluster, args: Args, *, must_exist: bool) -> list[str]:
-    """The names of the chosen topics."""
+    """Returns the names of the chosen topics. With `must_exist`, raises `_Missing` if none matches and `--if-exists` is not given."""
     wanted = Args(
         names=[],
         topic=[args.topic] if args.topic else None,
@@ -149,7 +149,7 @@ def _create(cluster: Cluster, args: Args) -> int:
 
 
 def _alter(cluster: Cluster, args: Args) -> int:
-    """Partitions; and settings, which Kafka's tool took until 3.x."""
+    """Adds partitions. Also changes settings, as Kafka's tool did before 3.0."""
     names = _names(cluster, args, must_exist=True)
     changes = parse_pairs(args.config, "--config")
     if args.partitions is None and not changes and not args.delete_config:

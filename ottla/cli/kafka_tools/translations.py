@@ -1,6 +1,6 @@
-"""Translates lines of Kafka's tools to commands of ours that have the same options, and renames old options.
+"""Translates a line of a Kafka tool to a line of ours with the same options, and renames old options.
 
-Each line brings the printers of the tool's output. Other differences are options and properties in the line.
+A translation has printers if the tool's output needs them (`OUTPUTS`). Options and properties in our line cover the other differences.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ VERBS: Mapping[str, tuple[str, Sequence[str]]] = {
 
 
 def renamed(arguments: Sequence[str], names: Mapping[str, str]) -> list[str]:
-    """The line with some options renamed; `--name=value` keeps its value."""
+    """Returns the line with the options in `names` renamed. `--name=value` keeps its value."""
     found = []
     for word in arguments:
         name, equals, value = word.partition("=")
@@ -43,7 +43,7 @@ def without(arguments: Sequence[str], flags: Sequence[str]) -> list[str]:
 
 
 def split_verb(tool: str, arguments: Sequence[str]) -> tuple[str, list[str]]:
-    """Splits a line into its verb, before or after the options, and the other words."""
+    """Splits a line into its verb and the other words. The verb may be anywhere in the line. Raises UsageError if there is none."""
     verbs = VERBS[tool][1]
     for position, word in enumerate(arguments):
         before = arguments[position - 1] if position else ""
@@ -65,9 +65,9 @@ LINES: Mapping[str, str] = {
     "kafka-broker-api-versions": "cluster api-versions",
     "kafka-server-stop": "stop",
 }
-"""Tools whose options need no translation, with the beginning of our line."""
+"""Tools with the options of our command, except `--broker-list` (`BROKER_LISTS`), and the first words of our line."""
 BROKER_LISTS = ("kafka-console-producer", "kafka-get-offsets", "kafka-consumer-perf-test")
-"""Tools that took --broker-list for --bootstrap-server; in other tools it is a list of broker ids."""
+"""Tools with `--broker-list` as the old name of `--bootstrap-server`. In other tools `--broker-list` is a list of broker ids."""
 OUTPUTS: Mapping[str, str] = {
     "cluster": "cluster_output",
     "config": "configs_output",
@@ -76,14 +76,14 @@ OUTPUTS: Mapping[str, str] = {
     "partitions": "partitions_output",
     "records": "cluster_output",
 }
-"""By the first word of our line: the module of the tool's PRINTERS."""
+"""The module with the PRINTERS of a translated line, by the line's first word."""
 
 
 # One function a tool
 
 
 def _console_share_consumer(arguments: list[str]) -> Translation:
-    """Translates the console share consumer. The group may be given by `--group` and as a property, but must be the same."""
+    """Translates the console share consumer. `--group` and `group.id=` must agree; without both, the group is Kafka's default."""
     names = {"--group": "--share-group", "--consumer-config": "--command-config"}
     rest: list[str] = []
     groups: list[str] = []
@@ -119,7 +119,7 @@ def _configs(arguments: list[str]) -> Translation:
 
 
 def _e2e_latency(arguments: list[str]) -> Translation:
-    """Names the arguments that were positional before 4.x: broker list, topic, messages, acks, size, and perhaps a file of properties."""
+    """Turns the positional arguments of versions before 4.x into options: brokers, topic, messages, acks, size, perhaps a file."""
     names = ("--bootstrap-server", "--topic", "--num-records", "--producer-acks", "--record-size", "--command-config")
     if len(arguments) in (5, 6) and not any(word.startswith("-") for word in arguments[:3]):
         pairs = zip(names, arguments, strict=False)
@@ -137,7 +137,7 @@ def _leader_election(arguments: list[str]) -> Translation:
 
 
 def _preferred_replica_election(arguments: list[str]) -> Translation:
-    """Adds all partitions where no file is given, as the older tool did."""
+    """Chooses all partitions unless the line names a file with partitions, as the older tool did."""
     everywhere = [] if any(word.startswith("--path-to-json-file") for word in arguments) else ["--all-topic-partitions"]
     return Translation(["partitions", "elect", "--yes", *everywhere, *arguments])
 
@@ -166,7 +166,7 @@ def _transactions(arguments: list[str]) -> Translation | Command:
     if verb in ("abort", "forceTerminateTransaction"):
         return Translation(["txn", "abort", "--yes", *renamed(rest, {"--transactionalId": "--transactional-id"})])
     if verb == "find-hanging":
-        # The documentation says --broker, which is enough for the parser of Kafka's tool.
+        # Kafka's documentation says --broker: its parser accepts a unique prefix of --broker-id.
         rest = renamed(rest, {"--broker": "--broker-id"})
         if not {word.partition("=")[0] for word in rest} & {"--topic", "--broker-id", "-h", "--help"}:
             raise UsageError("find-hanging needs --topic or --broker-id, to bound the search")
@@ -179,7 +179,7 @@ def _features(arguments: list[str]) -> Translation | Command:
 
 
 def _feature_levels(verb: str, rest: list[str]) -> Translation:
-    """Adds the release that the tool shows by default: the newest."""
+    """Adds the newest release to `version-mapping` without a release, because Kafka's tool shows the newest by default."""
     from ottla.cli.cluster.feature_levels import RELEASES
 
     is_named = any(word.startswith("--release-version") for word in rest)
@@ -248,13 +248,16 @@ def _server_start(arguments: list[str]) -> Translation | Command:
     line = ["start", "--config", rest[0], *rest[1:]]
     if "-daemon" not in arguments:
         return Translation(line)
-    # The started broker parses the words and reports errors.
+    # These options only accept the words: the started broker parses them and reports errors.
     words = (option("words", nargs="*"), option("-daemon", "--override", "--set", "-c", nargs="?", action="append"))
     return Command("Start a broker in the background.", words, lambda: _start_daemon(line), has_connection=False, has_output=False)
 
 
 def _start_daemon(line: list[str]) -> int:
-    """Starts a broker that outlives this program and logs to DAEMON_LOG. Returns when it is ready or has ended."""
+    """Starts a broker that outlives this program and logs to DAEMON_LOG. Returns 0 when the broker is ready.
+
+    Raises `Refused` if the broker has ended, or is not ready within DAEMON_SECONDS. In the second case it continues to run.
+    """
     import subprocess
     import time
 
@@ -331,7 +334,7 @@ _MAKERS: Mapping[str, Callable[[list[str]], Translation | Command]] = {
 
 
 def make(tool: str, arguments: list[str]) -> Translation | Command:
-    """The command of a tool's line, or our line with the printers of the tool's output."""
+    """Returns our line with the printers of the tool's output, or a command if no line of ours does the same."""
     if tool in LINES:
         made: Translation | Command = Translation(
             [*LINES[tool].split(), *(renamed(arguments, BROKER_LIST) if tool in BROKER_LISTS else arguments)]

@@ -1,4 +1,4 @@
-"""Usage and errors as Kafka's tools have them: one action of several, options that may be given once, texts that scripts look for."""
+"""Usage checks and error texts of Kafka's tools: exactly one action, options that may be given once, and Java's names of errors."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ _JAVA: dict[ErrorCode, tuple[str, str]] = {
 
 
 def java_error(error: ApiError, message: str = "") -> str:
-    """An error as Kafka's tools print it; one that is not in the table is printed by its code's name."""
+    """Returns an error as Kafka's tools print it, with `message` if given. An error that is not in `_JAVA` has the name of its code."""
     name, sentence = _JAVA.get(error.code, (error.code.name, error.message))
     prefix = "org.apache.kafka.common.errors." if error.code in _JAVA else ""
     return f"{prefix}{name}: {message or sentence}"
 
 
 def plain_message(error: ApiError) -> str:
-    """The broker's message without the prefix that our client adds."""
+    """Returns the broker's message without the prefix that our client adds, such as `topic 'orders': `."""
     head, colon, rest = error.message.partition("': ")
     return rest if colon and head.startswith(("topic '", "settings of '", "group '")) else error.message
 
 
 class Once(argparse.Action):
-    """An option that Kafka's tools accept only once."""
+    """An option that Kafka's tools accept only once. Raises UsageError at the second."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: Args, values: Any, option_string: str | None = None) -> None:
         if getattr(namespace, self.dest, None) is not None:
@@ -63,7 +63,7 @@ class Once(argparse.Action):
 
 
 def action_of(args: Args, actions: Sequence[str]) -> str:
-    """The one chosen action, by the name of its attribute."""
+    """Returns the chosen action, as the attribute of its option. Raises UsageError unless exactly one is chosen."""
     chosen = [action for action in actions if getattr(args, action)]
     if len(chosen) != 1:
         words = ["--" + action.replace("_", "-") for action in actions]

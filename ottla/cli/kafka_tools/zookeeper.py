@@ -1,10 +1,10 @@
-"""`--zookeeper HOST:PORT/chroot` of Kafka's older tools: finds the registered brokers in ZooKeeper, and lets the tool ask them.
+"""`--zookeeper HOST:PORT/chroot` of Kafka's older tools: finds the registered brokers in ZooKeeper, and passes them to the tool.
 
-`kafka-configs` works on ZooKeeper itself where a broker cannot help, as it did until 3.9: SCRAM credentials, which brokers may need for
-their own start, and the settings of brokers that do not run.
+`kafka-configs --alter` writes two kinds of settings to ZooKeeper itself, as it did until 3.9: SCRAM credentials, which brokers may need for
+their own start, and the settings of a broker that does not run.
 
-The tool logs in to ZooKeeper as Kafka's tools do: `--zk-tls-config-file` names a file with `zookeeper.ssl.*` (and `ottla.zookeeper.*`), and
-the JAAS file that `KAFKA_OPTS` names has a section `Client`.
+The tool logs in to ZooKeeper as Kafka's tools do. `--zk-tls-config-file` names a file with `zookeeper.ssl.*` (and `ottla.zookeeper.*`), and
+`KAFKA_OPTS` may name a JAAS file with a section `Client`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ CONFIG_FILES = ("--command-config", "--consumer.config", "--producer.config", "-
 
 
 class Place(NamedTuple):
-    """A ZooKeeper, and the identity towards it."""
+    """An ensemble of ZooKeeper, and the TLS settings and login for it."""
 
     connect: str
     access: ZooKeeperAccess
 
 
 def resolve(tool: str, arguments: Sequence[str]) -> list[str] | Command:
-    """The line with brokers in the place of `--zookeeper`; or the command that does without brokers."""
+    """Replaces `--zookeeper` by the registered brokers. Returns the line, or a command that writes to ZooKeeper itself."""
     connect, rest = take_option(OPTION, arguments)
     if connect is None:
         return rest
@@ -53,7 +53,7 @@ def resolve(tool: str, arguments: Sequence[str]) -> list[str] | Command:
 
 
 def access_of(file: str | None, jvm_options: str) -> ZooKeeperAccess:
-    """The identity that a file of settings and a JAAS file give; the settings are the stronger. Raises `Refused` and `UsageError`."""
+    """Returns TLS settings and login from a file of settings and a JAAS file. The settings win. Raises `Refused` and `UsageError`."""
     from ottla.cli.input_files import read_text
     from ottla.cli.options import read_properties
 
@@ -71,7 +71,7 @@ def access_of(file: str | None, jvm_options: str) -> ZooKeeperAccess:
 
 
 def take_option(name: str, arguments: Sequence[str], what: str = "HOST:PORT") -> tuple[str | None, list[str]]:
-    """The option's value, None if it is not there, and the other arguments."""
+    """Returns the option's value, or None without the option, and the other arguments. Raises UsageError for an empty value."""
     found, rest = None, list[str]()
     words = iter(arguments)
     for word in words:
@@ -87,7 +87,7 @@ def take_option(name: str, arguments: Sequence[str], what: str = "HOST:PORT") ->
 
 
 def _protocol(arguments: Sequence[str]) -> str:
-    """The security protocol that the tool will use."""
+    """Returns the security protocol of the tool's properties file, PLAINTEXT without one."""
     from ottla.cli.options import read_properties
 
     for option in CONFIG_FILES:
@@ -109,7 +109,7 @@ def _opened(place: Place) -> ZooKeeperTools:
 
 
 def _addresses(tool: str, place: Place, protocol: str) -> str:
-    """host:port,... of the registered brokers' listeners of this protocol."""
+    """Returns `host:port,...` of the registered brokers' listeners for this protocol. Raises `NotReached` if there are none."""
     try:
         with _opened(place) as zookeeper:
             brokers = zookeeper.brokers()
@@ -129,7 +129,7 @@ def _addresses(tool: str, place: Place, protocol: str) -> str:
 
 
 def _alter_in_zookeeper(place: Place, arguments: Sequence[str]) -> Command | None:
-    """The command for what is written to ZooKeeper itself; None where a broker is asked."""
+    """Returns a command that writes the change to ZooKeeper, or None if a broker makes the change."""
     types = [word.rstrip("s") for word in _values("--entity-type", arguments)] + [
         word for word in ("user", "broker") if any(take_option(f"--{word}{end}", arguments)[0] for end in ("", "-defaults"))
     ]
@@ -152,7 +152,7 @@ def _values(option: str, arguments: Sequence[str]) -> list[str]:
 
 
 def _command(help: str, run: Callable[[Args], None]) -> Command:
-    """A command with the options of `config alter`."""
+    """Returns a command with the options of `config alter` that needs no broker."""
     from ottla.cli.command_groups import load_commands
 
     more = (hidden(OPTION), hidden(TLS_FILE), hidden("--alter", action="store_true"), hidden("--force", action="store_true"))
