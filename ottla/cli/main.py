@@ -1,4 +1,4 @@
-"""`ottla`: finds the command, builds the options of that one alone, runs it, and turns every failure into one line and an exit code.
+"""`ottla`: finds the command, builds the options of this command only, runs it, and turns a failure into one line and an exit code.
 
 Exit codes: 0 done, 1 refused by Kafka or failed, 2 wrong usage, 3 no connection or no answer in time, 130 Ctrl-C. A closed pipe
 (`| head`) ends the program without an error. Modules of commands are imported when their command is called, so `ottla --help` imports none.
@@ -31,9 +31,9 @@ HINTS = {
     ErrorCode.SECURITY_DISABLED: "; start the broker with --acls, or with authorizer.class.name=acl",
     ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "; log in with a password or a certificate, not with a token",
 }
-"""Advice by error code, for errors whose message has none."""
+"""Advice by error code. It is appended to the message of an error that a command did not handle."""
 STRUCTURED = ("json", "jsonl", "yaml")
-"""Forms of output that show an error as an object."""
+"""Forms of output that print an error as an object."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,17 +56,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _prepare_streams() -> None:
-    """Makes all three standard streams usable, also when the caller has closed some (`>&-`), and stdout one that writes all or fails."""
+    """Replaces standard streams that the caller has closed (`>&-`), and buffers stdout, so that each write is complete or fails."""
     if sys.stdin is None or sys.stdout is None or sys.stderr is None:
         while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-            continue  # else a socket could be given number 1 and be written to as stdout
+            continue  # occupies the free numbers up to 2: a socket with number 1 would receive what is written to stdout
         os.close(descriptor)
         null = io.TextIOWrapper(io.BufferedRandom(io.FileIO(os.devnull, "r+")), encoding="utf-8")
         sys.stdin, sys.stdout, sys.stderr = (stream or null for stream in (sys.stdin, sys.stdout, sys.stderr))
     if not isinstance(sys.stdout, io.TextIOWrapper):
         return
     if isinstance(sys.stdout.buffer, io.RawIOBase):
-        # PYTHONUNBUFFERED: one system call a record, and what a closed pipe did not take would be lost without an error.
+        # PYTHONUNBUFFERED costs one system call a record, and loses without an error the rest of a partial write to a pipe.
         buffered = io.BufferedWriter(sys.stdout.buffer)
         sys.stdout = io.TextIOWrapper(buffered, encoding=sys.stdout.encoding, line_buffering=True)
     # A question mark replaces characters that the terminal or file cannot show: names and records may hold any character.
@@ -74,12 +74,12 @@ def _prepare_streams() -> None:
 
 
 def _discard_output() -> None:
-    """Replaces stdout after its reader has closed it or a write has failed. Else Python would write the buffered rest again at exit."""
+    """Redirects stdout to the null device after a failed write. Otherwise Python would write the rest of the buffer again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _guarded(line: list[str], do: Callable[[], int]) -> int:
-    """Turns the errors of a line into one line of text and an exit code. Broken invariants are bugs and stay tracebacks."""
+    """Turns an expected error of a command line into one line of text and an exit code. Other exceptions are bugs and stay tracebacks."""
     try:
         return do()
     except UsageError as error:
@@ -101,7 +101,7 @@ def _guarded(line: list[str], do: Callable[[], int]) -> int:
 
 
 def _run(line: list[str]) -> int:
-    """Runs a whole line: options, the command, and its own words."""
+    """Runs a whole command line: options before the command, the command's name, and its arguments."""
     from ottla.cli.global_options import Leading, length_of_leading
 
     argv, leading = line, Leading()
@@ -155,7 +155,7 @@ def run_command(leading: Leading, argv: list[str], printers: Printers | None = N
 
 
 def _run_kafka_tool(leading: Leading, argv: list[str]) -> int:
-    """Runs one of Kafka's tools by its own name: as a command of its own, or as a line of ours."""
+    """Runs one of Kafka's tools, as its own command or as the translation of its line to ours."""
     from ottla.cli.kafka_tools import tools
 
     name, arguments = tools.find(argv)
@@ -193,7 +193,7 @@ def call(program: str, command: Command, leading: Leading, words: list[str], pri
 
 
 def _execute(command: Command, args: Args) -> int:
-    """Runs a command with what the parameters of its function name (`command.py`)."""
+    """Runs a command. The parameter names of its function choose the arguments: `args`, `output`, `cluster`. Returns the exit code."""
     from ottla.cli.options import connect, output_of
 
     code = command.run.__code__
@@ -220,7 +220,7 @@ def _other_failure(argv: list[str], error: OttlaError) -> int:
 
 
 def _watch(command: Command, args: Args, argv: list[str]) -> int:
-    """Repeats the command; an error is shown and does not end the repetition."""
+    """Repeats the command until Ctrl-C. Prints an error and continues."""
     import time
 
     while True:
@@ -242,7 +242,7 @@ def _report(argv: list[str], message: str, name: str, code: int) -> int:
 
 
 def _form_of(argv: Sequence[str]) -> str:
-    """The form of output that was asked for, even when the arguments could not be parsed."""
+    """Returns the structured form that the arguments ask for, `table` if none. Works also for arguments that cannot be parsed."""
     for word, following in zip(argv, [*argv[1:], ""], strict=False):
         if word == "-J":
             return "json"
@@ -253,7 +253,7 @@ def _form_of(argv: Sequence[str]) -> str:
 
 
 def _attached_form(word: str) -> str:
-    """`json` in `-ojson`, `-o=json` and `--output=json`."""
+    """Returns the form in a word that contains option and value: `json` in `-ojson`, `-o=json` and `--output=json`."""
     if word.startswith("--output="):
         return word.partition("=")[2]
     return word[2:].removeprefix("=") if word.startswith("-o") else ""

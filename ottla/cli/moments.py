@@ -1,5 +1,5 @@
-"""Points in time as people write them: ISO dates (UTC unless a zone is given), milliseconds since 1970, ISO durations, `-1h` for an
-hour ago."""
+"""Parses times as people write them: ISO dates (UTC unless a zone is given), milliseconds since 1970, `-1h` for an hour ago. Also parses
+ISO durations, and formats times."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def now_ms() -> int:
 
 
 def parse_datetime_ms(text: str) -> int:
-    """`YYYY-MM-DDTHH:mm:SS.sss`, with or without a zone, as milliseconds since 1970."""
+    """Returns `YYYY-MM-DD` or `YYYY-MM-DDTHH:mm:SS.sss`, with or without a zone, as milliseconds since 1970. Raises UsageError."""
     if not re.match(r"\d{4}-\d\d-\d\d", text):
         raise UsageError(f"{text!r} is not a date and time; write YYYY-MM-DDTHH:mm:SS.sss")
     try:
@@ -33,7 +33,7 @@ def parse_datetime_ms(text: str) -> int:
 
 
 def parse_duration_ms(text: str) -> int:
-    """`PnDTnHnMnS` in milliseconds."""
+    """Returns `PnDTnHnMnS` or `PnW`, with a sign or without, in milliseconds. Raises UsageError."""
     match = _DURATION.fullmatch(text.strip())
     if match is None or not any(match.groups()[1:]) or text.strip().upper().endswith("T"):
         raise UsageError(f"{text!r} is not a duration; write PnDTnHnMnS, for instance PT1H30M")
@@ -44,7 +44,7 @@ def parse_duration_ms(text: str) -> int:
 
 
 def parse_moment_ms(text: str, now: int | None = None) -> int:
-    """A date, milliseconds since 1970, `-1h`, or `@-1h`."""
+    """Returns a date, milliseconds since 1970 or `-1h`, perhaps after `@`, as milliseconds since 1970. Raises UsageError."""
     ago = _AGO.fullmatch(text.strip())
     if ago is not None:
         return (now_ms() if now is None else now) - int(ago.group(1)) * _UNITS_MS[ago.group(2)]
@@ -55,7 +55,7 @@ def parse_moment_ms(text: str, now: int | None = None) -> int:
 
 
 def format_ms(timestamp: int) -> str | None:
-    """Milliseconds since 1970 as a date in UTC."""
+    """Returns milliseconds since 1970 as a date in UTC: None for a negative number, the digits for a number after the year 9999."""
     if timestamp < 0:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The meaning of the options that every command has: the cluster to connect to, and the form of output. `global_options.py` declares them.
+"""Evaluates the options of all commands: connection to the cluster and form of output. `global_options.py` declares these options.
 
 Precedence: option > -X > --command-config > environment > profile > default. Names of properties are Kafka's (`bootstrap.servers`,
 `security.protocol`, `sasl.*`, `ssl.*`, `client.id`, `request.timeout.ms`); librdkafka's names for the same things are accepted where they
@@ -31,7 +31,7 @@ BROKER_LIST = hidden("--broker-list", dest="bootstrap", metavar="HOST:PORT[,...]
 
 
 def output_of(args: Args) -> Output:
-    """Where and how the command prints: in our forms, or in the form of the Kafka tool whose command line was given."""
+    """Returns the output of a command: in one of our forms, or as the Kafka tool prints whose line was translated."""
     form, is_quiet, is_verbose = getattr(args, "output", None) or "table", getattr(args, "quiet", False), getattr(args, "verbose", False)
     printers = getattr(args, "printers", None)
     if printers is not None:
@@ -47,8 +47,8 @@ def output_of(args: Args) -> Output:
 
 
 def properties_of(args: Args, environment: Mapping[str, str] | None = None, *, with_current_profile: bool = True) -> dict[str, str]:
-    """All client properties, joined by precedence. Without `with_current_profile` only the profile of --profile counts. UsageError when a
-    file or a pair cannot be read."""
+    """Returns all client properties, merged by precedence. Without `with_current_profile`, only the profile that `--profile` names is used.
+    Raises UsageError if a file or a pair cannot be read."""
     environment = os.environ if environment is None else environment
     found: dict[str, str] = {}
 
@@ -71,7 +71,7 @@ def properties_of(args: Args, environment: Mapping[str, str] | None = None, *, w
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """A Java properties file: `key=value` or `key: value`, comments, continued lines."""
+    """Reads a Java properties file: `key=value` or `key: value`, comments, continued lines. Raises UsageError."""
     text = read_text(path)
     from ottla.base.settings.setting import SettingError
     from ottla.base.settings.sources import parse_properties
@@ -83,7 +83,7 @@ def read_properties(path: str) -> dict[str, str]:
 
 
 def connect(args: Args, *, timeout_ms: int | None = None, with_extensions: bool = False) -> Cluster:
-    """Returns the cluster that the options name; sends nothing yet."""
+    """Returns the cluster that the options name, without a connection yet. Raises UsageError for an invalid property."""
     from ottla.client.blocking.cluster import Cluster
     from ottla.client.security import security_of
 
@@ -102,7 +102,7 @@ def connect(args: Args, *, timeout_ms: int | None = None, with_extensions: bool 
 
 
 def confirm(args: Args, question: str) -> None:
-    """Asks before a destructive command; where there is no terminal, --yes is needed."""
+    """Asks before a destructive command, except with `--yes`. Raises UsageError if the answer is no, or if there is no terminal."""
     if getattr(args, "yes", False):
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):

@@ -1,4 +1,4 @@
-"""Standard output and standard error. Text is made safe for terminals, and coloured where that is wanted."""
+"""Writes to standard output and standard error. Escapes text for terminals, and colours it on request."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _RESET = "\x1b[0m"
 
 
 def wants_colour(stream: TextIO, *, is_forbidden: bool = False) -> bool:
-    """Colour only for a terminal that can show it, or where FORCE_COLOR asks for it, and never against NO_COLOR."""
+    """Returns whether to use colour: on a terminal other than TERM=dumb, or with FORCE_COLOR, but never with NO_COLOR."""
     if is_forbidden or os.environ.get("NO_COLOR"):
         return False
     return os.environ.get("FORCE_COLOR", "") not in ("", "0") or (os.environ.get("TERM") != "dumb" and stream.isatty())
 
 
 def write(text: str, colour: str = "") -> None:
-    """On stdout; `colour` is one of ours, the text may be of others."""
+    """Writes to stdout. Escapes the text on a terminal, because it may contain names from others; `colour` is written as it is."""
     _write(sys.stdout, text, colour)
 
 
 def write_error(text: str, colour: str = "") -> None:
-    """The same on stderr."""
+    """Writes to stderr, as `write` does to stdout."""
     _write(sys.stderr, text, colour)
 
 

@@ -1,4 +1,4 @@
-"""Parsers: of one command, with the options of all commands, and of the options before a command."""
+"""Two parsers: one for the arguments of a command, and one for the options before the command's name."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ottla.cli.global_options import OPTIONS, Leading, add_global_options
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with errors of one line, which takes -1h and -5 for values: no option of ours begins with a digit."""
+    """argparse with errors of one line (UsageError). It reads -1h and -5 as values, because no option of ours begins with a digit."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._negative_number_matcher = re.compile(r"^-\d")
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
-        """Takes a value that is `--`, as in `--state=--`, as text: argparse itself makes an empty list of it."""
+        """Keeps the value `--` of an option, as in `--state=--`. argparse itself turns it into an empty list."""
         if action.option_strings and action.nargs is None and arg_strings == ["--"]:
             value = self._get_value(action, "--")
             self._check_value(action, value)
@@ -27,14 +27,14 @@ class Parser(argparse.ArgumentParser):
         return super()._get_values(action, arg_strings)
 
     def parse_args(self, *args: Any, **kwargs: Any) -> Any:
-        """Parses all words; the message about one that is not understood names the option that was meant."""
+        """Parses all words. The error about an unknown option suggests the most similar one."""
         found, unknown = self.parse_known_args(*args, **kwargs)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}{self._nearest_option(unknown[0])}")
         return found
 
     def format_help(self) -> str:
-        """The options, then tables and examples, which are imported for this alone."""
+        """Returns the help: the options, then tables and examples. Only this method imports the tables and examples."""
         from ottla.cli.help_text import after_options
 
         return super().format_help() + after_options(self.prog.removeprefix("ottla "))
@@ -43,7 +43,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(pointing_to(f"{self.prog} --help", message))
 
     def _nearest_option(self, word: str) -> str:
-        """`; did you mean --partitions?` if the word is nearly an option that the help shows, else nothing."""
+        """Returns `; did you mean --partitions?` if the word resembles an option in the help, else empty text."""
         import difflib
 
         known = [name for name, action in self._option_string_actions.items() if action.help != argparse.SUPPRESS]
@@ -52,7 +52,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def build_parser(program: str, command: Command) -> Parser:
-    """The parser of one command, with the options that all have."""
+    """Returns the parser of one command: its own options and the options of all commands."""
     parser = Parser(prog=program, description=command.help, allow_abbrev=False)
     add_options(parser, command.options)
     add_global_options(parser, command)
@@ -60,7 +60,7 @@ def build_parser(program: str, command: Command) -> Parser:
 
 
 def parse_leading(words: Sequence[str]) -> Leading:
-    """Parses the options before the command."""
+    """Parses the options before the command. Options that are not given have no value, not even the default."""
     if not words:
         return Leading()
     parser = Parser(prog="ottla", add_help=False, allow_abbrev=False)

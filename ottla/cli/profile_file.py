@@ -17,7 +17,7 @@ def profiles_path(environment: Mapping[str, str]) -> str:
 
 
 def read_profiles(environment: Mapping[str, str]) -> tuple[str | None, dict[str, dict[str, str]]]:
-    """The current profile's name and all profiles. Without a file there are none. UsageError when it cannot be read."""
+    """Returns the current profile's name, if any, and all profiles, none without a file. Raises UsageError for an unreadable file."""
     path = profiles_path(environment)
     if not os.path.exists(path):
         return None, {}
@@ -34,7 +34,7 @@ def read_profiles(environment: Mapping[str, str]) -> tuple[str | None, dict[str,
 
 
 def profile_properties(name: str | None, environment: Mapping[str, str]) -> dict[str, str]:
-    """The properties of a profile: the named one, else the current one, else none."""
+    """Returns the properties of the named profile, of the current one if `name` is None, else none. UsageError for an unknown profile."""
     if name == "":
         raise UsageError("a profile needs a name")
     if name is None and not os.path.exists(profiles_path(environment)):
@@ -66,7 +66,7 @@ def write_profiles(current: str | None, profiles: Mapping[str, Mapping[str, str]
 
 
 def _quoted(text: str) -> str:
-    """A TOML string: like JSON's, but letters stay as they are and DEL is escaped."""
+    """Returns the text as a TOML string: a JSON string without escapes for letters, but with an escape for DEL."""
     import json
 
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

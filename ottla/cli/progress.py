@@ -1,7 +1,7 @@
 """A progress bar: one line on stderr that is overwritten, shown only on a terminal.
 
-It is drawn a few times a second and only after the first half second, so that short work shows nothing, and removed at the end, so that the
-command's own output looks the same. `-q`, `TERM=dumb` and a stderr that is no terminal turn it off.
+It is drawn up to ten times a second and only after the first half second, so that short work shows nothing. It is removed at the end, so
+that the command's own output looks the same. `-q`, `TERM=dumb` and a stderr that is no terminal turn it off.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WIDTH = 30
 
 
 class Progress:
-    """A bar towards `total` steps; with `total` 0 (unknown) only the count is shown. A context manager."""
+    """A bar of `total` steps, as a context manager. With `total` 0 (unknown) only the count is shown."""
 
     def __init__(self, what: str, total: int, *, is_quiet: bool = False) -> None:
         self._what = what

@@ -1,9 +1,9 @@
-"""Makes text safe for a terminal: names and records of others must not steer it.
+"""Makes text safe for a terminal: names and records from others must not control it.
 
 Escapes replace control characters (ESC moves the cursor, clears the screen, renames the window, hides text), C1 controls, characters that
-change the direction of writing, and invisible characters. The two joiners of no width stay, since scripts and emoji need them. Line ends
-and tabs stay, but not in the cells of tables. Text for a file or a pipe is not changed, except in cells: programs want the bytes. Our own
-colours are put round text that is already safe (`output.write`).
+change the direction of writing, and invisible characters. The two zero-width joiners stay, because scripts and emoji need them. Line ends
+and tabs stay, except in the cells of tables. Text for a file or a pipe is unchanged, because programs need the bytes; only cells have
+escapes for line ends and tabs there, too. Our own colours are added to text that is already safe (`output.write`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import TextIO
 
 DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
-"""Marks, embeddings, overrides and isolates of direction; line and paragraph separators."""
+"""Marks, embeddings, overrides and isolates of writing direction, and the separators of lines and paragraphs."""
 
 INVISIBLE = (0x00AD, 0x034F, 0x180E, 0x200B, *range(0x2060, 0x2066), 0xFEFF, 0xFFF9, 0xFFFA, 0xFFFB)
 TAGS = range(0xE0000, 0xE0080)
-"""Characters of no width: with them a name looks like another one."""
+"""Zero-width tag characters. They make different names look the same."""
 
 _CELL_ENDS = {ord("\n"): "\\n", ord("\t"): "\\t"}
 _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
@@ -25,23 +25,23 @@ _ESCAPES |= {code: f"\\U{code:08x}" for code in TAGS}
 
 
 def one_line(text: str) -> str:
-    """The text without line ends and tabs, which are shown as escapes: a name with one would be a row, or a column, of a table."""
+    """Returns the text with escapes for newlines and tabs, which would add rows or columns to a table."""
     return text if text.isprintable() else text.translate(_CELL_ENDS)
 
 
 def shown(text: str) -> str:
-    """The text as it may go to a terminal."""
+    """Returns the text with escapes for everything that could control a terminal."""
     if text.isascii() and text.isprintable():
         return text
     return text.translate(_ESCAPES)
 
 
 def shown_bytes(data: bytes | bytearray | memoryview) -> bytes:
-    """Records as they may go to a terminal; bytes that are not UTF-8 are shown as escapes, too."""
+    """Returns records with escapes for everything that could control a terminal, and for bytes that are not UTF-8."""
     return shown(str(data, "utf-8", "backslashreplace")).encode()
 
 
 def bytes_writer(stream: TextIO) -> Callable[[bytes | bytearray | memoryview], object]:
-    """Writes records on stdout: as they are, or as they may go to a terminal if it is one."""
+    """Returns a function that writes records to the stream: with escapes on a terminal, otherwise unchanged."""
     write = stream.buffer.write
     return (lambda data: write(shown_bytes(data))) if stream.isatty() else write

@@ -1,4 +1,4 @@
-"""Finds the pipelines that a command names: all that a Python file defines, or the pipeline of a consumer group."""
+"""Loads the pipelines that a Python file defines, and connects a client for a pipeline or for a consumer group."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 
 
 def is_file(word: str) -> bool:
-    """Whether a word names a file with pipelines, and not a group."""
+    """Returns whether a word names a file with pipelines (`.py`), and not a group."""
     return word.endswith(".py")
 
 
 def load_pipelines(args: Args, path: str) -> list[Pipeline]:
-    """The pipelines of a file in the order of their definition; -b and other connection options replace the file's."""
+    """Returns the pipelines of a file in the order of definition. `--group` selects the pipelines of the named groups.
+
+    `-b` and other connection options replace the file's. Raises UsageError if there is no such pipeline, `Refused` if the file fails.
+    """
     from ottla.spark.pipeline import Pipeline
 
     module = _import_file(Path(path))
@@ -40,7 +43,7 @@ def load_pipelines(args: Args, path: str) -> list[Pipeline]:
 
 
 class _Same:
-    """A pipeline that is equal to itself alone: a file may have two names for one."""
+    """Compares pipelines by identity, because a file may give one pipeline two names, and two pipelines equal values."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
@@ -53,7 +56,7 @@ class _Same:
 
 
 def _import_file(path: Path) -> Any:
-    """Runs the file as a module under a name that no other has. Its folder is the last on the path: it may hold a `copy.py`."""
+    """Runs the file as a module with a name of its own. Its folder is appended to the path: a `copy.py` in it must not replace Python's."""
     from ottla.spark.runner import FILE_MODULE_PREFIX
 
     if not path.is_file():
@@ -72,7 +75,7 @@ def _import_file(path: Path) -> Any:
 
 
 def _failure(path: Path, error: Exception) -> str:
-    """One line about an error in the user's file, with the line of the file that was running."""
+    """Describes an error in the user's file in one line, with the number of the file's line that raised it."""
     from ottla.spark.errors import PipelineError
 
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
@@ -82,7 +85,7 @@ def _failure(path: Path, error: Exception) -> str:
 
 
 def _connected(args: Args, pipeline: Pipeline) -> Pipeline:
-    """The pipeline with the connection that the options name; brokers that its file names go before the current profile."""
+    """Returns the pipeline with the connection options applied. The current profile is used only if the file names no brokers."""
     from ottla.spark.pipeline import DEFAULT_BOOTSTRAP
 
     properties = options.properties_of(args, with_current_profile=pipeline.bootstrap == DEFAULT_BOOTSTRAP)
@@ -91,7 +94,7 @@ def _connected(args: Args, pipeline: Pipeline) -> Pipeline:
 
 
 def connect_for(args: Args, pipeline: Pipeline | None) -> Client:
-    """A client of the pipeline's cluster, or without one of the cluster that the options name."""
+    """Returns a client of the pipeline's cluster; without a pipeline, of the cluster that the options name."""
     from ottla.client.blocking.client import Client, connect
 
     if pipeline is None:

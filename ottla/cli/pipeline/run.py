@@ -1,7 +1,7 @@
 """`ottla pipeline run FILE.py`: runs the pipelines that a file defines, until they end, Ctrl-C or SIGTERM.
 
-Either of the two stops each query after its running batch; what a batch had not committed yet runs again at the next start. Exit codes: 0
-for an end and for SIGTERM, 130 for Ctrl-C, 1 for a query that failed or where Java or a package is missing.
+Ctrl-C and SIGTERM stop each query after its running batch. A batch that is not committed runs again at the next start. Exit codes: 0 after
+the pipelines' end and after SIGTERM, 130 after Ctrl-C, 1 if a query failed, or if Java or a package is missing.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _run(args: Args, output: Output) -> int:
 
 
 def _changed(args: Args, pipeline: Pipeline) -> Pipeline:
-    """The pipeline with what the options replace."""
+    """Returns the pipeline with the settings, trigger and checkpoint that the options give."""
     settings = dict(pipeline.settings)
     for text in args.conf or []:
         key, equals, value = text.partition("=")

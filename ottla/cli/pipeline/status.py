@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class PipelineRow(Row):
-    """A pipeline."""
+    """The progress of a pipeline; in JSON with its source partitions and all fields of its state."""
 
     group: str
     state: str
@@ -38,13 +38,13 @@ class PipelineRow(Row):
     facts: dict[str, Any] = unshown()
 
     def as_json(self, *, without: Collection[str] = ()) -> dict[str, Any]:
-        """Adds everything else that the state file says."""
+        """Returns all fields of the pipeline's state, replaced by this row's fields where both have one."""
         positions = [one.as_json(without=("group",)) for one in self.positions]
         return {**self.facts, **super().as_json(without=("positions",)), "positions": positions}
 
 
 class PositionRow(Row):
-    """A source partition of a pipeline."""
+    """A source partition of a pipeline: committed offset, end offset and lag."""
 
     group: str
     topic: str
@@ -55,7 +55,7 @@ class PositionRow(Row):
 
 
 def state_row(state: PipelineState) -> PipelineRow:
-    """A pipeline as a row. Counts that only a running pipeline has are None until its first start."""
+    """Returns the row of a pipeline. `rows_in` and `restarts` are None if no state file has counted a start."""
     return PipelineRow(
         state.group,
         state.state,

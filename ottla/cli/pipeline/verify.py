@@ -1,6 +1,7 @@
 """`ottla pipeline verify`: reads a pipeline's commits, source and sink again and proves that it ran exactly once.
 
-Exit code 1 if something is missing, doubled or not the pipeline's, or if there is nothing to prove.
+The exit code is 1 if rows are missing or doubled, if the sink has records of another producer (unless `--shared-sink` allows them), or if
+there is nothing to prove.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SourceRow(Row):
-    """A source partition of a pipeline."""
+    """A source partition of a pipeline, with the offsets that were committed exactly once."""
 
     topic: str = column("SOURCE")
     partition: int
@@ -30,7 +31,7 @@ class SourceRow(Row):
 
 
 class SinkRow(Row):
-    """A sink partition of a pipeline."""
+    """A sink partition of a pipeline, with its committed rows. `other_rows` are from other producers."""
 
     topic: str = column("SINK")
     partition: int
@@ -41,7 +42,7 @@ class SinkRow(Row):
 
 
 class VerificationRow(Row):
-    """A pipeline that was verified."""
+    """The result of verifying a pipeline."""
 
     group: str
     proved: bool
@@ -94,7 +95,7 @@ def _verify(args: Args, group: str, sinks: list[str], pipeline: Any) -> Verifica
 
 
 def verification_row(found: Verification) -> VerificationRow:
-    """A verification as a row."""
+    """Returns the row of a verification."""
     return VerificationRow(
         found.group,
         found.is_proved,
