@@ -1,4 +1,4 @@
-"""Makes producers and consumers from client properties and the options of a command, which win."""
+"""Makes producers and consumers from options and client properties. An option wins over a property, a property over a default."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SESSION_TIMEOUT_MS = 45_000
 
 
 def number(properties: Mapping[str, str], name: str, default: int) -> int:
-    """The value of a numeric property. UsageError when it is not one."""
+    """Returns the value of a numeric property, `default` without it. Raises UsageError if it is not a whole number."""
     text = properties.get(name)
     if text is None:
         return default
@@ -42,7 +42,7 @@ def make_producer(
     transactional_id: str | None = None,
     on_delivery: Callable[[Delivery], object] | None = None,
 ) -> Producer:
-    """A producer. The properties replace arguments that are None."""
+    """Returns a producer. Properties replace arguments that are None. Raises UsageError for an invalid value."""
     from ottla.client.blocking import producer as producing
 
     acks = acks or properties.get("acks") or properties.get("request.required.acks") or "all"
@@ -82,7 +82,10 @@ def make_consumer(
     partition_bytes_max: int | None = None,
     max_wait_ms: int = MAX_WAIT_MS,
 ) -> Consumer:
-    """A consumer; a property wins over a default value given here."""
+    """Returns a consumer. Raises UsageError for an invalid value.
+
+    `group_id` and `isolation_level` win over properties; a property wins over the other arguments, which are the command's defaults.
+    """
     from ottla.client.blocking import consumer as consuming
 
     isolation = isolation_level or properties.get("isolation.level", "read_uncommitted")
@@ -115,7 +118,10 @@ def make_share_consumer(
     max_wait_ms: int = MAX_WAIT_MS,
     on_acknowledged: Acknowledged | None = None,
 ) -> ShareConsumer:
-    """A consumer of a share group. Isolation and offset reset are settings of the group."""
+    """Returns a consumer of a share group, with isolation and offset reset as set in the group. Raises UsageError for an invalid value.
+
+    The properties `share.acquire.mode` and `fetch.max.wait.ms` win over `has_record_limit` and `max_wait_ms`.
+    """
     from ottla.client.blocking import share_consumer as sharing
     from ottla.client.core.share_session import BATCH_OPTIMIZED, RECORD_LIMIT
 

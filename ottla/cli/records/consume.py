@@ -1,7 +1,7 @@
 """`ottla consume`: prints records on stdout, with the options of Kafka's console consumer and of kcat.
 
-Without a start it reads new records only, as Kafka's tool does; with `-e`, which stops at the end, it starts at the beginning. With `-c N`
-a group commits exactly the records that were printed. A share group (`--share-group`) is read by `share_consume.py`.
+Without a start it reads new records only, as Kafka's tool does; with `-e`, which stops at the end, it starts at the beginning. A group with
+committed offsets starts there. With `-c N` it commits exactly the printed records. `share_consume.py` reads share groups.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _run(args: Args, output: Output) -> int:
 
 
 def _topics(cluster: Cluster, args: Args) -> list[str]:
-    """The topics to read; all of them exist."""
+    """Returns the topics to read. Raises ApiError if a topic or a partition does not exist, UsageError if no topic is named."""
     names = [*args.names, *(args.topic or [])]
     if bool(names) == bool(args.include):
         raise UsageError("name a topic, or some by --include")
@@ -148,7 +148,7 @@ def _topics(cluster: Cluster, args: Args) -> list[str]:
 
 
 def _form(args: Args) -> Form | None:
-    """The form that --output names, or -o: its words are no offsets. None: one of the other options says how to print."""
+    """Returns the form that `--output`, `-o` or `-J` names, or None. Removes the names of forms from the offsets in `args.offset`."""
     words = [word for word in args.offset if word in FORMATS]
     if any(word not in FORMS for word in words):
         raise UsageError(f"records are printed as {', '.join(FORMS)}, or in the layout of -f")
@@ -193,7 +193,7 @@ def _formatter(args: Args) -> Formatter | None:
 
 
 def _keeps(args: Args) -> Keeps | None:
-    """The filters as one function; None without filters."""
+    """Returns one function for all filters, or None without filters. It returns whether to print a record."""
     checks: list[Keeps] = []
     if args.grep is not None:
         try:
@@ -239,7 +239,7 @@ class _Reading:
                     if unread.partition in consumer.positions:
                         consumer.seek(unread.partition, unread.start)
                 self.cluster.close()  # Ctrl-C may have interrupted this connection in the middle of an answer
-                consumer.close()  # the group continues from here at once, without waiting for our session to expire
+                consumer.close()  # ends the membership now; otherwise other members would wait until our session expires
                 raise
 
     def _read(self, consumer: Consumer) -> None:
@@ -254,13 +254,13 @@ class _Reading:
             self._unread = found
             for position, fetched in enumerate(found):
                 if not self._print(consumer, fetched):
-                    # Records that were not printed must not be skipped by the group's next commit.
+                    # The group's next commit must not include records that were not printed.
                     for unread in found[position + 1 :]:
                         consumer.seek(unread.partition, unread.start)
                     self._unread = []
                     break
                 self._unread = found[position + 1 :]
-            sys.stdout.buffer.flush()  # the next program of a pipe must not wait for a full buffer
+            sys.stdout.buffer.flush()  # otherwise the next program of a pipe would wait until the buffer is full
             now = time.monotonic()
             if self.count > before:
                 waited_since = now
@@ -289,7 +289,7 @@ class _Reading:
         return consumer
 
     def _find_ends(self, consumer: Consumer) -> None:
-        """Looks up the end of each partition when reading of it begins."""
+        """Looks up where to stop in each newly assigned partition. Does nothing if no option asks for a stop."""
         if not self.args.at_end and not self.start.has_end:
             return
         from ottla.client.core.admin import LATEST, list_offsets
@@ -314,7 +314,7 @@ class _Reading:
         return all(offset >= self.ends.get(partition, 0) for partition, offset in consumer.positions.items())
 
     def _print(self, consumer: Consumer, fetched: Fetched) -> bool:
-        """Prints the records of one partition; returns False when the limit was reached."""
+        """Prints the fetched records of one partition. Returns False if the limit of records (`-c`) is reached."""
         partition = fetched.partition
         end = self.ends.get(partition)
         left = None if self.limit is None else self.limit - self.count

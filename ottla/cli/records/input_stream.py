@@ -1,4 +1,4 @@
-"""Standard input or a file as text. While no more input is ready, the caller can send the records read so far."""
+"""Reads standard input or a file as text. Calls the caller when no more input is ready, so that it can send the records read so far."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ READ_BYTES = 1024 * 1024
 
 
 def text_stream(descriptor: int, linger_s: float, on_idle: Callable[[], None]) -> io.TextIOWrapper:
-    """UTF-8 with all line ends as they are; bytes that are no UTF-8 are kept as surrogates. The descriptor stays open."""
+    """Returns the input decoded as UTF-8, with line ends unchanged and invalid bytes as surrogates. Does not close the descriptor."""
     raw = _IdleInput(descriptor, linger_s, on_idle)
     return io.TextIOWrapper(io.BufferedReader(raw, READ_BYTES), encoding="utf-8", errors="surrogateescape", newline="")
 
 
 def wait_for_input(descriptor: int, linger_s: float, on_idle: Callable[[], None]) -> None:
-    """Returns when there is something to read, or the end; calls `on_idle` if that takes a while. A regular file is always ready."""
+    """Waits until there is input, or its end. Calls `on_idle` once if this takes `linger_s`. A regular file is always ready."""
     if not select.select([descriptor], [], [], linger_s)[0]:
         on_idle()
         select.select([descriptor], [], [])
 
 
 class _IdleInput(io.RawIOBase):
-    """A descriptor that calls `on_idle` before it waits for long."""
+    """A descriptor that calls `on_idle` when a read has waited `linger_s` for input."""
 
     def __init__(self, descriptor: int, linger_s: float, on_idle: Callable[[], None]) -> None:
         self._descriptor = descriptor

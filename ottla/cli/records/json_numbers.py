@@ -1,6 +1,6 @@
-"""Numbers of JSON that keep their written digits: 2.50 stays 2.50, and a long fraction loses nothing.
+"""JSON numbers that keep their digits as written: 2.50 stays 2.50, and a long fraction loses no digit.
 
-Python reads a number with a fraction as the nearest binary number and prints that. Data that only pass through must not change.
+Python rounds a number with a fraction to the nearest binary number. Records that are only copied must not change.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class WrittenFloat(float):
-    """Compares and calculates as a float; `str` gives the text that it was read from. For `json.loads(..., parse_float=WrittenFloat)`."""
+    """A float that `str` prints as it was written. For `json.loads(..., parse_float=WrittenFloat)`."""
 
     text: str
 
@@ -27,7 +27,7 @@ class WrittenFloat(float):
 
 
 def json_text(value: Any, *, is_compact: bool = False) -> str:
-    """The value as JSON, each `WrittenFloat` in it with its digits, unless it is nested some hundred levels deep."""
+    """Returns the value as JSON, each `WrittenFloat` with its digits. A value nested too deep for Python's stack has rounded numbers."""
     separators = (",", ":") if is_compact else (", ", ": ")
     try:
         return _with_digits(value, *separators)
@@ -47,7 +47,7 @@ def _with_digits(value: Any, comma: str, colon: str) -> str:
 
 
 def finite(text: str) -> WrittenFloat:
-    """Raises ValueError for NaN and for numbers that readers of JSON cannot hold."""
+    """Returns the number. Raises ValueError for NaN, and for a number that is infinite as a float, such as 1e999."""
     number = WrittenFloat(text)
     if not math.isfinite(number):
         raise ValueError(text)

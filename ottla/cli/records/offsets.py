@@ -27,11 +27,11 @@ TIMES = {
 
 
 NO_EFFECT = ("--max-wait-ms", "--offsets")
-"""Options of GetOffsetShell up to 2.x."""
+"""Options of GetOffsetShell up to 2.x. They are accepted, and have no effect."""
 
 
 class OffsetAtRow(Row):
-    """The offset of a partition at the asked time."""
+    """The offset of a partition at the given time: None if there is none, or with `error` if the broker refused."""
 
     topic: str
     partition: int
@@ -51,7 +51,7 @@ def parse_time(text: str) -> int:
 
 
 class Selection:
-    """One `TOPIC[:PARTITIONS]`: a regular expression and a half-open range of partitions."""
+    """One `TOPIC[:PARTITIONS]`: a regular expression, and a range of partitions without its end: `0-3` is 0, 1, 2."""
 
     def __init__(self, text: str) -> None:
         topic, colon, numbers = text.rpartition(":") if ":" in text else (text, "", "")
@@ -69,7 +69,7 @@ class Selection:
 
 
 def _partitions(cluster: Cluster, args: Args) -> list[TopicPartition]:
-    """The partitions that the options choose. A topic that is named exactly must exist."""
+    """Returns the partitions that the options choose. Raises ApiError if a topic named by position does not exist, or no topic matches."""
     if args.topic_partitions and (args.topic or args.partitions or args.names):
         raise UsageError("--topic-partitions names both; leave out topics and --partitions")
     answer = cluster.refresh(None)

@@ -1,7 +1,8 @@
 """`ottla produce`: writes lines of standard input or of a file as records, with the options of Kafka's console producer and of kcat.
 
 Lines are read in large pieces; when no more input is ready for `--timeout` milliseconds, the lines read so far are sent, so that
-lines typed at a terminal go at once. A failed record ends the program with exit code 1.
+lines typed at a terminal are sent immediately. The exit code is 1 if a record failed. Outside a transaction, a record that is refused for
+its own content, such as a too large one, does not end the program; any other failure does.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def _run(args: Args, output: Output) -> int:
     args.transactional_id = args.transactional_id or properties_of(args).get("transactional.id")
     summary = Summary(topic, goes_on=args.transactional_id is None)
     with connect(args) as cluster, _producer(args, cluster, summary) as producer:
-        cluster.any_connection()  # fails now if no broker answers, and not after the first typed line
+        cluster.any_connection()  # without a broker, fails now and not after the first typed line
         is_new = output.has_summary and (output.is_structured or not args.quiet) and not _exists(cluster, topic)
         _check_partition(cluster, topic, args.partition)
         if args.transactional_id is not None:
@@ -121,7 +122,7 @@ def _run(args: Args, output: Output) -> int:
                 else:
                     _produce_input(producer, topic, args, reader, encoder, descriptor if args.file else sys.stdin.fileno(), progress)
         except (Refused, KeyboardInterrupt) as end:
-            if args.transactional_id is not None:  # else readers of committed data would wait until the transaction times out
+            if args.transactional_id is not None:  # otherwise read_committed readers would wait until the transaction times out
                 (producer.abort if isinstance(end, Refused) else producer.abandon)()
             raise
         if args.transactional_id is not None:
@@ -131,14 +132,14 @@ def _run(args: Args, output: Output) -> int:
         seconds = time.perf_counter() - started
         if output.has_summary:
             if _has_prompt(args) and args.generate is None:
-                write_error("\n")  # the last prompt is still there
+                write_error("\n")  # ends the line of the last prompt
             summary.show(output, cluster, producer.delivered, is_new=is_new)
     output.detail(f"client: ottla's own; {counted(producer.delivered, 'record')}, {producer.bytes_sent} bytes in {seconds:.3f} s")
     return 1 if summary.refused else 0
 
 
 def _separator(args: Args) -> str:
-    """Returns the separator of cells. UsageError if it is not one letter, or a letter that CSV itself uses."""
+    """Returns the separator of cells. Raises UsageError unless it is one character that CSV does not use itself."""
     if args.separator is None:
         return ","
     if args.input != "csv":
@@ -150,7 +151,7 @@ def _separator(args: Args) -> str:
 
 
 def _steps(args: Args, descriptor: int) -> int:
-    """The total for the progress bar: generated records, or bytes of the file (0 for a pipe, whose length is unknown)."""
+    """Returns the total for the progress bar: generated records, or bytes of the file; 0 for standard input, whose length is unknown."""
     return int(args.generate) if args.generate is not None else os.fstat(descriptor).st_size if args.file else 0
 
 
@@ -175,7 +176,7 @@ def _exists(cluster: Cluster, topic: str) -> bool:
 
 
 def _check_partition(cluster: Cluster, topic: str, partition: int) -> None:
-    """Refuses a partition that does not exist: the producer would wait for it until the delivery times out."""
+    """Raises ApiError if the partition does not exist. Without this check the producer would wait for it until the delivery times out."""
     if partition >= 0:
         cluster.topic(topic, auto_create=True)
         named_partitions(cluster, topic, [partition])
@@ -205,7 +206,7 @@ def _producer(args: Args, cluster: Cluster, summary: Summary) -> Producer:
 
 def _reader(args: Args) -> LineReader:
     properties = read_properties(args.reader_config) if args.reader_config else {}
-    for text in args.reader_property:  # one property per option: a separator may be a comma or a blank
+    for text in args.reader_property:  # one property per option, because its value may be a comma or a blank
         key, equals, value = text.partition("=")
         if not equals:
             raise UsageError(f"--reader-property {text!r} is not KEY=VALUE")
@@ -223,7 +224,7 @@ def _reader(args: Args) -> LineReader:
 def _produce_input(
     producer: Producer, topic: str, args: Args, reader: LineReader, encoder: RecordEncoder | None, descriptor: int, progress: Progress
 ) -> None:
-    """Produces the input. Plain lines take the fast path, all others are parsed one by one."""
+    """Produces the lines of the input. Plain lines are produced in bulk, others are parsed one by one."""
     is_plain = reader.is_plain and args.partition < 0 and not args.sync and encoder is None
     number = 0
     linger_s = producer.linger_s
@@ -242,7 +243,7 @@ def _produce_input(
                     key, value = encoder.encode(key, value, f"line {number}")
             except Refused:
                 if args.transactional_id is None:
-                    producer.flush()  # the lines before the bad one are sent, as by Kafka's tool
+                    producer.flush()  # sends the lines before the bad one, as Kafka's tool does
                 raise
             producer.produce(topic, value, key, partition=args.partition, headers=headers)
             if args.sync:
@@ -252,7 +253,7 @@ def _produce_input(
 def _produce_records(
     producer: Producer, topic: str, args: Args, encoder: RecordEncoder | None, records: Iterator[FileRecord], progress: Progress
 ) -> None:
-    """Produces the records of a table, of an array, or of an export."""
+    """Produces records that were read from CSV, JSON or an export of `consume`."""
     given = tuple((name, value.encode()) for name, value in parse_pairs(args.header, "-H").items())
     noun = "row" if args.input == "csv" else "value"
     try:
@@ -265,7 +266,7 @@ def _produce_records(
                 producer.flush()
     except Refused:
         if args.transactional_id is None:
-            producer.flush()  # the rows before the bad one are sent, as with lines
+            producer.flush()  # sends the rows before the bad one, as for lines
         raise
 
 
@@ -274,7 +275,7 @@ def _has_prompt(args: Args) -> bool:
 
 
 def _prompt(producer: Producer, args: Args) -> Callable[[], None]:
-    """Returns what to do while there is no input: send, and ask for more on a terminal."""
+    """Returns a function to call while there is no input. It sends the records read so far, and shows the prompt on a terminal."""
     has_prompt, output = _has_prompt(args), output_of(args)
     if has_prompt:
         output.explain_input("one record a line; Ctrl-D ends\n")
@@ -288,7 +289,7 @@ def _prompt(producer: Producer, args: Args) -> Callable[[], None]:
 
 
 def read_lines(descriptor: int, linger_s: float, on_idle: Callable[[], None]) -> Iterator[list[bytes]]:
-    """Yields lists of whole lines without their ends; calls `on_idle` when no input has arrived for a while."""
+    """Yields lists of whole lines without their ends. Calls `on_idle` when no input has arrived for `linger_s`."""
     rest = b""
     while True:
         wait_for_input(descriptor, linger_s, on_idle)
@@ -307,7 +308,7 @@ def read_lines(descriptor: int, linger_s: float, on_idle: Callable[[], None]) ->
 
 
 def _generate(producer: Producer, topic: str, args: Args, progress: Progress) -> None:
-    """Produces numbered records, at a rate if one is given."""
+    """Produces `--generate` numbered records, at `--rate` records per second if given."""
     if args.generate < 0 or (args.rate is not None and args.rate <= 0):
         raise UsageError("--generate and --rate must be positive")
     started = time.perf_counter()

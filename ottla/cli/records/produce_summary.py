@@ -1,6 +1,7 @@
 """The summary at the end of `produce`: the number of records, their offsets, and whether the topic was created.
 
-A record that a broker refuses for its own sake, such as one that is too large, is named at once, and the others are still sent.
+When a broker refuses a single record for its content, such as a too large one, the error is printed immediately, and the other records are
+still sent.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ SHOWN_BYTES_MAX = 40
 OF_ONE_RECORD = frozenset(
     (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
 )
-"""Refusals that say nothing about other records: the producer has split the batch down to one record."""
+"""Errors of a single record. The producer has split the batch until the refused record was alone, so other records may succeed."""
 
 
 class Summary:
-    """The offsets of what was delivered. With `goes_on` a record that is refused alone is named and counted in `refused`."""
+    """Collects the offsets of delivered records. With `goes_on`, it prints and counts refused single records instead of raising."""
 
     def __init__(self, topic: str, *, goes_on: bool = False) -> None:
         self.refused = 0
@@ -36,7 +37,7 @@ class Summary:
         self._is_without_offsets = False
 
     def add(self, delivery: Delivery) -> None:
-        """One batch. Raises its error, unless the other records can go on."""
+        """Adds a delivered batch. Raises the error of a failed batch, unless it is an error of a single record and `goes_on`."""
         error = delivery.error
         if self._goes_on and isinstance(error, KafkaError) and error.code in OF_ONE_RECORD and len(delivery.records) == 1:
             self.refused += 1
@@ -55,7 +56,7 @@ class Summary:
         self._offsets[number] = (min(first, delivery.base_offset), max(highest, last))
 
     def show(self, output: Output, cluster: Cluster, count: int, *, is_new: bool) -> None:
-        """Prints it: for people on stderr, unless -q; for programs as an object."""
+        """Prints the summary: in table form as sentences on stderr, unless `-q`; in other forms as an object on stdout."""
         if output.form != "table":
             offsets = [{"partition": number, "first": first, "last": last} for number, (first, last) in sorted(self._offsets.items())]
             output.show_object({"topic": self._topic, "records": count, "is_new_topic": is_new, "offsets": offsets})
@@ -66,7 +67,7 @@ class Summary:
         output.note(self.sentence(count))
 
     def sentence(self, count: int) -> str:
-        """`5 records to orders, offsets 0-4`."""
+        """Returns the summary in one sentence: `5 records to orders, offsets 0-4`."""
         start = f"{counted(count, 'record')} to {self._topic}"
         if not self._offsets or self._is_without_offsets:
             return start

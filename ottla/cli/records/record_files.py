@@ -1,11 +1,12 @@
-"""`produce --input csv|json|records`: a table with a header row, a JSON array or objects one after the other, or what `consume -J` printed.
+"""`produce --input csv|json|records`: a table with a header row, JSON arrays or values, or the output of `consume -J`.
 
-A row of a table becomes a JSON object with the columns' names. A cell that is a JSON number, `true` or `false` becomes that value with all
-its digits, an empty cell null. Cells are separated by commas, or by `--separator`. A table that `consume --output csv` printed is
-recognised by its header row and gives the records back: an empty key or value is null. An element of an array is written as JSON without
-blanks and with all digits of its numbers, a string as its text, null as a tombstone. JSON is parsed line by line, so that the values of an
-endless pipe are sent as soon as they are complete. `records` takes key, value, headers and timestamp back. `--key-field` names the column
-or member that is the key as well. A byte order mark at the start, as spreadsheets write it, is skipped.
+`csv`: a row becomes a JSON object with the columns' names. A cell that is a JSON number, `true` or `false` becomes this value with its
+digits, an empty cell null. Commas or `--separator` separate cells. Without `--key-field`, output of `consume --output csv` is recognised by
+its header row; its rows become the original records, with null for an empty key or value.
+`json`: each value becomes a record: a string as its text, null as a tombstone, others as JSON without blanks and with all digits. JSON is
+parsed line by line, so that a value from an endless pipe is sent as soon as it is complete.
+`records`: each object has key, value, headers and timestamp of a record, as `consume -J` prints them.
+`--key-field` names the column or member that is also the key. A byte order mark at the start, as spreadsheets write it, is skipped.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ottla.cli.records.record_forms import BASE64, COLUMNS
 INPUTS = ("lines", "csv", "json", "records")
 INVALID = "INVALID_RECORD"
 CELL_SIZE_MAX = (1 << 31) - 1
-"""Characters of a cell. Python's reader refuses cells of more than 131,072 unless a bound is set."""
+"""Maximum characters of a cell: the largest value that Python's reader takes. Its default is 131,072."""
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
 _WORDS = {"": "null", "true": "true", "false": "false"}
@@ -35,7 +36,7 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 
 class FileRecord(NamedTuple):
-    """A record to produce; without a timestamp it gets the present one."""
+    """A record to produce. `timestamp` None means the time of producing it."""
 
     key: bytes | None
     value: bytes | None
@@ -44,7 +45,7 @@ class FileRecord(NamedTuple):
 
 
 def read_records(stream: TextIO, form: str, key_field: str | None, separator: str = ",") -> Iterator[FileRecord]:
-    """The records of a file in one of `INPUTS` but lines. Raises `Refused` with the number of what cannot be read."""
+    """Returns an iterator of the records of a csv, json or records file. It raises `Refused` with the number of an invalid row or value."""
     if form == "records" and key_field is not None:
         raise UsageError("--key-field does not go with --input records, which have keys")
     read: dict[str, Callable[[TextIO, str | None], Iterator[FileRecord]]] = {
@@ -97,7 +98,7 @@ def _row_record(names: list[str], row: list[str], number: int, key_field: str | 
 
 
 def _exported_row(row: list[str], number: int) -> FileRecord:
-    """The record of a row that `consume --output csv` printed. The broker assigns topic, partition and offset again."""
+    """Returns the record in a row that `consume --output csv` printed. The row's topic, partition and offset are ignored."""
     try:
         _, _, _, timestamp, key, value, headers = row
         pairs = json.loads(headers) if headers else []
@@ -109,14 +110,14 @@ def _exported_row(row: list[str], number: int) -> FileRecord:
 
 
 def _cell_bytes(text: str) -> bytes | None:
-    """The bytes of a key or value; None for an empty cell."""
+    """Returns the bytes of a key, value or header in a cell, decoded if the cell begins with `base64:`. None for an empty cell."""
     if text.startswith(BASE64):
         return base64.b64decode(text.removeprefix(BASE64), validate=True)
     return text.encode("utf-8", "surrogateescape") or None
 
 
 def _cell(text: str) -> str:
-    """The cell as JSON. Numbers keep their digits: an amount of 2.50 stays 2.50, and a long one loses nothing."""
+    """Returns the cell as JSON. Numbers keep their digits: 2.50 stays 2.50, and a long number loses no digit."""
     return _WORDS.get(text) or (text if _NUMBER.fullmatch(text) else _quoted(text))
 
 
@@ -135,7 +136,7 @@ def _values(stream: TextIO, key_field: str | None) -> Iterator[FileRecord]:
 
 
 def _written(text: str) -> bytes:
-    """The text of a value as written in the file, without the blanks between its parts."""
+    """Returns the text of a value as written in the file, without blanks outside of strings."""
     return _BLANKS_OUTSIDE_STRINGS.sub(r"\1", text).encode("utf-8", "surrogateescape")
 
 
@@ -145,7 +146,7 @@ _VALUES = ("payload", "payload_base64")
 def _exported(stream: TextIO, _: str | None) -> Iterator[FileRecord]:
     for number, (element, _text) in enumerate(_elements(stream), 1):
         try:
-            if element.keys().isdisjoint(_VALUES):  # else a record of another form would become a tombstone
+            if element.keys().isdisjoint(_VALUES):  # otherwise an object of another form would become a tombstone
                 raise ValueError
             flat = element.get("headers") or []
             headers = tuple((str(name), _plain(value)) for name, value in zip(flat[::2], flat[1::2], strict=True))
@@ -173,7 +174,7 @@ _BLANKS_OUTSIDE_STRINGS = re.compile(r'("(?:[^"\\]|\\.)*")|[ \t\r\n]+')
 
 
 def _elements(stream: TextIO) -> Iterator[tuple[Any, str]]:
-    """The elements of arrays, or values one after the other, such as one a line; each with its text. The first letter decides which."""
+    """Yields JSON values, each with its text. If the input begins with `[`, these are the elements of arrays, else values in sequence."""
     text = ""
     depth = number = 0
     is_array: bool | None = None
@@ -203,13 +204,13 @@ def _elements(stream: TextIO) -> Iterator[tuple[Any, str]]:
 
 
 def _depth(line: str) -> int:
-    """How many more brackets a line opens than it closes."""
+    """Returns the brackets that a line opens, minus the brackets that it closes."""
     bare = _STRINGS.sub("", line)
     return bare.count("{") + bare.count("[") - bare.count("}") - bare.count("]")
 
 
 def _decoded(text: str, position: int, number: int, *, may_be: bool) -> tuple[Any, int]:
-    """Decodes the value at a position; returns the value and its end. Raises `Refused` if there is none, or if none may be here."""
+    """Decodes the value at a position. Returns it and its end. Raises `Refused` if it is not JSON, or if `may_be` forbids a value here."""
     try:
         if not may_be:
             raise ValueError
@@ -225,7 +226,7 @@ def _skip(text: str, position: int) -> int:
 
 
 def _plain(value: Any) -> bytes | None:
-    """Texts as they are, null as none, everything else as JSON."""
+    """Returns text as UTF-8, None for None (null), and any other value as JSON."""
     if value is None:
         return None
     return (value if isinstance(value, str) else json_text(value, is_compact=True)).encode("utf-8", "surrogateescape")

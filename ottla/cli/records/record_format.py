@@ -1,7 +1,7 @@
-r"""Formats a record as bytes for stdout: Kafka's formatter properties, kcat's `-f` tokens, or JSON (with the member names of kcat's).
+r"""Formats a record as bytes for stdout: by Kafka's formatter properties, by kcat's `-f` tokens, or as JSON with kcat's member names.
 
-A formatter is a function (topic, partition, header of the batch, record, number of the delivery) -> bytes; only share groups count
-deliveries, elsewhere the number is 0. The default, value and newline, is `None`: the caller then joins values without a call for each.
+A formatter is a function (topic, partition, batch header, record, delivery count) -> bytes. The delivery count is 0 outside share groups.
+The default format, the value and a line end, is `None`: the caller then joins the values without calling a formatter for each record.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.wire.records import Record
 
 
 class Formatter(Protocol):
-    """See the module."""
+    """The type of formatters. `delivery` is the delivery count in a share group, else 0."""
 
     def __call__(self, topic: str, partition: int, header: BatchHeader, record: Record, delivery: int = 0, /) -> bytes: ...
 
@@ -36,7 +36,7 @@ INTERNAL_FORMATTERS: Mapping[str, tuple[str, tuple[int, ...]]] = {
     "TransactionLogMessageFormatter": ("transactions", (0,)),
     "ShareGroupStateMessageFormatter": ("shares", (0, 1)),
 }
-"""Kafka's formatters of internal topics: the topic, and the types of records that each shows."""
+"""Kafka's formatters of internal topics, each with its topic and the versions of the record keys that it prints."""
 
 
 def internal_formatter(kind: str, types: tuple[int, ...]) -> Formatter:
@@ -50,7 +50,7 @@ def internal_formatter(kind: str, types: tuple[int, ...]) -> Formatter:
 
 
 def property_formatter(properties: Mapping[str, str]) -> Formatter | None:
-    """Kafka's default formatter. None when the properties ask for the value and nothing else."""
+    """Returns Kafka's default formatter, or None if it prints only the value and a newline. UsageError for an unknown deserializer."""
     names = ("key", "value", "timestamp", "partition", "offset", "delivery", "epoch", "headers")
     shown = {name: is_on(properties, f"print.{name}", name == "value") for name in names}
     separator = properties.get("key.separator", "\t").encode()
@@ -74,7 +74,7 @@ def property_formatter(properties: Mapping[str, str]) -> Formatter | None:
         if shown["delivery"]:
             parts.append(b"Delivery:%d" % delivery if delivery else b"Delivery:NOT_PRESENT")
         if shown["epoch"]:
-            # Kafka gives a consumer of a share group no epochs, so its tool prints none.
+            # Consumers of a share group do not know epochs in Kafka, so its tool prints none.
             parts.append(b"Epoch:NOT_PRESENT" if delivery else b"Epoch:%d" % header.partition_leader_epoch)
         if shown["headers"]:
             parts.append(_headers(record, between_headers, null) if record.headers else b"NO_HEADERS")
@@ -94,7 +94,7 @@ def _headers(record: Record, between: bytes, null: bytes = b"NULL", equals: byte
 
 
 def token_formatter(text: str) -> Formatter:
-    """A formatter for kcat's format string with rpk's `%v` and `{hex}`: each token becomes a function, other text is copied."""
+    """Returns a formatter for kcat's format string, with rpk's `%v` and `{hex}`. Other text is copied. UsageError for an unknown token."""
     if text in ("json", "raw"):
         raise UsageError(f"-f takes a format such as '%t %o %s\\n'; for {text} say {'-J' if text == 'json' else 'nothing'}")
     layout = unescape(text)
@@ -129,7 +129,7 @@ def _token(letter: str, encoding: str | None, topic: str, partition: int, record
 
 
 def _as_text(data: bytes | memoryview, encoding: str | None) -> bytes:
-    """The bytes as they are, or as hexadecimal digits, or in base64."""
+    """Returns the bytes unchanged (`encoding` None), as hexadecimal digits, or in base64."""
     if encoding is None:
         return bytes(data)
     return data.hex().encode() if encoding == "hex" else base64.b64encode(data)
@@ -140,7 +140,10 @@ def _length(data: bytes | None) -> int:
 
 
 def json_formatter(topic: str, partition: int, header: BatchHeader, record: Record, delivery: int = 0, /) -> bytes:
-    """One JSON object a line. Bytes that are not text are in base64, under another name."""
+    """Returns a record as one line of JSON. A key or value that is not UTF-8 is in base64, as `key_base64` or `payload_base64`.
+
+    A header value that is not UTF-8 is in base64, too, but nothing marks it.
+    """
     members: dict[str, Any] = {
         "topic": topic,
         "partition": partition,

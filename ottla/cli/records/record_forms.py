@@ -1,7 +1,7 @@
 """`consume --output`: records as one JSON array, as an object a line, as CSV with a header row, or as values.
 
-An array and a table have a beginning and an end, which are printed also when there is no record, and after Ctrl-C. All readers end with the
-line of Kafka's console consumers that counts the messages (`processed_count`).
+The beginning and end of an array or a table are also printed without records, and after Ctrl-C. In all forms `consume` prints the number of
+messages on stderr at the end, as Kafka's console consumers do (`processed_count`).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from ottla.wire.records import Record
 FORMS = ("json", "jsonl", "csv", "plain")
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 BASE64 = "base64:"
-"""Prefix of a cell with a key, value or header that is not text."""
+"""Prefix of a CSV cell whose key, value or header is in base64, because it is not UTF-8 or begins with this prefix."""
 
 
 class Form(NamedTuple):
-    """A formatter (None prints plain values), and the bytes before the first record and after the last."""
+    """A formatter (None: the value and a newline), and the bytes before the first record and after the last."""
 
     formatter: Formatter | None
     begin: bytes = b""
@@ -36,7 +36,7 @@ class Form(NamedTuple):
 
 
 def make_form(name: str, columns: str | None) -> Form:
-    """The form of this name. UsageError if `columns` are not parts of a record."""
+    """Returns the form with this name; `columns` are for csv. Raises UsageError if a column is not a part of a record."""
     if name == "json":
         return Form(_array_formatter(), b"[", b"\n]\n")
     if name == "csv":
@@ -46,7 +46,7 @@ def make_form(name: str, columns: str | None) -> Form:
 
 @contextmanager
 def framed(form: Form | None) -> Iterator[None]:
-    """Prints the beginning and the end of a form around its records."""
+    """Prints the beginning of a form, and at exit its end. Does nothing without a form."""
     if form is None:
         yield
         return
@@ -71,7 +71,7 @@ def _array_formatter() -> Formatter:
 
 
 def _table(columns: str | None) -> Form:
-    """CSV with a header row: all parts of a record, or the columns that were named."""
+    """Returns the form CSV with a header row: all parts of a record, or the named columns."""
     from ottla.cli.records.where import parse_parts
 
     if columns is None:
@@ -92,7 +92,7 @@ def _all_parts(topic: str, partition: int, _: BatchHeader, record: Record, _deli
 
 
 def _text(data: Any) -> str | None:
-    """Text, or `base64:...` for bytes that are none, and for text that begins like that."""
+    """Returns bytes as text, or as `base64:...` if they are not UTF-8 or begin with `base64:`. None stays None."""
     if data is None:
         return None
     try:
@@ -103,7 +103,7 @@ def _text(data: Any) -> str | None:
 
 
 def _cell(value: Any) -> object:
-    """Numbers and texts as they are, whatever has parts as JSON."""
+    """Returns an object, list or boolean as JSON, and any other value unchanged."""
     return json_text(value) if isinstance(value, dict | list | bool) else value
 
 
@@ -115,7 +115,7 @@ def _row(cells: Any) -> bytes:
 
 @contextmanager
 def processed_count(output: Output, count: Callable[[], int]) -> Iterator[None]:
-    """Flushes the records and notes their number when reading ends, by itself or by Ctrl-C."""
+    """At exit, flushes stdout. After a normal end or Ctrl-C it also prints the number of records on stderr, unless `-q`."""
     try:
         yield
     except KeyboardInterrupt:

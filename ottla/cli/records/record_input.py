@@ -1,8 +1,8 @@
 """Parses a line of text as a record: Kafka's console reader properties, kcat's delimiter, or a layout such as `%k %v %h`.
 
 Properties: parse.key, key.separator, parse.headers, headers.delimiter, headers.separator, headers.key.separator, null.marker,
-ignore.error. A line reads HEADERS <delimiter> KEY <separator> VALUE. A line that does not fit is refused with its number, or sent whole
-as a value with `ignore.error`.
+ignore.error. A line is HEADERS <delimiter> KEY <separator> VALUE. A line without an expected separator is refused with its number. With
+`ignore.error` the missing part is left out instead, and the rest of the line is the value.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def is_on(properties: Mapping[str, str], name: str, default: bool = False) -> bo
 
 
 def unescape(text: str) -> str:
-    r"""`\t`, `\n`, `\xNN` and so on, which shells leave as they are."""
+    r"""Replaces the escapes `\t`, `\n`, `\r`, `\0`, `\\` and `\xNN`, which shells do not replace."""
     hexadecimal = re.sub(r"\\x([0-9a-fA-F]{2})", lambda found: chr(int(found.group(1), 16)), text)
     return re.sub(r"\\([tnr0\\])", lambda found: _ESCAPES[found.group(1)], hexadecimal)
 
 
 class LineReader:
-    """See the module."""
+    """Parses lines by properties, a key delimiter or a layout. `key` and `headers` are for every record."""
 
     def __init__(
         self,
@@ -69,12 +69,12 @@ class LineReader:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every line is just a value."""
+        """Whether each line is only a value, unchanged."""
         parses = self._parses_key or self._parses_headers or self._layout is not None
         return not (parses or self._key is not None or self._headers or self._is_empty_null or self._null_marker is not None)
 
     def read(self, line: bytes) -> Input:
-        """Parses a line. Raises `Refused` with the line's number if it does not fit."""
+        """Parses the next line. Raises `Refused` with the line's number if it does not have the expected form."""
         self._number += 1
         if self._layout is not None:
             return self._by_layout(line)
@@ -143,7 +143,10 @@ class LineReader:
 
 
 def parse_layout(text: str) -> tuple[re.Pattern[bytes], dict[str, str]]:
-    """`%k;%v{hex}` as a regular expression, with each part as short as possible except the last, and the parts that are encoded."""
+    """Compiles a layout such as `%k;%v{hex}` to a regular expression. Also returns the encoding of each encoded part. Raises UsageError.
+
+    Each part matches as little as possible, except a part at the end of the layout.
+    """
     pattern = b""
     encodings: dict[str, str] = {}
     position = 0

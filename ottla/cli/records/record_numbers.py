@@ -1,6 +1,6 @@
-"""Keys and values that are numbers, printed as Kafka's deserializers print them: `key.deserializer=...LongDeserializer`.
+"""Prints keys and values that are numbers or booleans, as Kafka's deserializers read them: `key.deserializer=...LongDeserializer`.
 
-Only the last part of the class name counts. Text, bytes and UUIDs are printed unchanged, floating-point numbers as in Java.
+Only the last part of the class name matters. Text, bytes and UUIDs are printed unchanged, floating-point numbers as in Java.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _FORMATS = {
 
 
 def deserializer(name: str | None) -> Deserializer | None:
-    """The function for a class; None where bytes are printed as they are."""
+    """Returns a function from bytes to printed text, None for a class whose bytes are printed unchanged. UsageError for an unknown class.
+
+    The function raises `Refused` for data of another length than the class needs.
+    """
     if name is None or name.rpartition(".")[2] in _AS_THEY_ARE:
         return None
     short = name.rpartition(".")[2]
@@ -47,7 +50,7 @@ def deserializer(name: str | None) -> Deserializer | None:
 
 
 def java_decimal(value: float, *, is_single: bool = False) -> str:
-    """A number as Java prints a double or a float: 1.0, 1.0E10, 1.2E-5, NaN, Infinity."""
+    """Returns a number as Java prints a double, or a float if `is_single`: 1.0, 1.0E10, 1.2E-5, NaN, Infinity."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -62,7 +65,7 @@ def java_decimal(value: float, *, is_single: bool = False) -> str:
 
 
 def _shortest_single(value: float) -> str:
-    """The fewest digits that give the same 32 bits back."""
+    """Returns the shortest decimal number that rounds to the same 32-bit float."""
     for digits in range(1, 10):
         text = f"{value:.{digits}g}"
         if struct.pack(">f", float(text)) == struct.pack(">f", value):

@@ -21,7 +21,7 @@ from ottla.client.errors import KafkaError
 
 
 class DeletionRow(Row):
-    """A partition whose old records were deleted or not."""
+    """The result of a partition: its new first offset, or the error."""
 
     topic: str
     partition: int
@@ -31,7 +31,7 @@ class DeletionRow(Row):
 
 
 def read_offsets(path: str) -> dict[TopicPartition, int]:
-    """The partitions and offsets of the file. UsageError names the entry that is wrong."""
+    """Returns the partitions and offsets in the file. Raises UsageError, which names the invalid entry."""
     tree = read_json(path)
     entries = tree.get("partitions") if isinstance(tree, dict) and tree.get("version", 1) == 1 else None
     if not isinstance(entries, list) or not entries:

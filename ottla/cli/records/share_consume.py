@@ -1,8 +1,8 @@
 """`ottla consume --share-group GROUP`: prints records acquired from a share group, then accepts, rejects or releases them.
 
-Exactly the printed records are acknowledged. Output is written before the acknowledgement is sent, so after a crash in between a record is
-printed twice and never lost. With `-c N` at most N records are acquired, if the broker supports a record limit (ShareFetch 2).
-Refused acknowledgements are reported at the end, with exit code 1: another reader gets those records, too.
+Exactly the printed records are acknowledged. Output is written before the acknowledgement is sent, so a crash in between prints a record
+twice, but loses none. With `-c N` at most N records are acquired, if the broker supports a record limit (ShareFetch 2). Refused
+acknowledgements are reported at the end, with exit code 1, because the group delivers those records again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NOT_SHARED = {
     "where": "--where",
     "print_control_records": "--print-control-records",
 }
-"""Options that a share group does not take: the position and the isolation are settings of the group, and its records are not filtered."""
+"""Options that `--share-group` excludes. Start and isolation are settings of the group, and its records cannot be filtered."""
 
 
 OPTIONS = (
@@ -55,7 +55,7 @@ OPTIONS = (
 
 
 def check_usage(args: Args) -> None:
-    """Raises UsageError for options that do not go together."""
+    """Raises UsageError for options that exclude each other."""
     chosen = [action for action in ACTIONS if getattr(args, action)]
     if args.share_group is None:
         if chosen:
@@ -99,7 +99,7 @@ class _ShareReading:
             consumer.subscribe(topics)
             try:
                 self._read(consumer)
-            except OSError:  # stdout is closed: records that were not read must be delivered again
+            except OSError:  # stdout is closed, so the records must be delivered again
                 consumer.abandon()
                 raise
             except KeyboardInterrupt:
@@ -107,7 +107,7 @@ class _ShareReading:
 
                 sys.stdout.buffer.flush()
                 with contextlib.suppress(ApiError, ClientError):
-                    consumer.close()  # closing acknowledges the printed records and releases the other locks
+                    consumer.close()  # acknowledges the printed records and releases all others
                 raise
 
     def _consumer(self) -> ShareConsumer:
@@ -135,7 +135,7 @@ class _ShareReading:
             found = consumer.poll(POLL_S if self.args.timeout_ms is None else min(POLL_S, self.args.timeout_ms / 1000))
             for delivery in found:
                 if self.count == self.limit:
-                    break  # the rest is released when we close
+                    break  # `close` releases the rest
                 self._print(delivery)
                 consumer.acknowledge(delivery, self.kind)
             sys.stdout.buffer.flush()

@@ -1,5 +1,5 @@
-"""Where `consume` begins and ends: `-o beginning|end|stored|N|-N|s@TIME|e@TIME|@-1h`, ranges (`:end`, `A:B`, `A-B`, `@TIME:TIME`),
-`--from-beginning`, or a group's committed offsets. A range never waits for records that are not there yet.
+"""Start and end of `consume`: `-o beginning|end|stored|N|-N|s@TIME|e@TIME|@-1h`, ranges (`:end`, `A:B`, `A-B`, `@TIME:TIME`),
+`--from-beginning`, or a group's committed offsets. A range with an end stops at the partition's current end at the latest.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WORDS = {"beginning": BEGINNING, "earliest": BEGINNING, "start": BEGINNING, "en
 
 
 class Start(NamedTuple):
-    """Where to begin: a kind and its number; and where to stop: at a time, at an offset (exclusive), or at the end as it is now."""
+    """The start, as a kind and its number, and the stop: a time, an offset (exclusive), or the end when reading begins."""
 
     kind: str = ""
     number: int = 0
@@ -36,12 +36,12 @@ class Start(NamedTuple):
 
     @property
     def has_end(self) -> bool:
-        """Whether reading stops somewhere by itself."""
+        """Whether a stop is given."""
         return self.is_to_end or self.end_ms is not None or self.end_offset is not None
 
     @property
     def is_given(self) -> bool:
-        """Whether a start was given that overrides a group's committed offsets."""
+        """Whether a start is given. It overrides a group's committed offsets."""
         return self.kind not in ("", STORED)
 
 
@@ -66,7 +66,10 @@ def parse_start(args: Args) -> Start:
 
 
 def parse_range(text: str) -> Start | None:
-    """`:end`, `A:B`, `A:`, `:B`, `A-B`, `@TIME:TIME`, `@TIME:`, `@:TIME`; None for everything else."""
+    """Parses `:end`, `A:B`, `A:`, `:B`, `A-B`, `@TIME:TIME`, `@TIME:` and `@:TIME`. Returns None for other text.
+
+    Raises UsageError for a range of offsets that ends before its start.
+    """
     if text == ":end":
         return Start(BEGINNING, is_to_end=True)
     found = re.fullmatch(r"(\d*):(\d*|end)", text, re.ASCII)
@@ -82,7 +85,7 @@ def parse_range(text: str) -> Start | None:
 
 
 def _time_range(text: str) -> Start | None:
-    """`@FROM:TO`. Times have colons themselves: the first colon counts that has a time on both sides, if the whole is not one time."""
+    """Parses `@FROM:TO`. Returns None for a single time. Times may contain colons: the first colon between valid times separates them."""
     if _moment(text[1:]) is not None:
         return None
     if (since := _moment(text[1:].removesuffix(":"))) is not None:  # `@TIME:`, as rpk has it
@@ -124,7 +127,7 @@ def parse_offset(text: str) -> tuple[str, int]:
 def start_positions(
     cluster: Cluster, partitions: Sequence[TopicPartition], start: Start, group: str | None, isolation_level: int, default_reset: str
 ) -> dict[TopicPartition, int]:
-    """The first offset to read of each partition."""
+    """Returns the first offset to read of each partition, or EARLIEST or LATEST, which the consumer looks up. Raises UsageError."""
     default = EARLIEST if default_reset == "earliest" else LATEST
     if start.kind in ("", STORED) and group is not None:
         from ottla.client.core.group_admin import committed_offsets
@@ -133,7 +136,7 @@ def start_positions(
         return {partition: committed[partition].offset if partition in committed else default for partition in partitions}
     if start.kind == STORED:
         raise UsageError("-o stored needs a group (-g)")
-    if start.kind == OFFSET and start.has_end:  # a partition may be shorter, or have lost its first records
+    if start.kind == OFFSET and start.has_end:  # the offset may be beyond the partition's end, or before its first record
         first = offsets_at(cluster, partitions, EARLIEST)
         last = offsets_at(cluster, partitions, LATEST, isolation_level=isolation_level)
         return {partition: min(max(start.number, first[partition]), last[partition]) for partition in partitions}

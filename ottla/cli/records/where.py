@@ -1,9 +1,9 @@
 """`consume --where EXPR`: a small, safe expression language over one record.
 
 Names: `key`, `value` (parsed when it is JSON, else text), `topic`, `partition`, `offset`, `timestamp`, `headers`. Members by dot or bracket
-(`value.user.id`, `headers['x']`), comparison, `in`, `and`, `or`, `not`, arithmetic, literals. There are no calls, so an expression is
-harmless. A missing member is null, and a comparison of types that cannot be compared is false. A text beside `timestamp` is a time, as `-o`
-takes it: `timestamp >= '2026-01-31'`.
+(`value.user.id`, `headers['x']`), comparison, `in`, `and`, `or`, `not`, arithmetic, literals. There are no calls, so expressions are safe.
+A missing member is null, and a comparison of types that cannot be compared is false. Failed arithmetic makes the whole expression false.
+Text that is compared with `timestamp` is a time, as for `-o`: `timestamp >= '2026-01-31'`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _ALLOWED_TOO = (ast.Attribute, ast.Subscript, ast.List, ast.Tuple, *_COMPARISONS
 
 
 def parse_parts(text: str) -> list[tuple[str, Callable[[str, int, Record], Any]]]:
-    """`key,value.amount` as names and functions that return these parts of a record. UsageError when one is not a name or a part of one."""
+    """Parses a list such as `key,value.amount`. Returns each name with a function that returns this part of a record. Raises UsageError."""
     found = []
     for name in (part.strip() for part in text.split(",")):
         tree = _parse(name, "--columns")
@@ -61,7 +61,7 @@ def _part(tree: ast.expr) -> Callable[[str, int, Record], Any]:
 
 
 def parse_where(text: str) -> Callable[[str, int, Record], bool]:
-    """Compiles the expression to a check of a record. UsageError when it is not valid."""
+    """Compiles the expression to a function that checks a record. Raises UsageError for an invalid expression."""
     tree = _parse(text, "--where")
 
     def keeps(topic: str, partition: int, record: Record) -> bool:
@@ -89,7 +89,7 @@ def _parse(text: str, option: str) -> ast.expr:
 
 
 def _read_times(comparison: ast.Compare) -> None:
-    """Replaces texts that are compared with `timestamp` by milliseconds. UsageError for a text that is no time."""
+    """Replaces text that is compared with `timestamp` by milliseconds. Raises UsageError if the text is not a time."""
     sides = [comparison.left, *comparison.comparators]
     if any(isinstance(side, ast.Name) and side.id == "timestamp" for side in sides):
         for side in sides:
@@ -98,7 +98,7 @@ def _read_times(comparison: ast.Compare) -> None:
 
 
 class _Names:
-    """The values of names, computed on use."""
+    """The values of an expression's names for one record. Key, value and headers are decoded on first use."""
 
     def __init__(self, topic: str, partition: int, record: Record) -> None:
         self._given: dict[str, Any] = {
@@ -124,7 +124,7 @@ def _text(data: bytes | None) -> str | None:
 
 
 def _parsed(data: bytes | None) -> Any:
-    """JSON where it is an object, a list or a number; everything else is text."""
+    """Returns a key or value as its JSON value, or as text if it is not JSON. None stays None."""
     text = _text(data)
     if text is None or text[:1] not in '{["-0123456789tfn':
         return text
