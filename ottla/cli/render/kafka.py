@@ -1,7 +1,7 @@
-"""The output of a Kafka tool whose line runs as a command of ours: rows and steps are printed as Kafka prints them.
+"""The output of a translated line of a Kafka tool: rows and steps are printed as Kafka prints them.
 
-A tool brings a table of printers by the class of the rows or of the step (`kafka_tools/`). Rows without a printer become a table with tabs,
-as some of Kafka's tools print it. Forms other than a table (`-o json`) are the same as ours.
+The modules in `kafka_tools/` have printers by the class of rows or of a step. A printer is used in any form of output. Rows without a
+printer become a table with tabs, as some of Kafka's tools print it, or our own form for another `-o`, such as json.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from ottla.cli.render.ottla import Output, cell
 from ottla.cli.render.rows import Row, titled
 
 Printers = Mapping[type, Callable[[Any], None]]
-"""A printer gets the list of the rows of one answer, or a single step."""
+"""Printers by class of rows or step. A printer's argument is the list of all rows of an answer, or one step."""
 
 
 def print_nothing(_: object) -> None:
-    """The printer of rows that the steps before have shown."""
+    """Prints nothing: for rows that repeat what the printers of earlier steps or rows have printed."""
 
 
 class KafkaOutput(Output):
-    """Prints as the tools of Kafka do. They have no prompt on stderr, no summary, and no exit code for what a check finds."""
+    """Prints as Kafka's tools do: the prompt on stdout, no summary at the end, and exit code 0 also when a check has found something."""
 
     has_summary = False
 
@@ -51,10 +51,10 @@ class KafkaOutput(Output):
             self.printers[type(step)](step)
 
     def refused(self, error: ApiError) -> None:
-        """Is shown among the results."""
+        """Does nothing, because the results include the refusal. The command continues."""
 
     def explain_input(self, text: str) -> None:
-        """Is not in the output of Kafka's tool."""
+        """Does nothing, because Kafka's tool prints no explanation."""
 
     def prompt(self) -> None:
         write(">")
@@ -65,7 +65,7 @@ class KafkaOutput(Output):
 
 
 def tabbed(kind: type[Row], rows: Sequence[Row]) -> str:
-    """A table as some of Kafka's tools print it: padded cells, each followed by a tab; a missing value is `None`."""
+    """Returns a table as some of Kafka's tools print it: padded cells, each followed by a tab; `None` for a missing value."""
     columns = titled(kind)
     found = [[vars(row)[one.key] for one in columns] for row in rows]
     texts = [["None" if value is None else "" if value in ("", [], ()) else cell(value) for value in values] for values in found]

@@ -1,7 +1,8 @@
-"""Prints results on stdout: a table for people, JSON and its kin for programs. Everything else is printed on stderr.
+"""Prints results on stdout: a table for people; json, jsonl, yaml, csv or plain for programs. Notes and errors are printed on stderr.
 
-`Output.rows` takes rows of one class (`rows.py`). JSON is one object, `{name: rows}`; jsonl one object a row; csv and plain one line a row.
-An error is one line on stderr, for the structured forms an object: `{"error": {"name": ..., "message": ...}}`.
+`Output.rows` takes rows of one class (`rows.py`). json and yaml print one object, `{name: rows}`; jsonl prints one object a row; csv and
+plain one line a row. json, jsonl and yaml are the structured forms: an error in them is an object on stderr,
+`{"error": {"name": ..., "message": ...}}`. In other forms it is one line.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from ottla.cli.render.rows import Column, Row, titled
 from ottla.cli.terminal import one_line
 
 ERROR_LETTERS_MAX = 1_000
-"""Longer error messages are cut: they quote what was pasted into an option."""
+"""Maximum characters of an error message in a line. Longer messages are cut, because they quote text that was pasted into an option."""
 
 _BOLD = "\x1b[1m"
 _RED = "\x1b[31m"
 
 
 class Output:
-    """Where and how a command prints."""
+    """The output of a command, in one form."""
 
     has_summary = True
-    """Whether a command ends with a summary."""
+    """Whether a command prints a summary at its end."""
 
     def __init__(self, form: str = "table", *, is_quiet: bool = False, is_verbose: bool = False, has_colour: bool = False) -> None:
         self.form = form
@@ -40,13 +41,13 @@ class Output:
 
     @property
     def has_objects(self) -> bool:
-        """Whether an answer with parts is printed as a whole, and not as tables of its parts."""
+        """Whether nested rows are printed as one answer, and not as a table for each level."""
         return self.is_structured
 
     def rows(
         self, name: str, kind: type[Row], rows: Sequence[Row], *, is_wide: bool = False, extra: Mapping[str, Any] | None = None
     ) -> None:
-        """Prints rows of one class under a name; `extra` are further members of the one JSON object."""
+        """Prints rows of one class. json and yaml have them as member `name` of an object, with `extra` as further members."""
         columns = titled(kind, is_wide=is_wide)
         if self.is_structured:
             self.objects(name, [row.as_json() for row in rows], extra=extra)
@@ -58,14 +59,14 @@ class Output:
             write(separated(columns, rows, self.form))
 
     def objects(self, name: str, objects: Sequence[Mapping[str, Any]], *, extra: Mapping[str, Any] | None = None) -> None:
-        """Prints objects under a name, in a structured form: jsonl one a line, the others one object with all."""
+        """Prints objects in a structured form: jsonl one a line, json and yaml as member `name` of one object, with `extra`."""
         if self.form == "jsonl":
             write("".join(_json(value, indent=None) + "\n" for value in objects))
         else:
             self.show_object({name: list(objects), **(extra or {})})
 
     def show_object(self, value: Mapping[str, Any]) -> None:
-        """One object, for the structured forms; the others get it as a table of names and values."""
+        """Prints one object: in structured forms as it is, in other forms as a table of names and values."""
         if self.form == "json":
             write(_json(value, indent=2) + "\n")
         elif self.form == "jsonl":
@@ -77,44 +78,44 @@ class Output:
             write(table(_Named.columns, rows) if self.form == "table" else separated(_Named.columns, rows, self.form))
 
     def report(self, step: object) -> None:
-        """Reports a step of the work. Kafka's tools print some steps; here the result says it all."""
+        """Reports a step of the work. Does nothing here, because the result contains it; Kafka's tools print some steps."""
 
     def refused(self, error: ApiError) -> None:
-        """Ends the command, because a part of the answer was refused."""
+        """Raises the error, which ends the command, because the broker refused a part of the answer."""
         raise error
 
     def explain_input(self, text: str) -> None:
-        """Says how lines are read from a terminal."""
+        """Prints on stderr how lines from a terminal are read."""
         write_error(text)
 
     def prompt(self) -> None:
-        """Asks for a line."""
+        """Prints the prompt for a line on stderr."""
         write_error("> ")
         sys.stderr.flush()
 
     def verdict(self, is_fine: bool) -> int:
-        """The exit code of a check: 1 if it has found something."""
+        """Returns the exit code of a check: 1 if it has found something, else 0."""
         return 0 if is_fine else 1
 
     def done(self, message: str, value: Mapping[str, Any]) -> None:
-        """Prints that a command is done: a sentence for people, an object for programs."""
+        """Prints that a command is done: an object in structured forms, else a sentence, unless `-q`."""
         if self.is_structured:
             self.show_object(value)
         elif not self.is_quiet:
             write(message + "\n")
 
     def note(self, message: str) -> None:
-        """A remark on stderr, unless -q."""
+        """Prints a remark on stderr, unless `-q`."""
         if not self.is_quiet:
             write_error(message + "\n")
 
     def detail(self, message: str) -> None:
-        """A remark on stderr with -v."""
+        """Prints a remark on stderr with `-v`."""
         if self.is_verbose:
             write_error(message + "\n")
 
     def error(self, message: str, name: str = "") -> None:
-        """Prints an error: one line on stderr, an object where an object was asked for."""
+        """Prints an error on stderr: an object in structured forms, else one line."""
         if self.is_structured:
             write_error(_json({"error": {"name": name, "message": message}}, indent=None) + "\n")
             return
@@ -130,7 +131,7 @@ def _json(value: object, indent: int | None) -> str:
 
 
 def cell(value: object) -> str:
-    """A value as text in a table, without line ends and tabs: None is `-`, lists are joined by commas."""
+    """Returns a value as text for a cell, with line ends and tabs as escapes. None and empty values are `-`, lists have commas."""
     if value is None or value == "":
         return "-"
     if isinstance(value, bool):
@@ -143,14 +144,14 @@ def cell(value: object) -> str:
 
 
 class _Named(Row):
-    """A member of an object, as a row."""
+    """A row with the name and value of an object's member."""
 
     name: str
     value: Any
 
 
 def table(columns: Sequence[Column], rows: Sequence[Row]) -> str:
-    """A table whose columns are as wide as their widest cell; numbers are aligned right, and no line ends in spaces."""
+    """Returns a table. Columns are as wide as their widest cell, columns of numbers are aligned right, and no line ends in spaces."""
     cells = [line for row in rows for line in _lines(row, columns)]
     titles = [str(one.title) for one in columns]
     widths = [max([len(title), *(len(line[n]) for line in cells)]) for n, title in enumerate(titles)]
@@ -165,7 +166,7 @@ def table(columns: Sequence[Column], rows: Sequence[Row]) -> str:
 
 
 def _lines(row: Row, columns: Sequence[Column]) -> list[tuple[str, ...]]:
-    """The lines that a row takes in a table: one, unless a cell is longer than its column may be wide."""
+    """Returns the lines of a row in a table: one, or more if a cell is longer than the maximum width of its column."""
     texts = [(cell(vars(row)[one.key]), one.width_max) for one in columns]
     if all(width is None or len(text) <= width for text, width in texts):
         return [tuple(text for text, _ in texts)]
@@ -177,7 +178,7 @@ def _lines(row: Row, columns: Sequence[Column]) -> list[tuple[str, ...]]:
 
 
 def separated(columns: Sequence[Column], rows: Sequence[Row], form: str) -> str:
-    """csv with a heading, or plain: cells between tabs and no heading, for shell scripts."""
+    """Returns csv with a heading, or for the form `plain` lines with tabs between cells and no heading, for shell scripts."""
     values = [[vars(row)[one.key] for one in columns] for row in rows]
     if form == "plain":
         return "".join("\t".join(map(cell, found)) + "\n" for found in values)
@@ -192,7 +193,7 @@ def separated(columns: Sequence[Column], rows: Sequence[Row], form: str) -> str:
 
 
 def yaml(value: object, indent: int = 0) -> str:
-    """YAML for our values: mappings, lists, and scalars as JSON writes them (which is YAML too)."""
+    """Returns mappings, lists and scalars as YAML. Scalars are written as JSON, which is valid YAML."""
     pad = "  " * indent
     if isinstance(value, Mapping) and value:
         lines = []

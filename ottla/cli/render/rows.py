@@ -1,4 +1,4 @@
-"""Rows: what a command has found. A row class declares each field once, with its column in tables and its key in JSON.
+"""Rows are the results of commands. A row class declares each field once, with its column in tables and its key in JSON.
 
     class GroupRow(Row):
         group: str                                 # column GROUP, key "group"
@@ -19,7 +19,7 @@ R = TypeVar("R", bound="Row")
 
 
 class Column(NamedTuple):
-    """A field of a row: its title in tables (None: no column), and what else is special about it."""
+    """A field of a row: its key, its title in tables (None: no column), and the outputs that show it."""
 
     key: str
     title: str | None
@@ -30,43 +30,43 @@ class Column(NamedTuple):
 
 
 def column(title: str = "", *, default: Any = _REQUIRED, wide: bool = False, width_max: int | None = None) -> Any:
-    """A column whose title is not the field's name, that only wide tables have, or whose longer cells are continued in further lines."""
+    """Declares a column with a title of its own, for wide tables only, or with a maximum width: longer cells continue in the next lines."""
     return Column("", title, default, wide, True, width_max)
 
 
 def json_only(*, default: Any = _REQUIRED) -> Any:
-    """A field that tables do not show."""
+    """Declares a field that JSON shows and tables do not."""
     return Column("", None, default)
 
 
 def unshown(*, default: Any = _REQUIRED) -> Any:
-    """A field that neither tables nor JSON show, for Kafka's output or for later steps of the command."""
+    """Declares a field that neither tables nor JSON show. Printers of Kafka's output or later steps of the command use it."""
     return Column("", None, default, is_in_json=False)
 
 
 def dashed(key: str) -> str:
-    """`CURRENT-OFFSET`, the style of most tables."""
+    """Returns a field's title in the style of most tables: `CURRENT-OFFSET`."""
     return key.upper().replace("_", "-")
 
 
 def spaced(key: str) -> str:
-    """`CURRENT OFFSET`."""
+    """Returns a field's title in capitals with spaces: `CURRENT OFFSET`."""
     return key.upper().replace("_", " ")
 
 
 def joined(key: str) -> str:
-    """`CurrentOffset`, the style of kafka-transactions."""
+    """Returns a field's title in the style of kafka-transactions: `CurrentOffset`."""
     return key.title().replace("_", "")
 
 
 @dataclass_transform(field_specifiers=(column, json_only, unshown))
 class Row:
-    """Base of all rows."""
+    """Base class of all rows."""
 
     columns: ClassVar[tuple[Column, ...]] = ()
 
     def __init_subclass__(cls, titles: Callable[[str], str] = dashed) -> None:
-        """Collects the fields; `titles` makes the titles of fields that do not name their own."""
+        """Collects the fields of the class. `titles` returns the title of a field without an explicit title."""
         found = {one.key: one for one in cls.columns}
         for key, annotation in vars(cls).get("__annotations__", {}).items():
             if annotation.startswith("ClassVar"):
@@ -98,11 +98,11 @@ class Row:
     __hash__ = None  # type: ignore[assignment]
 
     def as_json(self, *, without: Collection[str] = ()) -> dict[str, Any]:
-        """The row as a JSON object; rows inside it are objects, too."""
+        """Returns the row as a JSON object, and rows inside it as objects. `without` are keys to leave out."""
         return {one.key: _plain(self.__dict__[one.key]) for one in self.columns if one.is_in_json and one.key not in without}
 
     def changed(self: R, **values: Any) -> R:
-        """A copy with some other values."""
+        """Returns a copy with some values replaced."""
         return type(self)(**{**self.__dict__, **values})
 
 
@@ -115,5 +115,5 @@ def _plain(value: Any) -> Any:
 
 
 def titled(kind: type[Row], *, is_wide: bool = False) -> list[Column]:
-    """The columns that a table of these rows has."""
+    """Returns the columns of a table of these rows."""
     return [one for one in kind.columns if one.title is not None and (is_wide or not one.is_wide)]

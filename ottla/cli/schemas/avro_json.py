@@ -1,5 +1,4 @@
-"""Converts JSON to values of an Avro schema. It takes the form that `consume --schema` prints, so that printed records can be written
-again.
+"""Converts JSON to values of an Avro schema. It accepts the output of `consume --schema`, so that printed records can be produced again.
 
 Bytes are base64. Dates and times are text (or the numbers that Avro stores), decimals text or a number with all its digits. A value of a
 union is written plainly, or with the branch's name as in Avro's own JSON (`{"string": "x"}`). A value that does not fit raises a
@@ -40,7 +39,7 @@ _PLAIN: dict[str, Callable[[Any], bool]] = {
 
 
 def avro_value(schema: Any, named: Mapping[str, Any], value: Any, place: str = "value") -> Any:
-    """A parsed JSON value as what fastavro writes for this schema. ValueError if it does not fit."""
+    """Returns a parsed JSON value as the Python value that fastavro writes for this schema. Raises ValueError if it does not fit."""
     if isinstance(schema, list):
         return _union(schema, named, value, place)
     kind = schema["type"] if isinstance(schema, Mapping) else schema
@@ -99,7 +98,7 @@ def _union(branches: list[Any], named: Mapping[str, Any], value: Any, place: str
 
 
 def _tagged(branch: Any, value: Any) -> Any:
-    """With the branch's name where two branches may have a value of one Python type."""
+    """Returns a dict with the branch's name, because records and maps are both dicts. Other values are returned unchanged."""
     return (_name(branch), value) if isinstance(value, dict) else value
 
 

@@ -1,8 +1,8 @@
 """`consume --schema FILE` and `--registry URL`: values and keys in Avro, Protobuf or checked JSON, shown as JSON.
 
-A file has the schema, or a schema registry has it under the id in the header of the value (`registry.py`). `--framed` skips this header
-although a file has the schema. With a registry, keys without the header stay as they are. The formats themselves are in `formats.py`, the
-other direction in `encoding.py`.
+The schema is in a file, or in a schema registry under the id in the value's header (`registry.py`). With a file, `--framed` skips this
+header, which each value must then have. With a registry, each value must have the header; keys without it are unchanged. `formats.py` has
+the formats, `encoding.py` converts JSON back.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ottla.wire.records import Record
 
 
 class RecordDecoder(NamedTuple):
-    """Replaces values and keys of records by JSON; None: they stay as they are."""
+    """Replaces values and keys of records by JSON. Without a decoder (None) they are unchanged, as are null values and keys."""
 
     value: Decoder | None
     key: Decoder | None
 
     def decode(self, topic: str, partition: int, record: Record) -> Record:
-        """Raises `Refused` with the record's place if it does not fit its schema."""
+        """Returns the record with value and key as JSON. Raises `Refused` with the record's offset if it does not fit its schema."""
         value, key = record.value, record.key
         try:
             if self.value is not None and value is not None:
@@ -38,7 +38,7 @@ class RecordDecoder(NamedTuple):
 
 
 def make_decoder(args: Args) -> RecordDecoder:
-    """The decoder that the options ask for; one of them is given."""
+    """Returns the decoder for the options about schemas (at least one is given). Raises UsageError if they exclude each other."""
     if args.registry is not None:
         if args.schema or args.key_schema or args.message or args.framed:
             raise UsageError("--registry has the schemas; leave out --schema, --key-schema, --message and --framed")
@@ -54,7 +54,7 @@ def make_decoder(args: Args) -> RecordDecoder:
 
 
 class _Unchanged(bytes):
-    """Bytes that are shown as they are."""
+    """Bytes that are printed unchanged."""
 
 
 def _json(value: Any) -> bytes:

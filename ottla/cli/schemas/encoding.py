@@ -1,8 +1,9 @@
 """`produce --schema FILE` and `--registry URL`: values and keys are JSON, and are written as a schema says.
 
-A file may be Avro (`.avsc`), Protobuf (`.proto`, `.desc`) or JSON Schema, whose values stay JSON and are checked. With a registry, values
-get its header: by the newest schema of the subject TOPIC-value, by `--schema-id`, or by `--schema`, which is stored as a version of that
-subject. `--key-schema` does the same for keys, with TOPIC-key; other keys stay as they are.
+A schema file is Avro (`.avsc`), Protobuf (`.proto`, or compiled as `.desc`, `.binpb` or `.pb`), or JSON Schema, which only checks the JSON.
+With a registry, values have a header with the schema's id. This schema is the newest of the subject TOPIC-value, or `--schema-id` names it,
+or it is the file of `--schema`, which is stored as a version of TOPIC-value. `--key-schema` stores a schema for keys under TOPIC-key;
+without it, keys are unchanged.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from ottla.cli.schemas.registry import Registry, header
 
 
 class RecordEncoder(NamedTuple):
-    """Replaces keys and values by what their schemas make of them; None: they stay as they are."""
+    """Encodes keys and values by their schemas. Without an encoder (None) they are unchanged."""
 
     value: Encoder | None
     key: Encoder | None
 
     def encode(self, key: bytes | None, value: bytes | None, where: str) -> tuple[bytes | None, bytes | None]:
-        """Key and value of a record. Tombstones and missing keys stay null. Raises `Refused` with the place (`line 3`)."""
+        """Returns the encoded key and value. Null stays null. Raises `Refused`, with `where` (such as `line 3`), if one does not fit."""
         try:
             return (
                 key if self.key is None or key is None else self.key(key),
@@ -34,7 +35,7 @@ class RecordEncoder(NamedTuple):
 
 
 def make_encoder(args: Args, topic: str) -> RecordEncoder:
-    """The encoder that the options ask for; one of them is given. Registers the schema that `--schema` names, where there is a registry."""
+    """Returns the encoder for the options about schemas (at least one is given). With a registry, stores the schemas of files there."""
     if args.registry is None:
         if args.schema_id is not None:
             raise UsageError("--schema-id goes with --registry URL")
@@ -56,7 +57,7 @@ def make_encoder(args: Args, topic: str) -> RecordEncoder:
 
 
 def _of_file(path: str, message: str | None) -> Encoder:
-    """The encoder of a schema's file; JSON Schema needs no extra as long as its keywords are the usual ones."""
+    """Returns the encoder of a schema file. JSON Schema needs the extra only for keywords that `json_schema.py` does not check."""
     if path.endswith((".avsc", ".proto", *COMPILED)):
         return file_format(path).encoder(message)
     if message is not None:
@@ -77,7 +78,7 @@ def _of_file(path: str, message: str | None) -> Encoder:
 
 
 def _registered(registry: Registry, subject: str, path: str, message: str | None) -> Encoder:
-    """Stores the schema of a file as a version of a subject."""
+    """Stores the schema of a file as a version of a subject. Returns the encoder, which adds the registry's header."""
     if path.endswith(COMPILED):
         raise UsageError(f"{path}: a registry takes the text of a schema, .proto")
     found = file_format(path)

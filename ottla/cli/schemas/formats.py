@@ -1,7 +1,7 @@
-"""Avro, JSON Schema and Protobuf: from the text of a schema to functions that decode bytes, and that encode JSON.
+"""Avro, JSON Schema and Protobuf: turns the text of a schema into functions that decode bytes and functions that encode JSON.
 
 The extra `ottla[schemas]` has the libraries: fastavro, jsonschema, and protobuf with the compiler of grpcio-tools. A library is imported
-when a schema of its kind is used. Its errors for bytes that do not fit become a `Misfit`.
+when a schema of its kind is used; without it, `Refused` is raised. Its errors about data that do not fit become a `Misfit`.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from ottla.cli.records.json_numbers import WrittenFloat
 from ottla.cli.schemas.avro_json import avro_value
 
 Decoder = Callable[[bytes], Any]
-"""From bytes to plain values. Raises `Misfit`."""
+"""Decodes bytes to Python values. Raises `Misfit`."""
 Encoder = Callable[[bytes], bytes]
-"""From JSON to bytes. Raises `Misfit`."""
+"""Encodes JSON (UTF-8) as bytes of the schema's format. Raises `Misfit`."""
 
 COMPILE_SECONDS_MAX = 30.0
 COMPILED = (".desc", ".binpb", ".pb")
-"""Ends of the names of files that `protoc --descriptor_set_out` has written."""
+"""File name suffixes for the output of `protoc --descriptor_set_out`."""
 PACKAGES = {"google": "protobuf", "grpc_tools": "grpcio-tools"}
-"""Packages by the name of their library, where the two differ."""
+"""Names of packages by import name, where the two differ."""
 AVRO_ERRORS = (ValueError, EOFError, IndexError, KeyError, TypeError, OverflowError, AttributeError)
 
 
 class Misfit(Exception):
-    """Bytes that do not fit a schema; the message says why."""
+    """Data does not fit a schema. The message says why."""
 
 
 class Format(NamedTuple):
-    """A schema. `decoder(name, path)` is for one of its messages, by name or by place; only Protobuf has several (`has_path`).
+    """A schema. Only a Protobuf schema has several messages; the first is the default.
 
-    `encoder(name)` is the other way. `path_of(name)` is the place of a message: its number in the file, or in the message round it after
-    the number of that one.
+    `decoder(name, path)` returns the decoder of a message, by name or path. `encoder(name)` returns its encoder, `path_of(name)` its path:
+    the index of the outermost message in the file, then the index of each nested message in its parent. Empty except for Protobuf.
     """
 
     kind: str
@@ -57,7 +57,7 @@ class Format(NamedTuple):
 
 
 def file_format(path: str) -> Format:
-    """The schema of a file. UsageError if it cannot be read or is none."""
+    """Returns the schema in a file, by the file's suffix. Raises UsageError if the file is unreadable or has no valid schema."""
     data = read_bytes(path)
     if path.endswith(COMPILED):
         return protobuf_descriptors(data, path)
@@ -72,7 +72,7 @@ def _library(name: str) -> Any:
 
 
 def _only(kind: str, decode: Decoder, encode: Encoder) -> Format:
-    """A schema of one type."""
+    """Returns a schema without messages to choose from. Its functions raise UsageError for the name of a message."""
 
     def decoder(name: str | None = None, path: Sequence[int] = ()) -> Decoder:
         check(name)
@@ -90,7 +90,7 @@ def _only(kind: str, decode: Decoder, encode: Encoder) -> Format:
 
 
 def avro(text: str, where: str) -> Format:
-    """UsageError if the text is no Avro schema."""
+    """Returns an Avro schema. Raises UsageError if the text is not valid."""
     fastavro = _library("fastavro")
     named: dict[str, Any] = {}
     try:
@@ -128,7 +128,7 @@ def _parsed(data: bytes) -> Any:
 
 
 def json_schema(text: str, where: str) -> Format:
-    """UsageError if the text is no JSON Schema."""
+    """Returns a JSON Schema, whose values are checked. Raises UsageError if the text is not valid."""
     jsonschema = _library("jsonschema")
     try:
         schema = json.loads(text)
@@ -153,7 +153,7 @@ def json_schema(text: str, where: str) -> Format:
 
 
 def protobuf_source(text: str, where: str) -> Format:
-    """Compiles a `.proto`. The files that it imports are in the same directory, or are Google's own."""
+    """Compiles a `.proto`. Its imports must be Google's, or files in its directory. Raises UsageError if it does not compile."""
     _library("grpc_tools")
     with tempfile.TemporaryDirectory(prefix="ottla-proto-") as directory:
         source = Path(where) if where.endswith(".proto") else Path(directory, "schema.proto")
@@ -170,13 +170,13 @@ def protobuf_source(text: str, where: str) -> Format:
 
 
 def _compiler_error(text: str) -> str:
-    """The first line of the compiler about a file (`NAME:LINE:COLUMN: ...`), else the last that it has printed."""
+    """Returns the compiler's first line about a file (`NAME:LINE:COLUMN: ...`), else the last line that it has printed."""
     lines = text.strip().splitlines() or ["no reason is given"]
     return next((line for line in lines if re.match(r"\S+:\d+:\d+: ", line)), lines[-1])
 
 
 def protobuf_descriptors(data: bytes, where: str) -> Format:
-    """The messages of a set of descriptors. The last file is the compiled one; the files before it are its imports."""
+    """Returns the schema in a set of descriptors. The last file is the compiled one; the files before it are its imports."""
     descriptor_pb2 = _library("google.protobuf.descriptor_pb2")
     pools, factory = _library("google.protobuf.descriptor_pool"), _library("google.protobuf.message_factory")
     protobuf_error = _library("google.protobuf.message").DecodeError
@@ -218,7 +218,7 @@ def protobuf_descriptors(data: bytes, where: str) -> Format:
 
 
 def _path_of(message: Any) -> tuple[int, ...]:
-    """Where a message's descriptor is: its number in the file, or in the message round it after the number of that one."""
+    """Returns a message's path: the index of the outermost message in the file, then the index of each nested message in its parent."""
     parent = message.containing_type
     if parent is None:
         return (list(message.file.message_types_by_name).index(message.name),)
@@ -226,7 +226,10 @@ def _path_of(message: Any) -> tuple[int, ...]:
 
 
 def _message(pool: Any, file: Any, where: str, name: str | None, path: Sequence[int]) -> Any:
-    """The descriptor of a message, by its name with or without the package, by its place, or the first of the file."""
+    """Returns the descriptor of the message with this name (with package or without), else with this path, else of the first message.
+
+    Raises UsageError for an unknown name, `Misfit` for an unknown path.
+    """
     messages = list(file.message_types_by_name.values())
     if name is not None:
         for candidate in (name, f"{file.package}.{name}"):
@@ -245,5 +248,5 @@ def _message(pool: Any, file: Any, where: str, name: str | None, path: Sequence[
 
 
 def _line(error: object) -> str:
-    """The first line of what a library says, or the name of its error."""
+    """Returns the first line of an error's text, or the name of its class if it has no text."""
     return next(iter(str(error).splitlines()), "") or type(error).__name__

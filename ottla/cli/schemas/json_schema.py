@@ -1,7 +1,7 @@
-"""`produce --schema FILE` for JSON Schema: each value must be JSON that fits; what does not is refused with its place.
+"""`produce --schema FILE` for JSON Schema: each value must be JSON that fits the schema. The error names the member that does not fit.
 
-The keywords that a schema of records needs are here (see `_CHECKS`), and keywords that only describe are ignored. A schema with any other
-keyword is checked by the package jsonschema where that is installed, and else refused, so that no constraint is skipped silently.
+This module checks the common keywords (`_CHECKS`) and ignores keywords that only describe (`DESCRIBING`). For a schema with any other
+keyword, `encoding.py` uses the package jsonschema, or refuses the schema without this package, so that no constraint is skipped silently.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 
 
 class KeywordNotOffered(UsageError):
-    """A keyword of JSON Schema that is not checked here."""
+    """A schema has a keyword that this module does not check."""
 
 
 class Schema:
-    """A parsed schema, all of whose keywords can be checked."""
+    """A parsed schema that has only known keywords. Raises UsageError for text that is not such a schema."""
 
     def __init__(self, text: str, name: str) -> None:
         try:
@@ -43,7 +43,7 @@ class Schema:
         _check_keywords(self._root, name, "")
 
     def check(self, value: bytes) -> None:
-        """Raises `Misfit` when a value does not fit."""
+        """Raises `Misfit` if a value is not JSON or does not fit."""
         try:
             parsed = json.loads(value)
         except (ValueError, RecursionError):
@@ -54,7 +54,7 @@ class Schema:
 
 
 def _check_keywords(schema: Any, name: str, place: str) -> None:
-    """Raises UsageError unless every keyword in the schema is checked or purely descriptive."""
+    """Raises UsageError unless each keyword in the schema is checked or only describes. Also checks types and patterns."""
     where = f"{name}{' at ' + place if place else ''}"
     if isinstance(schema, bool):
         return
@@ -120,7 +120,7 @@ def _items(wanted: Any, value: Any, place: str, _: Mapping[str, Any]) -> str:
 
 
 def _of(kind: str, fits: Callable[[Any, Any], bool], says: str) -> Callable[[Any, Any, str, Mapping[str, Any]], str]:
-    """A check that applies to values of one type; values of other types pass."""
+    """Returns a check for values of the type `kind` (empty: all types). Values of other types pass."""
 
     def check(wanted: Any, value: Any, place: str, _: Mapping[str, Any]) -> str:
         if kind and not _TYPES[kind](value):

@@ -1,7 +1,7 @@
-"""Schemas of a schema registry, over its HTTP API: by id, the latest of a subject, or a new one.
+"""Client of a schema registry's HTTP API: gets a schema by id, gets the latest schema of a subject, or stores a schema.
 
-A value has a header: a zero byte, four bytes of id, and for Protobuf the path to the message's type. Each schema is requested once. Schemas
-that refer to other schemas of the registry are not offered.
+A value has a header: a zero byte, four bytes of id, and for Protobuf the message's path in the schema. The schema of an id is requested
+once. A schema that refers to other schemas of the registry is refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 
 
 class Registry:
-    """A schema registry at an address, which may contain user and password. All methods raise `NotReached` and `Refused`."""
+    """A schema registry at an address, which may contain user and password. All methods raise `NotReached` and `Refused`.
+
+    Methods that return or use a schema raise UsageError if its text is not valid.
+    """
 
     def __init__(self, url: str) -> None:
         if not _is_address(url):
@@ -36,7 +39,7 @@ class Registry:
         self._decoders: dict[tuple[int, tuple[int, ...]], Decoder] = {}
 
     def decode(self, data: bytes) -> Any:
-        """Decodes a value after its header."""
+        """Decodes a value by the schema that its header names. Raises `Misfit` without a header, or if the value does not fit."""
         if not is_framed(data):
             raise Misfit("it has no header with the id of a schema")
         number = HEADER.unpack_from(data)[1]
@@ -48,7 +51,7 @@ class Registry:
         return decoder(data[start:])
 
     def schema(self, number: int) -> Format:
-        """The schema with this id."""
+        """Returns the schema with this id. Requests it only once."""
         found = self._formats.get(number)
         if found is None:
             where = f"{self._url}/schemas/ids/{number}"
@@ -56,7 +59,7 @@ class Registry:
         return found
 
     def latest(self, subject: str) -> tuple[int, Format]:
-        """The id and the schema of the newest version of a subject."""
+        """Requests the newest version of a subject. Returns its id and schema."""
         where = f"{self._url}/subjects/{urllib.parse.quote(subject, safe='')}/versions/latest"
         answer = request_json(where)
         number = _id_of(answer, where)
@@ -64,7 +67,7 @@ class Registry:
         return number, self._formats[number]
 
     def register(self, subject: str, text: str, kind: str) -> int:
-        """Stores a schema as a version of a subject, if it is not there yet; returns its id."""
+        """Stores a schema as a version of a subject, unless the subject has it already. Returns the schema's id."""
         where = f"{self._url}/subjects/{urllib.parse.quote(subject, safe='')}/versions"
         return _id_of(request_json(where, {"schema": text, "schemaType": kind}), where)
 
@@ -72,7 +75,7 @@ class Registry:
 def _is_address(url: str) -> bool:
     try:
         parts = urllib.parse.urlsplit(url)
-        _ = parts.port  # ValueError unless it is a number of a port
+        _ = parts.port  # raises ValueError unless it is a valid port
     except ValueError:
         return False
     return parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"[\s\x00-\x1f\x7f]", url)
@@ -97,7 +100,10 @@ def _format(answer: dict[str, Any], url: str) -> Format:
 
 
 def request_json(url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The JSON object that a GET answers with, or a POST where there is a body. Raises `NotReached` and `Refused`."""
+    """Sends a GET, or a POST if there is a body. Returns the JSON object of the answer. Raises `NotReached` and `Refused`.
+
+    Returns an empty object for JSON of another type.
+    """
     import http.client
     import urllib.error
     import urllib.request
@@ -124,7 +130,7 @@ def request_json(url: str, body: dict[str, Any] | None = None) -> dict[str, Any]
 
 
 def _reason(body: bytes, otherwise: str) -> str:
-    """The reason that the registry gives, else the reason of HTTP."""
+    """Returns the message in the registry's error, else `otherwise`, the reason of the HTTP status."""
     try:
         return str(json.loads(body)["message"])
     except (ValueError, KeyError, TypeError):
@@ -137,19 +143,19 @@ def _without_login(url: str) -> str:
 
 
 def is_framed(data: bytes) -> bool:
-    """Whether a value begins with the header."""
+    """Returns whether a value begins with a header: a zero byte and at least four more bytes."""
     return len(data) >= HEADER.size and data[0] == MAGIC
 
 
 def header(number: int, path: Sequence[int] = ()) -> bytes:
-    """The header of a value: the id of its schema, and for Protobuf the index of its message."""
+    """Returns the header of a value: the id of its schema, and for Protobuf the message's path."""
     if not path:
         return HEADER.pack(MAGIC, number)
     return HEADER.pack(MAGIC, number) + (b"\0" if tuple(path) == (0,) else b"".join(map(varint, (len(path), *path))))
 
 
 def message_path(data: bytes) -> tuple[tuple[int, ...], int]:
-    """Which message of a Protobuf schema: its place in the file, then in the message round it; and where the message begins."""
+    """Returns the path of the message that the header of a Protobuf value names, and the position after the header. Raises `Misfit`."""
     try:
         count, position = read_varint(data, HEADER.size)
         if count == 0:

@@ -1,7 +1,7 @@
-"""One look at a cluster: topics and their growth, groups and their lag, open transactions, requests.
+"""Samples of a cluster, each called a look: topics and their growth, groups and their lag, open transactions, requests.
 
-A look at thousands of partitions costs some milliseconds: one ListOffsets for each broker, one OffsetFetch for each group. Rates are the
-difference to the look before. The metrics of a broker, where it exports them, count the requests.
+A look sends one ListOffsets to each broker, one OffsetFetch for each of up to `GROUPS_MAX` groups, and one DescribeTransactions for each of
+up to `TRANSACTIONS_MAX` open transactions. Rates compare two looks. Counts of requests are from the metrics that a broker exports.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ottla.client.errors import ClientError
 from ottla.wire.messages.metadata import MetadataResponseTopic
 
 METADATA_EVERY_S = 5.0
-"""Topics, leaders and in-sync sets are asked for less often than offsets: for thousands of partitions they cost the most."""
+"""Seconds between requests for Metadata (topics, leaders, in-sync replicas), which is the most expensive part of a look."""
 GROUPS_MAX = 100
 TRANSACTIONS_MAX = 100
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
@@ -35,7 +35,7 @@ _LINE = re.compile(rf'^({REQUESTS}|{TIMES}){{request="([^"]+)"(?:,quantile="([^"
 
 
 class TopicActivity(NamedTuple):
-    """A topic: `end` is the sum of its end offsets, the rate is in records a second; None at the first look."""
+    """A topic. `end` is the sum of its end offsets, `rate` is in records a second, None at the first look at the topic."""
 
     name: str
     partitions: int
@@ -45,7 +45,7 @@ class TopicActivity(NamedTuple):
 
 
 class GroupActivity(NamedTuple):
-    """A group: its lag in records, and how that changes in a second."""
+    """A group. `lag` is in records, `change` is the lag's change in records a second, None at the first look at the group."""
 
     name: str
     type: str
@@ -56,7 +56,7 @@ class GroupActivity(NamedTuple):
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction that is open, or that is being ended."""
+    """A transaction that is open, or that its coordinator is committing or aborting."""
 
     name: str
     state: str
@@ -66,7 +66,7 @@ class OpenTransaction(NamedTuple):
 
 
 class RequestActivity(NamedTuple):
-    """One kind of request: how many a second, and the 99th percentile of the time to the answer."""
+    """An API: its requests a second, and the 99th percentile of the total time of a request in milliseconds."""
 
     name: str
     rate: float | None
@@ -74,7 +74,7 @@ class RequestActivity(NamedTuple):
 
 
 class Look(NamedTuple):
-    """One look. `requests` is None where no broker exports them; `note` says why."""
+    """A sample of the cluster. `requests` is None if the metrics could not be read; `note` then has the reason."""
 
     at_s: float
     cluster_id: str
@@ -92,7 +92,7 @@ class Look(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """A topic as Metadata describes it; `led` are its partitions with a leader."""
+    """A topic in the last Metadata response. `led` are its partitions with a leader."""
 
     name: str
     partitions: int
@@ -109,10 +109,10 @@ class _Known(NamedTuple):
 
 
 class Sampler:
-    """Takes one look after the other."""
+    """Takes looks, and keeps the counts of the last one for the rates."""
 
     def __init__(self, cluster: Cluster, scrape: Callable[[], str] | None = None) -> None:
-        """`scrape` returns the text of a broker's `/metrics`; None if none exports any."""
+        """`scrape` returns the text of a broker's `/metrics`. None means that no broker exports metrics."""
         self._cluster = cluster
         self._scrape = scrape
         self._ends: dict[str, int] = {}
@@ -124,7 +124,7 @@ class Sampler:
         self._refresh_s = 0.0
 
     def look(self) -> Look:
-        """Asks the brokers. Raises `ClientError`."""
+        """Asks the brokers, and returns a look. Raises `ClientError` if they do not answer, `ApiError` if they refuse."""
         now = time.monotonic()
         self._seconds = 0.0 if self._last_s is None else max(1e-3, now - self._last_s)
         self._last_s = now
@@ -152,7 +152,7 @@ class Sampler:
         return {partition: result.offset for partition, result in found.items() if isinstance(result, OffsetAt)}
 
     def _topics(self, ends: dict[TopicPartition, int]) -> list[TopicActivity]:
-        """The busiest first."""
+        """Returns the topics by rate, highest first."""
         sums = {topic.name: sum(map(ends.get, topic.led, itertools.repeat(0))) for topic in self._known}
         rows = [
             TopicActivity(
@@ -165,7 +165,7 @@ class Sampler:
         return sorted(rows, key=lambda row: (-(row.rate or 0), row.name.startswith("__"), row.name))
 
     def _groups(self, ends: dict[TopicPartition, int]) -> tuple[list[GroupActivity], int]:
-        """The groups with the most lag first; at most `GROUPS_MAX` are asked for their offsets."""
+        """Returns up to `GROUPS_MAX` groups other than share groups, by lag, largest first. Also returns the number of all groups."""
         listed = group_admin.list_groups(self._cluster)
         rows, lags = [], {}
         for group in [found for found in listed if found.type.lower() != "share"][:GROUPS_MAX]:
@@ -178,7 +178,7 @@ class Sampler:
         return sorted(rows, key=lambda row: (-row.lag, row.name)), len(listed)
 
     def _transactions(self) -> list[OpenTransaction]:
-        """The oldest first."""
+        """Returns open transactions, oldest first."""
         try:
             listed = transaction_admin.list_transactions(self._cluster, states=OPEN_STATES)
         except ApiError as error:
@@ -196,7 +196,7 @@ class Sampler:
         return sorted(rows, key=lambda row: -(row.age_ms or 0))
 
     def _requests(self) -> tuple[list[RequestActivity] | None, str]:
-        """The busiest first; None and a reason where there are no metrics."""
+        """Returns the APIs by rate, highest first, and an empty text; without metrics None and the reason."""
         if self._scrape is None:
             return None, "no metrics: start the broker with --set ottla.metrics.listen=127.0.0.1:9404"
         try:

@@ -1,7 +1,7 @@
 """`ottla top`: topics, groups and their lag, open transactions and requests, renewed every few seconds on a terminal.
 
-Needs rich (the extra `ottla[top]`), which is imported here and nowhere else in the program. Without a terminal, or with `--once`, two looks
-give one picture; `-o json` prints its data.
+Pictures need rich (the extra `ottla[top]`), which only this package imports. `--once` takes two looks and prints one picture; `-o json`
+prints the same data, without rich. Otherwise a terminal is required.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _run(args: Args, cluster: Cluster, output: Output) -> int:
     if is_live:
         return _live(cluster, sampler, args)
     sampler.look()
-    time.sleep(args.interval)  # rates are what happens between two looks
+    time.sleep(args.interval)  # a rate needs two looks
     sample = sampler.look()
     if output.is_structured:
         output.show_object(as_object(sample))
@@ -60,7 +60,7 @@ def _run(args: Args, cluster: Cluster, output: Output) -> int:
 
 
 def as_object(sample: Look) -> dict[str, Any]:
-    """The look as JSON shows it."""
+    """Returns a look as a JSON object, without the time `at_s`."""
     found = sample._asdict()
     del found["at_s"]
     for name in ("topics", "groups", "transactions", "requests"):
@@ -69,7 +69,7 @@ def as_object(sample: Look) -> dict[str, Any]:
 
 
 def _scrape(args: Args) -> Callable[[], str] | None:
-    """Reads the metrics of a broker, where it is said or where a broker says that they are; None if it does not."""
+    """Returns a function that reads a broker's metrics, at `--from` or at the address in a broker's settings; None without an address."""
     from ottla.base.errors import ApiError
     from ottla.cli.inspect.metrics import metrics_address, scrape
 
@@ -91,7 +91,7 @@ def _view() -> Any:
 
 
 def _live(cluster: Cluster, sampler: Sampler, args: Args) -> int:
-    """Draws until q or Ctrl-C. A broker that does not answer is reported, and asked again."""
+    """Draws until q or Ctrl-C. If no broker answers, shows the error and asks again after the interval."""
     console, view, live_view = _console(args), _view(), library("rich.live").Live
     chosen = args.view
     picture: Any = "..."
@@ -114,7 +114,7 @@ def _live(cluster: Cluster, sampler: Sampler, args: Args) -> int:
 
 
 class _Keys:
-    """Keys without Enter; the terminal is as before at the end."""
+    """Reads single keys without Enter. At exit, restores the terminal's mode."""
 
     def __enter__(self) -> _Keys:
         import termios
@@ -126,7 +126,7 @@ class _Keys:
         return self
 
     def wait(self, seconds: float) -> str:
-        """The pressed key, or nothing after this time; `q` if the terminal is closed."""
+        """Waits for a key, and returns it in lower case. Returns empty text after `seconds`, and `q` if the terminal is closed."""
         if not select.select([self._descriptor], [], [], seconds)[0]:
             return ""
         return os.read(self._descriptor, 1).decode("latin-1").lower() or "q"

@@ -14,13 +14,13 @@ from ottla.cli.top.sample import Look
 
 HEAD_LINES = 3
 TABLE_LINES = 3
-"""A title, the headings, and an empty line."""
+"""Lines of a table besides its rows: a title, the headings, and an empty line."""
 VIEWS = ("all", "topics", "groups", "transactions", "requests")
 KEYS = {"a": "all", "t": "topics", "g": "groups", "x": "transactions", "r": "requests"}
 
 
 def draw(sample: Look, view: str, height: int) -> RenderableType:
-    """The picture for a terminal of this many lines."""
+    """Returns the picture of a look for a terminal with `height` lines. `view` is `all`, or the only table to draw."""
     names = VIEWS[1:] if view == "all" else (view,)
     wanted = [len(rows) for rows in (sample.topics, sample.groups, sample.transactions, sample.requests or ())]
     lines = shared_lines([wanted[VIEWS.index(name) - 1] for name in names], height - HEAD_LINES - TABLE_LINES * len(names))
@@ -29,7 +29,7 @@ def draw(sample: Look, view: str, height: int) -> RenderableType:
 
 
 def shared_lines(wanted: Sequence[int], lines: int) -> list[int]:
-    """The number of lines of each table, at least one. Lines that a table does not need are given to the others."""
+    """Distributes `lines` among tables with these numbers of rows. Each has at least one line; unused lines are given to other tables."""
     shares = [1] * len(wanted)
     for left, place in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
         shares[place] = max(1, min(wanted[place], lines // (len(wanted) - left)))
@@ -80,7 +80,7 @@ def _grid(title: str, headings: Sequence[str], rows: Sequence[Sequence[Any]], li
 
 
 def number(value: float | None, *, is_signed: bool = False) -> str:
-    """A rate with as many digits as one reads; `-` for unknown."""
+    """Returns a rate as text, with one decimal below 10; `-` for None. `is_signed` adds a plus sign to positive rates."""
     if value is None:
         return "-"
     sign = "+" if is_signed and value > 0 else ""

@@ -1,7 +1,7 @@
 """`ottla topic analyze`: counts records, bytes, batches, codecs, rate and time of each partition.
 
-Only the headers of batches are read, the records are not decoded; `--keys` decodes them and counts distinct keys, records without a key,
-and tombstones. Transaction markers are not counted.
+The counts are from the headers of batches; the records are not decoded. The first batch counts as a whole, also with `--from-time`.
+`--keys` decodes the records and counts distinct keys, records without a key, and tombstones. Transaction markers are not counted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FETCH_BYTES = 4 * 1024 * 1024
 
 
 class TallyRow(Row):
-    """The contents of a partition, counted."""
+    """The counts of a partition."""
 
     topic: str = json_only()
     partition: int
@@ -44,7 +44,7 @@ class TallyRow(Row):
 
 
 class KeyTallyRow(TallyRow):
-    """With counts of keys."""
+    """The counts of a partition with `--keys`."""
 
     keys: int
     no_key: int
@@ -52,7 +52,7 @@ class KeyTallyRow(TallyRow):
 
 
 class _Tally:
-    """Counts of one partition."""
+    """Counts a partition's batches while they are read."""
 
     def __init__(self, counts_keys: bool) -> None:
         self.records = self.bytes = self.batches = self.no_key = self.tombstones = 0
@@ -114,7 +114,7 @@ def _run(args: Args, cluster: Cluster, output: Output) -> None:
 
 
 def _read(cluster: Cluster, partitions: list[TopicPartition], args: Args) -> dict[TopicPartition, _Tally]:
-    """Reads each partition at least up to its end at the time of the call; records written meanwhile may be counted."""
+    """Reads each partition at least up to its end at the time of the call. May count records that are written during the call."""
     from ottla.client.blocking.consumer import Consumer
 
     tallies = {partition: _Tally(args.keys) for partition in partitions}

@@ -1,7 +1,8 @@
-"""`ottla topic clone`: creates a topic like another, with its partitions and settings, and with `--records` its records.
+"""`ottla topic clone`: creates a topic like another, with its number of partitions, replication factor and settings. `--records` copies the
+records, too.
 
-Records keep their partition, key, headers and timestamp; offsets begin at 0, and records of open and aborted transactions
-are left out. Records written after the start are not copied.
+Records keep their partition, key, headers and timestamp; offsets begin at 0. Records of open and aborted transactions, and records that are
+written after the start, are not copied.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def _run(args: Args, cluster: Cluster, output: Output) -> None:
 
 
 def copy_records(cluster: Cluster, source: str, target: str, partitions: list[int], codec: str, *, is_quiet: bool = False) -> int:
-    """Copies the records that are committed now; returns their number."""
+    """Copies the records before the current last stable offset of each partition, except aborted ones. Returns their number."""
     from ottla.client.blocking.consumer import Consumer
     from ottla.client.blocking.producer import Producer
 

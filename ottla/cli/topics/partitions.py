@@ -1,4 +1,4 @@
-"""Partitions that a command line names: their existence, their offsets at a time, and the brokers of new ones."""
+"""Checks the partitions that a command line names, looks up their offsets at a time, and parses the replicas of new partitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.client.core.admin import list_offsets
 
 
 def named_partitions(cluster: Cluster, topic: str, numbers: Sequence[int] | None) -> list[TopicPartition]:
-    """These partitions of a topic, or all of them. Raises `ApiError` for one that does not exist."""
+    """Returns the partitions of a topic with these numbers, or all without numbers. Raises `ApiError` if one does not exist."""
     there = cluster.partitions(topic)
     if missing := [number for number in numbers or () if number not in there]:
         message = f"topic {topic!r} has {counted(len(there), 'partition')}, so no partition {missing[0]}"
@@ -24,13 +24,19 @@ def named_partitions(cluster: Cluster, topic: str, numbers: Sequence[int] | None
 def offsets_at(
     cluster: Cluster, partitions: Iterable[TopicPartition], moment_ms: int, *, isolation_level: int = READ_UNCOMMITTED
 ) -> dict[TopicPartition, int]:
-    """The offset of a moment (or of EARLIEST or LATEST) in each partition, -1 where all records are older. Raises the first refusal."""
+    """Returns the first offset at or after a time (or EARLIEST or LATEST) of each partition, -1 if all records are older.
+
+    Raises the `ApiError` of the first partition with an error.
+    """
     found = list_offsets(cluster, dict.fromkeys(partitions, moment_ms), isolation_level=isolation_level)
     return {partition: granted(result).offset for partition, result in found.items()}
 
 
 def parse_replica_assignment(text: str | None) -> list[list[int]] | None:
-    """The brokers of each partition from the first on: `0:1,1:2` puts partition 0 on brokers 0 and 1, and partition 1 on 1 and 2."""
+    """Returns the brokers of each partition: `0:1,1:2` puts partition 0 on brokers 0 and 1, and partition 1 on 1 and 2.
+
+    Returns None without text. Raises UsageError for an invalid assignment.
+    """
     if not text:
         return None
     try:

@@ -1,6 +1,6 @@
 """`ottla topic`: list, describe, create, delete. Changes to an existing topic are in `changes.py`.
 
-A topic is named by position or by `--topic`; the option takes a regular expression where several topics are allowed, as Kafka's does.
+Topics are named by position or by `--topic`. In commands for several topics, `--topic` is a regular expression, as in Kafka's tool.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEFAULT_SOURCE = 5
 
 
 class ListedTopic(Row):
-    """A topic in `list`."""
+    """A topic in `topic list`."""
 
     name: str = column("TOPIC")
     topic_id: str = json_only()
@@ -34,7 +34,7 @@ class ListedTopic(Row):
 
 
 class PartitionRow(Row, titles=spaced):
-    """A partition in `describe`; None is what the broker does not know."""
+    """A partition in `topic describe`. `leader` is None without a leader, `elr` and `last_known_elr` if the broker does not report them."""
 
     topic: str
     partition: int
@@ -48,7 +48,7 @@ class PartitionRow(Row, titles=spaced):
 
 
 class DescribedTopic(Row):
-    """A topic in `describe`, with the settings that differ from the default."""
+    """A topic in `topic describe`, with the settings that differ from the default."""
 
     name: str = column("TOPIC")
     topic_id: str = json_only()
@@ -110,7 +110,7 @@ def _describe(args: Args, cluster: Cluster, output: Output) -> None:
 
 
 def describe(cluster: Cluster, topics: Sequence[Any], args: Args) -> list[DescribedTopic]:
-    """The topics with their partitions and settings that pass the filters among the options."""
+    """Returns the topics with partitions and settings. With filters, only partitions that pass one, and topics with such a partition."""
     described = [_described(topic) for topic in _with_eligible_leaders(cluster, topics)]
     _add_configs(cluster, described)
     _apply_filters(described, args)
@@ -118,7 +118,7 @@ def describe(cluster: Cluster, topics: Sequence[Any], args: Args) -> list[Descri
 
 
 def _with_eligible_leaders(cluster: Cluster, topics: Sequence[Any]) -> list[Any]:
-    """The same topics as DescribeTopicPartitions has them, where the broker serves it; as they are where it does not."""
+    """Returns the topics as DescribeTopicPartitions describes them, with ELR; unchanged if the broker does not support this API."""
     try:
         found = admin.describe_topics(cluster, [topic.name for topic in topics])
     except ApiError as error:
@@ -147,7 +147,7 @@ def _described(topic: Any) -> DescribedTopic:
 
 
 def _add_configs(cluster: Cluster, described: list[DescribedTopic]) -> None:
-    """Adds the settings that differ from the default, and min.insync.replicas."""
+    """Adds to each topic the settings that differ from the default, except sensitive ones, and its min.insync.replicas."""
     names = [topic.name for topic in described]
     found = admin.describe_configs(cluster, admin.TOPIC_RESOURCE, names) if names else {}
     for topic in described:
@@ -162,7 +162,7 @@ FILTERS: dict[str, Callable[[PartitionRow, int], bool]] = {
     "under_min_isr_partitions": lambda row, min_isr: len(row.isr) < min_isr,
     "at_min_isr_partitions": lambda row, min_isr: len(row.isr) == min_isr,
 }
-"""By the option of `describe`: whether it shows a partition."""
+"""Filters by the option of `topic describe`. A filter returns whether to show a partition of a topic with this min.insync.replicas."""
 
 
 def has_partition_filters(args: Args) -> bool:
@@ -189,7 +189,7 @@ def _show_tables(output: Output, described: list[DescribedTopic], args: Args) ->
 
 
 def configs_text(topic: DescribedTopic) -> str:
-    """`key=value,key=value`."""
+    """Returns the topic's settings as `key=value,key=value`."""
     return ",".join(f"{key}={value}" for key, value in topic.configs.items())
 
 
@@ -240,7 +240,7 @@ def _create(args: Args, cluster: Cluster, output: Output) -> None:
 
 
 def _create_one(cluster: Cluster, name: str, assignments: list[list[int]] | None, args: Args) -> dict[str, Any]:
-    """Creates a topic; returns it as JSON shows it. Raises `ApiError`."""
+    """Creates a topic, or with `--dry-run` lets the broker validate it. Returns the result as a JSON object. Raises `ApiError`."""
     try:
         result = admin.create_topic(
             cluster,

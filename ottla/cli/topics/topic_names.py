@@ -1,4 +1,4 @@
-"""The topics that a command line names: by position, by `--topic` or by `--topic-id`; an unknown name gets a suggestion."""
+"""Finds the topics that a command line names by position, `--topic` or `--topic-id`. The error about an unknown name suggests another."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOPIC_FILTER = (
 
 
 def pattern_of(text: str) -> re.Pattern[str]:
-    """A regular expression as Kafka's tools take it: commas separate alternatives, surrounding quotes are dropped."""
+    """Compiles a regular expression as Kafka's tools do: commas separate alternatives, outer quotes are removed. Raises UsageError."""
     try:
         return re.compile("|".join(part.strip() for part in text.strip("\"'").split(",") if part.strip()))
     except re.error as error:
@@ -27,7 +27,10 @@ def pattern_of(text: str) -> re.Pattern[str]:
 
 
 def chosen_topics(cluster: Cluster, args: Args, *, is_optional: bool = False) -> list[Any]:
-    """The metadata of the topics that the options name, sorted; all topics if none is named."""
+    """Returns the metadata of the named topics, or of all topics if none is named, by name.
+
+    Raises ApiError if a name, pattern or id matches no topic, unless `is_optional`.
+    """
     answer = cluster.refresh(None)
     topics = {topic.name: topic for topic in answer.topics if topic.name is not None and not topic.error_code}
     if args.exclude_internal:
@@ -74,7 +77,7 @@ ONE_TOPIC = (
 
 
 def one_topic(args: Args, *, is_needed: bool = True) -> str:
-    """The one topic that a command needs, by position or by option, but not by both; empty if none is given or needed."""
+    """Returns the topic that is named by position or option. Raises UsageError for two different names, and without one if `is_needed`."""
     if args.name and args.topic and args.name != args.topic:
         raise UsageError(f"two topics are named, {args.name!r} and {args.topic!r}")
     name: str = args.name or args.topic or ""

@@ -1,8 +1,9 @@
 """`ottla txn prepared` and `ottla txn finish`: transactions of two-phase commit (KIP-939), which an external coordinator ends.
 
 Such a transaction has no timeout. Only the external coordinator knows whether it is prepared, so `prepared` lists all open transactions
-without a timeout. `finish` ends one as its owner would after a restart: `--commit`, `--abort`, or `--prepared-state`, which the external
-coordinator stored: commit if the open transaction is that one, else abort. The previous producer is fenced.
+without a timeout. `finish` ends one as its owner would after a restart, and fences the previous producer. `--commit` and `--abort` choose
+the outcome. `--prepared-state` is the state that the external coordinator stored: the open transaction is committed if it is the stored
+one, else aborted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`ottla txn`: list, describe, describe-producers, find-hanging, abort. Its other commands are in `why.py` and `prepared.py`.
 
-Exit codes beside the general ones: `find-hanging` and `why` exit with 1 when they have found something.
+`find-hanging` and `why` also exit with 1 when they have found a transaction.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COORDINATOR_GRACE_MS = 5 * 60_000
 
 
 class TransactionRow(Row, titles=joined):
-    """A transactional id in `list`."""
+    """A transactional id in `txn list`."""
 
     transactional_id: str
     coordinator: int
@@ -32,7 +32,7 @@ class TransactionRow(Row, titles=joined):
 
 
 class DescribedRow(Row, titles=joined):
-    """A transaction in `describe`."""
+    """A transaction in `txn describe`."""
 
     coordinator: int = column("CoordinatorId")
     transactional_id: str
@@ -48,7 +48,7 @@ class DescribedRow(Row, titles=joined):
 
 
 class HangingRow(OpenRow, titles=joined):
-    """A transaction that no coordinator will end."""
+    """A transaction in `txn find-hanging`, which no coordinator will end. `minutes` is the time since its producer's last record."""
 
     transactional_id: str | None = json_only(default=None)
     last_sequence: int = json_only()
@@ -120,7 +120,10 @@ def _describe_producers(args: Args, cluster: Cluster, output: Output) -> None:
 
 
 def is_hanging(row: OpenRow, partitions_of: dict[str, frozenset[TopicPartition]], limit_ms: int) -> bool:
-    """Whether a transaction is open for longer than any timeout allows and no coordinator will end it."""
+    """Returns whether a transaction is idle for more than `limit_ms` and will not be ended by a coordinator.
+
+    `partitions_of` has the partitions of each transactional id's current transaction, as its coordinator knows them.
+    """
     if row.idle_ms <= limit_ms:
         return False
     return row.transactional_id is None or row.place not in partitions_of.get(row.transactional_id, frozenset())
@@ -182,7 +185,7 @@ def _abort(args: Args, cluster: Cluster, output: Output) -> None:
 
 
 def _to_abort(cluster: Cluster, args: Args, partition: TopicPartition) -> tuple[int, int, int]:
-    """Producer id, producer epoch and coordinator epoch: as given, or found by the transaction's first offset."""
+    """Returns producer id, producer epoch and coordinator epoch, from the options or of the open transaction from `--start-offset`."""
     if args.producer_id is not None:
         if args.producer_epoch is None or args.coordinator_epoch is None:
             raise UsageError("--producer-id needs --producer-epoch and --coordinator-epoch")

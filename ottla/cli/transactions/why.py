@@ -1,8 +1,8 @@
 """`ottla txn why TOPIC`: the transactions that block the `read_committed` readers of a topic, and how to end each.
 
-Readers stop at the last stable offset, the first offset of the oldest open transaction of the partition. The command shows its
-transactional id, producer id and epoch, the client that used the id last (only Ottla's broker returns it), age, partitions, last activity
-and timeout. The exit code is 0 when no transaction blocks readers and 1 otherwise.
+Readers stop at the last stable offset, the first offset of the oldest open transaction of the partition. The command shows each open
+transaction: transactional id, producer id and epoch, the client that last used the id (only Ottla's broker returns it), age, partitions,
+last activity and timeout. The exit code is 0 if no transaction blocks readers, else 1.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ottla.client.core.transaction_admin import TransactionDescription
 
 
 class ProducerRow(Row, titles=joined):
-    """A producer of a partition."""
+    """The state of a producer in a partition. `start_offset` is the first offset of its open transaction, None without one."""
 
     producer_id: int
     producer_epoch: int
@@ -34,7 +34,7 @@ class ProducerRow(Row, titles=joined):
 
 
 class OpenRow(Row, titles=joined):
-    """An open transaction of a partition, with the owner that a coordinator names."""
+    """An open transaction of a partition. Transactional id, state and coordinator are None if no coordinator knows the producer id."""
 
     topic: str
     partition: int
@@ -83,7 +83,7 @@ class BlockingRow(Row, titles=joined):
 
 
 def partitions_of(cluster: Cluster, topic: str, number: int | None) -> list[TopicPartition]:
-    """The partitions that --topic and --partition leave."""
+    """Returns the partition, the partitions of the topic, or without a topic all partitions. Raises UsageError."""
     if number is not None and not topic:
         raise UsageError("--partition needs --topic")
     found = [TopicPartition(name, each) for name in ([topic] if topic else cluster.topic_names()) for each in cluster.partitions(name)]
@@ -95,14 +95,14 @@ def partitions_of(cluster: Cluster, topic: str, number: int | None) -> list[Topi
 
 
 def producer_row(state: Any) -> ProducerRow:
-    """A producer as DescribeProducers describes it."""
+    """Returns the row of a producer state in a DescribeProducers response."""
     start = state.current_txn_start_offset if state.current_txn_start_offset >= 0 else None
     epochs = (state.producer_epoch, state.coordinator_epoch)
     return ProducerRow(state.producer_id, *epochs, state.last_sequence, state.last_timestamp, start)
 
 
 def open_transactions(cluster: Cluster, partitions: list[TopicPartition]) -> list[OpenRow]:
-    """The open transactions of these partitions with their owners, oldest first in each partition."""
+    """Returns the open transactions of these partitions with their transactional ids, oldest first in each partition."""
     rows = []
     for partition, producers in sorted(transaction_admin.describe_producers(cluster, partitions).items()):
         found = [producer_row(state) for state in sorted(granted(producers), key=lambda state: state.current_txn_start_offset)]
@@ -140,7 +140,7 @@ def _why(args: Args, cluster: Cluster, output: Output) -> int:
 
 
 def _blocked(cluster: Cluster, partitions: list[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
-    """Last stable offset and end of each partition where they differ."""
+    """Returns last stable offset and end offset of each partition whose last stable offset is before the end."""
     ends = list_offsets(cluster, dict.fromkeys(partitions, LATEST))
     stables = list_offsets(cluster, dict.fromkeys(partitions, LATEST), isolation_level=READ_COMMITTED)
     held = {}
@@ -152,13 +152,13 @@ def _blocked(cluster: Cluster, partitions: list[TopicPartition]) -> dict[TopicPa
 
 
 def _blocking(row: OpenRow, stable: int, end: int, found: TransactionDescription | None) -> BlockingRow:
-    """Adds what the coordinator knows. An id whose producer is in another transaction now does not own this one."""
+    """Adds the coordinator's description. The transactional id does not own this transaction if its current one lacks this partition."""
     made = BlockingRow(
         **vars(row),
         last_stable_offset=stable,
         log_end_offset=end,
         records_behind=end - stable,
-        is_first=row.start_offset == stable,  # younger transactions block readers only after this one has ended
+        is_first=row.start_offset == stable,  # readers stop at this transaction; later ones block them after it has ended
         partitions=[],
     )
     if found is not None:
