@@ -2,7 +2,7 @@
 store share them.
 
 A rule belongs to a pattern: one resource by its literal name, every resource whose name begins with a prefix, or, by the literal name `*`,
-every resource of the type. Enumerations have Kafka's numbers; `java_name` is how Kafka's tools and ZooKeeper nodes write them.
+every resource of the type. Enumerations have Kafka's numbers. `java_name` returns the names that Kafka's tools and ZooKeeper nodes use.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ WILDCARD = "*"
 
 ANY_PRINCIPAL = "User:*"
 ANY, MATCH = 1, 2
-"""Values in filters: any value; any pattern that matches a resource of this name."""
+"""Values in filters. `ANY` matches every value. `MATCH` as the pattern type matches every pattern that applies to a resource of this
+name."""
 
 
 class ResourceType(IntEnum):
@@ -55,7 +56,7 @@ IMPLIED_BY = {
     AclOperation.DESCRIBE: (AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER),
     AclOperation.DESCRIBE_CONFIGS: (AclOperation.ALTER_CONFIGS,),
 }
-"""Operations that are implied: a key is allowed if one of its values is allowed."""
+"""Implied operations: a principal that is allowed one of the operations on the right is also allowed the operation on the left."""
 
 
 class Permission(IntEnum):
@@ -98,7 +99,7 @@ class Binding(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """A filter of ACLs. A number may be `ANY` and a text None to match every value; the pattern type may be `MATCH`."""
+    """A filter of ACLs. The number `ANY` and the text None match every value. The pattern type may be `MATCH`."""
 
     resource_type: int = ANY
     name: str | None = None
@@ -122,8 +123,8 @@ class AclFilter(NamedTuple):
         return pattern.name == WILDCARD
 
     def taken_of(self, rules: frozenset[Rule]) -> list[Rule]:
-        """Returns the rules that the filter matches, in order. A filter without wildcards is a look-up, because a request may have
-        thousands."""
+        """Returns the rules that the filter matches, sorted. A filter that names one exact rule costs one look-up in the set, because a
+        request may contain thousands of filters."""
         if self.principal is None or self.host is None or ANY in (self.operation, self.permission):
             return sorted(rule for rule in rules if self.takes(rule))
         rule = Rule(self.principal, self.host, AclOperation(self.operation), Permission(self.permission))

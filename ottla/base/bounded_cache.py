@@ -2,7 +2,7 @@
 
 A limit on the number of entries would not bound the memory, because clients choose the size of an entry: a string of the protocol has up to
 32,767 bytes, and takes up to four times as much in memory. Here each entry is charged with the memory of the texts in its key and value.
-The oldest entries are evicted first. A key that is larger than `KEY_BYTES_MAX` is never kept.
+The oldest entries are evicted first. A key whose texts take more than `KEY_BYTES_MAX` is never cached.
 
 `tests/tidy/test_bounded_tables.py` finds every cache and table with a limit, and names what bounds its size.
 """
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 ENTRY_BYTES = 320
 """Memory of an entry besides its texts, in bytes: the table's slot, and the numbers in its key."""
 KEY_BYTES_MAX = 4 << 10
-"""Memory of a key, at most, in bytes; a larger key is not cached. 4 KiB: the longest accepted id takes this much
+"""Maximum memory of a key's texts, in bytes; a larger key is not cached. 4 KiB: the longest accepted id takes this much
 (`base/identifiers.py`).
 """
 
@@ -31,14 +31,15 @@ class BoundedCache(OrderedDict[KeyT, ValueT]):
     """A dictionary of at most `bytes_max` bytes. Entries are added by `remember` and read as in any dictionary."""
 
     def __init__(self, bytes_max: int, value_bytes: int = 0) -> None:
-        """`value_bytes`: memory of a value that is neither a text nor a tuple of texts, and that only the cache refers to."""
+        """`value_bytes`: memory of one value in bytes, for values that are objects of the cache's own and not texts."""
         super().__init__()
         self.bytes_max = bytes_max
         self.bytes_kept = 0
         self._entry_bytes = ENTRY_BYTES + value_bytes
 
     def remember(self, key: KeyT, value: ValueT) -> ValueT:
-        """Adds a value, evicts the oldest entries above the limit, and returns the value. Does not add a key that is too large."""
+        """Adds or replaces a value, evicts the oldest entries while the cache is above its limit, and returns the value. Does not cache a
+        key that is too large."""
         if text_bytes(key) > KEY_BYTES_MAX:
             return value
         self.forget(key)

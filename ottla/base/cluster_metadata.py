@@ -30,10 +30,10 @@ class PartitionMetadata:
     """One partition as the controller last wrote it. `partition_epoch` is the version of its state node.
 
     `eligible` (KIP-966): replicas that were removed from the ISR when it was below `min.insync.replicas`, and have not lost their logs
-    since; they have all acknowledged records. While no broker leads: `last_leader` is the last leader. `last_known` are replicas that were
-    in sync or eligible until they restarted without a proof that their logs are complete. `emptied` are replicas that returned without
-    their data directories, or were reported to lack records below a high watermark. `loss_epoch`: the newest leader epoch that began with
-    an unclean election, which an operator or the topic's settings allowed to lose records.
+    since; they have all acknowledged records. `last_leader` is the previous leader while the partition has no leader, otherwise -1.
+    `last_known` are replicas that were in sync or eligible until they restarted without a proof that their logs are complete. `emptied` are
+    replicas that returned without their data directories, or were reported to lack records below a high watermark. `loss_epoch`: the newest
+    leader epoch that began with an unclean election. An operator or the topic's settings had accepted the loss of records.
     """
 
     index: int
@@ -76,8 +76,8 @@ class LogDirectoryHistory:
 @immutable(kw_only=True)
 class BrokerMetadata:
     """A live broker, with the addresses of its listeners. Every registration has a new `epoch`. `is_clean`: the broker has proved that its
-    logs lost nothing since its last run. `directories`: the ids of its data directories, and `histories` by these ids; only controllers
-    know them.
+    logs lost nothing since its last run. `directories` are the ids of its data directories, and `histories` has their histories by id. Only
+    a controller knows `directories` and `histories`.
     """
 
     broker_id: int
@@ -129,8 +129,8 @@ class ConfigPut:
 
 @immutable
 class QuotaPut:
-    """Replaces the quotas of one entity; empty quotas remove it. `has_node`: its node still exists in the store, for example because the
-    user has credentials.
+    """Replaces the quotas of one entity; empty quotas remove it. `has_node`: the entity's node still exists in the store, for example
+    because the user has credentials.
     """
 
     entity: QuotaEntity
@@ -177,9 +177,9 @@ class ReplicasFailed:
 
 @immutable
 class BrokerEpochsNoted:
-    """The epochs of live brokers that the controller has processed. `dead`: the epochs of registered brokers with a process that is known
-    to have died. `version` is the version of the node with these data, None if the node is damaged and must not be written. `directories`:
-    the last known data directories of every broker, live or not. `generations`: the newest generation of each directory.
+    """The epochs of live brokers that the controller has processed. `dead`: the epochs of brokers that are still registered although their
+    process has died. `version` is the version of the node with these data, None if the node is damaged and must not be written.
+    `directories`: the last known data directories of every broker, live or not. `generations`: the newest generation of each directory.
     """
 
     epochs: Mapping[int, int]

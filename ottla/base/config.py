@@ -1,12 +1,12 @@
 """The broker's configuration: the value of every setting, its source, and the resulting settings of topics' logs.
 
-`SETTINGS` is the table of all settings (declared in files under `settings/`). `load` merges the sources. In order of precedence they are:
-values set while the broker runs (this broker's, then the cluster's default), `--set`, the environment, the file, the default.
-`BrokerConfig` is updated while the broker runs: `config.num_partitions` is a typed attribute that changes with a dynamic setting, and
-`on_change` registers listeners.
+`SETTINGS` is the table of all settings (declared in files under `settings/`). `load` merges `--set`, the environment, the file and the
+default, in this order of precedence. Values that are set while the broker runs (`set_dynamic`) precede them, this broker's before the
+cluster's default. `BrokerConfig` is updated while the broker runs: `config.num_partitions` is a typed attribute that changes with a dynamic
+setting, and `on_change` registers listeners.
 
 An unknown name, or one that only Kafka serves, causes a notice and does not prevent the start, with few exceptions (`settings/known.py`).
-An invalid value of a served setting raises `ConfigError` with one line. The caller reads files and the environment and passes their text.
+At the start an invalid value of a served setting raises `ConfigError` with one line. Callers pass the texts of files and the environment.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class BrokerConfig(_AllSettings):
         return self.__dict__[BROKER_SETTINGS[name].attribute]
 
     def text(self, name: str) -> str | None:
-        """Returns the current value as text; None if it is not set."""
+        """Returns the current value as text; None for a setting without a value and a default."""
         value = self.value(name)
         return None if value is None else BROKER_SETTINGS[name].text(value)
 
@@ -171,7 +171,8 @@ class BrokerConfig(_AllSettings):
 
     @property
     def inter_broker_listener(self) -> str:
-        """Returns the name of the listener for other brokers: the configured one, or the first one with the configured protocol."""
+        """Returns the name of the listener for other brokers: as configured, else the first with the configured protocol, else the
+        first."""
         if self.inter_broker_listener_name:
             return self.inter_broker_listener_name
         endpoints = self.endpoints
@@ -252,7 +253,7 @@ class BrokerConfig(_AllSettings):
 
     def topic_synonyms(self, name: str, overrides: Mapping[str, str]) -> list[Synonym]:
         """Returns every value of a topic setting and of the broker settings that it falls back on, the current one first. As in Kafka, the
-        list has only the first broker setting's default, because the others may have another unit."""
+        list contains no default except the first broker setting's, because the other broker settings may have another unit."""
         setting = TOPIC_SETTINGS[name]
         found = [Synonym(name, overrides[name], ConfigSource.DYNAMIC_TOPIC)] if name in overrides else []
         for broker_name, _ in setting.broker_names:
@@ -305,8 +306,8 @@ class BrokerConfig(_AllSettings):
         )
 
     def _compression_level(self, codec: str, overrides: Mapping[str, str]) -> int | None:
-        """Returns the configured compression level, None for the setting's default, because the defaults do not have the codec's own
-        meaning: Kafka's default 9 of lz4 means lz4's fastest."""
+        """Returns the configured compression level. Returns None (the codec's default) if the level is Kafka's default, because Kafka's 9
+        for lz4 means its fastest level."""
         name = f"compression.{codec}.level"
         level = self.topic_value(name, overrides) if name in TOPIC_SETTINGS else None
         return None if level is None or level == TOPIC_SETTINGS[name].default else int(level)
@@ -471,8 +472,7 @@ def load(
     assignments: Iterable[str] = (),
     read_file: ReadFile | None = None,
 ) -> tuple[BrokerConfig, list[Notice]]:
-    """Merges all sources. Raises `ConfigError`: one line with the setting and the place where it was written. `read_file` reads a JAAS
-    file."""
+    """Merges all sources. Raises `ConfigError` with one line, which names the place of an invalid value. `read_file` reads a JAAS file."""
     given, notices = gather(
         tuple(BROKER_SETTINGS), file_text=file_text, file_name=file_name, environment=environment, assignments=assignments,
         read_file=read_file,
@@ -481,10 +481,10 @@ def load(
 
 
 def problems(given: Mapping[str, Given]) -> list[str]:
-    """Returns the reasons why the broker would refuse to start, one line each."""
+    """Returns one line for each invalid value, and one for the first contradiction between the valid values."""
     found, usable = [], {}
     for name, entry in given.items():
-        setting = BROKER_SETTINGS.get(name)  # None: of one listener, or a user; the whole configuration judges those
+        setting = BROKER_SETTINGS.get(name)  # None: a setting of one listener or PLAIN user; `BrokerConfig` checks it
         try:
             if setting is not None:
                 setting.parse(entry.text)

@@ -17,9 +17,9 @@ class DelegationToken:
     renewers: tuple[str, ...] = ()
     issue_ms: int
     expiry_ms: int
-    """The token's end, unless it is renewed."""
+    """The time when the token expires, unless it is renewed before."""
     max_ms: int
-    """The latest possible end of the token."""
+    """The latest time to which the token can be renewed."""
 
     def may_be_renewed_by(self, principal: str) -> bool:
         return principal == self.owner or principal in self.renewers

@@ -1,7 +1,8 @@
-"""The four kinds of failure, and Kafka's error codes. `WireError`: the peer sent malformed bytes, and its connection is closed. `ApiError`:
-an expected refusal with a Kafka error code, caught once per item in a handler. `StorageError`: the disk failed, the log directory is taken
-offline. A broken invariant is an `assert` and is never caught. The numbers of `ErrorCode` are Kafka's (protocol level 4.4). Numbers from
-20000 on are ours and are sent only to clients of our extensions.
+"""The kinds of failure, and Kafka's error codes. `WireError`: the peer sent malformed bytes, and its connection is closed. `ApiError`: an
+expected refusal with a Kafka error code, caught once per item in a handler. `StorageError`: the disk failed, and the log directory is taken
+offline (only the partition for `DamagedLogError`). `StoreUnreachable`: there is no session with the metadata store. A broken invariant is
+an `assert` and is never caught. The numbers of `ErrorCode` are Kafka's (protocol level 4.4). Numbers from 20000 on are ours and are sent
+only to clients of our extensions.
 """
 
 from __future__ import annotations
@@ -166,20 +167,21 @@ class OttlaError(Exception):
 
 
 class WireError(OttlaError):
-    """Bytes that are not a message of the protocol; the connection that brought them is closed."""
+    """The received bytes are not a message of the protocol. Their connection is closed."""
 
 
 MESSAGE_LENGTH_MAX = 4000
-"""Characters of a message, at most. A message may quote a very long name, and must fit into a string of the protocol."""
+"""Number of characters after which a message is cut. A message may quote a very long name, and must fit into a string of the protocol."""
 
 
 def shortened(message: str) -> str:
-    """Returns the message, shortened if it is too long for an answer."""
+    """Returns the message. A message that is too long for an answer is cut and ends in `...`."""
     return message if len(message) <= MESSAGE_LENGTH_MAX else message[:MESSAGE_LENGTH_MAX] + "..."
 
 
 class ApiError(OttlaError):
-    """An expected refusal: `code` is sent to the client, `message` gives the refused thing and the reason in one sentence."""
+    """An expected refusal: `code` is sent to the client. `message` names the refused thing and the reason in one sentence; it may be
+    empty."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         message = shortened(message)

@@ -27,7 +27,8 @@ def _to_int32(value: int) -> int:
 
 
 def java_abs(value: int) -> int:
-    """Returns the absolute value of a 32-bit number; 0 for the smallest number, which has none, as in Kafka."""
+    """Returns the absolute value of a signed 32-bit number. Returns 0 for -2^31, because 2^31 does not fit into 32 bits; Kafka does the
+    same."""
     number = _to_int32(value)
     return 0 if number == -_INT_SIGN else abs(number)
 

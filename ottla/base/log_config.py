@@ -1,6 +1,6 @@
 """The settings of one log for the storage layer, in milliseconds and bytes. `BrokerConfig.log_config` (`base/config.py`) makes them from a
-topic's overrides and the broker's defaults; a change of a dynamic setting makes a new object. Names are Kafka's topic settings. -1 means
-unlimited, as in Kafka.
+topic's overrides and the broker's defaults; a change of a dynamic setting makes a new object. Names follow Kafka's topic settings. A
+retention of -1 is unlimited, as in Kafka.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from ottla.base.immutable import immutable
 
 @immutable(kw_only=True)
 class LogConfig:
-    """Kafka's topic-level settings of a log. `base/settings/` declares the defaults; `BrokerConfig.log_config({})` has them."""
+    """Kafka's topic-level settings of a log. `base/settings/` declares the defaults; `BrokerConfig.log_config({})` returns a log's settings
+    without overrides."""
 
     segment_bytes: int
     segment_ms: int
@@ -29,14 +30,14 @@ class LogConfig:
     is_log_append_time: bool  # message.timestamp.type=LogAppendTime
     timestamp_before_max_ms: int
     timestamp_after_max_ms: int
-    compression_type: str  # or uncompressed, gzip, snappy, lz4, zstd
-    compression_level: int | None  # of that codec; None: the codec's own
+    compression_type: str  # producer, uncompressed, gzip, snappy, lz4 or zstd
+    compression_level: int | None  # level of `compression_type`; None: the codec's default
     min_insync_replicas: int
     is_unclean_election_enabled: bool
     flush_messages: int
     flush_ms: int
     file_delete_delay_ms: int
-    decompressed_bytes_max: int  # ours: cap on one batch when it must be decoded
+    decompressed_bytes_max: int  # ours: maximum decompressed size of a batch that the broker decodes
     leader_throttled: frozenset[str]  # partition:broker, or "*"
     follower_throttled: frozenset[str]
-    is_strict: bool  # ours: every record of a produced batch is looked at
+    is_strict: bool  # ours: every record of a produced batch is checked

@@ -1,4 +1,4 @@
-"""Regular expressions of clients that whole names must match: topics (KIP-848) and transactional ids (KIP-1152).
+"""Regular expressions that clients send and that match whole names: of topics (KIP-848) and transactional ids (KIP-1152).
 
 The language is RE2's (https://github.com/google/re2/wiki/Syntax), which Kafka's RE2J reads as well: no back references and no look-around,
 so that a match takes time linear in the name. Python's `re` cannot be used: a pattern such as `(a+)+$` would block the event loop for
@@ -67,4 +67,4 @@ def _compile(text: str, *, is_ascii: bool) -> Any:
         reason = error.args[0] if error.args else ""
         raise PatternError(reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)) from None
     finally:
-        re2.purge()  # not the library's cache, which would keep every pattern
+        re2.purge()  # The library's cache would keep every pattern.

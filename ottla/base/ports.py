@@ -18,8 +18,8 @@ Result = TypeVar("Result")
 
 
 class Clock(Protocol):
-    """`monotonic_ms` is for intervals and deadlines, `wall_ms` for timestamps and retention only, `nanoseconds` for metrics and for
-    measuring how long work has blocked the loop only."""
+    """`monotonic_ms` is for intervals and deadlines. `wall_ms` is only for timestamps and retention. `nanoseconds` is only for metrics and
+    for measuring how long work has blocked the loop."""
 
     def monotonic_ms(self) -> int: ...
 
@@ -223,7 +223,7 @@ class SecuredChannel(Channel, Protocol):
     """A channel under TLS."""
 
     on_secured: Callable[[bytes | None], object]
-    """Called once with the peer's certificate (DER) after the handshake, before any bytes are received."""
+    """Called once after the handshake, before any bytes are received, with the peer's certificate (DER); None if it has none."""
     on_failed: Callable[[str], object] | None
     """Called instead with the reason if the handshake fails; the channel then closes. None: it is logged."""
 
@@ -257,8 +257,8 @@ class Network(Protocol):
     def connect(
         self, host: str, port: int, connected: Callable[[Channel], None], failed: Callable[[str], None], *, tls: str = ""
     ) -> None:
-        """Opens a connection, with `tls` under TLS with the settings of the listener of this name. Later calls either `connected`, which
-        opens or closes the channel, or `failed` with the reason (for example `REFUSED`)."""
+        """Opens a connection; under TLS if `tls` names a listener, with the settings of this listener. Later calls either `connected`,
+        which opens or closes the channel, or `failed` with the reason (for example `REFUSED`)."""
 
     def host_name(self) -> str:
         """Returns a name by which other machines may reach this one."""
@@ -269,8 +269,8 @@ Locate = Callable[[int], tuple[str, int] | None]
 
 
 DEFAULT_LANE, CONTROL_LANE, FETCH_LANE = "default", "control", "fetch"
-"""The connections to another broker: for most requests, for messages between the controller and brokers, and for followers' fetches
-(further ones are `fetch-1` and so on)."""
+"""Names of the connections to another broker: one for most requests, one for messages between the controller and brokers, and one for
+followers' fetches. Further connections for fetches are `fetch-1` and so on."""
 
 
 class Peers(Protocol):
@@ -281,7 +281,7 @@ class Peers(Protocol):
 
     def send(self, broker_id: int, request: Any, done: Callable[[Any, int], None], *, lane: str = DEFAULT_LANE) -> None:
         """Sends a request message of `wire/messages`; calls `done(response, 0)` or `done(None, error code)`, once, now or later. A broker
-        answers the requests of one lane in order. A request that waits there delays later ones of its lane, and none of another lane."""
+        answers the requests of one lane in order. A request that waits at that broker delays later requests of its lane only."""
 
     def call_at_hang_up(self, function: Callable[[int], object]) -> None:
         """Calls `function` with the id of a broker each time that the broker closes an open connection."""
@@ -300,9 +300,9 @@ OPERATION_OVERHEAD_BYTES = 64
 class StoreResult(IntEnum):
     """The result of a read or write of the metadata store.
 
-    `CONNECTION_LOST`: there was no connection, so a read has no value and a write was not sent. `UNKNOWN`: a write was sent and its answer
-    was lost. It may be executed or not, or may still be executed, before the next write of the same session. `DISK_FAILED`: the embedded
-    store cannot write; nothing has changed. `REFUSED`: the request is not permitted or not valid, so trying again does not help.
+    `CONNECTION_LOST`: a read has no result, or a write was not sent, because there was no connection. `UNKNOWN`: a write was sent and its
+    answer was lost. The store may have executed it, or may still execute it before the next write of the same session. `DISK_FAILED`: the
+    embedded store cannot write; nothing has changed. `REFUSED`: the request is not permitted or not valid, so trying again does not help.
     """
 
     OK = 0
@@ -320,8 +320,8 @@ class StoreResult(IntEnum):
 
 
 class SessionEvent(IntEnum):
-    """Changes of a store's session. `EXPIRED`: it has ended, without its ephemeral nodes. `NEW_SESSION`: connected again, with another id.
-    Requests made before a listener is called with NEW_SESSION belong to the old session and fail."""
+    """Changes of a store's session. `EXPIRED`: the session has ended and its ephemeral nodes are deleted. `NEW_SESSION`: connected again,
+    with another id. Requests made before a listener is called with NEW_SESSION belong to the old session and fail."""
 
     CONNECTED = 0
     SUSPENDED = 1
@@ -392,8 +392,8 @@ def operation_bytes(operation: Operation) -> int:
 
 @immutable
 class Outcome:
-    """The result of a multi: after a failure the index of the failed operation, if there is one; after success the paths of the created
-    nodes."""
+    """The result of a multi. `index` is the failed operation, -1 if there is none. `created` has the paths of the created nodes after
+    success."""
 
     result: StoreResult
     index: int = -1
@@ -454,7 +454,7 @@ class LoginToken(Protocol):
 
 
 class TokenSource(Protocol):
-    """A source of such tokens (`client/token_source.py`). Times are seconds since 1970."""
+    """A source of bearer tokens (`client/token_source.py`). Times are seconds since 1970."""
 
     @property
     def due_s(self) -> float:

@@ -1,8 +1,8 @@
 """The stored state of a share partition (KIP-932), and the port to the share coordinator that stores it.
 
-A share partition is one partition as one share group reads it. Its leader keeps the state of each record in flight; the share coordinator,
-one machine over each partition of `__share_group_state`, makes this state durable. `Persister` is the interface between them, so that
-neither the leader nor the group coordinator depends on the broker of the share coordinator.
+A share partition is one partition as one share group reads it. Its leader keeps the state of each record in flight. The share coordinator
+makes this state durable; each partition of `__share_group_state` has its own coordinator. `Persister` is the interface between them, so
+that neither the leader nor the group coordinator depends on the broker of the share coordinator.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.uuids import Uuid, uuid_to_text
 
 UNINITIALIZED_START_OFFSET = -1
-"""The start offset of a state without one. The leader then chooses it by the group's `share.auto.offset.reset`."""
+"""The start offset is not decided yet. The leader then chooses it by the group's `share.auto.offset.reset`."""
 
 UNKNOWN_DELIVERY_COMPLETE_COUNT = -1
 
@@ -68,20 +68,22 @@ StateFound = Callable[[ErrorCode, ShareState | None], None]
 
 
 class Persister(Protocol):
-    """The share coordinators. Each call answers exactly once, now or later, never by raising; an error's state is None."""
+    """The share coordinators. Each call answers exactly once, now or later, by its callback. It raises nothing. With an error code the
+    state is None."""
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, done: StateWritten) -> None:
-        """Initializes the state of a share partition, or initializes it again with a higher state epoch."""
+        """Creates or replaces the state of a share partition. Answers FENCED_STATE_EPOCH for a state epoch below the stored one."""
 
     def read(self, key: SharePartitionKey, leader_epoch: int, found: StateFound) -> None:
-        """Reads a state for the partition's leader, which takes it over with its leader epoch: FENCED_LEADER_EPOCH for an older one."""
+        """Reads a state for the partition's leader, and stores its leader epoch. Answers FENCED_LEADER_EPOCH for an epoch below the stored
+        one."""
 
     def summary(self, key: SharePartitionKey, leader_epoch: int, found: StateFound) -> None:
-        """Reads a state without batches and without taking it over, for tools."""
+        """Reads a state without its batches, for tools. Does not change the stored leader epoch."""
 
     def write(self, key: SharePartitionKey, state: ShareState, done: StateWritten) -> None:
-        """Stores a change: `state.batches` has only the changed batches. Answers FENCED_STATE_EPOCH or FENCED_LEADER_EPOCH for another
-        epoch.
+        """Stores a change: `state.batches` has only the changed batches. Answers FENCED_LEADER_EPOCH for a leader epoch below the stored
+        one, and FENCED_STATE_EPOCH for another state epoch.
         """
 
     def delete(self, key: SharePartitionKey, done: StateWritten) -> None:

@@ -24,7 +24,8 @@ def uuid_to_text(uuid: Uuid) -> str:
 
 
 def uuid_from_text(text: str) -> Uuid:
-    """The reverse of `uuid_to_text`. Raises `ValueError` for any other text."""
+    """The reverse of `uuid_to_text`. Also accepts padding, and `+` and `/` for `-` and `_`. Raises `ValueError` for a text that is not 16
+    bytes in base64."""
     try:
         letters = text.encode("ascii").translate(_FROM_URL_SAFE, b"=")
         uuid = binascii.a2b_base64(letters + b"=" * (-len(letters) % 4), strict_mode=True)

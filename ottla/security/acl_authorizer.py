@@ -25,7 +25,8 @@ UNNAMED = "hardcode"
 """Kafka tests with this resource name whether a resource without ACLs is open."""
 
 Question = tuple[str, str, int, str]
-"""Key of a cached decision: principal, host, operation and resource type in one number, name. The number is inverted for "any resource"."""
+"""Key of a cached decision: the principal, the host, a number (operation and resource type), and the resource's name. For "any resource"
+the bits of the number are inverted and the name is empty."""
 
 
 class AclAuthorizer:
@@ -84,8 +85,8 @@ class AclAuthorizer:
         self._decisions.clear()
 
     def bindings(self, wanted: AclFilter) -> Generator[None, None, list[Binding]]:
-        """Returns the ACLs that match the filter, ordered by pattern. It works in steps of some patterns; the result is the state at the
-        first step.
+        """Returns the ACLs that match the filter, ordered by pattern. Yields between groups of patterns, so that other work can run.
+        Selects the patterns at the first step, so later changes do not matter.
         """
         found: list[Binding] = []
         for piece in pieces_of(sorted(self._index.meant_by(wanted), key=lambda item: item[0])):

@@ -1,9 +1,9 @@
 """An index of all ACLs. A decision costs the same with ten ACLs and with ten thousand.
 
 ACLs are indexed by resource type, principal and pattern. For the principal and for `User:*`, a decision combines the ACLs of the literal
-name, of the literal `*` and of every prefix of the name. The prefixes of a principal are sorted, and each refers to the longest other
-prefix that it starts with. The longest prefix of a name is then the entry before the name in sort order, or one of the prefixes that this
-entry refers to.
+name, of the literal `*` and of every prefix of the name. The prefixes of a principal are sorted, and each has a parent: the longest shorter
+prefix that it starts with. The last prefix at or before a name in sort order is found by bisection. This prefix and its ancestors include
+every prefix of the name.
 
 The permissions of a host on a pattern are one integer. It has a bit for each allowed operation and, `DENIED_SHIFT` higher, for each denied
 one. Allowed operations also set the bits of the operations that they imply (READ, WRITE, DELETE and ALTER imply DESCRIBE; ALTER_CONFIGS
@@ -34,7 +34,7 @@ from ottla.base.acls import (
 
 T = TypeVar("T")
 DecisionsByHost = dict[str, int]
-"""Allowed and denied bits of each host; `*` is every host."""
+"""The bits of allowed and denied operations, by host. The host `*` is every host."""
 
 DENIED_SHIFT = 32
 
@@ -156,8 +156,9 @@ class AclIndex:
         return len(self._rules)
 
     def meant_by(self, wanted: AclFilter) -> Iterator[tuple[Pattern, frozenset[Rule]]]:
-        """Yields the patterns that match the filter, with all their ACLs; the caller still has to match the single ACLs. If the filter
-        names a resource or a principal, only the patterns of these are visited, because a request may contain thousands of filters."""
+        """Yields the patterns that match the filter, with all their ACLs; the caller still has to match the single ACLs. A filter with a
+        resource's name or a principal visits only patterns of this name or principal, because a request may contain thousands of
+        filters."""
         for pattern in self._candidates(wanted):
             rules = self._rules.get(pattern)
             if rules is not None and wanted.holds_for(pattern):

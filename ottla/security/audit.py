@@ -1,9 +1,10 @@
 """The audit log: one line for each refused authorization or authentication, and optionally for each granted authorization.
 
-A line names principal, host, operation, resource and listener. Texts chosen by clients are written as JSON strings, so that a name cannot
-forge another part of the line or a new line. A repeated refusal is written once in `REPEAT_MS`, then with the number of suppressed lines.
-One client in a loop therefore does not hide the refusals of others. The total number of lines is limited in `server/logging_setup.py`. No
-method takes a credential, so no secret is logged.
+A line about an authorization names principal, host, operation, resource and listener. A line about an authentication names user, host,
+mechanism, reason and listener. Texts chosen by clients are written as JSON strings, so that a name cannot forge another part of the line or
+a new line. A repeated line is written at most once in `REPEAT_MS`, with the number of lines that were suppressed since. One client in a
+loop therefore does not hide the refusals of other clients. The total number of lines is limited in `server/logging_setup.py`. No method
+takes a credential, so no secret is logged.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ log = logging.getLogger("ottla.audit")
 
 REPEAT_MS = 10_000
 REPEATS_BYTES_MAX = 4 << 20
-"""Memory for the lines of the last `REPEAT_MS`, keyed by their content. 4 MiB: about a thousand lines with the longest names."""
+"""Memory for the latest lines, keyed by their content. 4 MiB: about a thousand lines with the longest names."""
 
 TEXT_LETTERS_MAX = 256
 
 
 class AuditLog:
-    """Writes the lines, and counts refusals."""
+    """Writes the lines, and counts refused authorizations."""
 
     def __init__(self, clock: Clock, *, logs_granted: bool = False) -> None:
         self.logs_granted = logs_granted
@@ -47,7 +48,8 @@ class AuditLog:
             log.info("allowed: %s%s", _line(requester, operation, resource_type, name), _more(left_out), extra=_facts(requester))
 
     def refused_authentication(self, host: str, listener: str, mechanism: str, user: str, reason: str) -> None:
-        """`user` is the name that the client gave, empty if it gave none; `reason` must not contain a secret."""
+        """Logs a refused authentication. `user` is the name that the client gave, empty if it gave none. `reason` must not contain a
+        secret."""
         left_out = self._left_out("authentication", host, mechanism, user, reason)
         if left_out is not None:
             who = f"user={quoted(user)} " if user else ""
@@ -63,7 +65,8 @@ class AuditLog:
             log.warning("not taken for a broker: %s%s", text, _more(left_out), extra=_facts(requester))
 
     def _left_out(self, *subject: object) -> int | None:
-        """Returns the number of lines suppressed since the last equal one; None if this line must be suppressed too."""
+        """Returns the number of equal lines that were suppressed since the last written one; None if this line must be suppressed too.
+        Listeners are not compared."""
         now_ms = self._clock.monotonic_ms()
         subject = tuple(cut(part) if isinstance(part, str) else part for part in subject)
         written = self._written.get(subject)
@@ -80,7 +83,7 @@ def cut(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Cuts a text that a client has chosen, and escapes everything but ASCII letters, digits and marks."""
+    """Cuts a text that a client has chosen, and returns it as a JSON string in ASCII."""
     return json.dumps(cut(text))
 
 

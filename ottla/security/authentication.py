@@ -3,7 +3,7 @@ connection.
 
 `Authentication` is the state of one connection. An `Exchange` is one run of a mechanism. It may answer later, because passwords are hashed
 outside the event loop; the connection executes no request meanwhile (`server/connection.py`). An authenticated client may authenticate
-again (KIP-368), by the same mechanism and as the same principal. After its session has ended it must.
+again (KIP-368), by the same mechanism and as the same principal. After its session has ended, the client must authenticate again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class StepResult(NamedTuple):
     claimed: str = ""
     """The name that a refused client gave, for the log."""
     is_valid: Callable[[], bool] | None = None
-    """Whether the client's user or token still exists. A changed password does not matter. None if the credentials cannot be revoked."""
+    """Whether the client's user still exists, or its delegation token exists and was not shortened. A changed password does not matter.
+    None if the credentials cannot be revoked."""
     ends_ms: int | None = None
     """Wall time at which the credentials expire."""
     is_by_token: bool = False
@@ -41,7 +42,7 @@ class Exchange(Protocol):
 
 
 Mechanisms = Mapping[str, Callable[[], Exchange]]
-"""The mechanisms of a listener by name; each call starts an exchange."""
+"""The mechanisms of a listener by name. Each function starts an exchange."""
 
 
 class AuthenticationState(Enum):
@@ -86,7 +87,8 @@ class Authentication:
         return self.principal is not None
 
     def choose(self, mechanism: str) -> ErrorCode:
-        """Starts an exchange by the named mechanism. A second choice during an exchange, and an unknown mechanism, end the connection."""
+        """Starts an exchange by the named mechanism and returns NONE. Refuses the client for an unknown mechanism
+        (UNSUPPORTED_SASL_MECHANISM), and for a second choice during an exchange (ILLEGAL_SASL_STATE)."""
         begin = self.mechanisms.get(mechanism)
         if self.state is _STATES.EXCHANGING or self.is_refused or begin is None:
             code = ErrorCode.UNSUPPORTED_SASL_MECHANISM if begin is None else ErrorCode.ILLEGAL_SASL_STATE

@@ -12,21 +12,23 @@ class Authorizer(Protocol):
     """Decides what the principal of a connection may do."""
 
     def is_allowed(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Whether the operation is allowed. A refusal is written to the audit log."""
+        """Whether the operation is allowed. With ACLs a refusal is written to the audit log."""
 
     def permits(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Whether the operation is allowed, without a line in the audit log. For filtering a list, or for the first of two alternative
+        """Whether the operation is allowed, without a line in the audit log. Used to filter a list, and for the first of two alternative
         permissions."""
 
     def is_allowed_on_any(self, requester: Requester, operation: AclOperation, resource_type: ResourceType) -> bool:
-        """Whether the operation is allowed on some resource of this type; the resource need not exist."""
+        """Whether the operation is allowed on some resource of this type; the resource need not exist. With ACLs a refusal is written to
+        the audit log."""
 
     def allows_clients_everything(self, requester: Requester) -> bool:
-        """Whether every operation except CLUSTER_ACTION is allowed on every resource, so that a request needs no single checks."""
+        """Whether a request needs no single checks, because every operation except CLUSTER_ACTION is allowed on every resource and no
+        permission has to be logged. May be False although all are allowed."""
 
     def is_open(self, resource_type: ResourceType, name: str) -> bool:
-        """Whether the resource is open to every principal, because it has no ACLs. Only for lists of authorized operations, which then
-        include CLUSTER_ACTION, as in Kafka; `is_allowed` refuses it even so.
+        """Whether the resource is open to every principal, because it has no ACLs. Used only for lists of authorized operations. They then
+        include CLUSTER_ACTION, as in Kafka, although `is_allowed` refuses it.
         """
 
 

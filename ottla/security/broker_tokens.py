@@ -1,9 +1,10 @@
-"""The bearer token with which a broker logs in to other brokers. Tokens are fetched in a thread, one at a time, and again before they
-expire.
+"""The bearer token with which a broker logs in to other brokers. Tokens are fetched in a thread, one at a time, and the next one before the
+current one expires.
 
 All connections share the token. The next token is fetched before the current one expires, even if no connection needs it, so that sessions
-are renewed without waiting (`client/core/login_renewal.py`). If that fails, the current token is used until it expires. After a failure,
-and after another broker has refused the token, logins fail immediately for `PAUSE_MS`, to protect the issuer of tokens.
+are renewed without waiting (`client/core/login_renewal.py`). If that fails, the current token is used until it expires. Without a valid
+token, logins fail immediately for `PAUSE_MS` after a failure or after another broker has refused the token, to protect the issuer of
+tokens.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from ottla.base.ports import Clock, LoginToken, Threads, TimerHandle, Timers, To
 log = logging.getLogger("ottla.security")
 
 PAUSE_MS = 1_000
-"""Time after a failure or a fetch before the next fetch, at least, in milliseconds."""
+"""Minimum time between a fetch and the next one, in milliseconds, and the time for which logins fail after a failure."""
 
 TokenReceived = Callable[[LoginToken | None, OttlaError | None], object]
 
 
 class BrokerTokens:
-    """See the module."""
+    """The current token, its renewal, and the logins that wait for a token."""
 
     def __init__(self, source: TokenSource, threads: Threads, clock: Clock, timers: Timers) -> None:
         self._source = source

@@ -14,7 +14,7 @@ DIGEST_SUFFIX = re.compile(r"-(?:SHA\d*|MD5)$")
 
 
 def is_of_tls13(name: str) -> bool:
-    """Whether the name is a suite of TLS 1.3; these name no key exchange."""
+    """Whether the name is a suite of TLS 1.3. Names of TLS 1.3 have no `_WITH_`, because its suites do not determine the key exchange."""
     return name.startswith(PREFIX) and WITH not in name
 
 

@@ -5,9 +5,9 @@ reach, its broker epoch and the cluster id. The accepting broker answers with it
 own proof. A proof is an HMAC-SHA256 with the secret over all values that both have sent and over the role of its sender. It therefore
 cannot be reflected, replayed on another connection or sent to another broker. The secret itself is never sent.
 
-The accepting broker refuses another cluster id, another broker id than its own, an unregistered sender, and a broker epoch older than the
-known one. `handlers/context.py` (`is_inter_broker`) says what an authenticated broker may do. The mechanism does not protect the messages
-that follow; TLS does.
+The accepting broker refuses another cluster id, another receiver than itself, its own id as the sender, a sender that has no broker epoch
+yet, and a broker epoch older than the known one. It accepts a sender whose registration is not known here yet. `handlers/context.py`
+(`is_inter_broker`) says what an authenticated broker may do. The mechanism does not protect the messages that follow; TLS does.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def hello_bytes(hello: Hello) -> bytes:
 
 
 def read_hello(token: bytes) -> Hello:
-    """Raises `ValueError`."""
+    """Parses the first message. Raises `ValueError`."""
     if not _HELLO.size < len(token) <= HELLO_BYTES_MAX:
         raise ValueError(f"a greeting of {len(token)} bytes")
     form, nonce, sender, receiver, broker_epoch = _HELLO.unpack_from(token)
@@ -66,7 +66,7 @@ def read_hello(token: bytes) -> Hello:
 
 
 def proof(secret: bytes, role: bytes, hello: bytes, nonce: bytes) -> bytes:
-    """Computes a proof; `role` is the side that sends it."""
+    """Computes a proof. `role` is `ACCEPTS` or `CONNECTS`, the side that sends it."""
     import hmac  # imported on use: a single broker does not need it
 
     return hmac.digest(secret, role + nonce + hello, "sha256")
@@ -98,7 +98,8 @@ class Connecting:
         return None
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """Answers the challenge. Raises `ValueError` if the other side does not know the secret."""
+        """Returns the answer to the challenge; None once it was returned. Raises `ValueError` if the other side does not know the
+        secret."""
         if self._has_proved:
             return None
         nonce, found = challenge[:NONCE_BYTES], challenge[NONCE_BYTES:]

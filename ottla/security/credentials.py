@@ -2,7 +2,7 @@
 
     SCRAM-SHA-256 = salt=...,stored_key=...,server_key=...,iterations=8192 (base64)
 
-Neither the password nor a client's proof can be computed from it. An unreadable text counts as absent.
+Neither the password nor a client's proof can be computed from it. An unreadable credential is treated like an unknown user.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def credential_text(credential: ScramCredential) -> str:
 
 
 def read_credential(text: str) -> ScramCredential | None:
-    """Parses a credential; returns None if the text is not one."""
+    """Parses a credential. Returns None for any other text, an empty salt or too few iterations."""
     fields = dict(part.partition("=")[::2] for part in text.split(","))
     try:
         salt, stored_key, server_key = (base64.b64decode(fields[name], validate=True) for name in ("salt", "stored_key", "server_key"))
@@ -62,8 +62,8 @@ class ScramUsers:
         return None if text is None else found
 
     def decoy(self, user: str) -> ScramCredential:
-        """Returns the decoy of an unknown user. It is always the same for a name, looks like the most common form of real credentials, and
-        no proof matches it."""
+        """Returns the decoy of an unknown user. It is always the same for a name, has the most common salt size and number of iterations of
+        real credentials, and no proof matches it. Raises `ValueError` while the cluster's secret is unknown."""
         secret = self._secret()
         if secret is None:
             raise ValueError("the cluster's secret is not known yet")
@@ -86,4 +86,4 @@ class ScramUsers:
 FORMS_LOOKED_AT = 20
 """Users examined for the most common form, so that a login does not visit all users."""
 _UNKNOWN_TEXT = credential_text(ScramCredential(bytes(SALT_BYTES), bytes(32), bytes(32), ITERATIONS_MIN))
-"""Parsed if no credential is stored."""
+"""Parsed if no credential is stored, so that an unknown name takes the same time."""

@@ -1,6 +1,6 @@
 """Logins by delegation token: SCRAM with the token's id as the name and its HMAC as the password (KIP-48).
 
-The HMAC is computed from the id with the cluster's secret key, so it is not stored. The SCRAM credential takes many iterations. It is
+The HMAC is computed from the id with `delegation.token.secret.key`, so it is not stored. The SCRAM credential takes many iterations. It is
 computed in a thread at the token's first login, and the newest credentials are cached. For an unknown token the same computation gives a
 decoy, so the login is refused at the same step, with the same message, as after a wrong password.
 """

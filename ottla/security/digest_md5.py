@@ -29,7 +29,8 @@ class DigestLogin:
         self.is_complete = False
 
     def answer(self, challenge: bytes) -> bytes:
-        """Returns the answer to the server's token. Raises `ValueError` if the server breaks the protocol or does not know the password."""
+        """Returns the answer to the server's token: the response to the first one, and an empty text to the second one, which proves that
+        the server knows the password. Raises `ValueError` if the server breaks the protocol or does not know the password."""
         found = _pairs(challenge)
         if self._proof:
             if not compare_digest(found.get("rspauth", "").encode(), self._proof):

@@ -1,5 +1,5 @@
-"""Reads key stores as PEM text. PEM and PKCS#12 are recognised by their content, not by the file name. JKS is refused with the command that
-converts it.
+"""Reads key stores as PEM text. PEM and PKCS#12 are recognised by their content, not by the file name. JKS and JCEKS are refused with the
+command that converts them.
 
 PKCS#12 needs the package cryptography (extra `ottla[security]`), because Python does not expose OpenSSL's functions for it.
 """
@@ -13,12 +13,12 @@ DER_SEQUENCE = b"\x30"
 
 
 class KeyStoreError(Exception):
-    """A store cannot be used. The message is one line without the store's path."""
+    """A store cannot be used. The message is one line; the caller adds the setting and the store's path."""
 
 
 def pem_of(data: bytes, path: str, password: str | None) -> str:
-    """Returns the key, the certificate and its chain as PEM; for a truststore the certificates. `path` is used in the command of an error.
-    Raises `KeyStoreError`."""
+    """Returns PEM unchanged, and PKCS#12 as PEM: the unencrypted key if there is one, then the certificates. `path` is used in the commands
+    that errors show. Raises `KeyStoreError`."""
     if data.startswith(JAVA_MAGICS):
         raise KeyStoreError(f"a JKS file; convert it: {conversion(path)}")
     if PEM_BEGIN in data:

@@ -75,7 +75,7 @@ class ListenerMechanisms:
                 self._known_secret()
 
     def _known_secret(self) -> bytes | None:
-        """Returns the secret; None while it is unknown, and then requests it again."""
+        """Returns the cluster's secret. While it is unknown, requests it and returns None."""
         if self._secret is None:
             self._read_secret(self._know_secret)
         return self._secret
@@ -118,8 +118,8 @@ class ListenerMechanisms:
             self._keys_of(listener, options).prepare()
 
     def _token_options(self, listener: str) -> tuple[TokenOptions, str]:
-        """Returns the current options, and why no token can be accepted with them (empty if tokens can). They may change while the broker
-        runs."""
+        """Returns the current options, and why no token can be accepted with them (empty if tokens can). The options may change while the
+        broker runs."""
         options = self._config.of_listeners.tokens(listener)
         return options, options.why_unusable()
 

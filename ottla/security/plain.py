@@ -20,7 +20,7 @@ class PlainServer:
     """One authentication (`authentication.Exchange`)."""
 
     def __init__(self, users: Callable[[], Mapping[str, str]]) -> None:
-        """`users` returns the current passwords by name; it is called at each check."""
+        """`users` returns the current passwords by name. It is called at each login and each later check that the user still exists."""
         self._users = users
 
     def step(self, token: bytes, done: Callable[[StepResult], None]) -> None:

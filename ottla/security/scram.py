@@ -1,4 +1,5 @@
-"""The client's side of SCRAM (RFC 5802, RFC 7677), without a socket: three messages, and a check that the server knows the password too."""
+"""The client's side of SCRAM (RFC 5802, RFC 7677), without a socket: two messages of the client, and a check that the server knows the
+password too."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ class ScramClient:
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def check(self, server_final: bytes) -> None:
-        """Checks the server's proof that it knows the password too."""
+        """Raises `ValueError` unless the server has proved that it knows the password too."""
         fields = attributes(server_final)
         if "e" in fields:
             raise ValueError(f"the server refused: {fields['e']}")
@@ -58,7 +59,7 @@ class ScramClient:
             raise ValueError("the server could not prove that it knows the password")
 
     def _hash_password(self, server_first: bytes) -> bytes:
-        """Returns the hashed password; the iterations are done once per message."""
+        """Returns the hashed password. Keeps the result for the same message, so the iterations are done once."""
         if self._hashed is None or self._hashed[0] != server_first:
             fields = attributes(server_first)
             nonce, rounds = fields.get("r", ""), fields.get("i", "")

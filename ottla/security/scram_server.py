@@ -1,9 +1,9 @@
 """The server's side of SCRAM (RFC 5802, RFC 7677): an exchange of two steps that proves a password without sending it.
 
 The stored `ScramCredential` reveals neither the password nor a client's proof. An unknown user gets a decoy, always the same for a name,
-and fails at the same step with the same message as after a wrong password, so that names cannot be probed. Channel binding is refused, so
-that no client believes it has it. With the extension `tokenauth=true` the name is the id of a delegation token, and the client becomes its
-owner (KIP-48; the credentials of tokens are made in `delegation_token_logins.py`).
+and fails at the same step with the same message as after a wrong password, so that names cannot be probed. A client that requires channel
+binding is refused, because it is not supported. With the extension `tokenauth=true` the name is the id of a delegation token, and the
+client becomes its owner (KIP-48; the credentials of tokens are made in `delegation_token_logins.py`).
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def make_credential(mechanism: str, password: str, salt: bytes, iterations: int)
 
 
 class ScramServer:
-    """One authentication (`authentication.Exchange`). `nonce` is fresh randomness. `decoy` returns the credential for an unknown user, and
-    for a login by token if `find_token` is None."""
+    """One authentication (`authentication.Exchange`). `nonce` is fresh randomness. `decoy` returns the credential for an unknown user. It
+    is also used for every login by token if `find_token` is None."""
 
     def __init__(
         self, mechanism: str, find: Callable[[str], ScramCredential | None], decoy: Callable[[str], ScramCredential], nonce: str,
@@ -109,7 +109,8 @@ class ScramServer:
             self._find_token(self._mechanism, self._username, lambda login: done(self._token_challenge(bare, login)))
 
     def _stored_or_decoy(self, name: str) -> ScramCredential:
-        """Does the same work for known and unknown names, so that the response time does not reveal which names exist."""
+        """Returns the user's credential, else the decoy. Does the same work for known and unknown names, so that the response time does not
+        reveal which names exist."""
         found = self._find(name)
         try:
             decoy = self._decoy(name)
@@ -169,7 +170,8 @@ class ScramServer:
 
 
 def _check_order(parts: list[str], expected: tuple[str, str]) -> None:
-    """Raises `ValueError` unless a message begins with these attributes, has neither of them twice, and requires no extension (`m`)."""
+    """Raises `ValueError` unless a message begins with these attributes, has neither of them twice, has no proof (`p`) and requires no
+    extension (`m`)."""
     named = [part[:2] for part in parts]
     if tuple(named[:2]) != expected or any(name in named[2:] for name in (*expected, "m=", "p=")):
         raise ValueError("attributes in another order, twice, or an extension that is not known")

@@ -1,8 +1,9 @@
 """The public keys of a token issuer (JWKS, RFC 7517), and the check of signatures. Needs PyJWT and cryptography.
 
-Keys are read and signatures are checked in threads. A key set is read at the start, when it is too old, and when a token names an unknown
-key. In that last case it is read at most once in `retry_backoff_max_ms`, because clients can invent key ids. Tokens wait together while the
-set that they need is read. If reading fails, the previous set remains valid.
+Keys are read and signatures are checked in threads. A key set is read at the start, when a token arrives and the set is too old, and when a
+token names an unknown key. For unknown keys it is read at most once in `retry_backoff_max_ms`, because clients can invent key ids. Tokens
+with unknown keys wait together while the set is read. If reading fails, the previous set remains valid, and the next token after a pause
+causes another attempt. The pause doubles with each failure.
 
 Only algorithms with public keys are supported. A key is bound to the algorithms of its type, so a public key cannot be used as a shared
 secret; `none` is not an algorithm. RSA keys of less than 2,048 bits are ignored.
@@ -38,13 +39,14 @@ WRONG = "the token's signature is wrong"
 
 
 class KeySet(NamedTuple):
-    """Keys by id and algorithm, and by algorithm alone. A key without id has an empty one."""
+    """Keys by id and algorithm, and by algorithm alone. The id of a key without id is empty."""
 
     by_id: Mapping[tuple[str, str], PyJWK]
     by_algorithm: Mapping[str, tuple[PyJWK, ...]]
 
     def find(self, token: WebToken) -> PyJWK | None:
-        """Returns the key that a token names; for a token without key id, the only key of its algorithm."""
+        """Returns the key that a token names; for a token without key id, the only key of its algorithm. Returns None if there is no such
+        key."""
         if token.key_id is not None:
             return self.by_id.get((token.key_id, token.algorithm))
         found = self.by_algorithm.get(token.algorithm, ())
@@ -104,7 +106,7 @@ class SigningKeys:
             self._load(lambda: None)
 
     def verify(self, token: WebToken, done: Callable[[str], object]) -> None:
-        """Checks a token's signature (`oauthbearer.Verify`)."""
+        """Checks a token's signature; calls `done` with the reason of a refusal, empty if the signature is right (`oauthbearer.Verify`)."""
         key = None if self._keys is None else self._keys.find(token)
         if self._is_load_due(is_known=key is not None):
             self._load(lambda: self._check(token, done))

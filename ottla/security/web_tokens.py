@@ -1,8 +1,8 @@
 """JSON Web Tokens (RFC 7519): parses the compact form and checks the claims. `signing_keys.py` checks signatures.
 
 Parsing is strict: three parts, base64url without padding, JSON objects without NaN. A header with `crit` names an unsupported extension and
-is refused (RFC 7515, 4.1.11). A refusal is a `TokenError` whose text is written to the audit log; clients learn only the status of RFC
-7628, and the scopes that are missing.
+is refused (RFC 7515, 4.1.11). A refusal is a `TokenError` whose text is written to the audit log; clients learn only the status of RFC 7628
+and the required scopes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class WebToken(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """The user of a token, and when the session ends."""
+    """The user of a token, and the time when the session ends: the token's expiry, plus the clock skew if it has passed."""
 
     name: str
     ends_ms: int

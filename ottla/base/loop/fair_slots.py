@@ -1,8 +1,9 @@
 """Fair eviction: a bounded set of items, grouped by client address and connection.
 
 An item is added while there is a free slot. When there is none, a new item evicts one from the address that holds the most, so that no
-address keeps others from a fair share; an address that holds about as much as any other evicts an item of its own. Within an address, a
-connection with more than one item loses an item first, because ordinary clients need one; then the least recently used item is evicted.
+address keeps others from a fair share; an address that holds about as much as any other evicts an item of its own. Within an address, the
+connection with the most items loses its least recently used item. If no connection has more than one item, the least recently used item of
+the address is evicted.
 
 An item has a weight (its partitions, for example), and the total weight may be bounded, too.
 """
@@ -41,8 +42,7 @@ a session, and more in an answer.
 
 
 class FairSlots(Generic[Item]):
-    """Items by address, least recently used first. The cost of finding an item to evict is linear in the addresses and in the items of
-    one."""
+    """Items by address, least recently used first. Finding an item to evict costs at most one pass over all addresses and items."""
 
     __slots__ = ("_hosts", "_placed", "_weights", "weight")
 
@@ -86,16 +86,17 @@ class FairSlots(Generic[Item]):
     # Eviction
 
     def place_for(self, host: str) -> Item | None:
-        """Returns the item that is evicted for a new one of `host`, even a used one of the same address."""
+        """Returns the item to evict for a new item of `host`, from another address if possible, else from `host`; None if there are no
+        items."""
         return self.place_in_others(host) or self._first(self._hosts.get(host, ())) or next(iter(self._placed), None)
 
     def place_in_others(self, host: str) -> Item | None:
-        """Returns an item of an address that has more items than `host` would have with one more; None if there is no such address."""
+        """Returns an item of the address with the most items, if that address has at least two more items than `host`; else None."""
         return self._of_heavier(self._count, self._count(host) + 1)
 
     def place_beside(self, origin: Origin) -> Item | None:
-        """Returns an item of another connection of the same address that has more items than this connection would have with one more; None
-        if there is no such connection.
+        """Returns an item of the connection with the most items at the same address, if it has at least two more items than this
+        connection; else None.
         """
         items = self._hosts.get(origin.host, ())
         counts = Counter([self._placed[item].connection for item in items])
@@ -104,12 +105,12 @@ class FairSlots(Generic[Item]):
         return self._first(items)
 
     def weight_for(self, keep: Item) -> Item | None:
-        """Returns the item that is evicted for the weight of `keep`; None if there is no other."""
+        """Returns the item to evict so that `keep` fits into the total weight; None if `keep` is the only item."""
         items = [item for item in self._hosts[self._placed[keep].host] if item != keep]
         return self.weight_in_others(keep) or self._first(items) or next((item for item in self._placed if item != keep), None)
 
     def weight_in_others(self, keep: Item) -> Item | None:
-        """Returns an item of an address whose weight exceeds the weight of `keep`'s address by more than `keep`; None if there is none."""
+        """Returns an item of the heaviest address, if it weighs more than the address of `keep` plus `keep`; else None."""
         placed = self._placed[keep]
         return self._of_heavier(self._weights.__getitem__, self._weights[placed.host] + placed.weight)
 

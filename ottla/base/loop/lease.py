@@ -14,7 +14,7 @@ from ottla.base.ports import Clock, MetadataStore, Timers
 
 
 class Lease:
-    """The lease of one store's session; the embedded store's never ends."""
+    """The lease of one store's session. The lease of the embedded store never ends."""
 
     def __init__(self, store: MetadataStore, clock: Clock, timers: Timers) -> None:
         self._store = store
@@ -29,7 +29,7 @@ class Lease:
         return self._clock.monotonic_ms() < self._store.lease_ends_ms()
 
     def lapse(self) -> Procedure[None]:
-        """Waits until the lease is over."""
+        """Waits until the lease is over; forever if it never ends."""
         while (left_ms := self._store.lease_ends_ms() - self._clock.monotonic_ms()) > 0:
             if left_ms == inf:
                 yield FOREVER

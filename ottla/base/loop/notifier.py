@@ -1,14 +1,14 @@
 """Calls functions after a change: watchers at every change, waiters once, when the log reaches the end that they wait for.
 
-Waiters are ordered by that end in two heaps, one for committed ends and one for durable ends. So a change calls only the waiters whose end
+Waiters are in two heaps, one for committed ends and one for durable ends, each ordered by end. So a change calls only the waiters whose end
 is reached. Its cost does not depend on how many others wait: a thousand waiting produces cost a thousand calls in total. Watchers are
 called without arguments and examine the state themselves.
 
 Called functions may add, remove, wait and cause further changes. A change during a call is reported after the present round. A function
-waits for one end at a time: if it asks again for a later one, it is called only there.
+waits for one end at a time: a second wait for a later end replaces the first, and a second wait for an earlier end is ignored.
 
-Left out: when to notify (`replication/`, `sharing/share_partition.py`), and waking requests over several iterations of the loop
-(`server/execution/waiters.py`).
+Callers in `replication/` and `sharing/share_partition.py` decide when to notify. `server/execution/waiters.py` spreads the waking of
+requests over several iterations of the loop.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 _STALE_MAX = 64
-"""Stale entries that the heaps may have; half of all entries if that is more."""
+"""Number of stale entries that the heaps may always have. Above it, at most half of all entries may be stale."""
 
 _END, _FUNCTION = 0, 2
 
@@ -109,7 +109,7 @@ class Notifier:
         heappush(heap, entry)
 
     def _sweep(self) -> None:
-        """Drops stale entries when there are many. Otherwise an end that is never reached would keep them."""
+        """Drops stale entries when there are many. Otherwise a stale entry for an end that is never reached would stay in its heap."""
         entries = len(self._committed) + len(self._durable)
         if entries - len(self.waiters) > max(_STALE_MAX, len(self.waiters)):
             for heap in (self._committed, self._durable):

@@ -1,6 +1,7 @@
 """Reads and writes of the metadata store as steps of procedures (`procedure.py`).
 
-A step raises `StoreFailure` where the store gave no answer. A procedure can therefore handle all such failures in one place.
+A read raises `StoreFailure` if the store gave no answer or refused the request, so a procedure can handle all failures in one place.
+`write` raises nothing and returns the outcome.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ def node_exists(store: MetadataStore, path: str, watch: Watch | None = None) -> 
 
 
 def read_in_order(store: MetadataStore, paths: Sequence[str]) -> Procedure[list[StoreNode | None]]:
-    """Returns the nodes of the paths, None for each one that does not exist. The store executes the reads in this order, so no node is
-    older than the node before it."""
+    """Returns the nodes of the paths, None for each one that does not exist. The store executes the reads in this order, so each node was
+    read after the node before it. Raises `StoreFailure`."""
     found: list[StoreNode | None] = []
 
     def begin(resume: Callable[..., None]) -> None:

@@ -11,10 +11,11 @@ from ottla.base.ports import MetadataStore, SessionEvent, StoreResult, Timers
 
 RETRY_MS = 100
 RETRY_MS_MAX = 30_000
-"""Longest pause between attempts, in milliseconds, if they fail for a reason that a person has to remove."""
+"""Longest pause between attempts, in milliseconds, after failures that an operator has to correct, such as a second broker with the same
+id."""
 
 TRANSIENT = frozenset({StoreResult.CONNECTION_LOST, StoreResult.UNKNOWN, StoreResult.DISK_FAILED})
-"""The request may succeed later in the same session."""
+"""Results after which the same request may succeed later in the same session."""
 
 
 class StoreRetries:

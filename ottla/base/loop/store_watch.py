@@ -1,7 +1,7 @@
 """Reads nodes of the metadata store, and reads them again whenever one of them has changed.
 
 A change during a reading cancels it and starts another one, so the last reading is newer than all changes. After a lost watch or a failed
-read it runs again when the store can be asked (`store_retries.py`). In a session that has expired it does not run any more.
+read, the reading is repeated when the store can be asked (`store_retries.py`). It ends when the session has expired.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.base.ports import StoreResult, Watch, WatchEvent
 
 
 class StoreWatch:
-    """Runs `read(watch)` from the start until it is stopped. `read` reads with this watch whatever it has to follow."""
+    """Runs `read(watch)` at the start and after each change, until `stop`. `read` sets `watch` on every node whose changes matter."""
 
     def __init__(self, retries: StoreRetries, read: Callable[[Watch], Procedure[None]]) -> None:
         self._retries = retries

@@ -2,8 +2,8 @@
 
 Long work is an iterator that does a little at each step. If nothing is queued, the first piece runs at once, so small work is done before
 `add` returns; the rest runs in later iterations, between which the loop serves other work. Work is queued in the order of `add`, and
-`call_when_idle` calls back when the whole queue is done. With `is_fair` an unfinished iterator moves to the end of the queue after each
-piece, behind such a call.
+`call_when_idle` queues a call behind it. With `is_fair` an unfinished iterator moves to the end of the queue after each piece, so a queued
+call may run before the iterator is done.
 
 Before `begin` pieces are not bounded, because no client waits for a loop that does not run yet. An iterator that raises is dropped, the
 queue continues, and the loop, or the caller of `add`, gets the exception.
@@ -18,7 +18,8 @@ from typing import TypeVar
 from ottla.base.ports import Clock, Timers
 
 PIECE_MS = 15
-"""Time slice of long work in one iteration of the event loop, in milliseconds. It delays an answer to a client at most by this."""
+"""Time slice of long work in one iteration of the event loop, in milliseconds. An answer to a client is delayed by at most this time and
+one step."""
 
 ITEMS_PER_STEP = 200
 """Items that long work handles in one step, unless one item is expensive. 200 partitions of a Fetch take about a millisecond."""
@@ -79,11 +80,12 @@ class Turns:
             self._timers.call_soon(self._run)
 
     def call_in_turn(self, function: Callable[[], object]) -> None:
-        """Calls `function` after the unfinished work, in a later iteration of the loop."""
+        """Calls `function` after the unfinished work, in a later iteration of the loop. If a step calls this, `function` may run in the
+        same iteration."""
         self.add_later(once(function))
 
     def call_when_idle(self, function: Callable[[], object]) -> None:
-        """Calls `function` after the queued work; immediately if there is none."""
+        """Calls `function` after the work that is queued now; immediately if there is none."""
         if self._work:
             self._work.append(once(function))
         else:

@@ -68,7 +68,7 @@ def parse_super_users(text: str) -> list[str]:
 
 
 def why_contradictory(*, authorizer: str, named: frozenset[str], allows_without_rules: bool) -> str:
-    """Returns the reason to refuse the start: a setting restricts access, but there is no authorizer to apply it. Empty if there is none.
+    """Returns the reason to refuse the start if a setting restricts access and there is no authorizer to apply it; otherwise an empty text.
     `named`: the settings that are given.
     """
     if authorizer:

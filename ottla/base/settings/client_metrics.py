@@ -35,7 +35,8 @@ CLIENT_METRICS_SETTINGS = {setting.name: setting for setting in settings_of(Clie
 
 
 def check_client_metrics(values: Mapping[str, str]) -> None:
-    """Raises `ApiError` with Kafka's codes: INVALID_REQUEST or INVALID_CONFIG."""
+    """Raises `ApiError` with Kafka's codes: INVALID_REQUEST for an unknown name or an interval out of bounds, INVALID_CONFIG for any other
+    invalid value."""
     for name, text in values.items():
         setting = CLIENT_METRICS_SETTINGS.get(name)
         if setting is None:

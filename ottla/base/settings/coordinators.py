@@ -1,6 +1,7 @@
 """Settings of the group and transaction coordinators and of their internal topics.
 
-The defaults are Kafka's for a cluster; `deployments.py` has a single broker's (one replica, no rebalance delay).
+The defaults are Kafka's for a cluster, except for `GROUP_MEMBERS_MAX`. `deployments.py` has the defaults of a single broker (one replica,
+no rebalance delay).
 """
 
 from __future__ import annotations

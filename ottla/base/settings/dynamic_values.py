@@ -1,6 +1,6 @@
 """Dynamic values of a broker's settings: checks new values, and selects the usable stored ones.
 
-A setting of one listener (`listener.name.NAME.SETTING`) is checked as `SETTING` is. It belongs to one broker, except for limits of
+A setting of one listener (`listener.name.NAME.SETTING`) is checked like `SETTING`. Only one broker may have it, except for limits of
 connections, which may be cluster-wide.
 """
 
@@ -21,7 +21,7 @@ SECRET_WORDS = ("password", "secret", "jaas", ".key")
 
 
 def usable_values(table: Table, values: Mapping[str, str], notices: list[Notice]) -> dict[str, str]:
-    """Returns the usable stored values. Adds a notice for each other value."""
+    """Returns the usable stored values. Adds a notice for each invalid value. Ignores names that are not served or read-only."""
     usable = {}
     for name, text in values.items():
         of_listener = split_listener_name(name)
@@ -38,7 +38,8 @@ def usable_values(table: Table, values: Mapping[str, str], notices: list[Notice]
 
 
 def check_values(table: Table, values: Mapping[str, str | None], *, is_cluster_default: bool) -> None:
-    """Raises `ApiError` INVALID_REQUEST or INVALID_CONFIG if these cannot be set while the broker runs."""
+    """Raises `ApiError` INVALID_REQUEST or INVALID_CONFIG if one of the values cannot be set while the broker runs. Accepts any value of a
+    name that is not served."""
     for name, text in values.items():
         setting, is_per_broker = _setting(table, name)
         if setting is not None and setting.update is UpdateMode.READ_ONLY:
@@ -52,7 +53,7 @@ def check_values(table: Table, values: Mapping[str, str | None], *, is_cluster_d
 
 
 def _setting(table: Table, name: str) -> tuple[Setting[Any] | None, bool]:
-    """Returns the setting of this name, None if it is not served, and whether only one broker may have it, not the cluster's default."""
+    """Returns the setting of this name (None if it is not served), and whether the cluster's default may not have it."""
     of_listener = split_listener_name(name)
     if of_listener is not None:
         return SETTINGS_OF_LISTENERS[of_listener.setting], of_listener.setting not in LISTENER_LIMITS
@@ -77,7 +78,8 @@ def holds_secret(table: Table, name: str) -> bool:
 
 
 def parse_for_client(setting: Setting[Any], text: str, code: ErrorCode = ErrorCode.INVALID_CONFIG) -> Any:
-    """Returns the value. Raises `ApiError` with `code`, because Kafka uses another code for brokers."""
+    """Returns the value. Raises `ApiError` with `code`: Kafka answers INVALID_REQUEST for settings of brokers, and INVALID_CONFIG for
+    settings of other resources."""
     try:
         return setting.parse(text)
     except SettingError as error:

@@ -24,7 +24,7 @@ class ConfigError(Exception):
 
 
 class Given(NamedTuple):
-    """The text of a value, and its source: `--set`, `environment` or the file's name."""
+    """The text of a value, and its source: `--set`, `environment`, or the name of the configuration file or JAAS file."""
 
     text: str
     where: str
@@ -46,9 +46,11 @@ def gather(
     assignments: Iterable[str] = (),
     read_file: ReadFile | None = None,
 ) -> tuple[dict[str, Given], list[Notice]]:
-    """Returns the value of each of these names from the source that takes precedence, and notices about other names.
+    """Returns the given values of these names, of single listeners and of PLAIN users, from the source that takes precedence. Also returns
+    notices about all other names.
 
-    `read_file` reads the JAAS file; without it that file is ignored. Raises `ConfigError` if a source cannot be parsed.
+    `read_file` reads the JAAS file; the file is ignored if `read_file` is None. Raises `ConfigError` if a source cannot be parsed, or for a
+    setting with `REFUSED_ENDINGS` that is not served.
     """
     notices: list[Notice] = []
     known = frozenset(names)

@@ -1,4 +1,5 @@
-"""Parses lines of `sasl.jaas.config` in the form of Kafka's brokers and clients: a login module, `required`, options, a semicolon.
+"""Parses lines of `sasl.jaas.config` in the form of Kafka's brokers and clients: a login module, `required` (or another flag of JAAS),
+options, a semicolon.
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="admin" password="..." user_alice="...";
 
@@ -44,7 +45,7 @@ class JaasLine(NamedTuple):
 
 @lru_cache(maxsize=16)
 def parse_jaas(text: str) -> JaasLine:
-    """Raises `SettingError`."""
+    """Parses one line. Raises `SettingError`."""
     head = _HEAD.match(text)
     if head is None:
         raise SettingError("a JAAS line is: login module, required, options as name=\"value\", and a semicolon")

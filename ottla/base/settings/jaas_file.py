@@ -8,9 +8,9 @@ modules.
         org.apache.zookeeper.server.auth.DigestLoginModule required username="brokers" password="...";
     };
 
-`KafkaServer`, or `LISTENER.KafkaServer` for one listener, has the lines that `sasl.jaas.config` may have for each mechanism; `Client` has
-the login at ZooKeeper. Other sections are ignored. An unreadable file, or a login module that is not served, raises `SettingError`, which
-never shows a value. Left out: Kerberos, and Java's `${property}` in values.
+Section `KafkaServer` has the login modules of all listeners, and `NAME.KafkaServer` (NAME in small letters) the login modules of one
+listener. `Client` has the login at ZooKeeper. Other sections are ignored. A file that cannot be parsed, or a login module that is not
+served, raises `SettingError`, which never shows a value. Kerberos and Java's `${property}` in values are not supported.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ def zookeeper_login(sections: Sections) -> str | None:
 
 
 def listener_lines(sections: Sections, listener: str) -> dict[str, str]:
-    """Returns the value of `sasl.jaas.config` for each mechanism of a listener (in small letters). Raises `SettingError` for a login module
-    that is not served."""
+    """Returns the value of `sasl.jaas.config` for each mechanism of a listener. Raises `SettingError` for a login module that is not
+    served."""
     name = next((name for name in (f"{listener.lower()}.{SERVER}", SERVER) if name in sections), None)
     lines = sections[name] if name is not None else ()
     for line in lines:

@@ -1,7 +1,7 @@
 """Names of broker settings that Kafka 3.x or 4.x knows and this broker does not serve.
 
-A configuration for Kafka may have many of them. Each causes a line in the log; they do not prevent the start, except settings with
-`REFUSED_ENDINGS`. This module is loaded only when a name is not in the table of settings.
+A configuration for Kafka may have many of them. Each name causes a line in the log. Only a name with one of the `REFUSED_ENDINGS` prevents
+the start. This module is loaded only when a name is not in the table of settings.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The settings of each listener. Its own (`listener.name.NAME.SETTING`) take precedence over the broker's. The settings are checked before
-the start, so that no listener opens with incomplete security. Every error is one line and shows no secret.
+"""The settings of each listener. Its own settings (`listener.name.NAME.SETTING`) take precedence over the broker's. The settings are
+checked before the start, so that no listener opens with incomplete security. Every error is one line and shows no secret.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class ListenerValues:
     """The settings of listeners; the broker's settings are their defaults."""
 
     def __init__(self, given: Mapping[str, Given], dynamic: Callable[[], Sequence[Mapping[str, str]]], value: Callable[[str], Any]) -> None:
-        """`dynamic` returns the values that were set while the broker runs, those with precedence first; `value` returns the broker's
-        current value.
+        """`dynamic` returns the values that were set while the broker runs: this broker's, then the cluster's default. `value` returns the
+        broker's current value of a setting.
         """
         self._given = given
         self._dynamic = dynamic
@@ -75,7 +75,8 @@ class ListenerValues:
         return tuple(self.value(endpoint.name, "sasl.enabled.mechanisms")) if endpoint.is_authenticated_by_sasl else ()
 
     def plain_users(self, listener: str) -> dict[str, str]:
-        """Returns the PLAIN users of a listener with their passwords. Raises `SettingError`."""
+        """Returns the PLAIN users of a listener with their passwords. Users in `PLAIN_USER_PREFIX` settings belong to every listener and
+        take precedence. Raises `SettingError`."""
         users = plain_users(self.value(listener, "sasl.jaas.config", "PLAIN"), self.value(listener, "ottla.sasl.plain.users"))
         for name, entry in self._given.items():
             if name.startswith(PLAIN_USER_PREFIX):
@@ -105,8 +106,8 @@ class ListenerValues:
         )
 
     def broker_login(self, endpoint: Endpoint) -> BrokerLogin | TokenLogin | None:
-        """Returns this broker's login on the listener for brokers; None if it uses only the proof with the cluster's secret. Raises
-        `SettingError`.
+        """Returns this broker's login on the listener for brokers; None if the brokers only prove that they know the cluster's secret.
+        Raises `SettingError`.
         """
         mechanism = self._value("sasl.mechanism.inter.broker.protocol")
         if not endpoint.is_authenticated_by_sasl or mechanism == CLUSTER_PROOF:
@@ -139,8 +140,8 @@ class ListenerValues:
         )
 
     def check(self, endpoints: Sequence[Endpoint], between_brokers: str | None) -> None:
-        """Raises `ConfigError` if a listener lacks a required setting, or a setting names an unknown listener. `between_brokers`: the
-        listener for other brokers; None for a single broker."""
+        """Raises `ConfigError` if a listener lacks a required setting, or a setting is invalid, not served or names an unknown listener.
+        `between_brokers`: the listener for other brokers; None for a single broker."""
         names = {endpoint.name.lower() for endpoint in endpoints}
         for name, entry in self._given.items():
             of_listener = split_listener_name(name)

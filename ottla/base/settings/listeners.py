@@ -1,6 +1,6 @@
-"""Addresses of listeners (`NAME://host:port`): those to open, and those to advertise to clients. A name that is not a security protocol is
-looked up in `listener.security.protocol.map`. Listeners in `controller.listener.names` belong to a KRaft controller and are ignored;
-configurations for Apache's image often have them.
+"""Addresses of listeners (`NAME://host:port`): those to open, and those to advertise to clients. `listener.security.protocol.map` has the
+security protocol of each name; its default maps every protocol to itself. Listeners in `controller.listener.names` belong to a KRaft
+controller and are not opened; configurations for Apache's image often have them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def parse_endpoints(setting: str, entries: Sequence[str], protocols: dict[str, s
 
 
 def check_between_brokers(endpoints: Sequence[Endpoint], name: str | None, protocol: str, is_protocol_given: bool) -> None:
-    """Checks that the listener for other brokers exists. Raises `SettingError` with one sentence."""
+    """Checks that the listener for other brokers exists, and that it is given by name or by protocol, not by both. Raises `SettingError`
+    with one sentence."""
     if name and is_protocol_given:
         raise SettingError("Only one of inter.broker.listener.name and security.inter.broker.protocol should be set")
     if name and name not in {endpoint.name for endpoint in endpoints}:

@@ -32,7 +32,8 @@ LISTENER_PREFIX = "listener.name."
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 """SASL mechanisms, by the names that they have in `sasl.enabled.mechanisms`."""
 STORE_TYPES = ("PEM", "PKCS12", "JKS")
-"""The setting accepts JKS. Reading such a file fails, and the error shows the command that converts it."""
+"""Values of `ssl.keystore.type` and `ssl.truststore.type`. JKS is accepted here, but reading a JKS file fails with an error that shows the
+command to convert it."""
 PER_BROKER = UpdateMode.PER_BROKER
 PLAIN_USER_PREFIX = "ottla.sasl.plain.users."
 """Prefix of the setting of one PLAIN user; `alice = "password"` in the TOML table `[ottla.sasl.plain.users]` becomes such a setting."""
@@ -228,7 +229,7 @@ def plain_users(jaas: str | None, pairs: str | None) -> dict[str, str]:
 
 
 def broker_login(mechanism: str, jaas: str | None, pair: str | None) -> BrokerLogin:
-    """Raises `SettingError`, which shows no password."""
+    """Returns the login from `pair` (`name=password`), else from the JAAS line. Raises `SettingError`, which shows no password."""
     if pair:
         user, _, password = pair.partition("=")
     elif jaas:

@@ -60,8 +60,8 @@ INTEGER_BITS = {Type.INT: 32, Type.SHORT: 16, Type.LONG: 64}
 
 
 class Setting(Generic[T]):
-    """One line of the table. `broker_names` of a topic setting: the broker settings that it falls back on, with their units; the first one
-    that is set is used.
+    """One line of the table. `broker_names` of a topic setting: the broker settings that it falls back on, each with the factor to the
+    topic setting's unit. The first one that is set is used.
     """
 
     __slots__ = ("attribute", "broker_names", "default", "doc", "is_internal", "is_sensitive", "name", "scope", "type", "update", "valid")

@@ -1,6 +1,6 @@
 """Settings of the share coordinator and of its internal topic, `__share_group_state`.
 
-The defaults are Kafka's for a cluster; `deployments.py` has a single broker's (one replica).
+The defaults are Kafka's for a cluster. `deployments.py` has the defaults of a single broker (one replica).
 """
 
 from __future__ import annotations

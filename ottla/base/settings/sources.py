@@ -3,7 +3,8 @@
 Properties follow Java's rules: `=`, `:` or a blank ends the key, a backslash escapes (also a `u` and four hex digits) and continues a line,
 `#` and `!` begin a comment. TOML may be flat or nested: `[log.retention] ms = 1` is `log.retention.ms`. The environment follows Apache's
 image: `KAFKA_` and the key in capitals, `_` for a dot, `__` for an underscore, `___` for a dash. Compose files for Bitnami's image have the
-prefix `KAFKA_CFG_`, which is accepted too. The JAAS file is read from `KAFKA_OPTS`.
+prefix `KAFKA_CFG_`, which is accepted too. `CLUSTER_ID` sets `ottla.cluster.id`, and `KAFKA_OPTS` may have the path of a JAAS file. A text
+that cannot be parsed raises `SettingError`.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ ENVIRONMENT_CLUSTER_ID = ("CLUSTER_ID", "KAFKA_KRAFT_CLUSTER_ID")
 ENVIRONMENT_SILENT = ("KAFKA_BOOTSTRAP_SERVERS",)
 ENVIRONMENT_SKIPPED = ("KAFKA_HEAP_OPTS", "KAFKA_OPTS", "KAFKA_VERSION", "KAFKA_JVM_PERFORMANCE_OPTS", "KAFKA_GC_LOG_OPTS", "KAFKA_HOME")
 ENVIRONMENT_SKIPPED_PREFIXES = ("KAFKA_JMX_", "KAFKA_LOG4J_", "KAFKA_TOOLS_LOG4J_", "KAFKA_SERVICE_", "KAFKA_PORT_")
-"""Prefixes of variables that are ignored. An orchestrator sets the last two for a service with the name kafka."""
+"""Prefixes of variables that have no effect. Kubernetes sets the last two for a service with the name kafka."""
 ENVIRONMENT_OF_SCRIPTS = (
     "KAFKA_CERTIFICATE_PASSWORD", "KAFKA_DEBUG", "KAFKA_ENABLE_KRAFT", "KAFKA_EXTRA_FLAGS", "KAFKA_INITIAL_CONTROLLERS", "KAFKA_TLS_TYPE",
     "KAFKA_VOLUME_DIR", "KAFKA_MOUNTED_CONF_DIR", "KAFKA_BASE_DIR", "KAFKA_ZOOKEEPER_PROTOCOL", "KAFKA_SKIP_KRAFT_STORAGE_INIT",
 )  # fmt: skip
-"""Variables for the scripts of container images, which are ignored."""
+"""Variables for the scripts of container images. They have no effect here."""
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -121,7 +122,7 @@ def _flatten(tree: Mapping[str, Any], prefix: str, values: dict[str, str]) -> No
 
 
 def _logical_lines(text: str) -> Iterable[str]:
-    """Yields lines without comments and blanks; continued lines are joined."""
+    """Yields lines without leading blanks, joined where a line continues. Skips comments and empty lines."""
     pending: str | None = None
     for physical in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
         line = physical.lstrip(" \t\f")

@@ -1,8 +1,8 @@
 """Settings of a broker that logs in to others with a bearer token (OAUTHBEARER): the source of its tokens (KIP-255, KIP-768, KIP-1139).
 
-They are Kafka's settings of clients, which brokers have as well: `listener.name.NAME.oauthbearer.SETTING`, or for all. The options of the
-JAAS line (`clientId`, `clientSecret`, `scope`, `extension_...`, `ssl....`) have the same meaning. A token without a signature is made only
-for a listener that accepts such tokens.
+They are Kafka's settings of clients, which brokers have as well, for one listener (`listener.name.NAME.oauthbearer.SETTING`) or for all
+listeners. The options of the JAAS line (`clientId`, `clientSecret`, `scope`, `extension_...`, `ssl....`) have the same meaning. A token
+without a signature is made only for a listener that accepts such tokens.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class TokenLogin(NamedTuple):
 
 
 def token_login(values: Mapping[str, Any], jaas: str | None, *, is_unsecured_allowed: bool) -> TokenLogin:
-    """`values`: the values of `TokenLoginSettings` in force. Raises `SettingError`, which shows no secret."""
+    """Returns the login. `values`: the current values of `TokenLoginSettings`. Raises `SettingError`, which shows no secret."""
     if jaas and parse_jaas(jaas).module != MODULE:
         raise SettingError(f"sasl.jaas.config: the mechanism {MECHANISM} needs the OAuthBearerLoginModule")
     if not values[_URL] and not is_unsecured_allowed:

@@ -242,7 +242,7 @@ def _group(name: str, default: int, doc: str, broker_name: str, *, low: int) -> 
 
 
 class GroupOverrides:
-    """Settings of one consumer group (KIP-848) or share group (KIP-932); each must stay within the broker's bounds for it."""
+    """Settings of one consumer group (KIP-848) or share group (KIP-932); a number must stay within the broker's bounds for it."""
 
     consumer_assignment_interval_ms = _group(
         "consumer.assignment.interval.ms",

@@ -85,7 +85,7 @@ class ZooKeeperAccess(NamedTuple):
 
     @property
     def has_identity(self) -> bool:
-        """Whether the tool has an identity that nodes can belong to."""
+        """Whether the tool has an identity that can own nodes in ZooKeeper's ACLs."""
         return self.digest is not None or self.login is not None
 
 

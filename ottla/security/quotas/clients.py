@@ -5,7 +5,7 @@ milliseconds for which the client must wait, 0 while it is within its quota. Ans
 (`server/quotas/throttling.py`).
 
 Clients without a quota are not measured. Memory is bounded: there are at most `METERS_MAX` meters, of which the least recently used is
-evicted, and a meter is dropped after an hour without use.
+evicted, and a meter is dropped after an hour without use (`IDLE_MS_MAX`).
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class ClientQuotas:
         return self._charge(PRODUCE, principal, client_id, size)
 
     def charge_fetch(self, principal: str, client_id: str | None, size: int, *, is_sent: bool = False) -> int:
-        """Charges `size` bytes of records. A throttled client is charged only if they are sent nevertheless (`is_sent`)."""
+        """Charges `size` bytes of records. If the client must wait, the bytes are charged only with `is_sent`: they are sent in spite of
+        the quota."""
         meter = self._meter(FETCH, principal, client_id)
         if meter is None:
             return 0
@@ -92,7 +93,8 @@ class ClientQuotas:
         return throttle_ms
 
     def fetch_bytes_max(self, principal: str, client_id: str | None) -> int:
-        """Returns the maximum bytes that one fetch should read. With more, the client would wait although some bytes are available to it.
+        """Returns the maximum bytes that one fetch should read. An answer with more bytes would delay the client although its quota has
+        bytes left.
         """
         meter = self._meter(FETCH, principal, client_id)
         return BYTES_MAX if meter is None else max(int(min(meter.most(self._now_ms()), BYTES_MAX)), 1)

@@ -1,9 +1,9 @@
 """Rates at which connections may be opened: to this broker, to one of its listeners, and from one address (KIP-612).
 
-A connection above the rate of the broker or its listener is delayed, for at most one window, and so are later connections. A connection
-above the rate of its address is closed after a delay, so that clients that reconnect immediately do not keep the broker busy; it does not
-count for the broker and the listener. The brokers' listener is exempt from the broker's rate, so that clients cannot keep brokers from
-connecting.
+A connection above the rate of the broker or its listener is delayed by at most one sample (`quota.window.size.seconds`), and so are later
+connections. A connection above the rate of its address is closed after a delay, so that clients that reconnect immediately do not keep the
+broker busy; it does not count for the broker and the listener. If brokers have a listener of their own, it is exempt from the broker's
+rate, so that clients cannot keep brokers from connecting.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class ConnectionRates:
             self._host_rates.pop(host, None)
 
     def note(self, listener: str, host: str) -> Delay:
-        """Counts a connection that has been opened."""
+        """Counts an opened connection, and returns its delay."""
         now_ms = self._now_ms()
         refused_ms = self._note_host(host, now_ms) if self._host_rates else 0
         if refused_ms:
@@ -122,7 +122,7 @@ class ConnectionRates:
 
 
 def address(name: str) -> str:
-    """Returns an address as sockets write it."""
+    """Returns an IP address as sockets write it; other texts unchanged."""
     try:
         return str(ip_address(name))
     except ValueError:

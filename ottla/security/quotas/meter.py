@@ -35,13 +35,13 @@ class Meter:
         return self.limit * self._span_s / PARTS
 
     def set_limit(self, limit: float) -> None:
-        """Changes the limit. Debts under the old limit are cancelled unless the meter keeps debts."""
+        """Changes the limit. Fills the bucket, which cancels its debt, unless the meter keeps debts. The windows are kept."""
         self.limit = limit
         if self.bucket is not None and not self._keeps_debts:
             self.bucket.fill()
 
     def use(self, amount: float, now_ms: int) -> int:
-        """Counts an amount; returns how many milliseconds the client must wait because of it."""
+        """Counts an amount; returns how many milliseconds the client must wait because of it and of earlier use."""
         self.rate.record(amount, now_ms)
         throttle_ms = self.rate.throttle_ms(self.limit, now_ms)
         if self.bucket is not None:
@@ -69,7 +69,8 @@ class Meter:
         return throttle_ms
 
     def most(self, now_ms: int) -> float:
-        """Returns the maximum size of an answer: the amount available now, but at least one part, for which the client may have to wait."""
+        """Returns the maximum size of an answer: the amount that is available now, and at least one part. The client may have to wait for
+        this part."""
         available = min(self.limit * self._span_s, self.rate.available(self.limit, now_ms))
         if self.bucket is not None:
             available = min(available, self.bucket.available(self.limit, now_ms))

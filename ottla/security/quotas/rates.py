@@ -4,11 +4,13 @@
 `quota.window.size.seconds`; the newest sample is incomplete. After a pause a client may therefore immediately use the amount that it left
 unused within the windows. It is throttled until the average has fallen to the limit.
 
-`TokenBucket` measures mutations of the cluster (KIP-599). Tokens are added at the limit's rate until the bucket is full. A mutation takes
-tokens, also more than the bucket has; the client is then throttled until the bucket is at zero again.
+`TokenBucket` limits mutations of the cluster (KIP-599), over `controller.quota.window.num` samples of
+`controller.quota.window.size.seconds`. Tokens are added at the limit's rate until the bucket is full. A mutation takes tokens, also more
+than the bucket has; the client is then throttled until the bucket is at zero again.
 
-Windows bound the use within their span, but forget: requests worth several seconds each exceed the limit in the long run. A bucket enforces
-the limit in the long run, but allows an idle client one more bucket while it fills. Bytes are therefore measured by both (`meter.py`).
+Windows bound the use within their span, but ignore older use: a client with large requests, each worth several seconds, exceeds the limit
+in the long run. A bucket enforces the limit in the long run, but a client that was idle can use a full bucket in addition to the tokens
+that are added meanwhile. Bytes are therefore measured by both (`meter.py`).
 """
 
 from __future__ import annotations
@@ -83,7 +85,7 @@ class WindowedRate:
 
 
 class TokenBucket:
-    """A token bucket of one client; full at first."""
+    """A token bucket of one share; full at first."""
 
     __slots__ = ("_refilled_ms", "_tokens", "_windows")
 
