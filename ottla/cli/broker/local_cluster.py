@@ -19,6 +19,7 @@ from ottla.testing.zookeeper_process import ZooKeeperDidNotStart, ZooKeeperMissi
 
 FIRST_PORT = 9092
 LOOK_SECONDS = 0.5
+ASSIGNED = ("listeners", "log.dir", "log.dirs")
 
 
 def run_cluster(args: Args, count: int, ports: Sequence[int]) -> int:
@@ -50,15 +51,19 @@ def run_cluster(args: Args, count: int, ports: Sequence[int]) -> int:
 
 
 def settings_of(args: Args) -> dict[str, str]:
-    """Returns the settings from `--set` and from short options. Omits `listeners` and `log.dirs`: the cluster assigns both itself."""
-    listeners_and_place = ("listeners", "log.dirs")
+    """Returns the settings from `--set` and from short options. The cluster assigns listeners and data directories itself.
+
+    Raises `UsageError` for `--set` with one of these, or without a value.
+    """
     found = {}
     for assignment in [*option_assignments(args), *args.assignments]:
         name, equals, value = assignment.partition("=")
         if not equals:
             raise UsageError(f"--set {assignment!r} is not KEY=VALUE")
-        if name.strip() not in listeners_and_place:
+        if name.strip() not in ASSIGNED:
             found[name.strip()] = value
+        elif assignment in args.assignments:
+            raise UsageError(f"leave out {name.strip()}: several brokers take --port or --ports, and --data-dir for a folder that is kept")
     return found
 
 

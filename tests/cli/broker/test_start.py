@@ -121,6 +121,9 @@ def test_a_cluster_without_a_zookeeper_is_one_line(offline: Ottla, monkeypatch: 
         (("dev", "--brokers", "3", "--config", "x"), "leave out --config"),
         (("dev", "--ports", "1,x"), "a list of ports"),
         (("dev", "--brokers", "3", "--set", "x"), "not KEY=VALUE"),
+        (("dev", "--brokers", "3", "--set", "log.dirs=/kept"), "leave out log.dirs"),
+        (("dev", "--brokers", "3", "--set", "log.dir=/kept"), "leave out log.dir:"),
+        (("dev", "--brokers", "3", "--set", "listeners=PLAINTEXT://0.0.0.0:9092"), "leave out listeners"),
     ],
 )
 def test_words_that_fit_no_cluster(offline: Ottla, words: tuple[str, ...], what: str) -> None:
