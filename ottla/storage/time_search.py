@@ -13,7 +13,7 @@ from __future__ import annotations
 from ottla.base.errors import WireError
 from ottla.base.immutable import immutable
 from ottla.base.types import TopicPartition
-from ottla.wire.batch_header import CODEC_MASK, RECORDS_AT, BatchHeader
+from ottla.wire.batch_header import CODEC_MASK, RECORDS_AT, BatchHeader, Buffer, read_batch_header, record_section
 from ottla.wire.compression import UnpackedTooLarge
 from ottla.wire.record_times import INT64_MAX, record_times
 
@@ -57,14 +57,16 @@ class BatchTimes:
 def find_time(question: FindTime) -> BatchTimes:
     """Reads the batch up to the wanted record. A batch that cannot be read is not an error; the answer has the reason."""
     try:
-        return _find_time(question.batch, question.timestamp_ms, question.start_offset, question.decompressed_bytes_max)
+        header = read_batch_header(question.batch)
+        section = record_section(question.batch, header, question.decompressed_bytes_max)
+        return _find_time(header, section, question.timestamp_ms, question.start_offset)
     except WireError as error:
         return BatchTimes(unread=str(error))
 
 
-def _find_time(batch: bytes | memoryview, timestamp_ms: int, start_offset: int, bytes_max: int) -> BatchTimes:
+def _find_time(header: BatchHeader, section: Buffer, timestamp_ms: int, start_offset: int) -> BatchTimes:
     largest = -1
-    for timestamp, offset in record_times(batch, decompressed_bytes_max=bytes_max):
+    for timestamp, offset in record_times(header, section):
         if offset < start_offset:
             continue
         if timestamp > largest:
@@ -96,7 +98,7 @@ class TimeAnswers:
 
 
 class TimeBudget:
-    """The records and bytes that the look-ups of one request may still read on the loop."""
+    """The records and decompressed bytes that the look-ups of one request may still read on the loop."""
 
     __slots__ = ("bytes", "records")
 
@@ -203,14 +205,14 @@ class TimeSearch:
                 bounded_max = min(bytes_max, budget.bytes)
             budget.records -= header.record_count
         try:
-            answer = _find_time(batch, timestamp_ms, start_offset, bounded_max)
+            section = record_section(batch, header, bounded_max)
+            if budget is not None and is_packed:
+                budget.bytes -= len(section)
+            return _find_time(header, section, timestamp_ms, start_offset)
         except UnpackedTooLarge as error:
             return None if bounded_max < bytes_max else BatchTimes(unread=str(error))
         except WireError as error:
             return BatchTimes(unread=str(error))
-        if budget is not None and is_packed:
-            budget.bytes -= len(batch)
-        return answer
 
     def _note_older(self, header: BatchHeader, timestamp_ms: int) -> None:
         self._older_than, self._older_end = timestamp_ms, header.base_offset

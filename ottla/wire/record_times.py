@@ -22,7 +22,7 @@ from sys import byteorder
 from typing import NamedTuple
 
 from ottla.base.errors import WireError
-from ottla.wire.batch_header import CODEC_MASK, RECORDS_AT, TIMESTAMP_TYPE_BIT, BatchHeader, Buffer, read_batch_header, record_section
+from ottla.wire.batch_header import CODEC_MASK, RECORDS_AT, TIMESTAMP_TYPE_BIT, BatchHeader, Buffer, record_section
 from ottla.wire.record_chunks import CHUNK_RECORDS, DELTA_MAX, chunk_matcher
 from ottla.wire.record_validation import read_zigzag
 
@@ -56,12 +56,11 @@ class TimeRange(NamedTuple):
     largest: int
 
 
-def record_times(batch: Buffer, *, decompressed_bytes_max: int) -> Iterator[tuple[int, int]]:
-    """Yields (timestamp, offset) of each record. With log append time, all records have the batch's timestamp. Raises `WireError` if the
-    records cannot be read.
+def record_times(header: BatchHeader, section: Buffer) -> Iterator[tuple[int, int]]:
+    """Yields (timestamp, offset) of each of a batch's decompressed records. With log append time, all records have the batch's timestamp.
+    Raises `WireError` if the records cannot be read.
     """
-    header = read_batch_header(batch)
-    data = bytes(record_section(batch, header, decompressed_bytes_max))
+    data = bytes(section)
     data_end, position, base_offset, base_timestamp = len(data), 0, header.base_offset, header.base_timestamp
     append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
     try:

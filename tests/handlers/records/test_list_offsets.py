@@ -8,7 +8,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.log_config import LogConfig
 from ottla.handlers.context import Pending
 from ottla.handlers.records.list_offsets import handle
-from ottla.storage.time_search import LOOP_RECORDS_MAX, WALKED_BATCHES_MAX
+from ottla.storage.time_search import LOOP_RECORDS_MAX, LOOP_UNPACKED_BYTES_MAX, WALKED_BATCHES_MAX
 from ottla.wire.batch_header import RECORDS_AT, BatchHeader, stamp_crc
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -142,6 +142,18 @@ def test_small_batches_that_lie_share_one_budget_and_are_read_once() -> None:
     assert answer.response.topics[0].partitions[0].offset == -1
     assert len(world.threads.record_worker.orders) == 2, "two fit into the budget of the request"
     assert ask(world, (0, NOW_MS + 1))[0].offset == -1
+
+
+def test_batches_that_unpack_to_many_bytes_share_one_budget() -> None:
+    world = RecordsWorld()
+    packed = encode_batch([Record(0, NOW_MS, None, bytes(LOOP_UNPACKED_BYTES_MAX * 2 // 3))], codec=CODEC_ZSTD)
+    set_max_timestamp(packed, 0, CREATE_TIME, NOW_MS + 1_000)
+    for _ in range(3):
+        append(world, memoryview(bytearray(packed)))
+    answer = begin(world, (0, NOW_MS + 1))
+    world.threads.run_all()
+    assert answer.response.topics[0].partitions[0].offset == -1
+    assert len(world.threads.record_worker.orders) == 2, "one fits into the budget of the request"
 
 
 def test_a_walk_over_many_batches_is_done_in_pieces() -> None:
