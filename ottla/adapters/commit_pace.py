@@ -16,7 +16,7 @@ from ottla.base.ports import Clock, Threads
 
 LOOKED_AT = 4
 SLOW_NS = 10_000_000
-"""Duration of a commit from which the disk counts as slow, in nanoseconds."""
+"""A commit that takes longer is slow, in nanoseconds. 10 ms delay the other clients noticeably."""
 
 Commit = Callable[[], StorageError | None]
 """Commits; returns None or the reason of the failure."""

@@ -6,7 +6,7 @@ range. The last stable offset ends the search: once an entry's last stable offse
 range. An overlapping transaction, still open at that moment, would have kept the last stable offset lower.
 
 Invariants: the index belongs to the segment that holds the marker, so index and records are kept and deleted together. A search
-reads the entries from the first marker in the range on, not those of earlier markers. An entry takes 32 bytes of memory.
+reads the entries from the first marker in the range on, and no entries of earlier markers. An entry takes 32 bytes of memory.
 """
 
 from __future__ import annotations

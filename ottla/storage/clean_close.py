@@ -16,7 +16,7 @@ from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.file_slice import Syncable
 
 UNAIDED_BYTES_MAX = 4096
-"""Largest number of bytes behind the newest snapshot of producers for which a clean close writes no newer snapshot. The next start reads
+"""A clean close writes a snapshot of the producers if more bytes of the log follow the newest snapshot. Otherwise the next start reads
 these bytes again, as it reads the batches behind the last index entry."""
 
 

@@ -22,9 +22,9 @@ from ottla.storage.file_slice import PathSync, Syncable
 from ottla.storage.small_files import LEADER_EPOCH_FILE, lines_text, parse_lines, read_whole, write_lines
 
 PAGE_BYTES = 4096
-"""Size of a memory page. A killed process leaves a page written as a whole or not at all."""
+"""Size of a memory page. When a process is killed, each page is written as a whole or not at all."""
 SECTOR_BYTES = 512
-"""Size of a disk sector. A power failure leaves a sector written as a whole or not at all."""
+"""Size of a disk sector. At a power failure, each sector is written as a whole or not at all."""
 
 
 class LeaderEpochs:

@@ -117,7 +117,7 @@ class FutureLog:
 
 
 def common_end(source: Log, copy: Log) -> int:
-    """Returns the offset up to which two logs of one replica hold the same batches. Equal epochs begin at equal offsets (KIP-101)."""
+    """Returns the end of the batches that two logs of one replica have in common. Equal epochs begin at equal offsets (KIP-101)."""
     end = min(copy.log_end_offset, source.log_end_offset)
     for epoch, start in reversed(copy.epochs.entries()):
         known, known_end = source.epochs.end_offset_for(epoch, source.log_end_offset)

@@ -155,8 +155,8 @@ def _last_known(opening: Opening, damage: DamagedLogError) -> str:
 
 
 def _compacted_end(opening: Opening, names: list[str]) -> int:
-    """Returns the offset up to which the log was ever compacted. Kafka writes no note of it: without one returns `NEVER` if the clean
-    offset or the policy shows that the log may have been compacted."""
+    """Returns the end of the compacted part of the log, the largest there ever was. Kafka writes no note of it: without a note returns
+    `NEVER` if the clean offset or the policy shows that the log may have been compacted."""
     ends = compacted_ends(names)
     if ends:
         return max(ends[-1], opening.clean_offset)

@@ -175,7 +175,7 @@ def short_key(key: bytes) -> bytes:
 
 
 def _note_latest(disk: Disk, job: CompactionJob) -> tuple[dict[bytes, int], int]:
-    """Returns the last offset of each key of the dirty part, and the offset up to which it was read."""
+    """Returns the last offset of each key of the dirty part, and the end offset of the batches that were read."""
     latest: dict[bytes, int] = {}
     first_dirty = job.first_dirty_offset
     transactions = CleanedTransactions(entry for entry in job.aborted if entry.last_offset >= first_dirty)
