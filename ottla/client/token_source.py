@@ -3,9 +3,9 @@
 The first of these sources is used: a function of the program; `sasl.oauthbearer.token.endpoint.url`, the address of an endpoint or file;
 or, for tests, an unsigned token from the JAAS line's `unsecuredLogin...` options or from `sasl.oauthbearer.config`.
 
-All connections of a client share one token. The first login in the last fifth of its lifetime (`sasl.login.refresh.window.factor`) fetches
-a new token. This is early enough for the renewal of sessions (`core/login_renewal.py`). If fetching fails, the old token is used until it
-expires. After a broker has refused a token, the next login asks the source again.
+All connections of a client share one token. The first login in the last fifth of the token's lifetime (`sasl.login.refresh.window.factor`)
+fetches a new token. This is early enough for the renewal of sessions (`core/login_renewal.py`). If fetching fails, the old token is used
+until it expires. After a broker has refused a token, the next login asks the source again.
 """
 
 from __future__ import annotations

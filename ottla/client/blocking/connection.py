@@ -41,8 +41,8 @@ REQUEST_TIMEOUT_S = 30.0
 
 _SOCKET_BUFFER_BYTES = 1024 * 1024
 _SCATTERED_BYTES_MIN = 64 * 1024
-"""In bytes. Without TLS and SASL, the pieces of a larger frame are passed to `sendmsg` without joining them: copying so much costs more
-than the longer system call.
+"""Without TLS and SASL, the pieces of a frame of at least so many bytes are passed to `sendmsg` without joining them. Copying them would
+cost more than the longer system call.
 """
 _WAIT_S = 1.0
 """The longest single wait for the socket, in seconds. Then the loop checks whether a signal handler has closed the connection."""

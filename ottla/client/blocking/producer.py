@@ -42,9 +42,9 @@ IN_FLIGHT_MAX = 5
 DELIVERY_TIMEOUT_S = 120.0
 LINGER_S = 0.005
 METADATA_AGE_S = 10.0
-"""Age at which a topic's partition count is asked again. Kafka's 5 minutes would place keys by the old count for so long."""
+"""Age at which a topic's partition count is refreshed, in seconds. Kafka's clients place keys by the old count for up to 5 minutes."""
 GROWTH_S = 1.0
-"""For this time after a topic has grown, some brokers may still answer with its old partitions."""
+"""For this time after a topic has grown, in seconds, some brokers may still answer with its old partitions."""
 ACKS_ALL = -1
 
 _RECORD_OVERHEAD_BYTES = 12
@@ -299,7 +299,7 @@ class Producer:
         return found
 
     def _look_for_growth(self, topic: str, now: float) -> None:
-        """Uses newer partition counts in the cache. Begins to ask for them after `metadata_age_s`, without waiting."""
+        """Adopts new partitions from the metadata cache. After `metadata_age_s` an errand refreshes the cache."""
         known = self.cluster.topics.get(topic)
         if known is not None and known is not self._learned.get(topic):
             self._take_over(topic, known)

@@ -1,6 +1,6 @@
 """SCRAM credentials of users, as conversations on a `ClusterCore`.
 
-A password is not sent: the broker gets the PBKDF2 hash of it.
+A password is not sent: the broker gets its PBKDF2 hash.
 """
 
 from __future__ import annotations

@@ -245,7 +245,7 @@ class AttachPiece(NamedTuple):
 
 
 class Producing(NamedTuple):
-    """The transaction that gets the staged chunks, and the token of their staging.
+    """The transaction that gets the staged chunks, and the chunks' token.
 
     With the second transaction protocol (`uses_v2`) AttachRecords adds the partition to the transaction, like Produce.
     """
