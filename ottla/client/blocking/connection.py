@@ -78,7 +78,7 @@ class BlockingConnection:
         self.offers = self.protocol.versions.offers
         self._socket: socket.socket | None = None
         self._open_until: float | None = None
-        """The deadline of version negotiation and login while the connection is being opened, else None."""
+        """The deadline for opening the connection, None when it is open."""
         self._renewal = LoginRenewal(random())
         self._unsent: deque[memoryview] = deque()
         """Bytes of requests that the socket has not accepted yet."""
@@ -88,14 +88,16 @@ class BlockingConnection:
     # Opening and closing
 
     def open(self, timeout_s: float | None = None) -> BlockingConnection:
-        """Connects, negotiates versions, and authenticates if SASL is configured. Negotiation and login together end `timeout_s` after the
-        beginning (default: `request_timeout_s`). Connecting and the TLS handshake each have this limit, and `connect_timeout_s`.
+        """Connects, negotiates versions, and authenticates if SASL is configured. `timeout_s` (default: `request_timeout_s`) limits
+        connecting, the TLS handshake, negotiation and login together. `connect_timeout_s` limits connecting and the handshake each. Each IP
+        address of a name may take the whole limit.
         """
         limit_s = self.request_timeout_s if timeout_s is None else min(timeout_s, self.request_timeout_s)
         self._open_until = time.monotonic() + limit_s
         limit_s = min(limit_s, self.connect_timeout_s)
         try:
             self._socket = self._connected(limit_s)
+            self._socket.settimeout(min(limit_s, self._step_s()))
             self._secure()
             self._socket.setblocking(False)
             self._negotiate()
@@ -270,8 +272,7 @@ class BlockingConnection:
         return self.has_input() or (self._socket is not None and bool(readable([self._socket.fileno()], timeout_s)))
 
     def has_input(self) -> bool:
-        """Whether there is input without reading from the socket: an earlier answer, bytes that TLS has decrypted, or a closed connection.
-        """
+        """Whether there is input without reading from the socket: an earlier answer, bytes that TLS has decrypted, or a closed connection."""
         return self._socket is None or bool(self._early) or self._has_decrypted()
 
     def _has_decrypted(self) -> bool:

@@ -32,8 +32,7 @@ class Open(NamedTuple):
     """Opens an authenticated connection. The result is a `Link`; the error is a ClientError, such as `ConnectError` or
     `AuthenticationError`.
 
-    With `is_own` the connection is new, else the shell may share one. `timeout_s` limits connecting, TLS and login together; in the
-    blocking client it limits connecting and the TLS handshake separately.
+    With `is_own` the connection is new, else the shell may share one. `timeout_s` limits connecting, TLS and login together.
     """
 
     address: Address

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.client.addresses import Address
 from ottla.client.blocking.connection import BlockingConnection
 from ottla.client.errors import ClientError, ConnectError, MalformedResponseError, RequestTimeoutError
+from ottla.client.security import Security
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.metadata import MetadataRequest
@@ -94,6 +96,28 @@ def test_a_refused_connection_names_the_address() -> None:
         port = listener.getsockname()[1]
     with pytest.raises(ConnectError, match=f"cannot reach 127.0.0.1:{port}: connection refused"):
         BlockingConnection(Address("127.0.0.1", port)).open()
+
+
+def test_a_tls_handshake_gets_the_time_that_connecting_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = [0.0]
+    limits: list[float | None] = []
+    create_connection = socket.create_connection
+
+    def connect_slowly(address: Address, timeout: float) -> socket.socket:
+        now_s[0] += 3.0
+        return create_connection(address, timeout=timeout)
+
+    def shake_hands(plain: socket.socket, _host: str) -> socket.socket:
+        limits.append(plain.gettimeout())
+        raise TimeoutError
+
+    security = Security({"security.protocol": "SSL"})
+    monkeypatch.setattr("ottla.client.blocking.connection.time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    monkeypatch.setattr("ottla.client.blocking.connection.socket.create_connection", connect_slowly)
+    monkeypatch.setattr(security, "wrap", shake_hands)
+    with FakeBroker({}) as broker, pytest.raises(ConnectError, match="within 4 s"):
+        BlockingConnection(Address("127.0.0.1", broker.port), security=security).open(4.0)
+    assert limits == [1.0]
 
 
 def test_a_silent_broker_is_a_timeout(opened: Opener) -> None:
