@@ -167,8 +167,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
             self._ready.set_result(None)
 
     async def receive(self, future: asyncio.Future[Any], timeout_s: float) -> Any:
-        """Waits for the answer to a request of `send`. Without an answer in time it closes the connection and raises `RequestTimeoutError`.
-        """
+        """Waits for the answer to a request of `send`. After `timeout_s` it closes the connection and raises `RequestTimeoutError`."""
         try:
             async with asyncio.timeout(timeout_s):
                 return await asyncio.shield(future)

@@ -272,7 +272,7 @@ class BlockingConnection:
         return self.has_input() or (self._socket is not None and bool(readable([self._socket.fileno()], timeout_s)))
 
     def has_input(self) -> bool:
-        """Whether there is input without reading from the socket: an earlier answer, bytes that TLS has decrypted, or a closed connection."""
+        """Whether there is input without reading the socket: an earlier answer, bytes that TLS has decrypted, or a closed connection."""
         return self._socket is None or bool(self._early) or self._has_decrypted()
 
     def _has_decrypted(self) -> bool:

@@ -184,8 +184,7 @@ class Producer:
 
     @owned
     def poll(self, timeout_s: float = 0.0) -> None:
-        """Sends lingering batches and processes answers; waits for one at most `timeout_s`. Raises a failure that was kept (`Deliveries`).
-        """
+        """Sends lingering batches and processes answers; waits for one at most `timeout_s`. Raises a kept failure (`Deliveries`)."""
         if self._open:
             before = time.monotonic() - self.linger_s
             for batch in [found for found in self._open.values() if found.opened <= before]:

@@ -1,5 +1,4 @@
-"""The interface of a connection for conversations. Imported only for type checking, because `typing.Protocol` classes slow down the start.
-"""
+"""The interface of a connection for conversations. Imported only for type checking: `typing.Protocol` classes slow down the start."""
 
 from __future__ import annotations
 
