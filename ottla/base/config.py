@@ -171,8 +171,7 @@ class BrokerConfig(_AllSettings):
 
     @property
     def inter_broker_listener(self) -> str:
-        """Returns the name of the listener for other brokers: as configured, else the first with the configured protocol, else the
-        first."""
+        """Returns the listener for other brokers: the named one, else the first with the configured protocol, else the first one."""
         if self.inter_broker_listener_name:
             return self.inter_broker_listener_name
         endpoints = self.endpoints
@@ -186,8 +185,7 @@ class BrokerConfig(_AllSettings):
         self._listeners.append(listener)
 
     def set_dynamic(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> list[Notice]:
-        """Applies the stored dynamic values. Returns a notice for each invalid value, which is skipped, because a stored value must not
-        stop a broker."""
+        """Applies the stored dynamic values. Skips invalid values, which must not stop a broker, and returns a notice for each."""
         notices: list[Notice] = []
         before = {**self._cluster_dynamic, **self._broker_dynamic}
         self._cluster_dynamic = usable_values(BROKER_SETTINGS, cluster, notices)
@@ -201,11 +199,12 @@ class BrokerConfig(_AllSettings):
             if value != self.__dict__[setting.attribute]:
                 self.__dict__[setting.attribute] = value
                 changed.append(name)
-        if changed:
-            names = frozenset(changed)
-            for listener in self._listeners:
-                listener(names)
+        self._announce(changed)
         return notices
+
+    def _announce(self, changed: list[str]) -> None:
+        for listener in self._listeners if changed else ():
+            listener(frozenset(changed))
 
     def listeners_with(self, broker: Mapping[str, str]) -> ListenerValues:
         """Returns the settings of listeners as they would be with these dynamic values of this broker."""
@@ -228,6 +227,7 @@ class BrokerConfig(_AllSettings):
         self._given.update(newer._families())
         self.set_dynamic(self._cluster_dynamic, self._broker_dynamic)
         changed = [name for name in {**families, **self._families()} if families.get(name) != self._families().get(name)]
+        self._announce(changed)
         return frozenset([*(name for name, value in before.items() if self.value(name) != value), *changed])
 
     def _families(self) -> dict[str, Given]:

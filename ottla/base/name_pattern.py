@@ -44,12 +44,17 @@ class NamePattern:
         """Number of instructions. A match takes at most that many steps for each letter of a name."""
 
     def matches(self, name: str) -> bool:
-        """Whether the whole name matches."""
+        """Whether the whole name matches. For a name that is not ASCII it may raise `PatternError`, unless `compile_for_unicode` was
+        called before."""
         if name.isascii():
             return self._of_ascii.fullmatch(name) is not None
+        self.compile_for_unicode()
+        return self._of_unicode.fullmatch(name) is not None
+
+    def compile_for_unicode(self) -> None:
+        """Compiles the pattern for names that are not ASCII, too. Raises `PatternError` if it is too large for them."""
         if self._of_unicode is None:
             self._of_unicode = _compile(self._text, is_ascii=False)
-        return self._of_unicode.fullmatch(name) is not None
 
 
 def _compile(text: str, *, is_ascii: bool) -> Any:

@@ -196,7 +196,9 @@ class ClusterIdentity:
             return f"this broker belongs to cluster {self._cluster_id()}"
         if hello.receiver != self._broker_id or hello.sender == self._broker_id or hello.sender < 0:
             return f"this is broker {self._broker_id}"
+        if hello.broker_epoch < 0:
+            return f"broker {hello.sender} is not registered"
         known = self._epoch_of(hello.sender)
-        if hello.broker_epoch < max(known, 0):
+        if hello.broker_epoch < known:
             return f"broker {hello.sender} has registered again, with epoch {known}"
         return ""

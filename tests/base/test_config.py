@@ -521,3 +521,18 @@ def test_no_refusal_and_no_notice_shows_a_secret() -> None:
                 refused.add(name)
             assert not any("hush" in text for text in texts), (named, value, texts)
     assert {"ottla.metrics.credentials", "ottla.zookeeper.sasl", "ottla.sasl.plain.users", "sasl.jaas.config"} <= refused
+
+
+def test_an_error_in_an_argument_does_not_name_the_file() -> None:
+    with pytest.raises(ConfigError, match=r"^--set: 'num\.partitions' is not of the form key=value$"):
+        load(file_text="num.partitions=2", file_name="server.properties", assignments=["num.partitions"])
+
+
+def test_a_changed_setting_of_one_listener_is_announced_when_the_file_is_read_again() -> None:
+    limit = "listener.name.plaintext.max.connection.creation.rate"
+    config, announced = BrokerConfig({limit: "5"}), list[frozenset[str]]()
+    config.on_change(announced.append)
+    assert config.take_over(BrokerConfig({limit: "7"})) == {limit}
+    assert announced == [{limit}]
+    assert config.take_over(BrokerConfig({limit: "7"})) == frozenset()
+    assert announced == [{limit}]

@@ -82,7 +82,7 @@ def test_two_brokers_of_one_cluster_know_each_other() -> None:
         (Broker(1, cluster="another"), 2, Broker(2), "belongs to cluster the-cluster"),
         (Broker(1), 3, Broker(2), "this is broker 2"),
         (Broker(2), 2, Broker(2), "this is broker 2"),
-        (Broker(1, epoch=-1), 2, Broker(2), "registered again"),
+        (Broker(1, epoch=-1), 2, Broker(2), "broker 1 is not registered"),
         (Broker(1, epoch=7), 2, Broker(2, known=8), "has registered again, with epoch 8"),
         (Broker(1), 2, Broker(2, secret=None), "cannot be read"),
     ],

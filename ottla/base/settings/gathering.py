@@ -55,13 +55,15 @@ def gather(
     notices: list[Notice] = []
     known = frozenset(names)
     given: dict[str, Given] = {}
+    where = file_name
     try:
         layers = [(sources.parse_file(file_text, file_name), file_name)] if file_text else []
         from_environment, skipped = sources.parse_environment(environment or {})
         layers.append((from_environment, "environment"))
-        layers.append((sources.parse_assignments(assignments), "--set"))
+        where = "--set"
+        layers.append((sources.parse_assignments(assignments), where))
     except SettingError as error:
-        raise ConfigError(f"{file_name}: {error}" if file_name else str(error)) from None
+        raise ConfigError(f"{where}: {error}" if where else str(error)) from None
     if skipped:
         notices.append(Notice(True, f"environment: {', '.join(skipped)} are for a JVM or an image's scripts and have no effect here"))
     for values, where in layers:

@@ -72,6 +72,8 @@ def matcher(pattern: str | None) -> Callable[[str], bool] | None:
     if not pattern:
         return None
     try:
-        return NamePattern(pattern).matches
+        compiled = NamePattern(pattern)
+        compiled.compile_for_unicode()
+        return compiled.matches
     except PatternError as error:
         raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error

@@ -454,7 +454,7 @@ def test_list_transactions() -> None:
     assert listed(world, duration_filter=1000) == (NONE, [], [])
 
 
-@pytest.mark.parametrize("pattern", ["(", r"(a)\1", "(?=a)", "x" * 600, "a**", "[b-a]", "((a{100}){100}){100}"])
+@pytest.mark.parametrize("pattern", ["(", r"(a)\1", "(?=a)", "x" * 600, "a**", "[b-a]", "((a{100}){100}){100}", r"\pL" * 60])
 def test_what_is_no_pattern_is_refused(pattern: str) -> None:
     assert listed(BrokerWorld(), transactional_id_pattern=pattern)[0] is ErrorCode.INVALID_REGULAR_EXPRESSION
 
