@@ -10,7 +10,7 @@ name, durably; remove the mark. Left out: when a piece is copied, and how fast (
 
 from __future__ import annotations
 
-from ottla.base.errors import StorageError
+from ottla.base.errors import ApiError, ErrorCode, StorageError, WireError
 from ottla.base.ports import Disk
 from ottla.storage.file_slice import FileSlice, Syncable
 from ottla.storage.log import Log
@@ -64,7 +64,11 @@ class FutureLog:
         Raises `StorageError`, and `ApiError` for damaged batches.
         """
         if number == self._cuts:
-            self.copy.append_as_follower(memoryview(batches))
+            try:
+                self.copy.append_as_follower(memoryview(batches))
+            except WireError as error:
+                message = f"{self.source.topic_partition}: the log has bytes that are no batches: {error}"
+                raise ApiError(ErrorCode.CORRUPT_MESSAGE, message) from None
             start = min(self.source.log_start_offset, self.copy.log_end_offset)
             if start > self.copy.log_start_offset:
                 self.copy.advance_log_start(start)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.base.errors import StorageError
+from ottla.base.errors import ApiError, ErrorCode, StorageError
 from ottla.base.log_config import LogConfig
 from ottla.storage.future_log import COPIED_FILE, FutureLog, common_end, finish_replacement, is_complete
 from ottla.storage.log import Log
@@ -15,6 +15,7 @@ from tests.storage.log_builder import PARTITION, ROOT, TOPIC_ID, LogBuilder, bat
 
 OTHER = "/other"
 COPY = f"{OTHER}/{PARTITION}.{'0' * 32}-future"
+LENGTH_AT = 8
 SMALL = log_settings(segment_bytes=400)
 
 
@@ -120,6 +121,20 @@ def test_a_piece_that_was_read_before_a_cut_is_not_appended_after_it() -> None:
     future.append(piece[0], data)
     copy_all(future)
     assert content(future.copy) == content(source.log)
+
+
+@pytest.mark.parametrize("at", [LENGTH_AT, 30])
+def test_a_damaged_batch_of_the_log_is_refused(at: int) -> None:
+    source = built()
+    source.append_many(10)
+    future = copy_of(source)
+    piece = future.next_piece(10_000)
+    assert piece is not None
+    data = bytearray(piece[1].read())
+    data[at : at + 4] = bytes(4)
+    with pytest.raises(ApiError) as refused:
+        future.append(piece[0], bytes(data))
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE and future.copy.log_end_offset == 0
 
 
 def test_a_failure_to_cut_the_copy_is_not_the_logs() -> None:
