@@ -15,6 +15,7 @@ from ottla.base.errors import StorageError
 from ottla.base.ports import Clock, Threads
 
 LOOKED_AT = 4
+"""Number of last commits that must all be slow. One slow commit says nothing about the disk."""
 SLOW_NS = 10_000_000
 """A commit that takes longer is slow, in nanoseconds. 10 ms delay the other clients noticeably."""
 

@@ -19,7 +19,7 @@ def judge_followed(
     topic_partition: TopicPartition, batches: memoryview, *, next_offset: int, epoch: int, epoch_max: int = ANY_EPOCH
 ) -> list[tuple[int, BatchHeader]]:
     """Returns (position, header) of each whole batch. An incomplete batch at the end is ignored; the next fetch gets it again. Raises
-    `ApiError`.
+    `ApiError`, and `WireError` for an impossible length field.
     """
     headers = list(iter_batches(batches))
     for position, header in headers:

@@ -14,6 +14,7 @@ from ottla.storage.segment import Segment
 from ottla.storage.snapshots import AT_ONCE_MAX, ProducerSnapshots
 
 UNAIDED_BYTES_MAX = 1 << 20
+"""A checkpoint writes new files if more bytes of the active segment follow the newest snapshot. A recovery reads these bytes."""
 
 
 class ServedLog(Protocol):
