@@ -19,7 +19,7 @@ class DelegationToken:
     expiry_ms: int
     """The time when the token expires, unless it is renewed before."""
     max_ms: int
-    """The latest time to which the token can be renewed."""
+    """The token cannot be renewed beyond this time."""
 
     def may_be_renewed_by(self, principal: str) -> bool:
         return principal == self.owner or principal in self.renewers

@@ -18,7 +18,7 @@ from ottla.base.ports import Clock, LoginToken, Threads, TimerHandle, Timers, To
 log = logging.getLogger("ottla.security")
 
 PAUSE_MS = 1_000
-"""Minimum time between a fetch and the next one, in milliseconds, and the time for which logins fail after a failure."""
+"""Minimum time between two fetches, in milliseconds. After a failure, logins fail immediately during this time."""
 
 TokenReceived = Callable[[LoginToken | None, OttlaError | None], object]
 

@@ -4,8 +4,8 @@ There are four kinds: bytes of produce requests, fetched bytes, request time, an
 milliseconds for which the client must wait, 0 while it is within its quota. Answering and muting the channel are the server's task
 (`server/quotas/throttling.py`).
 
-Clients without a quota are not measured. Memory is bounded: there are at most `METERS_MAX` meters, of which the least recently used is
-evicted, and a meter is dropped after an hour without use (`IDLE_MS_MAX`).
+Clients without a quota are not measured. Memory is bounded: there are at most `METERS_MAX` meters. A new meter evicts the least recently
+used one, and a meter is dropped after an hour without use (`IDLE_MS_MAX`).
 """
 
 from __future__ import annotations
