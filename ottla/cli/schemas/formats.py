@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ottla.cli.command import UsageError
+from ottla.cli.command import Refused, UsageError
 from ottla.cli.input_files import read_bytes
 from ottla.cli.optional import library
 from ottla.cli.records.json_numbers import WrittenFloat
@@ -153,7 +153,10 @@ def json_schema(text: str, where: str) -> Format:
 
 
 def protobuf_source(text: str, where: str) -> Format:
-    """Compiles a `.proto`. Its imports must be Google's, or files in its directory. Raises UsageError if it does not compile."""
+    """Compiles a `.proto`. Its imports must be Google's, or files in its directory. Raises UsageError if it does not compile.
+
+    Raises `Refused` if the compiler takes more than `COMPILE_SECONDS_MAX`.
+    """
     _library("grpc_tools")
     with tempfile.TemporaryDirectory(prefix="ottla-proto-") as directory:
         source = Path(where) if where.endswith(".proto") else Path(directory, "schema.proto")
@@ -161,9 +164,12 @@ def protobuf_source(text: str, where: str) -> Format:
             source.write_text(text)
         out = Path(directory, "set.desc")
         command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{source.parent}", "--include_imports", f"--descriptor_set_out={out}"]
-        done = subprocess.run(
-            [*command, str(source)], capture_output=True, text=True, errors="replace", timeout=COMPILE_SECONDS_MAX, check=False
-        )
+        try:
+            done = subprocess.run(
+                [*command, str(source)], capture_output=True, text=True, errors="replace", timeout=COMPILE_SECONDS_MAX, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise Refused(f"{where} did not compile within {COMPILE_SECONDS_MAX:g} s", "REQUEST_TIMED_OUT") from None
         if done.returncode:
             raise UsageError(f"{where} is not a Protobuf schema: {_compiler_error(done.stderr)}")
         return protobuf_descriptors(out.read_bytes(), where)

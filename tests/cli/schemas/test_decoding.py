@@ -13,7 +13,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from ottla.cli.command import UsageError
+from ottla.cli.command import Refused, UsageError
 from ottla.cli.schemas.formats import Misfit, avro, file_format, json_schema, protobuf_descriptors, protobuf_source
 from ottla.cli.schemas.registry import HEADER
 from ottla.testing.broker import Broker
@@ -218,6 +218,12 @@ def test_what_does_not_go_together(ottla: Ottla, topic: str, options: tuple[str,
 def test_avro_that_does_not_fit(data: bytes) -> None:
     with pytest.raises(Misfit):
         avro(json.dumps(AVRO), "order.avsc").decoder()(data)
+
+
+def test_a_schema_that_takes_too_long_to_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.cli.schemas.formats.COMPILE_SECONDS_MAX", 0.0)
+    with pytest.raises(Refused, match="order did not compile within 0 s"):
+        protobuf_source(PROTO, "order")
 
 
 def test_schemas_that_are_none(tmp_path: Path) -> None:
