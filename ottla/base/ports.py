@@ -300,10 +300,9 @@ OPERATION_OVERHEAD_BYTES = 64
 class StoreResult(IntEnum):
     """The result of a read or write of the metadata store.
 
-    `CONNECTION_LOST`: a read has no result, or a write was not sent, because there was no connection or it broke. `UNKNOWN`: a write was
-    sent and its answer was lost. The store may have executed it, or may still execute it before the next write of the same session.
-    `DISK_FAILED`: the embedded store cannot write; nothing has changed. `REFUSED`: the request is not permitted or not valid, so trying
-    again does not help.
+    `CONNECTION_LOST`: without a connection a read has no result, or a write was not sent. `UNKNOWN`: a write was sent and its answer was
+    lost. The store may have executed it, or may still execute it before the next write of the same session. `DISK_FAILED`: the embedded
+    store cannot write; nothing has changed. `REFUSED`: the request is not permitted or not valid, so trying again does not help.
     """
 
     OK = 0
