@@ -219,10 +219,12 @@ class Consumer:
         idle = [p for p in self._order if p in self.positions and p not in busy and p not in self._routes.pauses]
         if not idle:
             return
-        self._order.rotate(-1)
+        asked = len(self._asked)
         for broker_id, partitions in self._routes.by_leader(idle, self._without_leader).items():
             if broker_id not in self._asked:
                 self._fetch_from(broker_id, partitions)
+        if len(self._asked) > asked:
+            self._order.rotate(-1)
 
     def _without_leader(self, reasons: Mapping[TopicPartition, KafkaError]) -> None:
         for partition, error in reasons.items():

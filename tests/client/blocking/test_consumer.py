@@ -93,6 +93,18 @@ def test_from_the_beginning_from_an_offset_and_from_the_end(cluster: Cluster, to
         assert consumer.poll(0.05) == []
 
 
+def test_the_first_fetch_reads_the_partitions_in_their_order(cluster: Cluster, broker: Broker, topic: str) -> None:
+    """Also of a consumer that has to connect first."""
+    for partition in (1, 0):
+        _fill(cluster, topic, 1, partition)
+    with Cluster(broker.bootstrap_server) as other, Consumer(other) as consumer:
+        consumer.assign({TopicPartition(topic, 0): EARLIEST, TopicPartition(topic, 1): EARLIEST})
+        read: list[int] = []
+        while len(read) < 2:
+            read += [fetched.partition.partition for fetched in consumer.poll(5)]
+    assert read == [0, 1]
+
+
 def test_an_offset_out_of_range_follows_the_policy(cluster: Cluster, topic: str) -> None:
     _fill(cluster, topic, 2)
     partition = TopicPartition(topic, 0)
