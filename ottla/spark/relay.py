@@ -392,14 +392,13 @@ class Relay:
             )
         except ValueError as error:
             raise OptionError(f"kafka.bootstrap.servers, kafka.security.protocol, kafka.sasl.*, kafka.ssl.*: {error}") from None
+        try:
+            if group is not None:
+                _refuse_live_members(client, group)
+        except BaseException:
+            client.close()
+            raise
         self._client = client
-        members = client.describe_group(group).members if group is not None else ()
-        if members:
-            hosts = ", ".join(sorted({member.host for member in members})[:3])
-            raise OffsetConflictError(
-                f"group: {group!r} has live members ({len(members)}, on {hosts}); their commits and those of this query would get "
-                "mixed up; stop them, or give the query a group of its own"
-            )
         return client
 
     def _fenced(self, name: str, error: FencedError) -> str:
@@ -415,6 +414,16 @@ class Relay:
         return (
             f"{name} was not committed by this driver: another driver took over the transactional id {self.transactional_id!r} "
             f"({error.name}). Does a second copy of the pipeline run? {rest}"
+        )
+
+
+def _refuse_live_members(client: Client, group: str) -> None:
+    members = client.describe_group(group).members
+    if members:
+        hosts = ", ".join(sorted({member.host for member in members})[:3])
+        raise OffsetConflictError(
+            f"group: {group!r} has live members ({len(members)}, on {hosts}); their commits and those of this query would get "
+            "mixed up; stop them, or give the query a group of its own"
         )
 
 

@@ -144,8 +144,10 @@ def test_a_group_with_live_members_is_refused(pipeline: Pipeline, client: Client
     with client.consumer(pipeline.group, topics=[pipeline.source]) as consumer:
         while client.describe_group(pipeline.group).state != "Stable":
             consumer.poll(0.1)
-        with pytest.raises(OffsetConflictError, match=rf"^group: '{pipeline.group}' has live members \(1, on "):
-            pipeline.driver().commit(0)
+        driver = pipeline.driver()
+        for _ in range(2):  # a query that is started again in the same process has the same relay
+            with pytest.raises(OffsetConflictError, match=rf"^group: '{pipeline.group}' has live members \(1, on "):
+                driver.commit(0)
 
 
 def test_a_refusal_for_good_names_the_batch(pipeline: Pipeline, client: Client) -> None:
