@@ -252,8 +252,8 @@ class BrokerConfig(_AllSettings):
         return setting.default
 
     def topic_synonyms(self, name: str, overrides: Mapping[str, str]) -> list[Synonym]:
-        """Returns every value of a topic setting and of the broker settings that it falls back on, the current one first. As in Kafka, the
-        list contains no default except the first broker setting's, because the other broker settings may have another unit."""
+        """Returns every value of a topic setting and of the broker settings that it falls back on, the current one first. As in Kafka, only
+        the first broker setting adds its default, because the others may have another unit."""
         setting = TOPIC_SETTINGS[name]
         found = [Synonym(name, overrides[name], ConfigSource.DYNAMIC_TOPIC)] if name in overrides else []
         for broker_name, _ in setting.broker_names:
@@ -306,8 +306,8 @@ class BrokerConfig(_AllSettings):
         )
 
     def _compression_level(self, codec: str, overrides: Mapping[str, str]) -> int | None:
-        """Returns the configured compression level. Returns None (the codec's default) if the level is Kafka's default, because Kafka's 9
-        for lz4 means its fastest level."""
+        """Returns the configured compression level, or None (the codec's own default) if it is Kafka's default. Kafka's default for lz4 is
+        9, which stands for the fastest level there."""
         name = f"compression.{codec}.level"
         level = self.topic_value(name, overrides) if name in TOPIC_SETTINGS else None
         return None if level is None or level == TOPIC_SETTINGS[name].default else int(level)

@@ -66,7 +66,7 @@ class AuthenticationError(KafkaError):
 
 
 class AuthorizationError(KafkaError):
-    """The principal has no permission for this topic, group, transactional id or cluster."""
+    """The principal has no permission for this topic, group, transactional id, delegation token or cluster."""
 
 
 class FencedError(KafkaError):

@@ -7,7 +7,8 @@ watermark, with read_committed up to the last stable offset; followers read to t
 Invariants: leader epochs never decrease (I15), and a leader is in its ISR (I9). A request of another broker that would break one is refused
 with `ApiError` and changes nothing, as is a request with another leader epoch (I18).
 
-Waiters for offsets are called when their term ends; watchers at every change, in every role (`base/loop/notifier.py`).
+Waiters for an offset are called at the latest when this replica's term as leader ends. Watchers are called at every change, in every role
+(`base/loop/notifier.py`).
 """
 
 from __future__ import annotations
@@ -143,10 +144,10 @@ class Partition:
         """Starts a term of leadership, or adopts a new ISR or replica set within the same epoch. `now_ms` is monotonic. While there are
         `eligible` replicas the high watermark does not move (KIP-966).
 
-        A repeated or outdated request of this epoch changes nothing; a pending proposal stays pending. If the partition epoch is the known
-        one, only the replica set is adopted: an answer to a proposal raises the partition epoch and has no replica set. Raises `ApiError`
-        FENCED_LEADER_EPOCH for an older epoch, and for the current epoch if this replica no longer leads in it: its session ended, or its
-        log was opened again and may be shorter. Raises INVALID_REQUEST for an ISR without this broker.
+        A repeated or outdated request of this epoch changes nothing; a pending proposal stays pending. If the partition epoch is unchanged,
+        only the replica set is adopted: the answer to this leader's proposal may already have raised the partition epoch, but has no
+        replica set. Raises `ApiError` FENCED_LEADER_EPOCH for an older epoch, and for the current epoch if this replica no longer leads in
+        it: its session ended, or its log was opened again and may be shorter. Raises INVALID_REQUEST for an ISR without this broker.
         """
         state, leader = self.state, self.leader
         self._require_epoch(leader_epoch)
@@ -185,7 +186,7 @@ class Partition:
         is_same_term = self.follower_log is not None and self.follower_log.epoch == leader_epoch
         state.assign(leader_id=leader_id, leader_epoch=leader_epoch, partition_epoch=partition_epoch, replicas=replicas, isr=isr)
         state.loss_epoch = loss_epoch
-        # Forget an epoch that this replica led without writing: it may still receive records of older epochs.
+        # Forget an epoch in which this replica led without a write. The new leader may still send records of older epochs.
         self.log.epochs.truncate_end(self.log.log_end_offset)
         if not is_same_term and not state.offline_reason:
             self._end_term()
@@ -199,8 +200,8 @@ class Partition:
             raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, f"{self.topic_partition}: leader epoch {leader_epoch} after {known} (I15)")
 
     def go_offline(self, reason: str, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR, *, may_revive: bool = False) -> None:
-        """Takes the replica offline until its log is opened again. The directory has failed; with another `code` the replica was stopped
-        or removed. `may_revive`: the log is intact, so `revive` can bring the replica online.
+        """Takes the replica offline until its log is opened again. The default `code` stands for a failed directory, another code for a
+        replica that was stopped or removed. With `may_revive` the log is intact, and `revive` can bring the replica online.
         """
         state = self.state
         if state.offline_reason:
@@ -210,7 +211,7 @@ class Partition:
         state.offline_reason = reason or "the log directory is offline"
         state.offline_code = code
         self._end_term()
-        # Only the roles use the owner; without this reference cycle a dropped partition is freed immediately.
+        # An offline replica does not need its owner. Without this reference cycle a dropped partition is freed immediately.
         state.owner = OFFLINE
         state.notify()
 
@@ -235,7 +236,8 @@ class Partition:
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
     def read_failed(self, error: StorageError) -> ApiError:
-        """Handles a failed read; returns the error for clients. Damaged bytes do not take the replica offline."""
+        """Handles a failed read; returns the error for clients. If segments are checked (`on_doubt`), damaged bytes do not take the replica
+        offline."""
         if not isinstance(error, DamagedLogError) or self.on_doubt is None:
             return self.fail(error)
         self.on_doubt(self, error.path)
@@ -347,8 +349,8 @@ class Partition:
     def note_follower(
         self, fetch: FollowerFetch, *, current_leader_epoch: int = -1, last_fetched_epoch: int = -1
     ) -> tuple[int, int] | None:
-        """Records the progress of a follower's Fetch, once for each of its requests. If the logs diverge, it records nothing and returns
-        the divergence as (epoch, end offset)."""
+        """Records the progress of a follower's Fetch. Callers call it once for each request. If the logs diverge, it records nothing and
+        returns the divergence as (epoch, end offset)."""
         leader = self.require_leading(current_leader_epoch)
         if last_fetched_epoch >= 0:
             diverging = reads.find_divergence(self.state, fetch.offset, last_fetched_epoch)

@@ -1,9 +1,9 @@
 """The progress of each follower, as its leader knows it from the follower's fetches.
 
 A fetch at offset N says that the follower has everything below N, in the leader epoch of the fetch. `Partition.note_follower` first refuses
-fetches with another leader epoch (I12, I18). Lag is measured in time. A follower has caught up as of the time when it had all records that
-the leader had then. A follower that is always one fetch behind a busy leader is therefore in sync, and one that does not progress is not. A
-waiting fetch counts once, however often it is tried again.
+fetches with another leader epoch (I12, I18). Lag is measured in time: the leader keeps the latest time at which its log had only records
+that the follower has now. A follower that is always one fetch behind a busy leader is therefore in sync, and a follower without progress is
+not. A waiting fetch counts once, however often it is tried again.
 
 Pure state; times are the loop's monotonic milliseconds. `isr.py` has the rules of the ISR.
 """

@@ -62,8 +62,8 @@ class ScramUsers:
         return None if text is None else found
 
     def decoy(self, user: str) -> ScramCredential:
-        """Returns the decoy of an unknown user. It is always the same for a name, has the most common salt size and number of iterations of
-        real credentials, and no proof matches it. Raises `ValueError` while the cluster's secret is unknown."""
+        """Returns the decoy of an unknown user. A name always gets the same decoy. The decoy has the most common salt size and number of
+        iterations of some real credentials, and no proof matches it. Raises `ValueError` while the cluster's secret is unknown."""
         secret = self._secret()
         if secret is None:
             raise ValueError("the cluster's secret is not known yet")
@@ -84,6 +84,6 @@ class ScramUsers:
 
 
 FORMS_LOOKED_AT = 20
-"""Users examined for the most common form, so that a login does not visit all users."""
+"""Number of users whose salt size and iterations are examined for a decoy. A login must not visit all users."""
 _UNKNOWN_TEXT = credential_text(ScramCredential(bytes(SALT_BYTES), bytes(32), bytes(32), ITERATIONS_MIN))
 """Parsed if no credential is stored, so that an unknown name takes the same time."""

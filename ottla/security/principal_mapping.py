@@ -65,7 +65,8 @@ def _compile(pattern: str) -> Any:
 
 
 def _pieces(replacement: str, pattern: str, groups: int) -> list[str | int]:
-    """Splits a replacement into texts and group numbers. As in Java, `$12` is group 12, or group 1 and a 2 if there is no group 12."""
+    """Splits a replacement into texts and group numbers. As in Java, `$12` is group 12, or group 1 and a 2 if there is no group 12. Raises
+    `MappingError` for a group that the pattern does not have."""
     pieces: list[str | int] = []
     for escaped, digits, plain in _PIECE.findall(replacement):
         if not digits:

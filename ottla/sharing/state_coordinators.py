@@ -42,8 +42,9 @@ class ShareStateCoordinators(Coordinator[SharePartitionKey]):
         is_lease_held: Callable[[], bool] = lambda: True,
         memory: CoordinatorMemory | None = None,
     ) -> None:
-        """`prune` creates the function that raises the start of a led partition's log. `is_lease_held` returns whether this broker's
-        session with the metadata store is certainly alive. If not, `run` refuses reads, because a successor may have written newer states.
+        """`prune` takes a led partition and returns a function that raises the start of the partition's log. `is_lease_held` returns
+        whether this broker's session with the metadata store is certainly alive. If not, `run` refuses reads, because a successor may have
+        written newer states.
         """
         super().__init__(
             SHARE_GROUP_STATE_TOPIC,

@@ -5,14 +5,14 @@ state by reading it once, with its leader epoch; from then on reads and writes o
 initializes the state again with a higher state epoch, which fences earlier writes.
 
 Two scans run periodically. One repeats the snapshots of share partitions that were not written for long, so that older records become
-redundant. The other removes redundant records (`prune`, a port, raises the start of the log).
+redundant. The other removes redundant records: it raises the start of the log through the port `prune`.
 
-The states of a broker have a memory limit. At the limit a new state, or a write that enlarges a state, is refused with POLICY_VIOLATION
-(`state_room.py`). This code is not retriable, because brokers would retry immediately, and each waiting request needs as much memory as the
-state.
+The states of a broker have a memory limit. At the limit a new state is refused with POLICY_VIOLATION. A write that adds runs to a state is
+refused too, unless the state can be reduced to its former size or fits into its reserved memory (`state_room.py`). This code is not
+retriable, because brokers would retry immediately, and each waiting request needs as much memory as the state.
 
-The checks, their order and their codes are Kafka's, with three exceptions. There is this limit. Writes with a state epoch higher than the
-stored one are refused. Writes to a state that was initialized again after a deletion are refused until a leader has read it.
+The checks, their order and their codes are Kafka's, with three exceptions. There is a memory limit. Writes with a state epoch higher than
+the stored one are refused. Writes to a state that was initialized again after a deletion are refused until a leader has read it.
 `state_coordinators.py` finds the shard of a share partition, `persister.py` retries.
 """
 
@@ -81,7 +81,7 @@ class ShareStateMachine:
         self.shard.apply(offset, record)
 
     def apply_marker(self, offset: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
-        """Changes nothing: this topic has no records of clients' transactions, and a stray marker is ignored."""
+        """Only advances the applied end: this topic has no records of clients' transactions, so a stray marker has no effect."""
         self.shard.applied_end = offset + 1
 
     def resume(self, now_ms: int) -> Decision:
@@ -173,7 +173,9 @@ class ShareStateMachine:
         return self._log(reply, WRITTEN, tombstone(key))
 
     def _written(self, now_ms: int, key: SharePartitionKey, known: StoredShare, change: ShareState) -> ShareStateRecord:
-        """Returns the record of a write. At the memory limit the state is reduced; raises `ApiError` if it would still grow."""
+        """Returns the record of a write. At the memory limit a write that adds runs becomes a snapshot of the reduced
+        state. Raises `ApiError` if even the reduced state is too large.
+        """
         if change.batches:
             try:
                 self.shard.memory.find_room(BATCH_BYTES * ADDED_MAX * len(change.batches))
@@ -210,8 +212,8 @@ class ShareStateMachine:
         return draft.decision()
 
     def snapshot_cold(self, now_ms: int) -> Decision:
-        """Repeats old snapshots, a bounded amount at a time. If every snapshot is itself a repetition, repeats none, because then no
-        new snapshot has made older records redundant.
+        """Repeats old snapshots, a bounded amount at a time. If every stored snapshot is already a repetition, repeats none, so that
+        the log of idle share partitions does not grow.
         """
         interval_ms, delay_ms, size = self.settings.cold_snapshot_interval_ms, self.settings.cold_snapshot_interval_ms, 0
         partitions, records = self.shard.partitions, list[LogRecord]()
@@ -240,7 +242,7 @@ class ShareStateMachine:
 
 
 def _answer(reply: Reply, result: StateResult) -> Decision:
-    """Returns a decision without records that answers `result`; if the host is closed before, the answer is an error."""
+    """Returns a decision without records that answers `result`. If the host closes before it can answer, the answer is an error."""
     return answered(reply, result, StateResult)
 
 

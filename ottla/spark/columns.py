@@ -66,7 +66,7 @@ def _narrowed(column: Any) -> Any:
 
 
 def without_views(column: Any, name: str) -> Any:
-    """Converts views to binary, also in the headers; returns other columns unchanged."""
+    """Converts views to binary, also in headers that are lists of structs. Returns other columns unchanged."""
     kind = column.type
     if _is_view(kind):
         return as_binary(column, name)

@@ -59,7 +59,9 @@ def forget(connection: ClusterConnection) -> None:
 
 @contextmanager
 def explained(connection: ClusterConnection, option: str) -> Iterator[None]:
-    """Converts a client's error to a `PipelineError` of one line that names the option to check; `option` is the one with the topics."""
+    """Converts a client's error to a `PipelineError` of one line that begins with the option to check. This is `option`, the caller's
+    option with the topics, unless the address, the login or the group is at fault. Transport errors also close the clients.
+    """
     try:
         yield
     except TransportError as error:
@@ -95,7 +97,8 @@ def ask(connection: ClusterConnection, option: str, question: Callable[[Client],
 def reported() -> Iterator[None]:
     """Wraps functions that Spark calls: lets Spark show a `PipelineError` without its own stack frames, because the message is sufficient.
 
-    It sets a variable only in Spark's Python workers, which end with their first error. Other processes are unchanged.
+    In Spark's Python workers, which end with their first error, it sets the environment variable SPARK_HIDE_TRACEBACK. Other processes are
+    unchanged.
     """
     freeze_imports()
     try:

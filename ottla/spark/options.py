@@ -1,8 +1,9 @@
 """The options of the source and the sink, with the names of Spark's own Kafka connector, parsed and checked.
 
-A query is migrated by changing its format. Options without use here are accepted and ignored (`WITHOUT_EFFECT`), an unknown key `kafka.*`
-gives a warning, and a key whose meaning the pipeline itself defines is refused (`OWNED`). Names are case-insensitive. Every refusal is an
-`OptionError` whose message begins with the option's name. `SOURCE_TABLE` and `SINK_TABLE` are the reference page. Needs no pyspark.
+A query is migrated by changing its format. Options without use here are accepted and ignored (`WITHOUT_EFFECT`). A key whose meaning the
+pipeline itself defines (`OWNED`) is refused, and so is a name without `kafka.` that resembles a known option. Any other unknown key
+gives a warning. Names are case-insensitive. Every refusal is an `OptionError` whose message begins with the option's name. `SOURCE_TABLE`
+and `SINK_TABLE` are the reference page. Needs no pyspark.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ OWNED = {
 """Keys whose meaning the pipeline defines, with the alternative."""
 
 AS_OWNED = {"kafka.enable.idempotence": "true", "kafka.enable.auto.commit": "false"}
-"""Values of such keys that equal the pipeline's behaviour."""
+"""Values of `OWNED` keys that are accepted, because the pipeline behaves like that anyway."""
 
 _BY_TIME = "`kafka.request.timeout.ms` bounds each series of tries"
 _BY_BYTES = "`kafka.max.partition.fetch.bytes` is the size of a fetch, which does not wait"

@@ -1,9 +1,10 @@
 """Commits the output of a batch from the driver, exactly once: one transaction with the records and the group's source offsets.
 
 For each batch it does these steps in this order: InitProducerId, which ends an open transaction of an earlier driver and fences it; reading
-the group's committed offsets; comparing them with the batch's range (`decision.py`); appending the record batches of all tasks, stamped;
-the new offsets with metadata; EndTxn. Tasks have no part in it, so their retries and stragglers do not matter. Correctness depends on the
-protocol, not on this process: it may be killed at any point and another may continue, or both may run concurrently.
+the group's committed offsets; comparing them with the batch's range (`decision.py`); appending the record batches of all tasks, stamped
+with producer id, epoch and sequence numbers; the new offsets with metadata; EndTxn. Tasks have no part in it, so their retries and
+stragglers do not matter. Correctness depends on the protocol, not on this process: it may be killed at any point and another may continue,
+or both may run concurrently.
 
 - The transactional id is derived from the group, so a second copy of the pipeline is fenced. A fenced driver stops; two drivers that both
   continued would fence each other forever.
@@ -70,7 +71,7 @@ STREAM_ID_PREFIX = "eos/"
 BATCH_ID_PREFIX = "batch/"
 
 _ABORTABLE = frozenset({ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER})
-"""Errors that end a transaction but not the next one with a higher epoch."""
+"""Errors after which a new transaction with a higher epoch may succeed."""
 
 
 class Target(NamedTuple):
@@ -79,7 +80,8 @@ class Target(NamedTuple):
     `config` has the security settings of `ottla.client.connect`. `group` is the consumer group whose committed offsets decide; a batch
     write needs none. `request_timeout_s` is for one request and its repetitions, `retry_s` for a batch while brokers are unreachable.
     `transaction_timeout_ms` is the minimum of the transaction timeout; a large batch gets more (the broker's limit is
-    `transaction.max.timeout.ms`). `output_bytes_max` replaces the limits of `spool.py`.
+    `transaction.max.timeout.ms`). `output_bytes_max` replaces the limits of `spool.py`. With `trusts_checkpoint` missing offsets of the
+    group are not a conflict.
     """
 
     bootstrap: str
@@ -230,7 +232,9 @@ class Relay:
     def _compare(
         self, client: Client, batch: PlannedBatch, outputs: Sequence[TaskOutput], *, timeout_s: float | None = None
     ) -> tuple[PlannedBatch, bool]:
-        """Returns the batch with its partition for counting, and whether the group's offsets show it as committed."""
+        """Returns whether the group's offsets show the batch as committed. A query without source offsets counts its batches as offsets of
+        one partition (`decision.py`); the returned batch then has this partition.
+        """
         is_to_be_placed = batch.range.is_counted and not batch.range.end
         partitions = None if is_to_be_placed else batch.range.end
         committed = client.committed(batch.group, partitions, require_stable=True, timeout_s=timeout_s)
@@ -321,9 +325,10 @@ class Relay:
             transaction.produce(piece)
 
     def _end(self, transaction: Transaction, is_repeated: bool) -> None:
-        """Commits the transaction. Without offsets to compare, a commit with unknown outcome can only be repeated, never started again.
+        """Commits the transaction. `is_repeated`: no offsets show the outcome of a lost commit, so the commit is repeated instead of the
+        whole transaction.
 
-        Any retriable error counts as unknown, because it may answer the repetition of a successful commit.
+        Any retriable error then counts as unknown outcome: an earlier attempt may have committed the transaction.
         """
         deadline, pause_s = self._now() + self.target.retry_s, PAUSE_S_MIN
         while True:
@@ -360,7 +365,9 @@ class Relay:
             pause_s, tries = min(PAUSE_S_MAX, pause_s * 2), tries + 1
 
     def _abort(self) -> None:
-        """Tries to end the open transaction, because a restart may be late. If that fails, the coordinator aborts it after its timeout."""
+        """Tries to end the open transaction, because it blocks read_committed readers and the query may restart much later. If this fails,
+        the coordinator aborts the transaction after its timeout.
+        """
         client, held = self._client, self._identity
         if client is not None and held is not None:
             try:
@@ -382,7 +389,9 @@ class Relay:
             raise too_large(size, bound)
 
     def _open_client(self, group: str | None) -> Client:
-        """Returns the existing connection or a new one. A group with live members is refused, because both would commit its offsets."""
+        """Returns the existing connection or opens one. When it opens one, it refuses a group with live members, because the members commit
+        offsets too.
+        """
         if self._client is not None:
             return self._client
         target = self.target

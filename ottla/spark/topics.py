@@ -5,8 +5,8 @@ partition is its last stable offset, so the contents of a range never change.
 
 The sink needs a topic's number of partitions and its largest batch. For the option `topic` the driver asks once per batch and sends the
 answer with the writer. For topics named by rows, the first task in a process asks, and again after `REMEMBERED_S`. Before the tasks of a
-batch run, the driver checks for an open transaction of an earlier driver. Before its first commit it checks that the source's topics are on
-the sink's cluster.
+batch run, the driver checks for an open transaction of an earlier driver. Before a commit it checks that the topics that the batch
+reads are on the sink's cluster.
 """
 
 from __future__ import annotations
@@ -36,10 +36,12 @@ ABSENT_PAUSE_S = 0.5
 
 _ABSENT = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INVALID_TOPIC_EXCEPTION,
                      ErrorCode.TOPIC_AUTHORIZATION_FAILED})  # fmt: skip
-"""Errors of topics that may not exist. With any other error in metadata a topic exists, and just cannot be described now."""
+"""Codes in metadata of topics that are described, may not exist, or may not be read. With any other code a topic exists, but cannot be
+described now."""
 
 GONE_S = 30.0
-"""Seconds after which a topic that no broker knows counts as deleted. A broker with many topics takes some of them to start."""
+"""Seconds after which a topic that no broker knows counts as deleted. 30, because a broker with many topics takes several seconds to
+start."""
 
 REMEMBERED_S = 10.0
 """Seconds after which limits of topics that rows name are requested again, because they may have changed."""
@@ -73,8 +75,8 @@ def present_partitions(client: Client, subscription: SourcePartitions) -> Presen
 
 
 def settled_partitions(client: Client, subscription: SourcePartitions) -> list[TopicPartition]:
-    """Returns the partitions of a subscription when all of its topics can be described. Raises `PipelineError` if some cannot be for too
-    long.
+    """Returns the partitions of a subscription when all of its topics can be described. Raises `PipelineError` if a topic still
+    cannot be described after `ABSENT_TRIES` attempts.
 
     A query that began without such a topic would later treat it as new, and read it from its first record.
     """
@@ -149,9 +151,9 @@ class Absence:
 def committed_offsets(client: Client, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
     """Returns the committed offsets of a group.
 
-    It waits for a pending transactional commit of a pipeline, unless its driver seems to have died: then the transaction stays open longer
-    than most output takes to send. In that case the older offsets are returned. The sink ends the transaction before it compares, and stops
-    if it was committed after all.
+    It waits for a pending transactional commit of a pipeline. If the transaction is still open after `STABLE_S`, its driver seems to have
+    died, because most output takes less time to send. Then the older offsets are returned. The sink ends such a transaction before it
+    compares its batch with the group's offsets, and stops if the transaction was committed after all.
     """
     wanted = list(partitions)
     try:
@@ -207,7 +209,7 @@ def look_up(client: Client, timestamps: Mapping[TopicPartition, int], isolation:
 
 
 def sample_offset_bytes(client: Client, starts: Mapping[TopicPartition, int], isolation: str) -> float | None:
-    """Returns the stored bytes per offset, sampled from the next records of some partitions; None without records."""
+    """Returns the stored bytes per offset, sampled from the next records of some partitions; None if there are no records or an error."""
     some = dict(sorted(starts.items())[:: max(1, len(starts) // SAMPLED_PARTITIONS)][:SAMPLED_PARTITIONS])
     try:
         sampled = client.fetch(some, isolation=isolation, max_wait_ms=0, max_bytes=SAMPLE_BYTES, partition_max_bytes=SAMPLE_BYTES)
@@ -235,7 +237,7 @@ class TopicLimits(NamedTuple):
 
 
 class KnownTopics(NamedTuple):
-    """The topics that the driver has requested. `refused` is the error, which tasks with rows raise."""
+    """The topics that the driver has requested. `refused` is the error that tasks with rows raise."""
 
     limits: Mapping[str, TopicLimits]
     refused: PipelineError | None = None
@@ -255,7 +257,7 @@ def known_topics(options: SinkOptions) -> KnownTopics:
 
 
 _known: dict[tuple[int, ClusterConnection, int, str], tuple[float, TopicLimits]] = {}
-"""Cached limits of topics that rows name, with their time, by process: Spark's workers run the tasks of many batches."""
+"""Cached limits of topics that rows name, with the time of the request, by process: Spark's workers run the tasks of many batches."""
 
 
 def remembered_topic(options: SinkOptions, topic: str) -> TopicLimits:
@@ -281,11 +283,12 @@ def ask_topic(options: SinkOptions, topic: str) -> TopicLimits:
 
 
 _present: set[tuple[int, ClusterConnection, str]] = set()
-"""Source topics that were found on the sink's cluster, by process; this is checked once, before the first batch is sent."""
+"""Source topics that were found on the sink's cluster, by process. Each topic is checked once, before the first commit of its offsets."""
 
 
 def check_one_cluster(options: SinkOptions, batch_range: BatchRange) -> None:
-    """Raises `OutputError` if the sink's cluster is not the source's, or lacks its topics. Other errors are left to the commit."""
+    """Raises `OutputError` if the sink's cluster is not the source's, or lacks a topic that the batch reads. Other errors are left to the
+    commit."""
     if batch_range.is_counted:
         return
     try:
@@ -335,16 +338,17 @@ def _message_bytes_max(client: Client, topic: str) -> int:
 
 
 def end_left_open(options: SinkOptions) -> None:
-    """Ends the open transaction of a killed driver of this stream, before the tasks of the first batch run.
+    """Ends the open transaction of a killed driver of this stream, before the tasks of a batch run.
 
-    The commit of that batch would end it (InitProducerId, step 1), but only after the tasks. Until then, or until the transaction's
-    timeout, consumers with read_committed wait at its first record. A transaction that stays open for `LEFT_OPEN_S` is assumed to belong to
-    a dead driver. If that is wrong, the other driver is fenced now instead of at the commit, and stops. Therefore nothing is ended if the
-    group's offsets show that this query is a stale copy, whose batch would be refused: the other driver may be sending a large batch.
-    Errors are left to the commit.
+    The commit of the batch would end it (InitProducerId, step 1), but only after the tasks. Until then, or until the transaction's timeout,
+    consumers with read_committed wait at the transaction's first record. A transaction that stays open for `LEFT_OPEN_S` is assumed to
+    belong to a dead driver. If that is wrong, the other driver is fenced now instead of at the commit, and stops.
 
-    It costs one request per batch, some 0.06 ms on one host. This process plans batches of many runs, and does not know which is
-    the first of a run.
+    This query may itself be a stale copy, while the other driver sends a large batch. So nothing is ended if the group's offsets show that
+    this query's batch would be refused. Errors are left to the commit.
+
+    It costs one request for each batch, about 0.06 ms on one host. A check in the first batch of a run alone is not possible: this process
+    plans batches of many runs, and does not know which batch is the first.
     """
     group = options.group or _own_group(options)
     if group is None:

@@ -4,12 +4,12 @@ new segments, and readers are not disturbed.
 Removal: the files of a segment get the suffix `.deleted`. Readers with a slice continue on the open descriptor, and the files are removed
 later, or by the next start. Replacement, as in Kafka: compaction has written and synced `.cleaned` files, which a restart removes. They are
 renamed to `.swap`. Once these names are durable, a restart finishes the replacement (`recovery.finish_leftovers`): it removes the old
-segments, and the `.swap` files lose their suffix. Invariant: at every moment the names on disk belong to the old segments or lead to the
-new ones.
+segments, and the `.swap` files lose their suffix. Invariant: from the names on disk a restart can always restore either all
+old segments or all new ones.
 
 A compacted segment may end before the next segment begins; elsewhere such a gap is damage. So the log records how far it was ever
-compacted, in the name of an empty file, `%020d.compacted`. The name is durable before the first gap exists. Left out: the contents of the
-new files.
+compacted, in the name of an empty file, `%020d.compacted`. The name is durable before the first gap exists. This module does not write the
+contents of the new files.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ def retire_files(disk: Disk, segment: Segment) -> list[str]:
 
 
 def swap_files(disk: Disk, directory: str, old: Sequence[Segment], bases: Sequence[int], *, may_have_gaps: bool = True) -> list[str]:
-    """Replaces the segments `old` by the `.cleaned` files of the segments at `bases`. Returns the paths of the old files, which the caller
-    removes later.
+    """Replaces the segments `old` by the `.cleaned` files of the segments at `bases`. Returns the paths of the old files and of outdated
+    `.compacted` files, which the caller removes later.
 
     The caller syncs the directory once more before the next replacement in this log; it need not wait for that sync. `may_have_gaps`: the
-    new files may end before the next segment, which is noted first. A base without a
-    `.txnindex.cleaned` has no aborted transactions; indexes that compaction did not write are rebuilt on first use.
+    new files may end before the next segment, so the `.compacted` file is written first. A base without a `.txnindex.cleaned` has no
+    aborted transactions; indexes that compaction did not write are rebuilt on first use.
     """
     outdated = _note_compacted(disk, directory, old[-1].end_offset) if may_have_gaps else []
     stems = [f"{directory}/{base:020d}{suffix}" for base in bases for suffix in SEGMENT_SUFFIXES]
     stems = [stem for stem in stems if disk.exists(stem + CLEANED_SUFFIX)]
-    for stem in reversed(stems):  # the first segment's log file last: without its `.swap` name recovery finishes no replacement
+    for stem in reversed(stems):  # the first segment's log file last: while it is `.cleaned`, recovery drops the replacement
         disk.rename(stem + CLEANED_SUFFIX, stem + SWAP_SUFFIX)
     disk.sync_directory(directory)
     retired = [path for segment in old for path in retire_files(disk, segment)]
@@ -64,8 +64,8 @@ def swap_files(disk: Disk, directory: str, old: Sequence[Segment], bases: Sequen
 
 
 def _note_compacted(disk: Disk, directory: str, end_offset: int) -> list[str]:
-    """Creates the file whose name says how far the log is compacted, unless a file names a later offset. Returns the files with lower
-    offsets, to be removed later."""
+    """Creates the file whose name says how far the log is compacted, unless a file names this or a later offset. Returns the files with
+    lower offsets, to be removed later."""
     ends = compacted_ends(disk.listdir(directory))
     if not ends or end_offset > ends[-1]:
         disk.open(f"{directory}/{end_offset:020d}{COMPACTED_SUFFIX}", create=True).close()
@@ -102,7 +102,7 @@ def future_directory(name: str, unique: bytes) -> str | None:
 
 
 def name_of_future(name: str) -> str | None:
-    """Returns the name of the copied log for the name of a copy's directory; None for other names."""
+    """Returns the name of the log that a `-future` directory copies; None for other names."""
     stem = name.removesuffix(FUTURE_SUFFIX)
     copied, dot, unique = stem.rpartition(".")
     return copied if stem != name and dot and len(unique) == _UNIQUE_DIGITS else None

@@ -47,7 +47,7 @@ def removable_count(log: ServedLog) -> int:
 
 
 def write_new_entries(segment: Segment) -> None:
-    """Writes the new index entries of a segment that was only appended to. A file that lacks no entry is not opened."""
+    """Writes the new index entries of a segment that was only appended to. A file without new entries is not opened."""
     if not segment.has_index_files:
         segment.write_indexes()
     for index in (segment.index, segment.times):
@@ -56,7 +56,7 @@ def write_new_entries(segment: Segment) -> None:
 
 
 def write(log: ServedLog, unaided_bytes_max: int) -> None:
-    """Writes the files at once, if more than `unaided_bytes_max` bytes lack them."""
+    """Writes the files in one step if they are due (`are_due`), and removes snapshots that are no longer needed."""
     if are_due(log, unaided_bytes_max):
         write_new_entries(log.active)
         log.snapshots.write(log.log_end_offset, log.producers)
@@ -64,8 +64,8 @@ def write(log: ServedLog, unaided_bytes_max: int) -> None:
 
 
 def in_steps(log: ServedLog) -> Iterator[None]:
-    """Writes the files in steps, if more than `UNAIDED_BYTES_MAX` bytes lack them. The log is served between the steps. The caller must not
-    continue after the log was deleted or moved.
+    """Writes the files in steps if they are due (`UNAIDED_BYTES_MAX`); a small snapshot is one step. The log is served between the steps.
+    The caller must not continue after the log was deleted or moved.
     """
     if len(log.producers) <= AT_ONCE_MAX:
         write(log, UNAIDED_BYTES_MAX)

@@ -1,9 +1,10 @@
 """A broker outside of the test process, for a test suite: its address, and the client options to connect to it.
 
 The file of options is one of Kafka's, as for `--command-config`. `security.protocol`, `sasl.*` and `ssl.*` are applied to every client of
-the fixture, under the names of its library; other options are ignored. Libraries that need PEM files get temporary files of this user.
+the fixture, under the names of its library. `bootstrap.servers` is used if no address is given. Other options are ignored. Libraries that
+need PEM files get temporary files of this user.
 
-Topics that the tests did not create are not changed, because they may contain real data.
+The broker's other topics may contain real data. `reset` therefore deletes only topics that the tests have created.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class ForeignLogins:
         return {**found, "sasl.mechanism": mechanism or self.mechanism, "sasl.username": name, "sasl.password": password}
 
     def java_properties(self, user: str | None = None, mechanism: str | None = None) -> dict[str, str]:
-        """Returns the options in the file, or the same with the login of a user."""
+        """Returns the security options of the file. With `user` or `mechanism` the login is replaced."""
         if user is None and mechanism is None:
             return dict(self._options)
         found = {name: value for name, value in self._options.items() if name not in _LOGIN}
@@ -138,7 +139,8 @@ class ForeignBroker(BrokerHandle):
             self._created.pop(name, None)
 
     def reset(self) -> None:
-        """Deletes the topics that this object has created, and removes unused faults. Groups are not deleted: Kafka expires them."""
+        """Deletes the topics that this object has created, and removes injected faults that have not happened. Groups are not deleted:
+        Kafka expires them."""
         self.end_faults()
         self.delete_topics([name for name in self.topics() if name in self._created])
 

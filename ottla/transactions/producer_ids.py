@@ -2,10 +2,10 @@
 
 Brokers claim blocks of 1,000 ids from one node of the metadata store, Kafka's `/latest_producer_id_block`, by a write conditional on the
 version that they have read. If two brokers read the same version, one write fails, and that broker reads again. After a write with unknown
-outcome a broker claims the next block, and the ids of the uncertain block are lost. The next block is fetched when nine tenths of the last
-one are used, so that `take` seldom has no id.
+outcome a broker also reads again and claims the block after the stored one; if the write had succeeded, the ids of its block are lost. The
+next block is fetched when nine tenths of the last one are used, so that `take` seldom has no id.
 
-A node that cannot be parsed is not overwritten: no ids are allocated until an operator repairs it (C2).
+A node that cannot be parsed is not overwritten: no more blocks are claimed until an operator repairs it (C2).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ PREFETCH_LEFT = 100
 ATTEMPTS_MAX = 16
 PRODUCER_ID_MAX = (1 << 63) - 1
 LOST_RACES = (StoreResult.BAD_VERSION, StoreResult.NODE_EXISTS, StoreResult.NO_NODE, StoreResult.UNKNOWN)
-"""After these results the node is read again at once. After any other error of the store the claim fails, because an immediate attempt
-would fail too.
+"""After a write with one of these results the node is read again at once, up to `ATTEMPTS_MAX` attempts in total. After any other error of
+the store the claim fails, because an immediate attempt would fail too.
 """
 
 Taken = Callable[[int, ErrorCode], None]
@@ -50,7 +50,7 @@ class ProducerIds:
     def take(self) -> int | None:
         if self._next == self._end and not self._open_following():
             self._maybe_fetch()
-            # A local store has answered already.
+            # A local store answers within the call, so there may be a block now.
             if not self._open_following():
                 return None
         producer_id = self._next

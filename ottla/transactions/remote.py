@@ -34,8 +34,8 @@ class PeerCoordinators(Protocol):
         is_verify_only: bool,
         done: DoneCodes,
     ) -> None:
-        """Adds partitions to the transaction, or verifies that it has them. If the broker cannot be reached, each partition gets the error
-        code."""
+        """Adds partitions to the transaction, or verifies that it has them. If the request fails, each partition gets the error code of the
+        failure."""
 
 
 class OtherCoordinators:

@@ -1,7 +1,7 @@
 """Reads and writes the records of a batch.
 
-Records are decoded only by compaction, coordinators, clients and the console. The decoding loop reads varints of one and two bytes inline,
-and the encoding loop takes small ones from `_VARINTS`, because they run once per record.
+Brokers decode records only for compaction, for coordinators and to name invalid records in an error. The loops run once per record: the
+decoding loop reads the most frequent sizes of varints inline, and the encoding loop takes small varints from `_VARINTS`.
 
 Invariants: memory is allocated for bytes that are there, never for a length or count that the data says; damaged bytes raise `WireError`
 and nothing else. Header keys that are not UTF-8 are the same bytes after a read and a rewrite (surrogateescape), so compaction never
@@ -161,7 +161,7 @@ class Record(NamedTuple):
 
 
 class Retained(NamedTuple):
-    """Of the records of a batch that compaction keeps: their number, the timestamp of the first, and the largest timestamp."""
+    """The records of a batch that compaction keeps: their number, the timestamp of the first record, and the largest timestamp."""
 
     records: int
     first_timestamp: int
@@ -306,12 +306,12 @@ def read_control_record(batch: Buffer) -> ControlRecord | None:
 def rewrite_batch(
     header: BatchHeader, retained: Sequence[Record], *, delete_horizon_ms: int | None = None, level: int | None = None
 ) -> bytearray:
-    """Returns the compacted form of a batch. The records in `retained` keep their offsets, the header its offsets, its producer, its epoch
-    and its kind.
+    """Returns the compacted form of a batch. The records in `retained` keep their offsets. The header keeps its offsets, its epochs, its
+    producer and its kind (transactional or control).
 
-    A batch without records is only its header, which keeps the producer's last sequence number in the log. A delete horizon
-    (`delete_horizon_ms`, or else the one that the header has) replaces the base timestamp (KIP-534), and the records' timestamps are
-    relative to it.
+    A batch without records is only its header, without a delete horizon. It keeps the producer's last sequence number in the log. In other
+    batches a delete horizon (`delete_horizon_ms`, or else the header's own) replaces the base timestamp (KIP-534), and the timestamps of
+    records are relative to it.
     """
     if not retained:
         attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT)
@@ -467,8 +467,8 @@ def _decode_records(data: bytes, header: BatchHeader) -> Iterator[Record]:
 
 
 def _read_blob(data: bytes, position: int) -> tuple[bytes | None, int]:
-    """Returns a key or value and the position after it. If its length is too large, the slice is short, and the caller refuses the
-    position."""
+    """Returns a key or value and the position after it. A length beyond the end of `data` gives a short slice; the caller then finds that
+    the record has a wrong end."""
     number = data[position]
     if number < 128:
         position += 1

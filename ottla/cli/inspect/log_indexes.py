@@ -1,4 +1,4 @@
-"""Dumps the offset index and the time index of a segment, and compares them with the segment."""
+"""Dumps or checks the offset index and the time index of a segment, and compares them with the segment."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def dump_offset_index(dump: Dump, path: str, data: Buffer) -> None:
 
 
 def _entries(data: Buffer, form: Struct) -> list[tuple[int, int]]:
-    """Returns the entries of an index, without the zeros at the end of a preallocated file."""
+    """Returns the entries of an index, without the zeros at the end of a preallocated file. The first entry may be zero."""
     entries: list[tuple[int, int]] = []
     for first, second in form.iter_unpack(data[: len(data) - len(data) % form.size]):
         if entries and not first and not second:

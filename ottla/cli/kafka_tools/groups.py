@@ -31,7 +31,8 @@ class GroupTool(NamedTuple):
     kind: Kind
     actions: Sequence[str]
     describe: Callable[[Cluster, str], Any]
-    """Describes a group. Raises GROUP_ID_NOT_FOUND with the message of Kafka's tool, and first writes a similar group name to stderr."""
+    """Describes a group. For a missing group it first writes a similar group name, if there is one, to stderr. Then it raises
+    GROUP_ID_NOT_FOUND with the message of Kafka's tool."""
     stops_at_unknown: bool
     """Whether `--describe` ends at the first group that does not exist. Otherwise it reports the group and continues."""
     remark: Callable[[Args, Any], str]
@@ -41,10 +42,11 @@ class GroupTool(NamedTuple):
     members: Callable[..., str]
     state: Callable[..., str]
     list_width: int
-    """In lists with states or types: added to the width of the group names; twice this is the width of states and types."""
+    """For lists with states or types: the column of groups is wider than the longest name by this number of characters; each other column
+    has twice this width."""
     check_usage: Callable[[Args, str], None]
     active: Callable[[Args, reset_offsets.ActiveError], None]
-    """Prints that the offsets of a group with members cannot be reset."""
+    """Prints that the offsets of a group with members cannot be reset; `kafka-consumer-groups --export` prints nothing."""
     delete: Callable[[Cluster, Sequence[str]], dict[str, str]]
     """Deletes groups. Returns the reason for each group that was not deleted."""
     delete_offsets: Callable[[Cluster, Args], int]

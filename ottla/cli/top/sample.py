@@ -1,7 +1,8 @@
 """Samples of a cluster, each called a look: topics and their growth, groups and their lag, open transactions, requests.
 
-A look sends one ListOffsets to each broker, one OffsetFetch for each of up to `GROUPS_MAX` groups, and one DescribeTransactions for each of
-up to `TRANSACTIONS_MAX` open transactions. Rates compare two looks. Counts of requests are from the metrics that a broker exports.
+A look lists the groups and the open transactions, and sends one ListOffsets to each broker. It sends one OffsetFetch for each of up to
+`GROUPS_MAX` groups, and one DescribeTransactions for each of up to `TRANSACTIONS_MAX` open transactions. Rates compare two looks. Counts of
+requests are from the metrics that a broker exports.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ class Sampler:
         return sorted(rows, key=lambda row: (-(row.rate or 0), row.name.startswith("__"), row.name))
 
     def _groups(self, ends: dict[TopicPartition, int]) -> tuple[list[GroupActivity], int]:
-        """Returns up to `GROUPS_MAX` groups other than share groups, by lag, largest first. Also returns the number of all groups."""
+        """Returns the first `GROUPS_MAX` listed groups without share groups, largest lag first. Also returns the number of all groups."""
         listed = group_admin.list_groups(self._cluster)
         rows, lags = [], {}
         for group in [found for found in listed if found.type.lower() != "share"][:GROUPS_MAX]:
@@ -178,7 +179,7 @@ class Sampler:
         return sorted(rows, key=lambda row: (-row.lag, row.name)), len(listed)
 
     def _transactions(self) -> list[OpenTransaction]:
-        """Returns open transactions, oldest first."""
+        """Returns the first `TRANSACTIONS_MAX` listed open transactions, oldest first."""
         try:
             listed = transaction_admin.list_transactions(self._cluster, states=OPEN_STATES)
         except ApiError as error:

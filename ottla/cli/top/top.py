@@ -91,7 +91,7 @@ def _view() -> Any:
 
 
 def _live(cluster: Cluster, sampler: Sampler, args: Args) -> int:
-    """Draws until q or Ctrl-C. If no broker answers, shows the error and asks again after the interval."""
+    """Draws until q or Ctrl-C. If the brokers do not answer or refuse a request, shows the error and asks again after the interval."""
     console, view, live_view = _console(args), _view(), library("rich.live").Live
     chosen = args.view
     picture: Any = "..."

@@ -83,7 +83,8 @@ class BlockingRow(Row, titles=joined):
 
 
 def partitions_of(cluster: Cluster, topic: str, number: int | None) -> list[TopicPartition]:
-    """Returns the partition, the partitions of the topic, or without a topic all partitions. Raises UsageError."""
+    """Returns partition `number` of the topic, or all partitions of the topic, or without a topic all partitions of the cluster. Raises
+    UsageError for an unknown partition, and for a number without a topic."""
     if number is not None and not topic:
         raise UsageError("--partition needs --topic")
     found = [TopicPartition(name, each) for name in ([topic] if topic else cluster.topic_names()) for each in cluster.partitions(name)]
@@ -152,7 +153,8 @@ def _blocked(cluster: Cluster, partitions: list[TopicPartition]) -> dict[TopicPa
 
 
 def _blocking(row: OpenRow, stable: int, end: int, found: TransactionDescription | None) -> BlockingRow:
-    """Adds the coordinator's description. The transactional id does not own this transaction if its current one lacks this partition."""
+    """Makes a row with the coordinator's description. If the current transaction of the id does not have this partition, it is another
+    transaction, and the row's is ended by partition and offset."""
     made = BlockingRow(
         **vars(row),
         last_stable_offset=stable,

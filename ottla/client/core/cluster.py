@@ -1,10 +1,11 @@
-"""The client's view of one cluster: brokers, partition leaders, coordinators, and connections; as conversations.
+"""The client's view of one cluster: brokers, partition leaders, coordinators, and connections. Its methods with requests are conversations
+(`conversation.py`).
 
 It starts with the bootstrap addresses, learns brokers, leaders and coordinators by Metadata and FindCoordinator, and asks again when a
-broker reports that they are out of date. Each request with its retries ends at a deadline, and so do its connections and answers
-(`conversation.within`). If at the beginning no address accepts a connection, the error is raised after one more attempt: longer waiting
-does not help a user who mistyped a port. `coordinator_link` and `ask_once` forget an unreachable coordinator, so the next request finds its
-successor.
+broker reports that they are out of date. A deadline limits each request with its retries, and also the time to connect and to wait for the
+answer (`conversation.within`). If at the beginning no address accepts a connection, the error is raised after one more attempt: longer
+waiting does not help a user who mistyped a port. `coordinator_link` and `ask_once` forget an unreachable coordinator, so the next request
+finds its successor.
 """
 
 from __future__ import annotations
@@ -335,7 +336,7 @@ class ClusterCore:
         self, kind: int, key: str, body: Request, *, error_of: Callable[[Any], int], timeout_s: float | None = None
     ) -> Conversation[Any]:
         """Sends a request to the coordinator of `key`, and looks it up again if it has moved. `error_of` returns the error code of an
-        answer. An answer with any other error code is returned to the caller.
+        answer. Answers with other errors than a moved coordinator are returned to the caller.
         """
 
         def ask() -> Conversation[Any]:
@@ -358,7 +359,8 @@ class ClusterCore:
         """Runs `attempt` until it succeeds, fails with an error code outside `codes`, or the time is over. It does not repeat an attempt
         after `RequestTimeoutError`.
 
-        Broken connections are allowed once, plus once for each shared connection at the beginning, which may have broken while it was idle.
+        It repeats the attempt after one broken connection, and once more for each shared connection that existed at the start of the call,
+        because these may have broken while they were idle.
         """
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         backoff = Backoff(self.now() + limit_s)

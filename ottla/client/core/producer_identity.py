@@ -1,4 +1,5 @@
-"""The state of a producer that brokers know: producer id and epoch, sequence numbers, and the transaction; as conversations.
+"""The state of a producer that brokers know: producer id and epoch, sequence numbers, and the transaction. Its methods with requests are
+conversations (`conversation.py`).
 
 There are two transaction protocols. With the first, which every broker with transactions supports, the producer adds partitions and groups
 to the transaction before it writes to them, and the epoch stays the same. The second (KIP-890) is used with `may_use_v2` if the coordinator
@@ -6,8 +7,8 @@ has `transaction.version` 2. There a write adds its partition to the transaction
 late requests of an earlier transaction.
 
 If the answer to EndTxn is lost, the request is repeated until the deadline. This is safe: the coordinator answers a repeated EndTxn like
-the first. Without any answer `OutcomeUnknownError` is raised. Then the id has to be initialized again: `end` does it for an abort, `begin`
-raises an error until it is done.
+the first. Without any answer `OutcomeUnknownError` is raised. Then the id has to be initialized again. An abort (`end`) initializes it;
+before that, `begin` raises an error.
 
 A batch that was not appended causes a gap in the sequence numbers of its transaction (`has_gap`). The transaction can then only be aborted.
 With the first protocol the abort also gets a new epoch; sequence numbers begin at 0 again.
@@ -95,12 +96,13 @@ class ProducerIdentity:
         self.is_open = self.is_lost = False
 
     def identify(self) -> Conversation[None]:
-        """Initializes the id if `is_lost`."""
+        """Initializes the id if that was never done, or if an EndTxn had no answer (`is_lost`)."""
         if self.is_lost:
             yield from self.renew()
 
     def renew(self) -> Conversation[None]:
-        """Gets a new epoch, which aborts an open transaction. Raises `FencedError` if another producer has taken over the id."""
+        """Gets a new epoch of the transactional id, which aborts an open transaction. Raises `FencedError` if another producer has taken
+        over the id. Without a transactional id, gets a new producer id."""
         if self.transactional_id is None:
             yield from self.initialize()
         else:
@@ -163,8 +165,9 @@ class ProducerIdentity:
         return self._epochs.get(partition, self.epoch)
 
     def begin_epoch(self, partition: TopicPartition) -> bool:
-        """Restarts the sequence numbers of a partition in its next epoch. Returns False if the epochs are used up. Only without a
-        transactional id: no other producer has this id, so no broker has to be asked.
+        """Restarts the sequence numbers of a partition in its next epoch. Returns False if the epochs are used up.
+
+        Called only without a transactional id. No other producer has this producer id, so the client may raise the epoch itself.
         """
         epoch = self.epoch_of(partition) + 1
         if epoch > EPOCH_MAX:
@@ -258,7 +261,8 @@ class ProducerIdentity:
         check(code, None, f"offsets of group {group_id!r} in the transaction")
 
     def end(self, *, is_commit: bool) -> Conversation[None]:
-        """Commits or aborts. An empty transaction ends without a request. An abort with `is_lost` initializes the id instead."""
+        """Commits or aborts. An empty transaction ends without a request. If an earlier EndTxn had no answer (`is_lost`), an abort
+        initializes the id instead."""
         if self.is_lost and not is_commit:
             yield from self.renew()
             return

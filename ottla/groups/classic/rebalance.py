@@ -1,10 +1,10 @@
 """Rebalances a classic group: waits until the members have joined, starts the next generation, and answers each JoinGroup.
 
 A rebalance begins when the membership or a subscription changes (`prepare_rebalance`). The group waits until all known members have sent
-JoinGroup, at most for the longest rebalance timeout. A group that was empty waits `group.initial.rebalance.delay.ms` for more members. Then
-(`complete_join`) members that did not join are removed, except static members, which remain until their session ends. The generation is
-incremented, a protocol is chosen by vote, and all members are answered; the leader's answer has all subscriptions. `sync.py` continues with
-SyncGroup.
+JoinGroup, at most for the longest rebalance timeout. A group that was empty waits for `group.initial.rebalance.delay.ms`, and again while
+new members join. Then (`complete_join`) members that did not join are removed, except static members, which remain until their session
+ends. The generation is incremented, a protocol is chosen by vote, and all members are answered; the leader's answer has all subscriptions.
+`sync.py` continues with SyncGroup.
 
 Sessions are deadlines in memory. A heartbeat only moves its member's deadline. Each member has one timer, which checks the deadline.
 
@@ -102,8 +102,8 @@ def prepare_rebalance(shard: GroupShard, group: ClassicGroup, draft: Draft, now_
 
 
 def _initial_delay_ms(shard: GroupShard, group: ClassicGroup) -> int:
-    """Returns the configured delay. If the delay is 0 and a member's software is in `ASK_METADATA_LATE` (`join.py`), returns the time until
-    the client has its metadata.
+    """Returns the configured delay. If it is 0 and a member's client joins before it has metadata (`ASK_METADATA_LATE` in `join.py`),
+    returns the time that such a client needs to get metadata.
     """
     settings = shard.settings
     if settings.initial_rebalance_delay_ms > 0 or not any(member.asks_metadata_late for member in group.members.values()):
@@ -283,7 +283,7 @@ def _expire_session(shard: GroupShard, group_id: str, member_id: str, now_ms: in
         return draft.decision()
     member.timer_ms = None
     if member.is_waiting and not member.is_new:
-        return NOTHING  # a waiting member is alive; the answer to its request starts the session again
+        return NOTHING  # a known member that waits is alive; the answer to its request starts the session again
     drop_member(group, member, draft)
     if group.state is not EMPTY:
         maybe_rebalance(shard, group, draft, now_ms)
@@ -328,7 +328,7 @@ def expect_member(shard: GroupShard, group: ClassicGroup, member_id: str, timeou
 
 
 def forget_pending(shard: GroupShard, group: ClassicGroup, member_id: str, draft: Draft, now_ms: int) -> None:
-    """Removes an id that no member has used to join, and completes the join phase if it waited only for this id."""
+    """Removes an id that no member will use to join. Completes the join phase if it waited only for this id, and removes an idle group."""
     del group.pending_members[member_id]
     draft.cancel(_session_key(group.group_id, member_id))
     maybe_complete_join(shard, group, draft, now_ms)

@@ -1,13 +1,13 @@
 """Assigns partitions to the members of a consumer group: the two server-side assignors of KIP-848.
 
-`uniform` balances the number of partitions per member, and moves as few partitions as possible. If all members subscribe to the same
-topics, the numbers differ by one at most, and one pass suffices. If subscriptions differ, members keep their partitions, and each free
-partition is assigned to the topic's least loaded subscriber. Then partitions move from the most to the least loaded subscriber of a topic,
-until no single move helps or after `ROUNDS_MAX` rounds.
+`uniform` balances the number of partitions per member, and moves few partitions. If all members subscribe to the same topics, the numbers
+differ by one at most, as few partitions as possible move, and one pass suffices. If subscriptions differ, members keep their partitions,
+and each free partition is assigned to the topic's least loaded subscriber. Then partitions move from the most to the least loaded
+subscriber of a topic, until no single move helps or after `ROUNDS_MAX` rounds.
 
 `range` gives each topic's partitions in consecutive runs to its subscribers: static members in the order of their instance ids, then other
-members in the order of their ids. Topics with equally many partitions are therefore co-partitioned. `range` does not consider the previous
-assignment.
+members in the order of their ids. Topics with the same subscribers and equally many partitions are therefore co-partitioned. `range` does
+not consider the previous assignment.
 
 Both assignors are generators; their steps take a fraction of a millisecond or handle one topic, so that a caller can do other work in
 between.
@@ -27,7 +27,7 @@ from ottla.groups.modern.group import PartitionsByTopic
 
 ROUNDS_MAX = 50  # rounds of moves between unequal subscriptions, at most; each round improves the balance
 WORK_PER_STEP = 1_000
-"""Members and partitions processed in one step."""
+"""Approximate number of members and partitions processed in one step."""
 
 
 class MemberSpec(NamedTuple):
@@ -138,7 +138,7 @@ def _size(assignment: Mapping[Uuid, Sequence[int]]) -> int:
 
 def _keep(member: MemberSpec, taken: dict[Uuid, bytearray], quota: int, has_extra: bool) -> tuple[dict[Uuid, list[int]], int, bool]:
     """Returns the partitions of its current target that the member keeps, their number, and whether they exceed the quota. The limit is the
-    quota, plus one while there are extra partitions.
+    quota, plus one while there are extra partitions. Marks the partitions in `taken`.
     """
     limit = quota + has_extra
     mine: dict[Uuid, list[int]] = {}
@@ -158,7 +158,7 @@ def _keep(member: MemberSpec, taken: dict[Uuid, bytearray], quota: int, has_extr
 def _deal(
     members: Sequence[MemberSpec], kept: list[dict[Uuid, list[int]]], room: list[int], taken: dict[Uuid, bytearray]
 ) -> Generator[None, None, None]:
-    """Distributes the partitions that no member kept, one to each member in turn, so that each topic is spread over the members too."""
+    """Adds the partitions that no member kept to `kept`, one to each member in turn, so that each topic is spread over the members too."""
     waiting = [index for index in range(len(members)) if room[index] > 0]
     turn = work = 0
     for topic, marks in taken.items():

@@ -1,14 +1,14 @@
 """ConsumerGroupHeartbeat: a member joins, remains, moves towards its target, or leaves (KIP-848).
 
 A member describes itself and its subscription when it joins or when these change; other heartbeats only have the partitions that it owns.
-The coordinator answers with the member's epoch and, if it changed, the current assignment. When subscriptions change, the group's epoch
-rises and the server's assignor computes a new target. Each member moves to the target with its own heartbeats (`reconciliation.py`), so no
-member waits for all others.
+The coordinator answers with the member's epoch. The current assignment is in the answer if it changed, if the member joins or sends all its
+fields, or if its connection is new. When subscriptions change, the group's epoch rises and the server's assignor computes a new target.
+Each member moves to the target with its own heartbeats (`reconciliation.py`), so no member waits for all others.
 
 A static member (instance id) that leaves temporarily keeps its assignment until its session ends. Its next process gets this assignment.
 
-Invariants: an epoch other than 0 (joining) and the member's own is refused, except the previous epoch if the answer with the new epoch was
-lost; a heartbeat that changes nothing logs nothing and costs the same in a group of any size.
+Invariants: every epoch is refused except 0 (joining), -1 and -2 (leaving), the member's own, and the previous one if the answer with the
+new epoch was lost; a heartbeat that changes nothing logs nothing and costs the same in a group of any size.
 """
 
 from __future__ import annotations
@@ -132,7 +132,8 @@ def _beat(shard: GroupShard, command: ConsumerHeartbeat, reply: Reply, now_ms: i
 
 
 def _find_group(shard: GroupShard, command: ConsumerHeartbeat) -> tuple[ConsumerChange, ClassicGroup | None]:
-    """Returns the change of the group, and the classic group that it converts, if any. A joining member may create or convert a group."""
+    """Returns the change of the group, and the classic group that it converts, if any. A joining member may
+    create a group, replace an empty classic group, or convert a classic group with members."""
     group = shard.groups.get(command.group_id)
     if type(group) is ConsumerGroup:
         return ConsumerChange(group), None
@@ -195,7 +196,7 @@ def _take_place(change: ConsumerChange, instance_id: str, old_id: str, member_id
 
 
 def _merge(before: MemberFacts | None, command: ConsumerHeartbeat) -> MemberFacts:
-    """Merges a heartbeat into the member's earlier description; null fields keep their earlier values."""
+    """Merges a heartbeat into the member's earlier description. Null fields keep their earlier values; an empty regex removes the regex."""
     if before is not None and _says_nothing(before, command):
         return before
     facts = before if before is not None else MemberFacts()
@@ -213,7 +214,7 @@ def _merge(before: MemberFacts | None, command: ConsumerHeartbeat) -> MemberFact
 
 
 def _says_nothing(before: MemberFacts, command: ConsumerHeartbeat) -> bool:
-    """Whether the heartbeat changes nothing in the member's description."""
+    """Whether the heartbeat has no field of the member's description, and the client's id and host are the same."""
     return (
         command.topics is None
         and command.regex is None

@@ -1,8 +1,8 @@
 """Converts a live group from the classic protocol to KIP-848's, and back.
 
 Upgrade: the first member with the new protocol turns the classic group into a consumer group. The classic members remain members. Their
-assignments become their current and target assignments, and the generation becomes the group's epoch. The classic members have to join
-again, and continue with classic requests (`classic_members.py`).
+assignments become their current and target assignments, and the generation becomes the group's epoch. (In the first rebalance of a group
+the members have no assignments yet.) The classic members have to join again, and continue with classic requests (`classic_members.py`).
 
 Downgrade: when the last member of the new protocol has quit or was removed and only classic members remain, the group becomes a classic
 group again. The group's epoch becomes the generation, and the group rebalances.
@@ -39,7 +39,7 @@ STICKY = ("sticky", "cooperative-sticky")
 
 
 def write_assignment(shard: GroupShard, assigned: Mapping[Uuid, Iterable[int]], subscription: bytes) -> bytes:
-    """Encodes an assignment for a classic consumer: by topic names, in the version of its subscription."""
+    """Encodes an assignment for a classic consumer, by topic names, in the version of the consumer's subscription."""
     topics = []
     for topic_id, partitions in assigned.items():
         name = shard.topics.topic_name(topic_id)
@@ -51,8 +51,8 @@ def write_assignment(shard: GroupShard, assigned: Mapping[Uuid, Iterable[int]], 
 
 
 def read_assignment(shard: GroupShard, data: bytes, protocol_name: str | None) -> PartitionsByTopic | None:
-    """Decodes an assignment. Returns None if that fails, or if it contains user data of a custom assignor, because a server-side assignor
-    cannot update such data.
+    """Decodes an assignment; empty data has no partitions. Returns None if decoding fails, or if it contains user data of a custom
+    assignor, because a server-side assignor cannot update such data.
 
     The user data of the sticky assignors only repeats the subscriptions, so it is ignored.
     """
@@ -127,8 +127,8 @@ def _facts(member: ClassicMember, topics: tuple[str, ...]) -> MemberFacts:
 
 
 def leave_classic(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
-    """Answers members that wait in the classic rebalance with REBALANCE_IN_PROGRESS, so that they join again. If the log refuses the
-    change, the classic group remains.
+    """Answers waiting JoinGroup and SyncGroup requests with REBALANCE_IN_PROGRESS, so that these members join again, and stops the timers
+    of the classic rebalance. If the log refuses the conversion, the classic group remains, and its timers start again.
     """
     for member in group.members.values():
         rebalance.answer_join(member, group, draft, rebalance.refuse_join(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
@@ -161,7 +161,8 @@ def may_downgrade(shard: GroupShard, group: ConsumerGroup) -> bool:
 
 
 def downgrade(shard: GroupShard, change: ConsumerChange, draft: Draft) -> None:
-    """Adds the records that turn a group of classic members into a classic group, with the group's epoch as generation."""
+    """Adds the records that turn a group of classic members into a classic group, with the group's epoch as generation. Afterwards the
+    timers of its members start."""
     group = change.group
     twin = _as_classic(group)
     twin.protocol_name = twin.select_protocol()

@@ -1,16 +1,16 @@
 """ShareGroupHeartbeat: a member joins, remains or quits (KIP-932).
 
-A member creates its own id. It sends its subscription when it joins or changes it; other heartbeats only show that it lives. The answer has
-the member's epoch and, when it changed, the assignment. Partitions are shared, so a member gets its new target immediately and waits for no
-other member.
+A member creates its own id. It sends its subscription when it joins and when the subscription changes; other heartbeats only show that the
+member lives. The answer has the member's epoch. It also has the assignment if the assignment changed, if the member sent its subscription,
+or if the member uses a new connection. Partitions are shared, so a member gets its new target immediately and waits for no other member.
 
 A partition is assigned after its share coordinator has initialized its state (`topics.py`). If a member without partitions sends its
 subscription, the answer waits for the initialization (`JOIN_WAIT_MS`). Otherwise the member would begin to read only with its second
 heartbeat, seconds later. After its first member joins, an empty group waits a moment for more members, so that consumers that start
 together share the records: one fetch of the first member could acquire all records.
 
-Invariants: an epoch other than 0 (joining) and the member's own is refused, except the previous epoch, because the answer with the new
-epoch may be lost; a heartbeat without changes logs nothing and costs the same in a group of any size.
+Invariants: a heartbeat is accepted with epoch 0 (the member joins), -1 (it leaves), the member's epoch, or the member's previous epoch,
+because the answer with the new epoch may be lost. A heartbeat without changes logs nothing and costs the same in a group of any size.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from ottla.machine.draft import Draft, answered
 TOPICS_MAX = 5_000
 """Maximum number of topics that the members of a group subscribe to together."""
 JOIN_WAIT_MS = 1_000
-"""Longest wait of the answer to a member without partitions, in milliseconds: first for the initialization of states, then as long again if
-the target assignment is still being made. Partitions that are ready later are sent with a later heartbeat.
+"""Limit of one wait before a member without partitions is answered, in milliseconds. There are at most two waits: for the initialization of
+states, and for the target assignment. Partitions that are ready later are sent with a later heartbeat.
 """
 
 
@@ -100,8 +100,8 @@ def _beat(shard: GroupShard, command: ShareHeartbeat, reply: Reply, now_ms: int)
 
 
 def _find_group(shard: GroupShard, command: ShareHeartbeat) -> ShareChange:
-    """Returns a change of the group, or of a new group if a joining member names no existing group. A group of another type is not
-    replaced, even if it is empty.
+    """Returns a change of the existing group, or of a new group if the member joins. Raises `ApiError` GROUP_ID_NOT_FOUND for a group of
+    another type, even if it is empty, and for a missing group if the member does not join.
     """
     group = shard.groups.get(command.group_id)
     if type(group) is ShareGroup:
@@ -180,7 +180,7 @@ def _answer(shard: GroupShard, group_id: str, member_id: str, position: SharePos
 
 
 def _must_look_up(shard: GroupShard, group: ShareGroup, now_ms: int) -> bool:
-    """Whether topics may have changed since the group's last look-up. If so, records the look-up, which the caller must do."""
+    """Whether the caller must look up the topics again, because they may have changed. If so, marks them as looked up."""
     refresh = refresh_of(shard, group.group_id)
     if not must_look_up(shard, refresh, now_ms):
         return False
@@ -190,7 +190,7 @@ def _must_look_up(shard: GroupShard, group: ShareGroup, now_ms: int) -> bool:
 
 def _may_assign(shard: GroupShard, group: ShareGroup, now_ms: int) -> bool:
     """Whether a new target must be made now: immediately if no member has a partition, otherwise after an interval, so that several changes
-    lead to one target. No target is made while a group waits for more members.
+    lead to one target. While a group waits for more members, it gets no target with partitions.
     """
     if group.epoch <= group.target_epoch or group.group_id in shard.updates:
         return False
@@ -200,7 +200,7 @@ def _may_assign(shard: GroupShard, group: ShareGroup, now_ms: int) -> bool:
 
 
 def _next_position(shard: GroupShard, group: ShareGroup, member_id: str, facts: ShareFacts) -> SharePosition:
-    """Returns the member's next current assignment; the same object if nothing changes."""
+    """Returns the member's current assignment after this heartbeat; the same object if nothing changes."""
     position, target = group.position(member_id), group.target.get(member_id, {})
     if group.target_epoch < group.epoch:
         # The target is older than the last change: remove topics that the member no longer subscribes to.
@@ -229,8 +229,8 @@ def _await_assignment(
     is_early: bool,
     is_second: bool = False,
 ) -> None:
-    """Delays the answer to a member that has joined for `gathering_ms`. With `is_early` it first waits, at most `JOIN_WAIT_MS`, for the
-    share coordinators or the running update.
+    """Delays the answer to a joining member for `gathering_ms`. `is_early`: states are still being initialized, or the target is being
+    computed. The answer then first waits for the end of this work, at most `JOIN_WAIT_MS`.
     """
     deferred = shard.deferred.defer("share-join", reply, refuse_beat, draft)
 

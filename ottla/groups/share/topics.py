@@ -8,9 +8,10 @@ therefore continues: `resume_share_states` asks again for everything that is log
 The states of a deleted topic are deleted too, as far as its partitions are known.
 
 Invariants: a partition becomes initialized only after its share coordinator confirmed it; a topic is not initialized while it is being
-deleted; each request is sent only after a record is committed, so a replaced coordinator sends no new request; each initialization has a
-state epoch higher than all earlier requests, and none is sent while another one, or an alteration, is in flight (I54). Answers are
-processed as separate decisions (`GroupShard.run`), never within the one that asked.
+deleted; each request is sent only after a record is committed, so that a replaced coordinator sends no new request (except deletions that
+`resume_share_states` continues); each initialization has a state epoch higher than all earlier requests, and none is sent while another
+one, or an alteration, is in flight (I54). Answers are processed as separate decisions (`GroupShard.run`), never within the decision that
+asked.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ AskOne = Callable[[SharePartitionKey, Callable[[ErrorCode], None]], None]
 
 
 KEYS_AT_ONCE = 20
-"""Requests to share coordinators in one step. Each request makes a share coordinator, possibly on this broker, log a record."""
+"""Up to this many requests are sent at once, more requests in steps. Each request makes a share coordinator, possibly on this broker, log a
+record."""
 TOPICS_AT_ONCE = 500
 """With more topics than this, the answers of share coordinators are logged in a separate iteration of the event loop. The record takes some
 5 us per topic.
@@ -40,7 +42,8 @@ TOPICS_AT_ONCE = 500
 
 def ask_all(shard: GroupShard, keys: Sequence[SharePartitionKey], ask: AskOne, finish: Callable[[CodesByPartition], None]) -> None:
     """Asks for each key; calls `finish` once when all are answered. Many requests are spread over iterations of the event loop. Even the
-    first of many is sent in a later iteration, because it may create `__share_group_state`.
+    first of many is sent in a later iteration, because it may create `__share_group_state`. If the coordinator loses its partition
+    meanwhile, the remaining requests are not sent, and `finish` is not called.
     """
     codes: CodesByPartition = {}
     if not keys:
@@ -137,8 +140,8 @@ def initialize(shard: GroupShard, group: ShareGroup, draft: Draft) -> None:
 
 
 def run_soon(shard: GroupShard, group_id: str, decide: Callable[[int], Decision]) -> None:
-    """Runs a decision about answers. If the group has many topics, the decision runs in a separate iteration of the event loop. Its record
-    contains all topics, and the answers may have arrived within the heartbeat.
+    """Runs a decision about answers. Its record contains all topics of the group. If the group has many topics, the decision runs in a
+    separate iteration of the event loop, because the answers may have arrived in the same iteration as the heartbeat.
     """
 
     def steps() -> Iterator[None]:
@@ -190,8 +193,8 @@ def _begin(shard: GroupShard, key: SharePartitionKey, epoch: int, done: Callable
 
 
 def _wish_again(group: ShareGroup) -> list[LogRecord]:
-    """Returns a repetition of the group's record of states. Work that waits for the commit of this record is not done by a replaced
-    coordinator; its successor may have initialized the states since.
+    """Returns the group's record of states again, unchanged. A request that waits for the commit of this record is not sent by a replaced
+    coordinator: it could delete a state that the successor has initialized.
     """
     change = ShareChange(group)
     change.put_state_topics(change.group.state_topics)
@@ -370,7 +373,7 @@ def finish_deletions(shard: GroupShard, group: ShareGroup, draft: Draft) -> None
 
 
 def forget_deleted_topics(shard: GroupShard, group: ShareGroup, names: frozenset[str] | None, draft: Draft) -> None:
-    """Removes the states of deleted topics with these names (None: all names)."""
+    """Removes the states of deleted topics with these names (None: all names). Failed deletions are not repeated."""
     topics = group.state_topics
     shares: dict[Uuid, TopicShare] = {**topics.initializing, **topics.initialized}
     gone = {

@@ -1,8 +1,8 @@
 """AlterUserScramCredentials: set or remove users' SCRAM credentials.
 
-Behaviour: the request has the salted password that PBKDF2 made at the client; only the keys that follow from it are stored, with salt and
-number of rounds (`security/credentials.py`). The changes of one user are carried out together or not at all; each user has a result. A user
-whose credential is removed is logged out at once.
+Behaviour: the client computes the salted password with PBKDF2 and sends it. The broker derives the keys from it, and stores only these
+keys, the salt and the number of iterations (`security/credentials.py`). The changes of one user are carried out together or not at all;
+each user has a result. A user whose credential is removed is logged out at once.
 
 Version notes: KIP-554.
 """
@@ -29,9 +29,10 @@ from ottla.wire.messages.alter_user_scram_credentials import (
 NAMES = {number: name for name, number in MECHANISM_NUMBERS.items()}
 Entry = ScramCredentialDeletion | ScramCredentialUpsertion
 ENTRIES_MAX = 500
-"""Maximum of changes in one request, which take a few milliseconds of hashing in one iteration of the event loop."""
+"""Maximum number of changes in one request. 500 take a few milliseconds of hashing in one iteration of the event loop."""
 NAME_BYTES_MAX, SECRET_BYTES_MAX = 1_024, 1_024
-"""A user's name, and a salt or salted password: all are in one node of the metadata store. Salted passwords have 32 or 64 bytes."""
+"""Maximum bytes of a user's name, and of a salt or salted password. Name and salt are stored in one node of the metadata store. A valid
+salted password has 32 or 64 bytes, and is not stored."""
 TOO_MANY = ScramResult(user="", error=ErrorCode.POLICY_VIOLATION, message=f"More than {ENTRIES_MAX} changes in one request")
 
 

@@ -53,8 +53,8 @@ def token_with(broker: Broker, tokens: StoredTokens, secret: bytes) -> Delegatio
 def change_token(
     broker: Broker, request: RequestContext, secret: bytes, change: Change, answer: Callable[[ErrorCode, DelegationToken | None], Answer]
 ) -> Answer | Pending:
-    """Changes the token with this HMAC if the principal may renew it. `answer` makes the response from the error code and the changed token
-    (None if it was removed)."""
+    """Changes the token with this HMAC if it has not expired and the principal may renew it. `answer` makes the response from the error
+    code and the changed token (None if it was removed)."""
     try:
         tokens = tokens_for(broker, request)
         token = token_with(broker, tokens, secret)

@@ -4,7 +4,7 @@ Behaviour: refused for clients that have logged in with a token. Selects the tok
 renewer; null selects all. The answer has each selected token that belongs to the client in one of these roles. Other tokens need DESCRIBE
 on the token or DESCRIBE_TOKENS on its owner, and are omitted without it.
 
-Version notes: 2 flexible. 3 who asked for a token (KIP-373).
+Version notes: 2 flexible. 3 adds the requester of a token (KIP-373).
 """
 
 from __future__ import annotations

@@ -1,10 +1,14 @@
 """SaslHandshake: the client chooses a SASL mechanism.
 
-Behaviour: begins the exchange of a mechanism that the listener has; another one is UNSUPPORTED_SASL_MECHANISM and ends the connection. On a
-listener that does not authenticate by SASL, ILLEGAL_SASL_STATE as Kafka answers. After authentication it begins another one (KIP-368):
-nothing else is executed before that is complete; more than one in a second are ILLEGAL_SASL_STATE. On the listener for brokers another
-broker begins the proof of its identity (`security/cluster_identity.py`). If brokers log in, it must have logged in as a user with
-CLUSTER_ACTION before. If the listener requests certificates, the certificate's principal needs it.
+Behaviour: begins the exchange of the requested mechanism. If the listener does not offer this mechanism, the broker answers
+UNSUPPORTED_SASL_MECHANISM and closes the connection. If the listener does not use SASL, the broker answers ILLEGAL_SASL_STATE, as in Kafka.
+
+Re-authentication (KIP-368): an authenticated client may begin another exchange. No other request is executed until this exchange is
+complete. A second re-authentication within a second is answered with ILLEGAL_SASL_STATE.
+
+Brokers: on the listener for brokers, another broker can begin the proof of its identity (`security/cluster_identity.py`). If brokers log in
+by SASL, the other broker must have logged in before. With ACLs, the principal of this login, or of the TLS certificate, needs
+CLUSTER_ACTION.
 
 Version notes: 1 announces SaslAuthenticate frames instead of raw ones (KIP-152).
 
@@ -21,7 +25,7 @@ from ottla.security.principal import ANONYMOUS
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 AGAIN_INTERVAL_MS = 1000
-"""Minimum time between two authentications of a connection, in milliseconds, as in Kafka."""
+"""Minimum time between the starts of two re-authentications of a connection, in milliseconds, as in Kafka."""
 
 
 def handle(broker: Broker, request: RequestContext, body: SaslHandshakeRequest) -> SaslHandshakeResponse | Pending:

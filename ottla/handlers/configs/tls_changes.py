@@ -2,8 +2,8 @@
 
 INVALID_REQUEST for a resource with a key store that cannot be read or unlocked, with a key that does not match the certificate, or with an
 expired certificate; other resources of the request are altered. Files are read in a thread, after the permission was checked. Only the
-broker itself can read them, so other brokers refuse the request (`named_brokers.py`). An alteration that changes no value makes the broker
-read the files again, for certificates that were renewed in place.
+broker itself can read them, so other brokers refuse the request (`named_brokers.py`). A successful alteration without a changed value makes
+the broker read the files again, for certificates that were renewed in place.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ class TlsChanges:
         names = {entry.name for entry in change.entries} | (old.keys() if change.is_replacing else set())
         touched = sorted({listener for name in names if (listener := tls_listener(name)) is not None})
         if not touched or change.name != str(broker.broker_id):
-            return {}  # what is for all brokers touches no files, and a broker that has forwarded its own has looked
+            # A change for all brokers cannot set files. A change for another broker was examined there, before it was forwarded.
+            return {}
         new = altered_values(self._config, change, old)
         known = {endpoint.name.lower() for endpoint in self._config.endpoints}
         for name in new:

@@ -1,9 +1,10 @@
 """Fetch of a follower: notes the follower's log end, reads the records that it lacks, and waits if there are none.
 
 The answer is sent immediately if a partition diverges, has an error or a new log start offset. If only the high watermark has changed, it
-is sent after `WATERMARK_MS`. A producer that waits for each acknowledgement usually writes again before that, and the answer with its
-records contains the watermark. Without this pause, half of the answers to followers would contain only watermarks. Otherwise the request
-waits for `min_bytes` of records. The next request of the same session ends a wait. Records are slices of segment files, never copied here.
+is sent after `WATERMARK_MS`, or immediately to the first request of a session. A producer that waits for each acknowledgement usually
+writes again before that, and the answer with its records contains the watermark. Without this pause, half of the answers to followers would
+contain only watermarks. Otherwise the request waits for `min_bytes` of records. The next request of the same session ends a wait. Records
+are slices of segment files, never copied here.
 
 The cost of a request depends on the partitions in the request and on the changed partitions of its session
 (`replication/follower_sessions.py`).
@@ -216,7 +217,7 @@ class FollowerRequest:
         return self._session.replica_id not in partition.isr and is_throttled(replicas, index, partition.broker_id)
 
     def _keep(self, found: list[tuple[FollowedPartition, PartitionRead | ErrorCode]]) -> None:
-        """Keeps partitions for the next attempt that have records or a new high watermark."""
+        """Keeps the partitions with records or a new high watermark for the next attempt."""
         for entry, read in found:
             entry.is_dirty = type(read) is PartitionRead and (
                 read.slice is not None or has_more(entry, read) or has_moved(entry, read)

@@ -22,7 +22,8 @@ called with True when the time is over; then there must be a result."""
 
 
 class PartitionWait:
-    """The wait of one request. `done` gets the result of a later look, and `fail` its exception, unless the wait was cancelled."""
+    """The wait of one request. `done` gets the result of a later look; `fail` gets an exception of that look or of `done`. Neither is
+    called after `cancel`."""
 
     __slots__ = ("_done", "_fail", "_has_moved", "_is_late", "_is_looking", "_look", "_waiters", "_watch")
 
@@ -39,7 +40,8 @@ class PartitionWait:
         return self._look is None
 
     def begin(self, watched: Sequence[PartitionNotifier], timeout_ms: int) -> None:
-        """Begins to watch the partitions. The caller looks at all of them in the same iteration of the event loop, or after this."""
+        """Begins to watch the partitions. The caller must look at all of them after this call, or before it in the same iteration of the
+        event loop. Otherwise a change could be missed."""
         self._watch = self._waiters.watch(watched, timeout_ms, self._moved, self._time_is_over)
 
     def begin_in_steps(self, watched: Sequence[PartitionNotifier], timeout_ms: int) -> Generator[None, None, Any]:

@@ -1,10 +1,10 @@
 """AlterPartitionReassignments: move partitions to other replicas.
 
 Behaviour: gives partitions other replicas, or cancels a reassignment (null). A new order of the same replicas takes effect immediately. New
-replicas are added first, and the old ones are removed when the new ones are in sync. Unknown brokers are refused, so on a single broker
-only the order [itself] is possible.
+replicas are added first, and the old ones are removed when the new ones are in sync. Replicas on unknown brokers are refused, so a cluster
+of one broker accepts only this broker.
 
-Version notes: KIP-455. 1 may forbid a change of the replication factor (KIP-860).
+Version notes: KIP-455. With version 1 clients can forbid a change of the replication factor (KIP-860).
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Requests that take longer than a time slice: they are decoded, executed and encoded in steps, in order within their connection.
 
 A request with many elements is split into small requests. The handler answers each of them, and the answers are joined (`splitting.py`). A
-handler with long work returns a task instead. The first time slice runs immediately, so a small request is answered without a wait. The
-rest alternates with other unfinished requests (`base/loop/turns.py`). The connection executes no other request until this one has been
-executed; its answer may still be given later.
+handler with long work returns a task instead. If no other request is unfinished, the first time slice runs immediately, so a small
+request is answered without a wait. The rest alternates with other unfinished requests (`base/loop/turns.py`). The connection executes no
+other request until this one has been executed; its answer may still be given later.
 
 Bounds. Only a few requests are decoded and executed at a time: fewer with large frames, because these hold many objects once they are
 decoded. Other requests wait as bytes. The encoded part of an answer counts against its connection. At most `PIECES_OUTSTANDING_MAX` pieces
-of a request wait for others (a replica, the controller); such a request holds up no other. Once the answer is larger than
-`ottla.response.max.bytes`, the rest of the request is refused with POLICY_VIOLATION, without a look-up.
+of a request wait at a time for a replica or the controller; while they wait, requests of other connections are executed. Once the answer is
+larger than `ottla.response.max.bytes`, all further pieces are answered with POLICY_VIOLATION without calling the handler.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ PIECE_MS = 5
 FIRST_PIECE_NS = 5_000_000
 LARGE_AT_ONCE_MAX = 2
 LARGE_BYTES = 128 << 20
-"""Upper bound of the memory of a decoded large request, in bytes. A broker with less than twice as much executes one at a time."""
+"""Upper bound of the memory of a decoded large request, in bytes. If `ottla.memory.max.bytes` is less than twice this, the broker executes
+one large request at a time, else two."""
 SMALL_AT_ONCE_MAX = 32
 PIECES_OUTSTANDING_MAX = 16
 TOO_LARGE = "The answer would be larger than ottla.response.max.bytes."
@@ -143,7 +144,7 @@ class LongRequest:
 
     @property
     def at_once_max(self) -> int:
-        """Returns the number of such requests that fit into memory."""
+        """Returns how many such requests may be executed at a time: as many large ones as fit into memory, or `SMALL_AT_ONCE_MAX`."""
         return max(self._broker.config.ottla_memory_max_bytes // LARGE_BYTES, 1) if self.is_large else SMALL_AT_ONCE_MAX
 
     def decode_in_steps(self, frame: memoryview, at: int, *, is_large: bool) -> None:
@@ -308,14 +309,14 @@ class LongRequest:
             self.connection.fail(error)
 
     def abandon(self) -> None:
-        """Abandons the request, because the connection is closed."""
+        """Abandons the request and its waiting pieces, because the connection is closed."""
         for pending in self._outstanding.values():
             if pending.abandon is not None:
                 pending.abandon()
         self._end()
 
     def _end(self) -> None:
-        """Drops the references to the request and its answer; does nothing the second time."""
+        """Drops the references to the request and its answer, and leaves the lane. A second call does nothing."""
         if self.is_over:
             return
         self.is_over = True
@@ -336,8 +337,8 @@ class LongRequest:
 
 
 def settled(response: Any) -> Task:
-    """Returns the response that tasks and completed `Pending`s make, or the `Pending` that waits for it. Raises the error of a failed
-    `Pending`."""
+    """Runs a handler's task and follows completed `Pending`s. Returns the response, or the first `Pending` that is not complete. Raises the
+    error of a failed `Pending`."""
     while isinstance(response, Generator) or (type(response) is Pending and response.is_done):
         if isinstance(response, Generator):
             response = yield from response

@@ -16,13 +16,15 @@ from ottla.wire.decoding import holds_records
 from ottla.wire.framing import is_flexible, load, response_head, write_response
 
 OBJECTS_AT_ONCE_MAX = 2000
-"""A request with more objects is decoded in steps. This many take some milliseconds."""
+"""A request with more objects is decoded in steps. This many take some milliseconds. If the request can be cut into pieces, the limit is
+twice the elements of a piece, except for APIs with much larger answers (`is_amplified`)."""
 PLAIN_BYTES_MAX = 4096
 ANY_BYTES = 1 << 31
 JOINED_BYTES_MAX = 1 << 20
 """Answers with more bytes are sent in the pieces that the encoder made."""
 PLAIN_BYTES_MAX_OF_ITEMS = 512
-"""Requests of at most this many bytes are executed without counting their elements."""
+"""Requests of at most this many bytes are executed without counting their elements. This is for APIs whose
+requests can be cut into pieces, except with `parked_factor` 1. All other APIs have the limit `PLAIN_BYTES_MAX`."""
 
 
 class Route:
@@ -53,7 +55,7 @@ class Route:
         self.cost_ns = 0
         """The moving average of the time that a request of this kind takes, in nanoseconds; 0 while all are cheap."""
         self.parked_nanoseconds = 0
-        # Histograms by the bits of nanoseconds: requests answered immediately; work on requests answered later; wait for these answers.
+        # Histograms in nanoseconds: requests answered immediately; work on requests answered later; wait for these answers.
         self.immediate = new_buckets()
         self.deferred = new_buckets()
         self.waited = new_buckets()
@@ -89,7 +91,8 @@ class Route:
         return step_writer(load(self.key)[1], self.version)
 
     def check_end(self, end: int, size: int) -> None:
-        """Raises `WireError` for bytes behind the end of a request, because the two sides then disagree about its format."""
+        """Raises `WireError` for bytes behind the end of a request, because the two sides then disagree about its format. Some APIs allow
+        them."""
         if end != size and not self.may_have_stray_bytes:
             raise WireError(f"{size - end} bytes behind the end of a {self.api_name} request")
 
@@ -113,13 +116,13 @@ class Route:
         return self.framed(pieces, correlation_id)
 
     def spliced_frame(self, shell: Any, count: int, written: list[Any], correlation_id: int) -> list[Part]:
-        """Returns the frame of an answer with encoded elements. `shell` has its other fields."""
+        """Returns the frame of an answer whose elements are already encoded (`written`). `shell` has the answer's other fields."""
         pieces: list[Any] = []
         self._spliced_writer(shell, count, written, pieces)
         return self.framed(pieces, correlation_id)
 
     def encode(self, response: Any, correlation_id: int) -> list[Part]:
-        """Returns the parts of an answer: one piece of bytes or, for Fetch, also file slices."""
+        """Returns the parts of an answer: one piece of bytes or, for Fetch, also file slices. None, no answer, has no parts."""
         if response is None:
             return []
         if self.encode_parts is None:

@@ -3,20 +3,21 @@
 `ITEMS` is the table of the arrays that are split. `gather` merges repeated names, `cut` makes requests with a limited number of elements,
 and `JoinedAnswer` collects the answers. All of them work in steps, so that other work can run in between.
 
-A line of the table names the array of a request, the array of the answer that has an element for each of its elements, and the fields that
-both have in common. `inner` is the same for the arrays in the elements (topics, then partitions). Other requests are answered as a whole:
-they have no array, only brokers of the cluster may send them, or their elements depend on each other (an assignment, a session).
+An entry of the table names an array of the request and an array of the answer. The answer has one element for each element of the request;
+the entry also names the fields that identify an element in both. If the elements contain arrays themselves (topics, then partitions),
+`inner` is the entry of these arrays. Requests without an entry are answered as a whole: they have no array, only brokers of the cluster may
+send them, or their elements depend on each other (an assignment, a session).
 
-A thing that a request names more than once is answered once (`ONCE`): the last element counts, as in Kafka, which keeps such requests in
-maps. Where a repetition is an error of its own, two elements are kept (`TWICE`), so that the handler refuses them. Where each element
-carries data of its own, all are kept (`ALL`).
+If a request names an element more than once, the element is answered once (`ONCE`): the last repetition counts, as in Kafka, which keeps
+such requests in maps. If a repetition is an error, two repetitions are kept (`TWICE`), so that the handler refuses them. If each repetition
+carries its own data, all are kept (`ALL`). Elements that contain arrays are always merged.
 
-A request that is cut has the same effect as its pieces, sent one after the other. So a commit of thousands of offsets is several record
-batches, as any large commit is.
+A split request has the same effect as its pieces, sent one after the other. A commit of thousands of offsets therefore writes several
+record batches.
 
-An answer about ten thousand things would be a million objects. They take ten times the memory of their bytes, and the garbage collector
-walks over them again and again. So the elements of each piece's answer are encoded as soon as they are there, and the whole answer is put
-together from bytes. Only if one element was cut, its answers wait for each other as objects, and are joined.
+The answer to a request with ten thousand elements would be a million objects. These take ten times the memory of their bytes, and the
+garbage collector traverses them repeatedly. The elements of each piece's answer are therefore encoded immediately, and the whole answer is
+joined from bytes. If one element was cut into several pieces, the answers to these pieces wait as objects until all have arrived.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from ottla.wire.schema import Struct
 
 ELEMENTS_PER_STEP = 500
 PARTS_AT_ONCE = 4096
-"""Maximum of parts that are joined in one step. Joining a million small parts takes 0.1 s."""
+"""Encoded parts are joined when there are this many, because it takes 0.1 s to join a million small parts in one step."""
 _NONE = [None] * ELEMENTS_PER_STEP
 
 
@@ -49,21 +50,21 @@ class Repeats(Enum):
 
 
 class Items(NamedTuple):
-    """One array of a request and the one of the answer."""
+    """An array of a request, and the matching array of the answer."""
 
     request: str
     response: str
     names: tuple[str, ...]
-    """The fields that identify a request's element; empty if the element itself does, a string or a number."""
+    """The fields that identify an element of the request; empty if the element is a string or a number."""
     response_names: tuple[str, ...]
-    """The fields that identify an answer's element; empty if only its position does."""
+    """The fields that identify an element of the answer; empty if its position identifies it."""
     repeats: Repeats
     inner: Items | None
     at_once: int
-    """The number of innermost elements in a piece: a few milliseconds of work."""
+    """Maximum number of innermost elements in a piece: a few milliseconds of work."""
     since: int
     is_amplified: bool
-    """An element's answer may be many times as large as the element."""
+    """Whether the answer to an element may be many times as large as the element."""
     key: Callable[[Any], Hashable]
     response_key: Callable[[Any], Hashable]
 
@@ -92,12 +93,12 @@ def _itself(value: Hashable) -> Hashable:
 
 
 def _marker(marker: Any) -> Hashable:
-    """The identity of a marker, or of the answer about one producer's markers."""
+    """Returns the identity of a marker: producer, epochs and result. Answers have only the producer."""
     return marker.producer_id, *[getattr(marker, name, None) for name in ("producer_epoch", "coordinator_epoch", "transaction_result")]
 
 
 def _entity(entry: Any) -> Hashable:
-    """The identity of a quota: kinds and names."""
+    """Returns the identity of a quota: the types and names of its entity."""
     return tuple(sorted((part.entity_type, part.entity_name or "", part.entity_name is None) for part in entry.entity))
 
 
@@ -138,7 +139,7 @@ ITEMS: dict[int, Sequence[Items]] = {
         "DeleteRecords": [_items("topics", "topics", "name", None, _PARTITIONS, at_once=50)],
         "OffsetForLeaderEpoch": [_items("topics", "topics", "topic", None, _items("partitions", "partitions", "partition"))],
         "TxnOffsetCommit": [_items("topics", "topics", "name topic_id", None, _DATA, at_once=500)],
-        "CreateAcls": [_items("creations", "results", repeats=_ALL, at_once=500)],  # each piece rewrites the lists of its resources
+        "CreateAcls": [_items("creations", "results", repeats=_ALL, at_once=500)],  # each piece rewrites all ACLs of its resources
         "DeleteAcls": [_items("filters", "filter_results", repeats=_ALL, at_once=10, is_amplified=True)],
         "DescribeConfigs": [_items("resources", "results", _RESOURCE, at_once=5, is_amplified=True)],
         "AlterConfigs": [_items("resources", "responses", _RESOURCE, repeats=_TWICE, at_once=5)],
@@ -188,7 +189,7 @@ ITEMS: dict[int, Sequence[Items]] = {
 
 
 def items_of(key: int, version: int) -> Items | None:
-    """The line for one version of a request; None if it is answered as a whole."""
+    """Returns the table's entry for one version of a request; None if the request is answered as a whole."""
     found = [line for line in ITEMS.get(key, ()) if line.since <= version]
     return found[-1] if found else None
 
@@ -197,7 +198,7 @@ def items_of(key: int, version: int) -> Items | None:
 
 
 def item_count(body: Any, items: Items, count_max: int = 1 << 62) -> int:
-    """How many innermost elements a request names, counted until there are more than `count_max`; a null array or an empty one is one."""
+    """Returns the number of innermost elements of a request; stops counting above `count_max`. A null or empty array counts as one."""
     elements = getattr(body, items.request)
     inner = items.inner
     if not elements or inner is None:
@@ -220,7 +221,7 @@ def gather(body: Any, items: Items) -> Iterator[None]:
 
 
 class _Work:
-    """The elements looked at in short lists since the last step."""
+    """Counts the elements of complete arrays since the last step, so that many short arrays are handled in one step."""
 
     count = 0
 
@@ -265,7 +266,8 @@ def _gather(body: Any, items: Items, work: _Work) -> Iterator[None]:
 
 
 def _joined_keys(known: Any, again: Any) -> Any:
-    """The later of two elements of one name. If each asks for certain settings (DescribeConfigs), the result asks for the settings of both.
+    """Returns the later of two elements of one name. If both ask for certain settings (DescribeConfigs), it then asks for the settings of
+    both; if one of them asks for all settings, it asks for all.
     """
     wanted = getattr(known, "configuration_keys", ())
     if wanted == ():
@@ -287,8 +289,8 @@ def _add_inner(known: Any, again: Any, inner: Items) -> None:
 
 
 def cut(body: Any, items: Items) -> Iterator[tuple[Any, bool]]:
-    """Yields requests of at most `items.at_once` innermost elements each, which together ask for the same. With each request yields whether
-    an element ends with it; False if the next request continues the same element."""
+    """Yields requests of at most `items.at_once` innermost elements each, which together ask for the same. Also yields whether the request
+    completes its last element; if not, the next request continues the element."""
     for some, is_end in _cut(getattr(body, items.request), items, items.at_once):
         yield _with(body, items.request, some), is_end
 
@@ -326,7 +328,7 @@ def _cut_element(element: Any, inner: Items, count_max: int) -> Iterator[tuple[l
 
 
 def _with(struct: Any, name: str, value: list[Any]) -> Any:
-    """A copy of a struct with another value of one field."""
+    """Returns a copy of a struct with another value of one field."""
     copy = object.__new__(type(struct))
     for field in struct.__fields__:
         setattr(copy, field.name, getattr(struct, field.name))
@@ -338,7 +340,7 @@ def _with(struct: Any, name: str, value: list[Any]) -> Any:
 
 
 def joined(parts: list[list[Any]], items: Items) -> Generator[None, None, list[Any]]:
-    """The elements of answers about the same things, each once."""
+    """Returns the elements of several answers. Elements that contain arrays are merged by name."""
     into: list[Any] = []
     known: dict[Hashable, Any] = {}
     for elements in parts:
@@ -369,7 +371,8 @@ def _join(into: list[Any], elements: Any, items: Items, known: dict[Hashable, An
 
 
 def join_rest(first: Any, other: Any) -> None:
-    """Joins the fields beside the elements: the first error counts, the longest throttle time, and the leaders' addresses of both."""
+    """Merges the other fields of an answer into `first`, which gets the first error code, the longest throttle time, and the addresses of
+    all leaders."""
     for field in first.__fields__:
         if field.name == "error_code" and not first.error_code:
             first.error_code = other.error_code
@@ -380,7 +383,7 @@ def join_rest(first: Any, other: Any) -> None:
 
 
 def refuse(response_class: Callable[..., Any], body: Any, items: Items, code: ErrorCode, message: str) -> Any:
-    """An answer that refuses every element of a request."""
+    """Returns an answer that refuses every element of a request."""
     elements = _refused(_element_class(response_class, items), getattr(body, items.request), items, code, message)
     return response_class(**{items.response: elements})
 
@@ -409,7 +412,7 @@ def _refused(cls: type[Struct], elements: Any, items: Items, code: ErrorCode, me
 
 
 class Encoder(Protocol):
-    """`server/execution/route.py`: the encoding of one API's answers."""
+    """Encodes the answers of one API (`server/execution/route.py`)."""
 
     @property
     def element_writer(self) -> Callable[[list[Any], list[Any]], Iterator[None]]: ...
@@ -418,24 +421,25 @@ class Encoder(Protocol):
 
 
 class JoinedAnswer:
-    """Collects the answers of pieces by their numbers."""
+    """Collects the answers of pieces by their numbers. The pieces of one cut element form a run; other pieces are a run of their own. The
+    number of a run is the number of its first piece."""
 
     def __init__(self, route: Encoder, items: Items) -> None:
         self._route = route
         self._items = items
         self.shell: Any = None
-        """The other fields of the response, from the first answer."""
-        self._run_of: list[int] = []  # by number of a piece: the first piece of the element that it is about
-        self._missing: dict[int, int] = {}  # by run: the pieces whose answers are not there yet
+        """The response without its elements: the first answer, merged with the other fields of later answers."""
+        self._run_of: list[int] = []  # by piece: its run
+        self._missing: dict[int, int] = {}  # by run: the number of missing answers
         self._is_open = False
-        self._waiting: dict[int, dict[int, list[Any]]] = {}  # by run and number: elements that are not encoded yet
-        self._written: dict[int, list[Any]] = {}  # by run
+        self._waiting: dict[int, dict[int, list[Any]]] = {}  # by run and piece: elements that are not encoded yet
+        self._written: dict[int, list[Any]] = {}  # by run: encoded elements
         self._count = 0
         self.size = 0
-        """Bytes so far."""
+        """Encoded bytes so far."""
 
     def expect(self, *, is_end: bool) -> int:
-        """Announces a piece, the last of its element or not; returns its number."""
+        """Announces a piece, and returns its number. `is_end`: the piece completes its last element."""
         number = len(self._run_of)
         run = self._run_of[-1] if self._is_open else number
         self._run_of.append(run)
@@ -444,7 +448,7 @@ class JoinedAnswer:
         return number
 
     def add(self, number: int, response: Any) -> Iterator[None]:
-        """Adds the answer of a piece; None if no answer is wanted. Raises the answer if it is an exception (`Pending.fail`)."""
+        """Adds the answer of a piece: None if the client wants no answer. An exception (`Pending.fail`) is raised here."""
         if isinstance(response, Exception):
             raise response
         run = self._run_of[number]
@@ -481,7 +485,7 @@ class JoinedAnswer:
         yield from dispose_elements(elements)
 
     def frame(self, correlation_id: int) -> list[Any]:
-        """The whole frame; empty if no answer is wanted."""
+        """Returns the whole frame; empty if the client wants no answer."""
         if self.shell is None:
             return []
         written = [piece for run in sorted(self._written) for piece in self._written[run]]

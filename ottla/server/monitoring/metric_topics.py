@@ -1,11 +1,11 @@
 """Metrics of topics and partitions: offsets, replicas, sizes, traffic.
 
-Most partitions have not changed since the last scrape, and the changed ones still have the same leader. So the lines of a partition are
-kept with their numbers, in three kinds: its replicas (`standing`), its start (`starts`), its end (`ends`); and each topic keeps the encoded
-text of its partitions. An unchanged partition costs one comparison. The walk is cut into pieces of `PIECE` partitions, and the loop may
-serve clients between them.
+Most partitions do not change between two scrapes, and most of the others keep their leader. So the text lines of each partition are cached
+with the numbers in them. There are three groups of lines: leader and replicas (`standing`), start offset (`starts`), and end offset and
+size (`ends`). Each topic caches the encoded text of its partitions. An unchanged partition costs two comparisons. After each `PIECE`
+partitions the event loop may serve clients.
 
-Counters never decrease: the counts of a deleted topic stay in the series without a label, and its own series end.
+Counters never decrease: when a topic is deleted, its series end, but the total without a topic label keeps the topic's counts.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ SUMS = (
     "kafka_controller_kafkacontroller_offlinepartitionscount",
     "kafka_controller_kafkacontroller_preferredreplicaimbalancecount",
 )
-"""Each is a number of partitions; a row says with 0 or 1 whether it is one of them."""
+"""Metrics that count partitions. `_Row.flags` has 1 for each metric that counts the partition, else 0."""
 
 _NO_SUMS = (0,) * len(SUMS)
 
 
 class _Row:
-    """One partition's lines, and the numbers behind them."""
+    """The cached lines of one partition, and the numbers in them."""
 
     __slots__ = ("counts", "ends", "flags", "holders", "labels", "place", "standing", "start", "starts", "traffic")
 
@@ -80,7 +80,7 @@ class _Row:
 
 
 class _Topic:
-    """One topic's rows, and the text that they made."""
+    """The rows of one topic, and the encoded text of their lines."""
 
     __slots__ = (
         "base", "counts", "ends", "has_moved", "has_other_holders", "has_other_starts", "rows", "standing", "starts", "sums",
@@ -94,13 +94,13 @@ class _Topic:
         self.starts: tuple[bytes, ...] = ()
         self.ends: tuple[bytes, ...] = ()
         self.sums: tuple[int, ...] = _NO_SUMS
-        self.base: tuple[int, ...] = _NO_COUNTS  # counted by replicas that have since been opened again
+        self.base: tuple[int, ...] = _NO_COUNTS  # counts of replicas before they were opened again
         self.counts: tuple[int, ...] = _NO_COUNTS
         self.traffic_lines: tuple[str, ...] = ()
 
 
 class TopicMetrics:
-    """Walks all topics; keeps the text of what has not moved."""
+    """Formats the metrics of all topics, and caches the text of unchanged ones."""
 
     def __init__(self, metadata: ClusterMetadata, partitions: Partitions) -> None:
         self._metadata = metadata
@@ -109,7 +109,7 @@ class TopicMetrics:
         self._gone = list(_NO_COUNTS)
 
     def collect(self, page: Page) -> Iterator[None]:
-        """Adds everything about topics to the page; gives up the loop after each piece."""
+        """Adds the metrics of all topics to the page. Yields to the event loop after each `PIECE` partitions."""
         looked_at = 0
         for topic in list(self._metadata.topics()):
             known = self._topics.setdefault(topic.topic_id, _Topic())
@@ -132,7 +132,7 @@ class TopicMetrics:
             page.put(name, count)
 
     def _renew(self, topic: str, known: _Topic, partitions: tuple[PartitionMetadata, ...]) -> None:
-        """Makes the lines of the partitions that have changed."""
+        """Updates the rows of the partitions that have changed."""
         rows, get = known.rows, self._partitions.get
         for state in partitions:
             row = rows[state.index]
@@ -141,7 +141,7 @@ class TopicMetrics:
                 holders: object = state
                 place: object = None
             else:
-                # Without the properties of Partition and PartitionState: this is run for thousands of them at a time.
+                # Fields instead of the properties of Partition and PartitionState, because a scrape runs this for thousands of partitions.
                 log, traffic, held = partition.log, partition.traffic, partition.state
                 holders = (state, held.isr_state, partition.leader is not None, log.config.min_insync_replicas)
                 place = (
@@ -158,7 +158,7 @@ class TopicMetrics:
                 self._move(known, row, partition)
 
     def _move(self, known: _Topic, row: _Row, partition: Partition | None) -> None:
-        """The partition's offsets, size or counts are others than before."""
+        """Updates a row after the partition's offsets, size or counts have changed."""
         known.has_moved = True
         start = partition.log.log_start_offset if partition is not None else None
         if start != row.start:
@@ -205,12 +205,12 @@ class TopicMetrics:
 
 
 def _join(rows: Iterator[tuple[str, ...]]) -> tuple[bytes, ...]:
-    """The lines of many partitions, family by family."""
+    """Joins the lines of many partitions into one text for each metric."""
     return tuple("".join(column).encode() for column in zip(*rows, strict=True))
 
 
 def _standing(labels: str, state: PartitionMetadata, partition: Partition | None) -> tuple[str, ...]:
-    """Formats the values of a partition in the order of `STANDING`."""
+    """Returns a partition's lines for the metrics in `STANDING`, in this order."""
     replicas = len(state.replicas)
     in_sync = len(partition.isr_state.members) if partition is not None and partition.is_leading else len(state.isr)
     is_preferred = int(bool(state.replicas) and state.leader == state.replicas[0])
@@ -232,12 +232,13 @@ def _standing(labels: str, state: PartitionMetadata, partition: Partition | None
 
 
 def _starts(labels: str, start: int) -> tuple[str, ...]:
-    """Formats the values of a partition in the order of `STARTS`."""
+    """Returns a partition's lines for the metrics in `STARTS`, in this order."""
     return f"kafka_topic_partition_oldest_offset{labels}{start}\n", f"kafka_log_log_logstartoffset{labels}{start}\n"
 
 
 def _ends(labels: str, partition: Partition) -> tuple[str, ...]:
-    """Formats a partition's values in the order of `ENDS`, without the families' names; most often the first two are one."""
+    """Returns a partition's lines for the metrics in `ENDS`, in this order, without the metrics' names, which `_join_ends` adds. The two
+    offsets are usually equal, and then their lines are the same string."""
     log = partition.log
     size = log.active.size if len(log.segments) == 1 else log.size_bytes
     end_offset = log.log_end_offset
@@ -248,13 +249,13 @@ def _ends(labels: str, partition: Partition) -> tuple[str, ...]:
 
 
 def _join_ends(rows: Iterator[tuple[str, ...]]) -> tuple[bytes, ...]:
-    """The lines of `ENDS`; partitions that are not here have none."""
+    """Joins the lines of `ENDS` into one text for each metric. Partitions without a replica on this broker have no lines."""
     columns = [[text for text in column if text] for column in zip(*rows, strict=True)]
     return tuple((family + family.join(column) if column else "").encode() for family, column in zip(ENDS, columns, strict=True))
 
 
 def _flags(state: PartitionMetadata, partition: Partition | None) -> tuple[int, ...]:
-    """Returns the values of a partition in the order of `SUMS`."""
+    """Returns 1 for each metric in `SUMS` that counts the partition, else 0."""
     is_elsewhere = int(state.leader < 0), int(not state.replicas or state.leader != state.replicas[0])
     if partition is None:
         return 0, 0, 0, 0, *is_elsewhere

@@ -33,12 +33,14 @@ class SegmentChecks:
         """Batches checked so far."""
 
     def stop(self) -> None:
-        """Stops reporting results."""
+        """Stops all checks after their current piece; `done` is no longer called."""
         self._is_stopped = True
 
     def run(self, partition: Partition, segment: Segment, done: Done, *, bytes_per_second: int = 0) -> None:
-        """Checks a segment, or the part of the active segment that is written now. Calls `done` with the check, or with None if there is no
-        result. A rate of 0 is no limit."""
+        """Checks a sealed segment, or the part of the active segment that was written before this call. Calls `done` with the check, or
+        with None if there is no result; after `stop` it does not call `done`. A failed read takes the replica offline. A rate of 0 is no
+        limit.
+        """
         log = partition.log
         end_offset = segment.end_offset if segment.is_sealed else log.log_end_offset
         may_end_early = segment.base_offset < log.compacted_end
@@ -46,7 +48,7 @@ class SegmentChecks:
         check = SegmentCheck(
             self._disk, segment.path(""), segment.base_offset, end_offset, segment.size, epochs=epochs, may_end_early=may_end_early
         )
-        # An active segment grows, and its size now is where the check ends.
+        # An active segment grows. The check ends at its present size.
         as_it_was = log.directory, segment.end_offset, segment.size if segment.is_sealed else 0
         piece_bytes = PIECE_BYTES if bytes_per_second else URGENT_PIECE_BYTES
 

@@ -1,4 +1,4 @@
-"""Checks that a transaction can be ended for its producer: by a successor or by its time-out, and not by a late EndTxn."""
+"""Checks what ends a producer's transaction: a successor and the transaction timeout do, a late EndTxn does not."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class _Producer:
 
 
 def late_end_touches_nothing(world: World) -> str:
-    """EndTxn(commit) of transaction 1 is held up, 1 is aborted, 2 begins, and then it arrives (KIP-890)."""
+    """An EndTxn(commit) for a first, aborted transaction arrives late. It must not end the producer's second transaction (KIP-890)."""
     connection = world.cluster.any_connection()
     if not connection.offers(EndTxnRequest.API_KEY, END_WITH_NEW_EPOCH) or not _has_second_version(connection):
         raise NotSupported("no transaction.version 2: an EndTxn that comes late ends the producer's next transaction (KIP-890)")
