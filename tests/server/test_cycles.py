@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from ottla.replication.partition import Partition
-from ottla.server.execution.long_requests import LongRequest
 from ottla.wire.framing import load
 from ottla.wire.messages import create_topics, fetch
 from tests.clients.conftest import SETTINGS
@@ -56,11 +55,6 @@ def churned_partitions() -> int:
     return sum(type(thing) is Partition and thing.topic_partition.topic.startswith("churn-") for thing in gc.get_objects())
 
 
-def long_requests() -> int:
-    """Counted by the thread of the broker alone: another thread would see, and so break, tuples that are being made."""
-    return sum(type(thing) is LongRequest for thing in gc.get_objects())
-
-
 def test_what_clients_create_and_drop_leaves_no_cycles(
     loop: asyncio.AbstractEventLoop, make_server: MakeServer, no_collections: None
 ) -> None:
@@ -100,10 +94,15 @@ def test_waiting_requests_of_a_closed_connection_leave_no_cycles(
             client.send(client.frame(waiting, 12) * 3)
         return clients
 
+    def waiting_requests() -> int:
+        return sum(len(connection.answers.slots) for connection in server.node.listeners.connections)
+
     clients = with_client(loop, server, ask)
-    run_until(loop, lambda: long_requests() > len(clients))
-    for client in clients:
-        client.__exit__()
+    try:
+        run_until(loop, lambda: waiting_requests() >= len(clients))
+    finally:
+        for client in clients:
+            client.__exit__()
     run_until(loop, lambda: not server.node.listeners.connections)
     assert cyclic_garbage() == Counter()
 

@@ -29,4 +29,4 @@ def test_an_operation_runs_in_each_shell() -> None:
 
 def test_an_operation_has_the_name_and_the_text_of_its_conversation() -> None:
     assert isinstance(describe_cluster, Operation)
-    assert describe_cluster.__name__ == "describe_cluster" and "as a broker sees it" in (describe_cluster.__doc__ or "")
+    assert describe_cluster.__name__ == "describe_cluster" and "a broker's view of the cluster" in (describe_cluster.__doc__ or "")
