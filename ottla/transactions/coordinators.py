@@ -65,7 +65,7 @@ class HasHost(Protocol):
 
 
 class TransactionClient(Protocol):
-    """The client that used a transactional id, for operators (`requests.context.RequestContext` is one)."""
+    """The client that used a transactional id, for operators (`handlers.context.RequestContext` is one)."""
 
     @property
     def client_id(self) -> str | None: ...
