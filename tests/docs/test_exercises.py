@@ -33,7 +33,9 @@ def copy(tmp_path_factory: pytest.TempPathFactory, need_program: Callable[[str],
 
 
 def run(copy: Path, *tests: str) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")} | {"PYTHONPATH": str(copy)}
+    """Without cached bytecode: a file with a fault and the file without it can have the same size and the same second."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
     return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
