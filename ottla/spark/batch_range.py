@@ -1,18 +1,17 @@
 """Finds the offsets at the start and the end of a batch, for the sink on the driver.
 
-Spark writes them into the query's offset log before the batch runs. `<checkpoint>/offsets/<batch id>` has the end, and the entry before it
-the start. If the driver cannot read the checkpoint as files (an object store), the sink reads a rendezvous file on its host, which the
-source writes when Spark plans a batch (`leave_range`). A batch without data is not planned. The entry is therefore marked after its batch
-was committed (`mark_used`). A later batch that finds a marked entry has no new offsets. A rendezvous file supports one source per group.
-Sources with another group are found by the tasks (`source_groups.py`).
+Spark writes the end of a batch into the query's offset log, `<checkpoint>/offsets/<batch id>`, before the batch runs; the previous entry is
+its start. If the driver cannot read the checkpoint as files (an object store), the sink reads a rendezvous file on its host instead. The
+source writes this file when Spark plans a batch (`leave_range`), and the sink marks it after the commit (`mark_used`). Spark does not plan
+a batch without data, so a batch that finds a marked file has no new offsets. A rendezvous file supports one source per group. Tasks find
+sources with another group (`source_groups.py`).
 
-A stream that is used twice in a query, as in a join with itself, has an equal line for each use. Two separate reads of a topic have their
-own offsets. If these differ for a partition, the lowest is committed, with a checksum of all of them.
+A stream that is used twice in a query, as in a join with itself, has equal offsets for each use. Two separate reads of a topic have their
+own offsets. If these differ for a partition, the lowest is committed, with a checksum of all offsets.
 
-A query without an `ottla` source counts its batches instead (`decision.py`). A query whose sources have another group than the sink is
-refused, because the sink commits only the offsets of its own group; some source must have the sink's group. Sources without a group keep
-their position in the checkpoint. If neither sink nor sources have a group, the checkpoint has all positions, and the batches are counted in
-a group of the query's own (`group_of_query`).
+A query without an `ottla` source counts its batches instead (`decision.py`). At least one source must have the sink's group. A source with
+another group is refused, because the sink commits only the offsets of its own group. A source without a group keeps its position in the
+checkpoint. If neither sink nor sources have a group, the batches are counted in a group of the query's own (`group_of_query`).
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _NO_OFFSET = "-"
 def find_batch_range(
     checkpoint: str | None, batch_id: int, *, group: str | None, sink_topic: str | None = None, seen_groups: Iterable[str] = ()
 ) -> BatchRange:
-    """Returns the range of a batch over all partitions of the query's `ottla` sources with this group; for a sink without a group, the
+    """Returns the range of a batch over all partitions of the query's `ottla` sources with this group. For a sink without a group it is the
     batch number.
 
     `checkpoint` is the sink's option `checkpointLocation`. `sink_topic` is the sink's option `topic`, where a query without `ottla` sources
@@ -81,8 +80,8 @@ def find_batch_range(
 
 
 def same_topics(before: StoredOffsets, topic_ids: Mapping[str, str]) -> dict[TopicPartition, int]:
-    """Returns the offsets that are still valid, including those of partitions that were missing before, without topics that were deleted
-    and created again since.
+    """Returns the offsets in `before`, and the last offsets of partitions that were missing then. Topics that were deleted and created
+    again since are left out.
     """
     return {
         partition: offset
@@ -136,7 +135,8 @@ class _Logged(NamedTuple):
 
 
 def _read_log(offsets: Path, batch_id: int, group: str) -> _Logged | None:
-    """Returns the group's offsets in an entry, empty if no source has this group; None if there is no such entry."""
+    """Returns the group's offsets in an entry, empty if no source has this group; None if the entry cannot be read. Raises
+    `OffsetConflictError` for an unknown format."""
     try:
         lines = (offsets / str(batch_id)).read_text().splitlines()
     except OSError:
@@ -157,7 +157,7 @@ def _sources(lines: Sequence[str]) -> list[StoredOffsets]:
 
 
 def _merged(group: str, sources: Sequence[StoredOffsets]) -> StoredOffsets:
-    """Merges the offsets of all sources. If several read a partition, its lowest offset is used."""
+    """Returns the lowest offset of each partition."""
     merged = StoredOffsets(group, {}, {})
     gone: dict[TopicPartition, int] = {}
     for one in sources:
@@ -174,7 +174,6 @@ def _are_apart(sources: Sequence[StoredOffsets]) -> bool:
 
 
 def _checksum(sources: Sequence[StoredOffsets]) -> str:
-    """Returns a checksum of the offsets of the sources in their order."""
     text = json.dumps([sorted((*partition, offset) for partition, offset in one.offsets.items()) for one in sources])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -188,7 +187,6 @@ def _source_groups(offsets: Path, batch_id: int) -> list[str]:
 
 
 def _check_no_group(groups: Iterable[str]) -> None:
-    """Raises `OffsetConflictError` if a source has a group and the sink has none."""
     named = sorted({*groups} - {""})
     if named:
         raise OffsetConflictError(
@@ -198,14 +196,12 @@ def _check_no_group(groups: Iterable[str]) -> None:
 
 
 def _check_seen(seen: Iterable[str], group: str) -> None:
-    """Raises `OffsetConflictError` if a group that was seen differs from the sink's."""
     named = {*seen} - {""}
     if named - {group}:
         _check_groups(sorted(named), group)
 
 
 def _check_groups(groups: Sequence[str], group: str) -> None:
-    """Raises `OffsetConflictError` if a source has a group that the sink does not commit, or no source has the sink's group."""
     others = [other for other in groups if other not in ("", group)]
     if group in groups and others:
         named = ", ".join(map(repr, sorted([group, *others])))
@@ -225,7 +221,7 @@ def _check_groups(groups: Sequence[str], group: str) -> None:
 
 
 class _Entry(NamedTuple):
-    """The contents of a rendezvous file. `used_by` is the last batch committed with it, None before that.
+    """The contents of a rendezvous file. `used_by` is the last batch committed with it, if any.
 
     `left_by` is the source's process, `cluster` the id of the cluster that it reads. `is_of_several` says that several sources wrote
     different ranges for the same batch.
@@ -254,7 +250,7 @@ def leave_range(
 
 
 def _is_of_another_source(before: _Entry, planned: BatchRange) -> bool:
-    """Whether another source of the query wrote the range before: it has other topics, or a running process wrote another range."""
+    """Whether another source of the query wrote the range before: one of other topics alone, or a running process with another range."""
     topics, found = _topics(before.range.end), _topics(planned.end)
     if topics != found and not topics & found:
         return True

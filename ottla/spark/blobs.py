@@ -1,7 +1,7 @@
 """Keys, values and headers of many records at once: finds their bytes, and copies them into Arrow.
 
-The bytes are copied once, by pyarrow. An array over the batch's own bytes has "blob, gap, blob, gap" as its elements, and every second one
-is taken. Headers are read in rounds: the first header of each record, then the second, and so on. When few records have headers left, these
+pyarrow copies the bytes once: an array over the batch's bytes has each blob and the gap after it as elements, and every second element is
+taken. Headers are read in rounds: the first header of each record, then the second, and so on. When few records have headers left, these
 are read one by one.
 """
 
@@ -24,7 +24,7 @@ _FEW = 16
 
 
 class Blobs(NamedTuple):
-    """The positions of the keys or values of records, and which are null (None: none are)."""
+    """The positions of the keys or values of records. `is_null` is None if no element is null."""
 
     starts: Any
     stops: Any
@@ -41,7 +41,8 @@ class Blobs(NamedTuple):
 
 
 def read_blobs(data: Any, at: Any, ends: Any) -> Blobs:
-    """Reads the blobs whose length fields are at `at`. Each must end before its record. A length of -1 (1 as zigzag) means null."""
+    """Reads the blobs whose length fields are at `at`. A length of -1 (1 as zigzag) means null. Raises `WireError` for a blob that does not
+    end inside its record."""
     lengths, starts = read_varints(data, at)
     odd = (lengths & 1).astype(np.bool_)
     has_null = odd.any()

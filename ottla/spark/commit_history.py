@@ -30,7 +30,7 @@ class CommittedTransaction(NamedTuple):
 
 
 class CommittedRange(NamedTuple):
-    """One partition's part of a commit: the new offset (None: it was deleted), and the pipeline's metadata (None: another text)."""
+    """One partition's part of a commit. `end` is None if the offset was deleted, `metadata` if a program other than a pipeline wrote it."""
 
     end: int | None
     metadata: CommitMetadata | None
@@ -66,7 +66,7 @@ class CommitHistory:
         self.commits: list[GroupCommit] = []
 
     def extend(self) -> bool:
-        """Reads up to the last stable offset; returns whether there was anything new."""
+        """Reads up to the last stable offset; returns whether the position has moved."""
         end = self._client.list_offsets({self.partition: LATEST})[self.partition].offset
         before = self.position
         for fetched in self._client.read(self.partition, before, end):
@@ -96,7 +96,6 @@ def key_prefix(kind: int, group: str) -> bytes:
 
 
 def read_commit(record: Record) -> tuple[TopicPartition, CommittedRange]:
-    """Decodes a record of a committed offset."""
     assert record.key is not None
     key = decoder(OffsetCommitKey, 0)(record.key, 2)[0]
     partition = TopicPartition(key.topic, key.partition)

@@ -1,4 +1,5 @@
-"""The metadata of each committed offset of a pipeline: which batch of which query it ends, and a digest of the batch's output.
+"""The metadata of each committed offset of a pipeline: the query and number of the batch that ends there, and a digest of the batch's
+output.
 
 It is committed in the same transaction as the offset. The relay compares it when offsets alone decide nothing (a batch that moved no
 offset), and `verify` compares the sink with it. It is JSON of some dozen bytes, far below `offset.metadata.max.bytes` (4096).
@@ -27,7 +28,6 @@ class CommitMetadata(NamedTuple):
     apart: str = ""
 
     def to_text(self) -> str:
-        """Returns the text for an offset commit."""
         value = {"q": self.query_id, "b": self.batch_id, "s": self.start, "n": self.rows, "d": self.digest}
         if self.topic_id:
             value["t"] = self.topic_id

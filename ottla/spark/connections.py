@@ -59,8 +59,8 @@ def forget(connection: ClusterConnection) -> None:
 
 @contextmanager
 def explained(connection: ClusterConnection, option: str) -> Iterator[None]:
-    """Converts a client's error to a `PipelineError` of one line that begins with the option to check. This is `option`, the caller's
-    option with the topics, unless the address, the login or the group is at fault. Transport errors also close the clients.
+    """Converts a client's error to a `PipelineError` of one line that begins with the option to check: the option for the address, the
+    login or the group if that is at fault, else `option`. Transport errors also close the clients.
     """
     try:
         yield

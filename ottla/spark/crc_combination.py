@@ -1,7 +1,7 @@
 """Computes the CRC-32C of two concatenated pieces of data from their CRCs and the length of the second.
 
-A CRC is a remainder of polynomials over two elements. Appending n bytes multiplies a polynomial by x to the power of 8n. The driver can
-therefore compute the checksum of the output of several tasks without its bytes. The cost is some hundred steps, whatever the length.
+A CRC is the remainder of a polynomial over the field GF(2). Appending n bytes multiplies a polynomial by x to the power of 8n. The driver
+can therefore compute the checksum of the output of several tasks without its bytes. The cost is some hundred steps, whatever the length.
 """
 
 from __future__ import annotations

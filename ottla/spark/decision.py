@@ -7,8 +7,8 @@ offsets, because one committed offset cannot represent all of them.
 
 A query without offsets in its group (files, the rate source, sources without a group) is counted in it: batch n moves the group's offset of
 one partition from n to n + 1, in the transaction with the output. The partition is partition 0 of the option `topic`. If rows name their
-topics in a column, it is partition 0 of the alphabetically first topic in the first batch with output; later the group's offsets show which
-one it is. Earlier batches have no output, and so nothing to commit.
+topics in a column, it is partition 0 of the alphabetically first topic in the first batch with output; later batches find it in the group's
+offsets. Batches before the first output have nothing to commit.
 
 The offsets must be read after InitProducerId, so that no transaction of an earlier driver can still change them.
 """
@@ -33,10 +33,10 @@ class BatchRange(NamedTuple):
     """The offsets of all partitions of the source at the start and at the end of a batch.
 
     A partition missing in `start` is new in this batch, as are partitions of a topic that was deleted and created again since the previous
-    batch. `start` is None if it is unknown, which is possible only for the first batch of a checkpoint. `topic_ids` are the known ids at
-    the end of the batch. If several sources read a partition, `start` and `end` have the lowest offset; if their offsets differ, `apart`
-    has a checksum of all offsets at the start and at the end. `is_counted`: the query has no source with offsets, and the range is the
-    batch number (`counted_range`).
+    batch. `start` is None if it is unknown; then only the first batch of a checkpoint can be decided. `topic_ids` are the known ids at the
+    end of the batch. If several sources read a partition, `start` and `end` have the lowest offset; if their offsets differ, `apart` has a
+    checksum of all offsets at the start and at the end. `is_counted`: the query has no source with offsets, and the range is the batch
+    number (`counted_range`).
     """
 
     start: BatchOffsets | None
@@ -92,7 +92,9 @@ def is_replaced(before: str, now: str) -> bool:
 
 
 def _places(batch: PlannedBatch, start: BatchOffsets, committed: Mapping[TopicPartition, Committed]) -> tuple[bool, bool]:
-    """Returns whether the committed offset of some moved partition is the batch's start, and whether some is its end."""
+    """Returns whether any partition is committed at the batch's start, and whether any is committed at its end, among the partitions that
+    the batch moves. Raises `OffsetConflictError` for an offset at neither, and for a missing one unless the checkpoint is trusted.
+    """
     at_start = at_end = False
     for partition, end in batch.range.end.items():
         found, first = committed.get(partition), start.get(partition)
@@ -114,7 +116,7 @@ def _places(batch: PlannedBatch, start: BatchOffsets, committed: Mapping[TopicPa
 
 
 def _is_in_metadata(batch: PlannedBatch, committed: Mapping[TopicPartition, Committed]) -> bool:
-    """Decides a batch that moves no offset by the newest batch in the metadata.
+    """Like `is_committed`, for a batch that moves no offset: compares it with the newest batch in the metadata.
 
     Each commit covers all partitions of its batch. A partition that did not exist for some batches still has the metadata of an older one.
     """
@@ -130,8 +132,8 @@ def _is_in_metadata(batch: PlannedBatch, committed: Mapping[TopicPartition, Comm
 
 
 def _is_committed_apart(batch: PlannedBatch, start: BatchOffsets, committed: Mapping[TopicPartition, Committed]) -> bool:
-    """Decides a batch if sources of the same partition have different offsets before or after it. Offsets and metadata must equal either
-    the batch's start or its end."""
+    """Like `is_committed`, if sources of the same partition have different offsets before or after the batch. Offsets and metadata must
+    equal either the batch's start or its end."""
     before, after = batch.range.apart
     end = batch.range.end
     offsets = {partition: found.offset for partition, found in committed.items() if partition in end}
@@ -146,7 +148,7 @@ def _is_committed_apart(batch: PlannedBatch, start: BatchOffsets, committed: Map
 
 
 def _is_committed_first(batch: PlannedBatch, committed: Mapping[TopicPartition, Committed]) -> bool:
-    """Decides the first batch of a checkpoint if its start is unknown."""
+    """Like `is_committed`, if the start is unknown. Raises `OffsetConflictError` for any but the first batch of a checkpoint."""
     if batch.batch_id > 0:
         raise _conflict(batch, committed, f"the checkpoint's offset log has no entry {batch.batch_id - 1}")
     found = {partition: committed[partition].offset for partition in batch.range.end if partition in committed}
@@ -201,8 +203,9 @@ def counted_range(batch_id: int, topic: str | None) -> BatchRange:
 
 
 def place_count(batch: PlannedBatch, committed: Mapping[TopicPartition, Committed], targets: Collection[TopicPartition]) -> PlannedBatch:
-    """Returns the batch with the partition for counting, if there is one: the partition of the last batch of the query (else of any
-    pipeline) in the group's offsets, or one of the first output."""
+    """Returns the batch with the partition that counts: one in which the query (else any pipeline) has counted in the group, else partition
+    0 of the first topic with output. Without either the batch is unchanged.
+    """
     of_pipelines = {partition: found for partition, one in committed.items() if (found := parse_metadata(one.metadata)) is not None}
     own = [partition for partition, found in sorted(of_pipelines.items()) if found.query_id == batch.query_id]
     known = own or sorted(of_pipelines)

@@ -46,7 +46,7 @@ _RUN_MAX = 4096
 
 _STEP = [1 + (byte >> 1) for byte in range(128)] + [2 + (byte - 128 >> 1) for byte in range(128, 256)]
 _STEP_HIGH = tuple(byte << 6 for byte in range(128))
-"""A record's size, by the first and second byte of its length field. A length of three bytes has no entry (IndexError)."""
+"""A record's size is `_STEP` of the first byte of its length field, plus `_STEP_HIGH` of the second. A third byte raises IndexError."""
 
 
 def arrow_schema(*, include_headers: bool) -> Any:
@@ -69,7 +69,7 @@ def chosen_fields(schema: Any, columns: Sequence[tuple[str, bool]]) -> Any:
 
 
 def decode_batches(fetched: Fetched, end: int, *, include_headers: bool = False, schema: Any | None = None) -> Iterator[Any]:
-    """Yields the records with `fetched.start` <= offset < `end` as pyarrow record batches of some megabytes, none of them empty.
+    """Yields the records with `fetched.start` <= offset < `end` as pyarrow record batches of at most `_ROWS_MAX` rows, none of them empty.
 
     `schema` has the wanted fields of `arrow_schema`, in any order; the default is all.
     """

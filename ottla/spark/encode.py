@@ -4,7 +4,7 @@ numpy computes the fixed part of each record (its length, the deltas, the length
 with key and value row by row, and the result *is* the body of the batch. Headers are joined the same way first, entry by entry.
 
 Offsets begin at 0 in each batch. Producer id, epoch and sequence are -1; the driver sets them when it sends. Rows without a timestamp get
-the time of the call. `partitioning.py` chooses the partitions.
+the time of the call. A batch that compression does not shrink stays uncompressed. `partitioning.py` chooses the partitions.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NULL = Varints(1, 1)
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
-    """A complete record batch except for producer id, epoch and sequence, and the number of its records."""
+    """A record batch without producer id, epoch and sequence. `count` is the number of its records."""
 
     data: bytearray
     count: int
@@ -76,7 +76,8 @@ def encode_rows(
     """Encodes the rows of one partition (a pyarrow RecordBatch or Table) as record batches of at most `batch_bytes`, in order.
 
     The columns are `value` and, if present, `key`, `headers` and `timestamp`; others are ignored. A record of more than `record_bytes_max`
-    (by default, what fits into one batch) raises `OutputError`; a record larger than a batch gets its own batch.
+    (by default, what fits into one batch) raises `OutputError`; a record larger than a batch gets its own batch. Raises `OptionError` for
+    an unknown compression.
     """
     if compression not in CODEC_NAMES:
         raise OptionError(f"compression {compression!r} is none of {', '.join(CODEC_NAMES)}")

@@ -15,7 +15,7 @@ class OptionError(PipelineError, ValueError):
 
 
 class DataLossError(PipelineError):
-    """Records that a batch has to read were deleted (`failOnDataLoss`)."""
+    """Records that a batch has to read no longer exist (`failOnDataLoss`)."""
 
 
 class DamagedBatchError(PipelineError):
@@ -23,7 +23,7 @@ class DamagedBatchError(PipelineError):
 
 
 class OffsetConflictError(PipelineError):
-    """The group's committed offsets are neither the start nor the end of the batch; the message names all three."""
+    """The group's committed offsets do not fit the batch, or source and sink do not have the same group."""
 
 
 class OutputError(PipelineError):
@@ -31,11 +31,11 @@ class OutputError(PipelineError):
 
 
 class SpoolError(PipelineError):
-    """A file of encoded batches that a task wrote for the driver is missing or damaged."""
+    """A task's output for the driver cannot be written, or is missing or damaged."""
 
 
 class MissingRequirementError(PipelineError):
-    """Java, pyspark, pyarrow or pandas is missing or too old; the message says how to install it."""
+    """Java, pyspark, pyarrow or pandas is missing, too old or too new; the message says how to install it."""
 
 
 class FencedDriverError(PipelineError):
@@ -49,8 +49,8 @@ class BrokerError(PipelineError):
 class QueryFailedError(PipelineError):
     """A query failed; the message is one line with the reason.
 
-    For an error in the user's own code, `details` has the Python traceback and the causes that Spark names. It is empty for an error of the
-    pipeline.
+    For an error in the user's own code, `details` has the Python traceback and the causes that Spark names. It is empty for a
+    `PipelineError`.
     """
 
     def __init__(self, message: str, details: str = "") -> None:

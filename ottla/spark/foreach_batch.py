@@ -1,6 +1,7 @@
 """`foreachBatch` with the guarantees of the sink: the output of a function is committed exactly once, together with the group's offsets.
 
-    query = rows.writeStream.foreachBatch(exactly_once(function, options)).option("checkpointLocation", checkpoint).start()
+    commit = exactly_once(function, options, checkpoint=checkpoint)
+    query = rows.writeStream.foreachBatch(commit).option("checkpointLocation", checkpoint).start()
 
 It is for output that one stream of rows cannot express: several outputs of a batch in one transaction, or output that depends on the whole
 batch. `function` may run again for a batch that was committed before a crash; its output is then not sent. Its other side effects are not
@@ -28,8 +29,8 @@ BatchFunction = Callable[[Any, int], Any]
 def exactly_once(function: BatchFunction, options: Mapping[str, str], *, checkpoint: str) -> BatchFunction:
     """Returns a function for `DataStreamWriter.foreachBatch` that commits the result of `function(rows, batch_id)`.
 
-    The result is a DataFrame with the sink's columns, several of them, or None for no output. `options` are the sink's, including `group`.
-    `checkpoint` is the query's `checkpointLocation`, which Spark does not pass on.
+    The result is a DataFrame with the sink's columns, several of them, or None for no output. `options` are the sink's; without `group` it
+    raises `OptionError`. `checkpoint` is the query's `checkpointLocation`, which Spark does not pass on.
     """
     parsed = parse_sink({**options, "checkpointLocation": checkpoint})
     if parsed.group is None:

@@ -19,7 +19,7 @@ _FEW = 32
 
 
 def hash_keys(keys: Any) -> Any:
-    """Returns the murmur2 of each element of a pyarrow binary array (uint32); null hashes like no bytes."""
+    """Returns the murmur2 of each element of a pyarrow binary array (uint32); null has the hash of an empty key."""
     count = len(keys)
     _, ends, data = keys.buffers()
     bounds = np.frombuffer(ends, np.int32, count + 1, 4 * keys.offset).astype(np.int64)

@@ -26,7 +26,7 @@ _OLD_FIELDS = frozenset({"group", "offsets", "ids"})
 
 
 class StoredOffsets(NamedTuple):
-    """The offset of a source. `topic_ids` has the known ids in Kafka's text form. `gone` has the last offsets of partitions that no longer
+    """The offsets of a source. `topic_ids` has the known ids in Kafka's text form. `gone` has the last offsets of partitions that no longer
     exist."""
 
     group: str
@@ -41,7 +41,7 @@ def write_offsets(
     topic_ids: Mapping[str, str] | None = None,
     gone: Mapping[TopicPartition, int] | None = None,
 ) -> dict[str, Any]:
-    """Encodes the offset of a source: the next record of each partition, and the known topic ids."""
+    """Encodes the offsets of a source: the next record of each partition, and the known topic ids."""
     topics, gone_topics = _by_topic(offsets), _by_topic(gone or {})
     ids = {topic: topic_ids[topic] for topic in sorted({*topics, *gone_topics}) if topic in topic_ids} if topic_ids else {}
     return {**topics, OWN_KEY: {"group": group, **({"ids": ids} if ids else {}), **({"gone": gone_topics} if gone_topics else {})}}

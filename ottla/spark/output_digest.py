@@ -1,8 +1,8 @@
 """A digest of a transaction's output, computed either from the batches before they are sent or from the log afterwards.
 
-For each partition it has the number of rows and the CRC-32C of every batch from its record count on. Producer id, epoch, sequence, base
-offset and leader epoch are before that position, so stamping and appending do not change the digest. If a topic's `compression.type` is not
-`producer`, the log has other bytes than were sent, and only the rows can be compared.
+For each partition it has the number of rows, and the CRC-32C of all batches without the header fields before the record count. These are
+the fields that stamping and appending change: producer id, epoch, sequence, base offset and leader epoch. If a topic's `compression.type`
+is not `producer`, the log has other bytes than were sent, and only the rows can be compared.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from ottla.wire.checksum import crc32c
 
 
 class DigestPart(NamedTuple):
-    """The digest of batches in one partition: their rows, the size of the unstamped bytes, and the CRC-32C of these."""
+    """The digest of batches in one partition: their rows, and the size and CRC-32C of the digested bytes."""
 
     rows: int = 0
     size_bytes: int = 0
     crc: int = 0
 
     def add(self, batch: Buffer) -> DigestPart:
-        """Returns the digest with another batch appended."""
         body = memoryview(batch)[RECORD_COUNT_AT:]
         return DigestPart(self.rows + read_batch_header(batch).record_count, self.size_bytes + len(body), crc32c(body, self.crc))
 
@@ -41,13 +40,12 @@ class OutputDigest:
         self._parts[partition] = rows + count, crc32c(memoryview(batch)[RECORD_COUNT_AT:], crc)
 
     def add_part(self, partition: TopicPartition, part: DigestPart) -> None:
-        """Adds the digest of the next output of another process in the partition."""
+        """Adds a digest that another process has computed of the partition's next batches."""
         rows, crc = self._parts.get(partition, (0, 0))
         self._parts[partition] = rows + part.rows, combine_crc32c(crc, part.crc, part.size_bytes)
 
     @property
     def rows(self) -> int:
-        """Returns the number of records in all partitions."""
         return sum(rows for rows, _ in self._parts.values())
 
     def text(self) -> str:

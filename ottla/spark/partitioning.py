@@ -63,7 +63,7 @@ def _assign(rows: Any, partition_counts: Mapping[str, int], default_topic: str |
 
 
 def _payload(rows: Any) -> Any:
-    """Returns the columns of the records without views, because pyarrow cannot take elements of views."""
+    """Returns the columns of the records. Columns of view types are converted, because pyarrow's `take` does not support them."""
     names = [name for name in rows.schema.names if name in ("key", "value", "headers", "timestamp")]
     columns = {name: find_column(rows, name) for name in names}
     return pa.record_batch({name: without_views(column, name) for name, column in columns.items()})

@@ -124,7 +124,7 @@ class Pipeline:
         return writer.start()
 
     def _writer(self, rows: Any) -> Any:
-        """Returns the query's writer. Sinks in Python do not support the output mode update, so it uses `foreachBatch`."""
+        """Returns the query's writer: `foreachBatch` for the output mode update, which Spark does not support for sinks in Python."""
         options = {**self.connection_options, "group": self.group, **self.sink_options}
         if len(self.sinks) == 1:
             options.setdefault("topic", self.sinks[0])

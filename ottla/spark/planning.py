@@ -19,9 +19,9 @@ SourceOffsets = dict[TopicPartition, int]
 
 TASK_BYTES_MAX = 16 << 20
 TASK_BYTES_MIN = 4 << 20
-"""Approximate maximum and minimum of stored bytes per task, if reads are split without an option."""
+"""Approximate limits of the stored bytes per task, if reads are split without an option."""
 UNEVEN_FACTOR = 2
-"""A range that exceeds a task's share by this factor is split."""
+"""Ranges are split only if the largest exceeds a task's share by this factor."""
 
 
 class Range(NamedTuple):
@@ -58,10 +58,10 @@ def wanted_timestamps(position: ReadPosition, partitions: Iterable[TopicPartitio
 def starting_offsets(
     position: ReadPosition, bounds: BoundsByPartition, found: Mapping[TopicPartition, int], *, is_latest_after_last: bool
 ) -> SourceOffsets:
-    """Returns where each partition begins. `found` has the result of looking up `wanted_timestamps`, -1 for a timestamp after the last
-    record.
+    """Returns where each partition begins. `found` has the offsets for `wanted_timestamps`, -1 for a timestamp after the last record.
 
-    Records beyond the bounds are ignored, because they are newer than the snapshot.
+    Records beyond the bounds are ignored, because they are newer than the snapshot. Raises `OptionError` for a timestamp without a record
+    (unless `is_latest_after_last`), an offset beyond the end, and a missing or unknown partition.
     """
     if position.kind in ("timestamp", "timestamps"):
         late = [partition for partition, (_, end) in bounds.items() if not 0 <= found[partition] < end]
@@ -75,7 +75,7 @@ def starting_offsets(
 
 
 def ending_offsets(position: ReadPosition, bounds: BoundsByPartition, found: Mapping[TopicPartition, int]) -> SourceOffsets:
-    """Returns where each partition ends, at most the end of its bounds."""
+    """Returns where each partition ends, at most the end of its bounds. Raises `OptionError` as `starting_offsets`, and for `earliest`."""
     if position.kind == "earliest":
         raise OptionError(f"{position.option}: earliest makes no sense as an end")
     if position.kind in ("timestamp", "timestamps"):
@@ -140,7 +140,8 @@ def check_partitions(starts: Iterable[TopicPartition], present: Iterable[TopicPa
 def admit(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], limit: int) -> SourceOffsets:
     """Returns the ends of a batch of at most `limit` offsets, divided in proportion to the remaining offsets of each partition.
 
-    The largest partitions are served first, rounded down; small ones get at least one offset while any are left.
+    Shares are assigned from the largest partition to the smallest. Each is rounded down, but is at least one offset until the limit is
+    reached.
     """
     sizes = {partition: max(0, end - starts[partition]) for partition, end in ends.items()}
     left, total = limit, sum(sizes.values())
@@ -172,9 +173,9 @@ def plan_ranges(
 
 def wanted_tasks(ranges: Sequence[Range], offset_bytes: float, processors: int) -> int:
     """Returns the minimum number of tasks for the ranges, with `offset_bytes` stored bytes per offset; 0 if one task per range is
-    sufficient.
+    sufficient, as for ranges of similar size.
 
-    It is a multiple of the number of processors unless the tasks would become small. Ranges of similar size are not split.
+    The number is a multiple of the number of processors, unless tasks would have less than `TASK_BYTES_MIN`.
     """
     sizes = [one.end - one.start for one in ranges]
     size_bytes = int(sum(sizes) * offset_bytes)

@@ -43,7 +43,6 @@ class ProgressRecorder:
             self.state = PipelineState(group=group)
 
     def begin(self, *, query_id: str, sources: Sequence[str], sinks: Sequence[str]) -> None:
-        """Records a start of the query."""
         state = self.state
         state.state, state.error, state.host, state.process_id = RUNNING, "", socket.gethostname(), os.getpid()
         state.query_id, state.sources, state.sinks = query_id, list(sources), list(sinks)
@@ -52,7 +51,7 @@ class ProgressRecorder:
         self._save()
 
     def observe(self, progresses: Iterable[Mapping[str, Any]], *, is_last: bool = False) -> bool:
-        """Processes Spark's progress reports, oldest first, and new commits in the log; returns whether there were any."""
+        """Processes Spark's progress reports, oldest first, and what is new in the log; returns whether the state has changed."""
         has_new = False
         for progress in progresses:
             has_new = self._take(progress) or has_new

@@ -39,7 +39,6 @@ PARTITION_METRICS = (
 
 
 def render(states: Sequence[PipelineState]) -> str:
-    """Returns the metrics of some pipelines as text."""
     lines = []
     for metric in METRICS:
         lines += [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.kind}"]

@@ -181,10 +181,10 @@ def _without_trimmed(
     partitions: Mapping[TopicPartition, SinkPartition],
     findings: Findings,
 ) -> list[ProofFault | None]:
-    """Drops faults about missing rows that retention or DeleteRecords may have removed; adds a fault if no output is left to prove.
+    """Drops faults about missing rows that retention or DeleteRecords may have removed; adds a fault if every output has lost rows.
 
-    In each partition the output is in commit order. A partition whose oldest records are removed may therefore have lost rows of the
-    commits up to the first one that it still has rows of, and at most as many rows as offsets were removed.
+    In each partition the output is in commit order. If the oldest records of a partition are removed, rows may be missing up to the first
+    commit with remaining rows there, and at most as many rows as offsets were removed.
     """
     trimmed = [one for one in partitions.values() if one.start > 0]
     order = {commit.transaction: number for number, commit in enumerate(commits)}
@@ -200,7 +200,7 @@ def _without_trimmed(
 
 
 def _judge_removed(commits: Sequence[GroupCommit], findings: Findings) -> None:
-    """Adds a fault if any of these batches wrote rows, because the sink has the complete output of none of them."""
+    """Adds a fault if any of these batches wrote rows. The caller has found that the sink has lost rows of each batch."""
     written = sum(1 for commit in commits if commit.metadata is not None and commit.metadata.rows)
     if written:
         message = f"the sink has the whole output of none of the {written} batches that wrote any: its records are removed"

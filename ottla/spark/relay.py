@@ -2,14 +2,14 @@
 
 For each batch it does these steps in this order: InitProducerId, which ends an open transaction of an earlier driver and fences it; reading
 the group's committed offsets; comparing them with the batch's range (`decision.py`); appending the record batches of all tasks, stamped
-with producer id, epoch and sequence numbers; the new offsets with metadata; EndTxn. Tasks have no part in it, so their retries and
-stragglers do not matter. Correctness depends on the protocol, not on this process: it may be killed at any point and another may continue,
-or both may run concurrently.
+with producer id, epoch and sequence numbers; the new offsets with metadata; EndTxn. Tasks append nothing, so their retries and stragglers
+do not matter. Correctness depends on the protocol, not on this process: it may be killed at any point and another may continue, or both may
+run concurrently.
 
 - The transactional id is derived from the group, so a second copy of the pipeline is fenced. A fenced driver stops; two drivers that both
   continued would fence each other forever.
 - Every batch gets its own epoch, so late requests of an earlier batch are refused, with either transaction protocol of the broker. A
-  process that holds a producer id and epoch sends them (KIP-360), and is refused if another process has taken over.
+  process that holds a producer id and epoch passes them to InitProducerId (KIP-360), which refuses them if another process has taken over.
 - A process without an identity reads the committed offsets before it takes over. They show a stale copy of the pipeline, or a batch that is
   already committed, without fencing the active driver. This check decides nothing else: the offsets are read again after InitProducerId.
 - After a lost answer or an unreachable broker everything starts again with InitProducerId, and the committed offsets decide.
@@ -61,7 +61,7 @@ STABLE_S = 1.0
 """Seconds to wait for a transaction that is committing the group's offsets. Most are open for milliseconds."""
 
 SENT_BYTES_PER_S_MIN = 512 * 1024
-"""The lowest sending rate, in bytes per second, that a transaction's timeout allows for, up to `TIMEOUT_MS_MAX`.
+"""Assumed lowest sending rate in bytes per second, from which the transaction's timeout is computed, up to `TIMEOUT_MS_MAX`.
 
 At 512 KiB per second a batch of 256 MiB gets 8.5 minutes. 15 minutes is the default of the broker's `transaction.max.timeout.ms`.
 """
@@ -184,7 +184,6 @@ class Relay:
         self._lock.release()
 
     def close(self) -> None:
-        """Closes the connections; the next batch opens new ones."""
         client, self._client = self._client, None
         if client is not None:
             client.close()
@@ -217,8 +216,8 @@ class Relay:
         return sent
 
     def _is_known_committed(self, client: Client, batch: PlannedBatch, outputs: Sequence[TaskOutput]) -> bool:
-        """Returns whether the batch is certainly committed, before anybody is fenced. Raises `OffsetConflictError` for the batch of a stale
-        copy.
+        """Returns whether the batch is certainly committed, without fencing another driver. Raises `OffsetConflictError` for the batch of a
+        stale copy.
 
         Offsets with a pending transactional commit prove nothing, because only InitProducerId can end that transaction.
         """
@@ -325,8 +324,7 @@ class Relay:
             transaction.produce(piece)
 
     def _end(self, transaction: Transaction, is_repeated: bool) -> None:
-        """Commits the transaction. `is_repeated`: no offsets show the outcome of a lost commit, so the commit is repeated instead of the
-        whole transaction.
+        """Commits the transaction. With `is_repeated` the commit is repeated if its answer is lost, because no offsets show the outcome.
 
         Any retriable error then counts as unknown outcome: an earlier attempt may have committed the transaction.
         """

@@ -230,7 +230,6 @@ def _signals(stop: StopRequest) -> Iterator[None]:
 
 
 def failure_of(text: str) -> QueryFailedError:
-    """Returns the error for Spark's message about a failed query."""
     return QueryFailedError(one_line(text), details(text))
 
 

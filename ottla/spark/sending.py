@@ -1,8 +1,7 @@
 """Divides the output of a batch into slices of some megabytes, and reads the next slice while one is sent.
 
-Within a slice the client has several requests to each leader in flight; between slices it waits for the last answers. A slice is therefore
-as large as the driver's memory allows, which holds two of them. Slices keep the order of tasks and of the batches in each, and so of every
-partition.
+Within a slice the client has several requests to each leader in flight; between slices it waits for the last answers. Large slices are
+therefore faster, but the driver has two of them in memory. The batches of a partition keep their order.
 """
 
 from __future__ import annotations

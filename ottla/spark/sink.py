@@ -1,12 +1,11 @@
 """The sink: tasks encode rows into record batches and pass them to the driver, which commits them in one transaction (`relay.py`).
 
 Processes: for every batch Spark makes a writer in a planning process on the driver's host and pickles it to the tasks, which call `write`.
-`commit` and `abort` run in another process on the driver's host; a stream uses another writer there. A task's commit message has its
-output, or the place of the output: in a file, or staged on the brokers (`staging.py`). No task appends to a log, so retries and stragglers
-of tasks do not matter.
+`commit` and `abort` run in another process on the driver's host; for a stream, Spark makes another writer there. A task's commit message
+has its output, or the place of the output: in a file, or staged on the brokers (`staging.py`).
 
-When the writer is pickled, it makes the directory for the tasks' output (`spool.py`) and requests the topic (`topics.py`), because only the
-planning process pickles its writer. At that time it also ends an open transaction of a killed driver (`topics.py`).
+Only the planning process pickles its writer. At that time the writer makes the directory for the tasks' output (`spool.py`), requests the
+topic, and ends an open transaction of a killed driver (`topics.py`).
 """
 
 from __future__ import annotations
@@ -260,7 +259,7 @@ def _learn_topics(rows: Any, options: SinkOptions, limits: dict[str, TopicLimits
 
 @contextmanager
 def hinted() -> Iterator[None]:
-    """Adds the option that helps against a broker's error."""
+    """Converts a `BrokerError` with a known remedy to an `OutputError` that names it."""
     try:
         yield
     except BrokerError as error:

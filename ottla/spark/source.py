@@ -1,6 +1,6 @@
 """The source: plans offset ranges on the driver, and reads them in the tasks directly from the leaders into Arrow record batches.
 
-Processes: `OttlaStreamReader` exists as long as the query, in a Python process on the driver's host, which asks it for offsets and ranges.
+Processes: `OttlaStreamReader` exists as long as the query, in a Python process on the driver's host; Spark asks it for offsets and ranges.
 `OttlaBatchReader.partitions` runs in a process that plans one query. `read` runs in the tasks, on a pickled copy. A reader therefore keeps
 no connection; `connections.py` does, in each process.
 
@@ -9,7 +9,8 @@ no connection; `connections.py` does, in each process.
 - The first batch of a new streaming query is empty, unless the query reads all that is available. Spark writes only the end of a batch into
   its offset log, and asks for the initial offsets again if the first batch must be repeated. The end of the empty batch is the start of the
   next one, so the log has the start of every batch with records.
-- Records are lost only if a range starts before the log start or after the log end. Gaps in offsets, and missing topics, prove nothing.
+- Records are lost only if a range starts before the log start or after the log end. Gaps in offsets prove nothing, nor does a topic that is
+  missing in metadata for a while (`topics.Absence`).
 - Offsets belong to a topic id: a topic that is deleted and created again under the same name is another topic. The offset log and the
   metadata of the group's offsets have the ids; they are compared when a batch is planned and when a range has been read.
 """
@@ -185,14 +186,14 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return write_offsets(before.group, admitted, {**before.topic_ids, **self._topic_ids}, gone)
 
     def _until_final(self, starts: SourceOffsets, ends: SourceOffsets) -> SourceOffsets:
-        """Limits the ends of a query that stops by itself to the ends at its start. Leaves out partitions that were created later."""
+        """For a query that stops by itself: limits the ends to those at its start, without partitions that were created later."""
         assert self._final is not None
         for partition in starts.keys() & ends.keys():
             self._final.setdefault(partition, ends[partition])  # metadata did not have it when the query began
         return {one: min(end, max(self._final[one], starts.get(one, 0))) for one, end in ends.items() if one in self._final}
 
     def _offsets_within(self, limit: ReadLimit, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
-        """Returns the maximum offsets of a batch. Records are sampled only if the available offsets might reach the limit."""
+        """Returns the maximum number of offsets in a batch. Records are sampled only if the available offsets might reach the limit."""
         found = available(starts, ends)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else found
         max_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self.options.max_bytes
@@ -279,8 +280,8 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Returns the valid starts, the ends of all partitions including new ones, and the last offsets of deleted partitions.
 
         A partition that is missing in metadata for a while gets its start as its end, so nothing is read from it. A query that stops by
-        itself (`is_waiting`) waits until the partition is back or counts as deleted.
-        If a partition or its topic was deleted, or it ends before it starts, raises `DataLossError`, or warns (`failOnDataLoss=false`).
+        itself (`is_waiting`) waits until the partition is back or counts as deleted. Raises `DataLossError` for a partition that ends
+        before it starts and, unless `failOnDataLoss` is false, for a deleted partition or topic.
         """
         ends, gone, kept = self._settled_ends(before, is_waiting=is_waiting)
         starts = same_topics(before, self._topic_ids)
@@ -353,7 +354,7 @@ def read_range(options: SourceOptions, assigned: InputPartition, columns: ReadCo
 
     leave_group(options.group)
     if assigned.value is None:
-        return  # Spark's own partition for a plan without any
+        return  # the partition that Spark adds to an empty plan
     schema = arrow_schema(include_headers=options.with_headers)
     if columns is not None:
         schema = chosen_fields(schema, columns)
@@ -378,7 +379,7 @@ def read_range(options: SourceOptions, assigned: InputPartition, columns: ReadCo
 
 
 def check_topic(options: SourceOptions, topic: str, topic_id: str) -> None:
-    """Raises `DataLossError` if the topic was created again since the plan. Called after each range, also if its read has failed."""
+    """Raises `DataLossError` if the topic was created again since the plan. Called after each range, and if its read fails."""
     if not topic_id:
         return
     now = ask(options.connection, options.subscription.option, lambda client: topics.read_ids(client, [topic])).get(topic, "")
@@ -394,7 +395,6 @@ def report_replaced(options: SourceOptions, topic: str, before: str, now: str) -
 
 
 def replaced(options: SourceOptions, topic: str, before: str, now: str) -> DataLossError:
-    """Returns the error for a topic that was deleted and created again."""
     advice = "start the query again to go on with the new topic"
     if options.is_loss_fatal:
         advice = (
@@ -463,8 +463,8 @@ def _look_up(client: Client, options: SourceOptions, position: ReadPosition, bou
 def _committed(client: Client, options: SourceOptions, partitions: BoundsByPartition, *, may_be_apart: bool = True) -> SourceOffsets:
     """Returns the group's committed offsets. For a topic that was created again raises `DataLossError`, or leaves it out and warns.
 
-    Raises `OffsetConflictError` if the group's last batch left several sources of one query at different offsets, because a new query
-    cannot begin at the lowest; not with `may_be_apart`.
+    Without `may_be_apart` it raises `OffsetConflictError` if the group's last batch left several sources of one query at different offsets,
+    because a new query cannot begin at the lowest.
     """
     topic_ids = topics.known_ids(client, partitions)
     offsets: SourceOffsets = {}

@@ -52,12 +52,11 @@ NOTE_SUFFIX = ".source"
 """Suffix of files that are removed when they are old, whichever process wrote them."""
 
 _ANY = "batch"
-"""Replaces a query's key in the directories of batch writes, which are independent of each other."""
+"""The prefix of the directories of batch writes, which are independent of each other. A query's prefix is its key."""
 
 _OWN_DIRECTORY = re.compile(r"(?:batch|[0-9a-f]{24})-([0-9]{1,9})-\w+")
 _OWN_NOTE = re.compile(r"[0-9a-f]{24}\.[0-9a-f]{16}\.source(?:\.[0-9]{1,9})?|range-\w+")
-"""The names that the sweep removes: directories of `Spool.create`, files of `source_groups.py`, and temporary files that a killed writer of
-`batch_range.py` has left.
+"""The names that `_sweep` removes: directories of `Spool.create`, files of `source_groups.py`, and temporary files of `batch_range.py`.
 
 The `.range` files of `batch_range.py` are kept, because a query with a checkpoint in an object store may need its file at any later time.
 """
@@ -92,9 +91,9 @@ class StagedOutput(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TaskOutput:
-    """A task's output in its commit message: `path` is a file, or `data` has the batches.
+    """A task's output in its commit message: `path` is a file, or `data` has the batches, and `index` describes them.
 
-    The index describes these. `staged` is the manifest of batches that are on the brokers instead (`staging.py`); rows and size count both.
+    `staged` is the manifest of further batches, which are on the brokers (`staging.py`). `rows` and `size_bytes` count all batches.
     """
 
     task: str
@@ -115,7 +114,6 @@ class TaskOutput:
 
     @property
     def targets(self) -> set[TopicPartition]:
-        """Returns the partitions with output."""
         return {*self.partitions, *(part.partition for part in (self.staged.parts if self.staged is not None else ()))}
 
     def batches(self) -> Iterator[SpooledBatch]:
@@ -148,8 +146,8 @@ class Spool(NamedTuple):
     def create(cls, key: str | None, *, owner: int | None = None) -> Spool:
         """Makes a directory. `key` (the checkpoint) identifies the query; None means a batch write.
 
-        The directory is useless when the process `owner` has ended. By default it is the parent of this process, because the driver runs
-        several Python processes and the calling one may end before the batch.
+        A later call removes the directory when the process `owner` has ended. By default `owner` is the parent of this process, because the
+        driver runs several Python processes and the calling one may end before the batch.
         """
         root = spool_root()
         _sweep(root)
@@ -172,7 +170,6 @@ class Spool(NamedTuple):
         return SpoolWriter(task, self.directory if self.is_here() else None, bytes_max)
 
     def discard(self) -> None:
-        """Removes the directory."""
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
@@ -246,7 +243,6 @@ def output_bytes_max(is_in_files: bool) -> int:
 
 
 def too_large(size_bytes: int, bytes_max: int) -> OutputError:
-    """Returns the error for an output above its limit."""
     return OutputError(
         f"{OUTPUT_OPTION}={bytes_max}: the output of this batch is larger, {size_bytes} bytes or more; raise the option, and "
         "spark.driver.maxResultSize if tasks send their output in messages. maxOffsetsPerTrigger makes later batches smaller, but not one "
@@ -255,7 +251,7 @@ def too_large(size_bytes: int, bytes_max: int) -> OutputError:
 
 
 def discard(outputs: Iterable[TaskOutput | None]) -> None:
-    """Removes the directories of these outputs and of earlier attempts of the same query, after commit or abort."""
+    """Removes the directories of these outputs and of the query's earlier attempts in this driver, after commit or abort."""
     for directory in {Path(output.path).parent for output in outputs if output is not None and output.path is not None}:
         if not (directory / _TOKEN).exists():
             continue
@@ -290,7 +286,7 @@ def spool_root() -> Path:
 
 
 def _sweep(root: Path) -> None:
-    """Removes old files and the directories of dead drivers. Entries with other names than this package's are kept."""
+    """Removes old files, old directories and directories of dead drivers. Entries with other names than this package's are kept."""
     oldest = time.time() - STALE_S
     for found in root.iterdir():
         try:
@@ -305,7 +301,6 @@ def _sweep(root: Path) -> None:
 
 
 def is_alive(process: int) -> bool:
-    """Whether a process of this host is running."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

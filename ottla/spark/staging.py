@@ -1,8 +1,8 @@
 """Output that tasks stage on the brokers, and that the driver attaches in its transaction. It scales beyond the driver's network.
 
 A task uploads its encoded batches to the leaders of their partitions, in chunks of about a megabyte, several in flight while it encodes the
-next. Its commit message has only the manifest: number, rows, length and checksum of each chunk. Staged chunks are not in the log, so
-retries and stragglers of tasks do not matter: chunks that no successful task names expire.
+next. Its commit message has only the manifest: number, rows, length and checksum of each chunk. Chunks that no successful task names
+expire.
 
 - An output of less than `STAGED_BYTES_MIN` is sent in the message, unless staging is required, because an upload would cost more.
 - A partition whose quota on the broker is exhausted continues in the message from the first refused chunk on; other partitions stay staged.
@@ -55,9 +55,10 @@ class TaskAttempt(NamedTuple):
 def open_output(
     way: str, spool: Spool, task: TaskAttempt, connection: ClusterConnection, bytes_max: int | None
 ) -> SpoolWriter | StagedWriter:
-    """Opens a task's output: a file if the task sees the driver's directory, else the brokers if they support staging, else its message.
+    """Opens a task's output. `way` is the value of the option `taskOutput`; with `auto` it is a file if the task sees the driver's
+    directory, else on the brokers if they support staging, else in the message. `bytes_max` overrides the limits of the output.
 
-    `way` is the value of the option `taskOutput`; `bytes_max` overrides the limits of the task's output.
+    Raises `OptionError` for `files` if the task does not see the directory.
     """
     if way in (AUTO, FILES) and spool.is_here():
         return spool.open(task.name, bytes_max)
@@ -80,7 +81,7 @@ class _PartitionOutput:
 
 
 class _Round(NamedTuple):
-    """Chunks in flight, with the batches of each by its number."""
+    """Chunks in flight, and their batches by partition and number of the chunk."""
 
     answer: Future[Staged]
     batches: dict[TopicPartition, dict[int, list[StagedBatch]]]
@@ -236,7 +237,6 @@ class Attachment(NamedTuple):
     parts: list[StagedPart]
 
     def manifest(self) -> dict[TopicPartition, list[StagedChunk]]:
-        """Returns the chunks of each partition."""
         found: dict[TopicPartition, list[StagedChunk]] = {}
         for part in self.parts:
             found.setdefault(part.partition, []).extend(part.chunks)

@@ -102,7 +102,6 @@ def load_state(path: Path) -> PipelineState | None:
 
 
 def save_state(path: Path, state: PipelineState) -> None:
-    """Replaces the file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:

@@ -1,7 +1,6 @@
 """Requests of the driver before it plans: the partitions of a subscription, their bounds, the offsets of timestamps.
 
-It needs one request for metadata and one or two per leader for offsets, whatever the number of partitions. With read_committed the end of a
-partition is its last stable offset, so the contents of a range never change.
+It needs one request for metadata and one or two per leader for offsets, whatever the number of partitions.
 
 The sink needs a topic's number of partitions and its largest batch. For the option `topic` the driver asks once per batch and sends the
 answer with the writer. For topics named by rows, the first task in a process asks, and again after `REMEMBERED_S`. Before the tasks of a
@@ -36,8 +35,9 @@ ABSENT_PAUSE_S = 0.5
 
 _ABSENT = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INVALID_TOPIC_EXCEPTION,
                      ErrorCode.TOPIC_AUTHORIZATION_FAILED})  # fmt: skip
-"""Codes in metadata of topics that are described, may not exist, or may not be read. With any other code a topic exists, but cannot be
-described now."""
+"""Codes in metadata of a topic that is described, does not exist or may not be read. A topic with another code exists, but cannot be
+described now.
+"""
 
 GONE_S = 30.0
 """Seconds after which a topic that no broker knows counts as deleted. 30, because a broker with many topics takes several seconds to
@@ -90,7 +90,6 @@ def settled_partitions(client: Client, subscription: SourcePartitions) -> list[T
 
 
 def unready_error(subscription: SourcePartitions, unready: Iterable[str]) -> PipelineError:
-    """Returns the error for topics that exist but could not be described."""
     return PipelineError(
         f"{subscription.option}: topic {min(unready)!r} exists, but its brokers cannot describe it now; nothing is lost, start the query "
         "again when they can"
@@ -117,7 +116,8 @@ def check_subscription(
 
 
 class Absence:
-    """Decides whether topics missing in metadata are deleted or temporarily missing. `is_undecided` is True while that is unknown.
+    """Decides whether topics missing in metadata are deleted or temporarily missing. `is_undecided` is True while that is unknown of a
+    topic.
 
     A broker that has just started, or a topic whose leaders are being elected, answers LEADER_NOT_AVAILABLE or UNKNOWN_TOPIC_OR_PARTITION
     for a while. Such an answer proves no loss, so a query keeps the positions of these partitions (SPARK-41375). A partition is deleted if
@@ -165,8 +165,9 @@ def committed_offsets(client: Client, group: str, partitions: Iterable[TopicPart
 
 
 def _may_be_left_open(client: Client, transactional_id: str) -> bool:
-    """Whether a transaction is open and not ending, or cannot be described. The transaction of a killed driver would stay open for a
-    minute."""
+    """Whether a killed driver may have left the transaction open: it is open and not ending, or cannot be described. Such a transaction
+    would stay open for a minute.
+    """
     try:
         return client.describe_transaction(transactional_id).state == "Ongoing"
     except KafkaError:
@@ -187,14 +188,12 @@ def read_ids(client: Client, names: Sequence[str]) -> dict[str, str]:
 
 
 def read_bounds(client: Client, partitions: Iterable[TopicPartition], isolation: str) -> dict[TopicPartition, LogBounds]:
-    """Returns the first offset and the end of each partition."""
     wanted = list(partitions)
     starts, ends = read_starts(client, wanted), read_ends(client, wanted, isolation)
     return {partition: LogBounds(starts[partition], ends[partition]) for partition in wanted}
 
 
 def read_starts(client: Client, partitions: Iterable[TopicPartition]) -> SourceOffsets:
-    """Returns the first offset of each partition."""
     return _listed(client, dict.fromkeys(partitions, EARLIEST), "read_uncommitted")
 
 

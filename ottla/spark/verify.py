@@ -156,7 +156,7 @@ def _judged(history: CommitHistory, sink: SinkContents, known: set[int]) -> Find
 def _source_proofs(client: Client, findings: Findings, sinks: Sequence[str]) -> tuple[tuple[SourceProof, ...], list[ProofFault]]:
     """Compares the ranges with the current source; adds a fault for each partition that belongs to another topic or ends before its range.
 
-    A query without a source of ours counts its batches as offsets of its sink, which are not positions in a log.
+    Ranges of the sink's topics are left out: there a query without a source of ours counts its batches.
     """
     partitions = sorted(partition for partition in findings.ranges if partition.topic not in sinks)
     topic_ids = read_ids(client, sorted({partition.topic for partition in partitions})) if partitions else {}
@@ -180,7 +180,7 @@ def _source_proofs(client: Client, findings: Findings, sinks: Sequence[str]) -> 
 
 
 def _count_rows(client: Client, partition: TopicPartition, start: int, end: int) -> int:
-    """Counts the records of a range. Batches at its edges, and batches thinned by compaction, are counted record by record."""
+    """Counts the records of a range. A batch that is partly outside of it is decoded, others are counted by their header."""
     rows = 0
     for fetched in client.read(partition, start, end):
         for header, batch in fetched.batches:

@@ -28,7 +28,7 @@ def is_worker_process() -> bool:
 
 
 def freeze_imports() -> None:
-    """Excludes objects of imported modules from later collections. Called where a worker enters our code; does nothing in other processes.
+    """Excludes objects of imported modules from later collections. Called when Spark enters our code; does nothing outside of its workers.
     """
     count = len(sys.modules)
     if count not in _frozen_counts and is_worker_process():
