@@ -91,10 +91,17 @@ def _rights(rights: Iterable[Any]) -> str:
 def settings_page() -> str | None:
     if not _there("ottla.base.config"):
         return None
-    from ottla.base.config import SETTINGS, Scope
+    from ottla.base.config import BROKER_SETTINGS, SETTINGS, Scope
+    from ottla.base.settings.deployments import CLUSTER_DEFAULTS, SINGLE_BROKER_DEFAULTS
 
+    single, cluster = (
+        ", ".join(f"`{name}={BROKER_SETTINGS[name].text(value)}`" for name, value in defaults.items())
+        for defaults in (SINGLE_BROKER_DEFAULTS, CLUSTER_DEFAULTS)
+    )
     lines = [
         "A dynamic setting may be changed while the broker runs. Settings that begin with `ottla.` are ours, all others are Kafka's.",
+        "",
+        f"Some defaults depend on `zookeeper.connect`. Without it, a single broker has {single}. With it, a broker has {cluster}.",
         "",
     ]
     for scope in Scope:

@@ -490,7 +490,7 @@ def test_groups_are_bounded_where_kafka_has_no_limit() -> None:
 
 BUILT_NAMES = re.compile(r"group\.(consumer|share)\.(min|max)\.|compression\.\w+\.level|sasl\.oauthbearer\.")
 """Names that the code puts together: bounds of groups, levels of codecs, options of a listener's tokens."""
-WITHOUT_EFFECT = re.compile(r"Accepted|tiered storage, which this broker has not|only PEM is served")
+WITHOUT_EFFECT = re.compile(r"Accepted without effect|no tiered storage|Only PEM is supported|The only supported cipher")
 
 
 def test_a_setting_has_an_effect_or_says_that_it_has_none() -> None:

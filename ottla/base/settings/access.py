@@ -38,20 +38,20 @@ class AccessSettings:
     authorizer_class_name = string(
         "authorizer.class.name",
         "",
-        "acl: access rules (ACLs) say who may do what. Empty: clients may do everything.",
+        "acl: clients need permissions, given by ACLs. Empty: clients may do everything.",
         valid=_Authorizer(),
     )
-    super_users = string("super.users", "", "Principals who may do everything, separated by semicolons.", valid=_Principals())
+    super_users = string("super.users", "", "Principals that may do everything, separated by semicolons.", valid=_Principals())
     allow_everyone_if_no_acl_found = boolean(
-        "allow.everyone.if.no.acl.found", False, "Whether a resource that no access rule names is open to all."
+        "allow.everyone.if.no.acl.found", False, "Whether a resource without ACLs is open to everyone."
     )
     ottla_login_settings_alterable = boolean(
         "ottla.login.settings.alterable", True,
-        "Clients with Alter on the cluster may alter settings that say who may log in: trust stores, users of PLAIN, keys of tokens. "
-        "With such a setting a client can make itself a super user, so false refuses to alter them; Kafka has no such setting.",
+        "Whether clients with Alter on the cluster may alter settings of logins: trust stores, users of PLAIN, keys of "
+        "tokens. With them a client can make itself a super user; false refuses it. Kafka has no such setting.",
     )  # fmt: skip
     ottla_audit_granted = boolean(
-        "ottla.audit.granted", False, "Whether the audit log has a line for what is allowed as well; refusals it always has."
+        "ottla.audit.granted", False, "Whether the audit log also has a line for each granted authorization. Refusals are always logged."
     )
 
 

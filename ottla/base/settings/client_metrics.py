@@ -24,11 +24,9 @@ class ClientMetricsSettings:
 
     interval_ms = Setting("interval.ms", Type.INT, 300_000, "How often clients send their metrics.", scope=Scope.CLIENT_METRICS)
     match = Setting(
-        "match", Type.LIST, (), "Which clients are meant, as client_id=PATTERN and so on; empty: all.", scope=Scope.CLIENT_METRICS
+        "match", Type.LIST, (), "Clients of the subscription, as client_id=PATTERN and so on; empty: all.", scope=Scope.CLIENT_METRICS
     )
-    metrics = Setting(
-        "metrics", Type.LIST, (), "Prefixes of the names of the metrics that are wanted; * for all.", scope=Scope.CLIENT_METRICS
-    )
+    metrics = Setting("metrics", Type.LIST, (), "Prefixes of the names of the wanted metrics; *: all.", scope=Scope.CLIENT_METRICS)
 
 
 CLIENT_METRICS_SETTINGS = {setting.name: setting for setting in settings_of(ClientMetricsSettings)}

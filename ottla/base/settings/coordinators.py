@@ -22,182 +22,201 @@ class GroupSettings:
     group_coordinator_rebalance_protocols = words(
         "group.coordinator.rebalance.protocols",
         ("classic", "consumer"),
-        "Kinds of group that are let in. Share groups are, by the feature share.version; streams groups are accepted here and not served.",
+        "Without consumer, groups of the consumer protocol are refused. Classic groups are always served, share groups "
+        "depend on the feature share.version, and streams groups are not served.",
         valid=SomeOf("classic", "consumer", "share", "streams"),
     )
-    group_min_session_timeout_ms = integer("group.min.session.timeout.ms", 6000, "Shortest session timeout of a classic member.")
-    group_max_session_timeout_ms = integer("group.max.session.timeout.ms", 1800000, "Longest session timeout of a classic member.")
-    group_initial_rebalance_delay_ms = integer(
-        "group.initial.rebalance.delay.ms", 3000, "How long the first rebalance of an empty group waits for further members."
+    group_min_session_timeout_ms = integer("group.min.session.timeout.ms", 6000, "Shortest session timeout of a member of a classic group.")
+    group_max_session_timeout_ms = integer(
+        "group.max.session.timeout.ms", 1800000, "Longest session timeout of a member of a classic group."
     )
-    group_max_size = integer("group.max.size", GROUP_MEMBERS_MAX, "Members of a classic group.", valid=at_least(1))
+    group_initial_rebalance_delay_ms = integer(
+        "group.initial.rebalance.delay.ms", 3000, "Time that the first rebalance of an empty group waits for further members."
+    )
+    group_max_size = integer("group.max.size", GROUP_MEMBERS_MAX, "Maximum number of members of a classic group.", valid=at_least(1))
     group_consumer_assignors = words(
         "group.consumer.assignors",
         ("uniform", "range"),
-        "Assignors of the broker; the first is the default.",
+        "Assignors of the broker for consumer groups; the first one is the default.",
         valid=SomeOf("uniform", "range"),
     )
     group_consumer_heartbeat_interval_ms = integer(
-        "group.consumer.heartbeat.interval.ms", 5000, "How often members of consumer groups report.", valid=at_least(1)
+        "group.consumer.heartbeat.interval.ms", 5000, "Interval of the heartbeats of members of consumer groups.", valid=at_least(1)
     )
     group_consumer_min_heartbeat_interval_ms = integer(
-        "group.consumer.min.heartbeat.interval.ms", 5000, "Least value a group may set for it.", valid=at_least(1)
+        "group.consumer.min.heartbeat.interval.ms", 5000, "Smallest consumer.heartbeat.interval.ms of a group.", valid=at_least(1)
     )
     group_consumer_max_heartbeat_interval_ms = integer(
-        "group.consumer.max.heartbeat.interval.ms", 15000, "Largest value a group may set for it.", valid=at_least(1)
+        "group.consumer.max.heartbeat.interval.ms", 15000, "Largest consumer.heartbeat.interval.ms of a group.", valid=at_least(1)
     )
     group_consumer_session_timeout_ms = integer(
-        "group.consumer.session.timeout.ms", 45000, "A member of a consumer group silent for this long is removed.", valid=at_least(1)
+        "group.consumer.session.timeout.ms",
+        45000,
+        "A member of a consumer group without a heartbeat for this long is removed.",
+        valid=at_least(1),
     )
     group_consumer_min_session_timeout_ms = integer(
-        "group.consumer.min.session.timeout.ms", 45000, "Least value a group may set for it.", valid=at_least(1)
+        "group.consumer.min.session.timeout.ms", 45000, "Smallest consumer.session.timeout.ms of a group.", valid=at_least(1)
     )
     group_consumer_max_session_timeout_ms = integer(
-        "group.consumer.max.session.timeout.ms", 60000, "Largest value a group may set for it.", valid=at_least(1)
+        "group.consumer.max.session.timeout.ms", 60000, "Largest consumer.session.timeout.ms of a group.", valid=at_least(1)
     )
     group_consumer_assignment_interval_ms = integer(
         "group.consumer.assignment.interval.ms",
         1000,
-        "Least time between two assignments of a consumer group.",
+        "Minimum time between two assignments of a consumer group.",
         valid=at_least(0),
         update=WIDE,
     )
     group_consumer_min_assignment_interval_ms = integer(
-        "group.consumer.min.assignment.interval.ms", 0, "Least value a group may set for it.", valid=at_least(0)
+        "group.consumer.min.assignment.interval.ms", 0, "Smallest consumer.assignment.interval.ms of a group.", valid=at_least(0)
     )
     group_consumer_max_assignment_interval_ms = integer(
-        "group.consumer.max.assignment.interval.ms", 15000, "Largest value a group may set for it.", valid=at_least(0)
+        "group.consumer.max.assignment.interval.ms", 15000, "Largest consumer.assignment.interval.ms of a group.", valid=at_least(0)
     )
-    group_consumer_max_size = integer("group.consumer.max.size", GROUP_MEMBERS_MAX, "Members of a consumer group.", valid=at_least(1))
+    group_consumer_max_size = integer(
+        "group.consumer.max.size", GROUP_MEMBERS_MAX, "Maximum number of members of a consumer group.", valid=at_least(1)
+    )
     group_consumer_migration_policy = string(
         "group.consumer.migration.policy",
         "bidirectional",
-        "Whether a group may change between the classic and the consumer protocol while it lives.",
+        "Whether a group with members may change between the classic and the consumer protocol.",
         valid=OneOf(*MIGRATIONS, any_case=True),
     )
     group_consumer_regex_refresh_interval_ms = integer(
         "group.consumer.regex.refresh.interval.ms",
         600000,
-        "How often a subscription by pattern is compared with the topics.",
+        "How often subscribed patterns are matched with the topics again.",
         valid=at_least(10000),
         is_internal=True,
     )
     group_share_assignors = words(
-        "group.share.assignors", ("simple",), "Assignors of the broker for share groups; the first is used.", valid=SomeOf("simple")
+        "group.share.assignors", ("simple",), "Assignors of the broker for share groups; the first one is used.", valid=SomeOf("simple")
     )
     group_share_assignment_interval_ms = integer(
         "group.share.assignment.interval.ms",
         1000,
-        "Least time between two assignments of a share group.",
+        "Minimum time between two assignments of a share group.",
         valid=at_least(0),
         update=WIDE,
     )
     group_share_min_assignment_interval_ms = integer(
-        "group.share.min.assignment.interval.ms", 0, "Least value a group may set for it.", valid=at_least(0)
+        "group.share.min.assignment.interval.ms", 0, "Smallest share.assignment.interval.ms of a group.", valid=at_least(0)
     )
     group_share_max_assignment_interval_ms = integer(
-        "group.share.max.assignment.interval.ms", 15000, "Largest value a group may set for it.", valid=at_least(0)
+        "group.share.max.assignment.interval.ms", 15000, "Largest share.assignment.interval.ms of a group.", valid=at_least(0)
     )
     group_share_heartbeat_interval_ms = integer(
-        "group.share.heartbeat.interval.ms", 5000, "How often members of share groups report.", valid=at_least(1)
+        "group.share.heartbeat.interval.ms", 5000, "Interval of the heartbeats of members of share groups.", valid=at_least(1)
     )
     group_share_min_heartbeat_interval_ms = integer(
-        "group.share.min.heartbeat.interval.ms", 5000, "Least value a group may set for it.", valid=at_least(1)
+        "group.share.min.heartbeat.interval.ms", 5000, "Smallest share.heartbeat.interval.ms of a group.", valid=at_least(1)
     )
     group_share_max_heartbeat_interval_ms = integer(
-        "group.share.max.heartbeat.interval.ms", 15000, "Largest value a group may set for it.", valid=at_least(1)
+        "group.share.max.heartbeat.interval.ms", 15000, "Largest share.heartbeat.interval.ms of a group.", valid=at_least(1)
     )
     group_share_session_timeout_ms = integer(
-        "group.share.session.timeout.ms", 45000, "A member of a share group silent for this long is removed.", valid=at_least(1)
+        "group.share.session.timeout.ms",
+        45000,
+        "A member of a share group without a heartbeat for this long is removed.",
+        valid=at_least(1),
     )
     group_share_min_session_timeout_ms = integer(
-        "group.share.min.session.timeout.ms", 45000, "Least value a group may set for it.", valid=at_least(1)
+        "group.share.min.session.timeout.ms", 45000, "Smallest share.session.timeout.ms of a group.", valid=at_least(1)
     )
     group_share_max_session_timeout_ms = integer(
-        "group.share.max.session.timeout.ms", 60000, "Largest value a group may set for it.", valid=at_least(1)
+        "group.share.max.session.timeout.ms", 60000, "Largest share.session.timeout.ms of a group.", valid=at_least(1)
     )
-    group_share_max_size = integer("group.share.max.size", 200, "Members of a share group.", valid=Between(1, 1000))
+    group_share_max_size = integer("group.share.max.size", 200, "Maximum number of members of a share group.", valid=Between(1, 1000))
     group_share_initialize_retry_interval_ms = integer(
         "group.share.initialize.retry.interval.ms",
         30000,
-        "How long after a share coordinator has failed to begin with a partition, or to forget it, it is asked again.",
+        "Pause before a failed request to initialize or delete the state of a share partition is repeated.",
         valid=at_least(1),
         is_internal=True,
     )
-    offset_metadata_max_bytes = integer("offset.metadata.max.bytes", 4096, "Bytes of metadata with a committed offset.")
+    offset_metadata_max_bytes = integer("offset.metadata.max.bytes", 4096, "Maximum size of the metadata of a committed offset.")
     offsets_topic_num_partitions = integer(
-        "offsets.topic.num.partitions", 50, "Partitions of __consumer_offsets; fixed once it exists.", valid=at_least(1)
+        "offsets.topic.num.partitions", 50, "Partitions of __consumer_offsets when it is created.", valid=at_least(1)
     )
     offsets_topic_replication_factor = short("offsets.topic.replication.factor", 3, "Replicas of __consumer_offsets.", valid=at_least(1))
     offsets_topic_segment_bytes = integer(
         "offsets.topic.segment.bytes", 104857600, "Segment size of __consumer_offsets.", valid=at_least(1)
     )
     offsets_topic_compression_codec = integer(
-        "offsets.topic.compression.codec", 0, "Accepted; the records of coordinators are not compressed."
+        "offsets.topic.compression.codec", 0, "Accepted without effect: records of coordinators are not compressed."
     )
     offsets_retention_minutes = integer(
-        "offsets.retention.minutes", 10080, "Committed offsets are kept this long after their group has become empty.", valid=at_least(1)
+        "offsets.retention.minutes", 10080, "Time that committed offsets are kept after their group has become empty.", valid=at_least(1)
     )
     offsets_retention_check_interval_ms = long(
-        "offsets.retention.check.interval.ms", 600000, "How often expired offsets are looked for.", valid=at_least(1)
+        "offsets.retention.check.interval.ms", 600000, "How often expired offsets are removed.", valid=at_least(1)
     )
     offsets_commit_timeout_ms = integer(
-        "offsets.commit.timeout.ms", 5000, "How long a commit waits for the replicas of __consumer_offsets.", valid=at_least(1)
+        "offsets.commit.timeout.ms", 5000, "Time that a commit waits for the replicas of __consumer_offsets.", valid=at_least(1)
     )
     offsets_load_buffer_size = integer(
-        "offsets.load.buffer.size", 5242880, "Bytes read at a time when a coordinator loads.", valid=at_least(1)
+        "offsets.load.buffer.size",
+        5242880,
+        "Bytes of __consumer_offsets that a coordinator reads at a time when it loads.",
+        valid=at_least(1),
     )
     ottla_group_metadata_max_bytes = integer(
-        "ottla.group.metadata.max.bytes", 64 << 20, "Bytes of member metadata and assignments of one group.", valid=at_least(1024)
+        "ottla.group.metadata.max.bytes", 64 << 20, "Maximum bytes of member metadata and assignments of one group.", valid=at_least(1024)
     )
-    ottla_group_offsets_max = integer("ottla.group.offsets.max", 1000000, "Committed offsets of one group.", valid=at_least(1))
+    ottla_group_offsets_max = integer(
+        "ottla.group.offsets.max", 1000000, "Maximum number of committed offsets of one group.", valid=at_least(1)
+    )
 
 
 class TransactionSettings:
     """Transactional producers and __transaction_state."""
 
     transaction_state_log_num_partitions = integer(
-        "transaction.state.log.num.partitions", 50, "Partitions of __transaction_state; fixed once it exists.", valid=at_least(1)
+        "transaction.state.log.num.partitions", 50, "Partitions of __transaction_state when it is created.", valid=at_least(1)
     )
     transaction_state_log_replication_factor = short(
         "transaction.state.log.replication.factor", 3, "Replicas of __transaction_state.", valid=at_least(1)
     )
     transaction_state_log_min_isr = integer(
-        "transaction.state.log.min.isr", 2, "In-sync replicas __transaction_state needs.", valid=at_least(1)
+        "transaction.state.log.min.isr", 2, "min.insync.replicas of __transaction_state.", valid=at_least(1)
     )
     transaction_state_log_segment_bytes = integer(
         "transaction.state.log.segment.bytes", 104857600, "Segment size of __transaction_state.", valid=at_least(1)
     )
     transaction_state_log_load_buffer_size = integer(
-        "transaction.state.log.load.buffer.size", 5242880, "Bytes read at a time when a coordinator loads.", valid=at_least(1)
+        "transaction.state.log.load.buffer.size",
+        5242880,
+        "Bytes of __transaction_state that a coordinator reads at a time when it loads.",
+        valid=at_least(1),
     )
     transaction_max_timeout_ms = integer(
-        "transaction.max.timeout.ms", 900000, "Longest transaction timeout that a producer may ask for.", valid=at_least(1)
+        "transaction.max.timeout.ms", 900000, "Maximum transaction timeout that a producer may request.", valid=at_least(1)
     )
     transaction_abort_timed_out_transaction_cleanup_interval_ms = integer(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         10000,
-        "How often timed-out transactions are looked for.",
+        "How often timed-out transactions are aborted.",
         valid=at_least(1),
     )
     transaction_remove_expired_transaction_cleanup_interval_ms = integer(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
         3600000,
-        "How often unused transactional ids are looked for.",
+        "How often expired transactional ids are removed.",
         valid=at_least(1),
     )
     transactional_id_expiration_ms = integer(
-        "transactional.id.expiration.ms", 604800000, "A transactional id unused for this long is forgotten.", valid=at_least(1)
+        "transactional.id.expiration.ms", 604800000, "A transactional id that is unused for this long is removed.", valid=at_least(1)
     )
     transaction_two_phase_commit_enable = boolean(
-        "transaction.two.phase.commit.enable", False, "Transactions of an outside coordinator, without a timeout, are allowed."
+        "transaction.two.phase.commit.enable", False, "Whether producers may use two-phase commit, with transactions that never time out."
     )
     transaction_partition_verification_enable = boolean(
         "transaction.partition.verification.enable",
         True,
-        "A transactional produce is appended only if the coordinator knows of the partition.",
+        "Whether a transactional produce is appended only if the coordinator knows that the transaction has the partition.",
         update=WIDE,
     )
     ottla_transactions_max = integer(
-        "ottla.transactions.max", 1000000, "Transactional ids known at a time to one broker, as their coordinator.", valid=at_least(1)
+        "ottla.transactions.max", 1000000, "Maximum number of transactional ids that this broker coordinates.", valid=at_least(1)
     )

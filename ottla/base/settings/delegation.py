@@ -9,19 +9,19 @@ class DelegationSettings:
     """Delegation tokens."""
 
     delegation_token_secret_key = maybe_password(
-        "delegation.token.secret.key", "By it the secrets of delegation tokens are made, on all brokers alike; without it there are none."
+        "delegation.token.secret.key", "Secret key of delegation tokens, the same on all brokers. Not set: there are no delegation tokens."
     )
-    delegation_token_master_key = maybe_password("delegation.token.master.key", "The old name of delegation.token.secret.key.")
+    delegation_token_master_key = maybe_password("delegation.token.master.key", "Old name of delegation.token.secret.key.")
     delegation_token_max_lifetime_ms = long(
-        "delegation.token.max.lifetime.ms", 604_800_000, "A token ends so long after it was made, however often it is renewed.",
+        "delegation.token.max.lifetime.ms", 604_800_000, "Maximum lifetime of a token, even if it is renewed.",
         valid=at_least(1),
     )  # fmt: skip
     delegation_token_expiry_time_ms = long(
-        "delegation.token.expiry.time.ms", 86_400_000, "A token ends so long after it was made or renewed, unless it is renewed again.",
+        "delegation.token.expiry.time.ms", 86_400_000, "A token expires this long after its creation or last renewal.",
         valid=at_least(1),
     )  # fmt: skip
     delegation_token_expiry_check_interval_ms = long(
-        "delegation.token.expiry.check.interval.ms", 3_600_000, "Tokens whose time is over are removed so often.", valid=at_least(1)
+        "delegation.token.expiry.check.interval.ms", 3_600_000, "How often expired tokens are removed.", valid=at_least(1)
     )
 
     @property

@@ -26,142 +26,179 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 class NetworkSettings:
     """Identity, listeners and limits of connections."""
 
-    broker_id = integer("broker.id", -1, "Number of this broker in the cluster; -1 takes node.id, and without that 0.", valid=at_least(-1))
-    node_id = integer("node.id", -1, "Newer name of broker.id.", valid=at_least(-1))
+    broker_id = integer("broker.id", -1, "Number of this broker, unique in its cluster; -1: node.id, else 0.", valid=at_least(-1))
+    node_id = integer("node.id", -1, "Another name of broker.id.", valid=at_least(-1))
     broker_rack = maybe_string(
-        "broker.rack", "Rack or zone of this broker: replicas are spread over racks, consumers may fetch from their own."
+        "broker.rack", "Rack or zone of this broker. Replicas are spread over racks, and consumers may fetch from their own rack."
     )
     listeners = words(
         "listeners",
         ("PLAINTEXT://127.0.0.1:9092",),
-        "Addresses to listen on, NAME://host:port separated by commas. An empty host means every address, port 0 any free port.",
+        "Addresses to listen on, NAME://host:port separated by commas. An empty host means every address, port 0 a free port.",
     )
-    advertised_listeners = words("advertised.listeners", (), "Addresses that metadata gives to clients; empty means those of listeners.")
+    advertised_listeners = words("advertised.listeners", (), "Addresses that clients get from metadata; empty: the addresses of listeners.")
     listener_security_protocol_map = words(
         "listener.security.protocol.map",
         ("SASL_SSL:SASL_SSL", "PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT"),
         "Security protocol of each listener name, NAME:PROTOCOL separated by commas.",
     )
     controller_listener_names = words(
-        "controller.listener.names", (), "Listeners of a KRaft controller: they are not opened, there is no such controller here."
+        "controller.listener.names", (), "Listeners of a KRaft controller. They are not opened, because there is no such controller here."
     )
-    inter_broker_listener_name = maybe_string("inter.broker.listener.name", "Listener by which brokers speak to each other.")
+    inter_broker_listener_name = maybe_string("inter.broker.listener.name", "Listener for connections between brokers.")
     security_inter_broker_protocol = string(
-        "security.inter.broker.protocol", "PLAINTEXT", "Protocol between brokers when no listener is named for it.", valid=OneOf(*PROTOCOLS)
+        "security.inter.broker.protocol",
+        "PLAINTEXT",
+        "Without inter.broker.listener.name, the first listener with this protocol is for connections between brokers.",
+        valid=OneOf(*PROTOCOLS),
     )
     socket_send_buffer_bytes = integer(
-        "socket.send.buffer.bytes", 102400, "Send buffer of a client's socket, where it is set; else, and with -1, the system's."
+        "socket.send.buffer.bytes", 102400, "Send buffer of a client's socket. Not set, or -1: the system decides."
     )
     socket_receive_buffer_bytes = integer(
-        "socket.receive.buffer.bytes", 102400, "Receive buffer of a client's socket, where it is set; else, and with -1, the system's."
+        "socket.receive.buffer.bytes", 102400, "Receive buffer of a client's socket. Not set, or -1: the system decides."
     )
-    socket_request_max_bytes = integer(
-        "socket.request.max.bytes", 104857600, "Largest request that is read from a client.", valid=at_least(1)
-    )
+    socket_request_max_bytes = integer("socket.request.max.bytes", 104857600, "Maximum size of a request.", valid=at_least(1))
     socket_listen_backlog_size = integer(
-        "socket.listen.backlog.size", 50, "Connections that may wait at a listener before they are accepted.", valid=at_least(1)
+        "socket.listen.backlog.size", 50, "Maximum number of connections that wait to be accepted, at least 128.", valid=at_least(1)
     )
     max_connections = integer(
-        "max.connections", INT_MAX, "Connections open at a time, of the broker or of one listener.", valid=at_least(0), update=WIDE
+        "max.connections", INT_MAX, "Maximum open connections, of the broker or of one listener.", valid=at_least(0), update=WIDE
     )
     max_connections_per_ip = integer(
-        "max.connections.per.ip", INT_MAX, "Connections open at a time from one address.", valid=at_least(0), update=WIDE
+        "max.connections.per.ip", INT_MAX, "Maximum open connections from one address.", valid=at_least(0), update=WIDE
     )
     max_connections_per_ip_overrides = string(
         "max.connections.per.ip.overrides", "", "Exceptions to max.connections.per.ip, host:number separated by commas.", update=WIDE
     )
     max_connection_creation_rate = integer(
-        "max.connection.creation.rate", INT_MAX, "Connections a second that are accepted, by the broker or by one listener; more wait.",
-        valid=at_least(1), update=WIDE,
-    )  # fmt: skip
-    connections_max_idle_ms = long("connections.max.idle.ms", 600000, "A connection without a request for this long is closed.")
-    queued_max_request_bytes = long(
-        "queued.max.request.bytes", -1, "Bytes of requests held in memory before reading stops; -1 is no limit of its own."
+        "max.connection.creation.rate",
+        INT_MAX,
+        "Maximum new connections per second, of the broker or of one listener; further ones are delayed.",
+        valid=at_least(1),
+        update=WIDE,
     )
-    fetch_max_bytes = integer("fetch.max.bytes", 57671680, "Most bytes of records in one fetch answer.", valid=at_least(1024))
+    connections_max_idle_ms = long("connections.max.idle.ms", 600000, "A connection that is idle for longer is closed; negative: never.")
+    queued_max_request_bytes = long(
+        "queued.max.request.bytes",
+        -1,
+        "Maximum bytes of requests that are being received, at most half of ottla.memory.max.bytes; -1: that half.",
+    )
+    fetch_max_bytes = integer("fetch.max.bytes", 57671680, "Maximum bytes of records in a fetch response.", valid=at_least(1024))
     max_incremental_fetch_session_cache_slots = integer(
-        "max.incremental.fetch.session.cache.slots", 1000, "Fetch sessions kept at a time.", valid=at_least(0)
+        "max.incremental.fetch.session.cache.slots", 1000, "Maximum number of fetch sessions.", valid=at_least(0)
     )
     max_request_partition_size_limit = integer(
-        "max.request.partition.size.limit", 2000, "Most partitions in one DescribeTopicPartitions answer.", valid=at_least(1)
+        "max.request.partition.size.limit", 2000, "Maximum partitions in a DescribeTopicPartitions response.", valid=at_least(1)
     )
-    request_timeout_ms = integer("request.timeout.ms", 30000, "How long this broker waits for the answer of another one.")
-    quota_window_num = integer("quota.window.num", 11, "Samples kept to measure a quota.", valid=at_least(1))
+    request_timeout_ms = integer("request.timeout.ms", 30000, "Time that this broker waits for another broker's response.")
+    quota_window_num = integer("quota.window.num", 11, "Samples in the window of a quota.", valid=at_least(1))
     quota_window_size_seconds = integer("quota.window.size.seconds", 1, "Length of one sample of a quota.", valid=at_least(1))
     controller_quota_window_num = integer(
-        "controller.quota.window.num", 11, "Samples for which changes of the cluster may be saved up.", valid=at_least(1)
+        "controller.quota.window.num",
+        11,
+        "Samples in the window of the quota controller_mutation_rate: a client may use the quota of the whole window at once.",
+        valid=at_least(1),
     )
     controller_quota_window_size_seconds = integer(
-        "controller.quota.window.size.seconds", 1, "Length of one sample of changes of the cluster.", valid=at_least(1)
+        "controller.quota.window.size.seconds", 1, "Length of one sample of the quota controller_mutation_rate.", valid=at_least(1)
     )
 
     ottla_cluster_id = maybe_string(
         "ottla.cluster.id", "Cluster id of a new data directory; not set: a random one. CLUSTER_ID sets it too."
     )
     ottla_request_unauthenticated_max_bytes = integer(
-        "ottla.request.unauthenticated.max.bytes", 524288, "Largest request read before a client has authenticated.", valid=at_least(64)
+        "ottla.request.unauthenticated.max.bytes", 524288, "Like sasl.server.max.receive.size; the smaller one applies.", valid=at_least(64)
     )
     ottla_connection_requests_max = integer(
-        "ottla.connection.requests.max", 1000, "Requests in flight on one connection before reading from it stops.", valid=at_least(1)
+        "ottla.connection.requests.max",
+        1000,
+        "Maximum requests in flight on a connection. Above it, the broker stops reading from the connection.",
+        valid=at_least(1),
     )
     ottla_connection_memory_max_bytes = long(
-        "ottla.connection.memory.max.bytes", 8388608, "Bytes of unsent answers and waiting requests of a connection before reading stops.",
+        "ottla.connection.memory.max.bytes",
+        8388608,
+        "Maximum bytes of unsent responses and waiting requests of a connection. Above it, the broker stops reading from the connection.",
         valid=at_least(65536),
-    )  # fmt: skip
+    )
     ottla_response_max_bytes = long(
         "ottla.response.max.bytes",
         67108864,
-        "Bytes of an answer about many things, fetched records aside; what is named beyond is refused with POLICY_VIOLATION.",
+        "Maximum size of the response to a request with many elements, except fetched records. Further elements are "
+        "refused with POLICY_VIOLATION.",
         valid=at_least(65536),
     )
     ottla_memory_max_bytes = long(
         "ottla.memory.max.bytes", 1073741824,
-        "Bytes of requests and answers in flight on all connections; parts of it bound what else clients make a broker keep (limits.md).",
+        "Maximum bytes of requests and responses in flight on all connections. Other limits on memory are parts of it "
+        "(limits.md).",
         valid=at_least(1048576),
     )  # fmt: skip
     ottla_shutdown_timeout_ms = integer(
-        "ottla.shutdown.timeout.ms", 30000, "How long a clean stop waits for answers in flight.", valid=at_least(0)
+        "ottla.shutdown.timeout.ms",
+        30000,
+        "Time that a clean stop waits for responses in flight, syncs and logs that are being opened.",
+        valid=at_least(0),
     )
     ottla_open_files_max = integer(
-        "ottla.open.files.max", 0, "Log files kept open at a time; 0: a quarter of what the process may open.", valid=at_least(0)
+        "ottla.open.files.max",
+        0,
+        "Maximum number of open log files, at most a third of the process's limit on descriptors; 0: a quarter of that limit.",
+        valid=at_least(0),
     )
-    ottla_metrics_listen = maybe_string("ottla.metrics.listen", "host:port of metrics and health over HTTP; not set: off.")
+    ottla_metrics_listen = maybe_string(
+        "ottla.metrics.listen", "Address of metrics and health checks over HTTP, host:port; not set: they are off."
+    )
     ottla_metrics_credentials = maybe_password(
-        "ottla.metrics.credentials", "user:password for metrics over HTTP; this or a token is needed where the port is not on loopback."
+        "ottla.metrics.credentials",
+        "user:password for metrics over HTTP. On an address that is not loopback, this or ottla.metrics.token.file is required.",
     )
     ottla_metrics_token_file = maybe_string(
-        "ottla.metrics.token.file", "File with a bearer token for metrics over HTTP, beside or instead of the password."
+        "ottla.metrics.token.file", "File with a bearer token for metrics over HTTP, besides or instead of the password."
     )
     ottla_metrics_ssl_certificate = maybe_string(
-        "ottla.metrics.ssl.certificate", "PEM file with the certificate chain of the HTTP port, which then speaks TLS only; not set: off."
+        "ottla.metrics.ssl.certificate",
+        "PEM file with the certificate chain of the HTTP port, which then accepts only TLS; not set: no TLS.",
     )
     ottla_metrics_ssl_key = maybe_string(
-        "ottla.metrics.ssl.key", "PEM file with the key of that certificate; not set: it stands in the same file."
+        "ottla.metrics.ssl.key", "PEM file with the private key of the HTTP port; not set: the key is in ottla.metrics.ssl.certificate."
     )
     ottla_metrics_hosts = words(
-        "ottla.metrics.hosts", (), "Names by which the HTTP port may be asked, besides its addresses; empty: any, on loopback localhost."
+        "ottla.metrics.hosts",
+        (),
+        "Host names that requests to the HTTP port may use besides IP addresses. Empty: any name; on a loopback address only localhost.",
     )
-    ottla_metrics_probes_open = boolean("ottla.metrics.probes.open", True, "Probes over HTTP need neither password nor token.")
+    ottla_metrics_probes_open = boolean("ottla.metrics.probes.open", True, "Whether health checks over HTTP need no password or token.")
     ottla_metrics_aliases = words(
-        "ottla.metrics.aliases", (), "Further dialects of metric names.", valid=SomeOf("confluent", "strimzi-reporter", may_be_empty=True)
+        "ottla.metrics.aliases",
+        (),
+        "Further dialects of metric names to export.",
+        valid=SomeOf("confluent", "strimzi-reporter", may_be_empty=True),
     )
     ottla_umask = string(
-        "ottla.umask", "077", "Permissions that new files and directories of the broker do not have, in octal: 027 lets the group read.",
+        "ottla.umask", "077", "Permissions that new files and directories do not get, in octal; 027 lets the group read them.",
         valid=OneOf("077", "027", "007", "022", "002"),
     )  # fmt: skip
     ottla_log_format = string(
-        "ottla.log.format", "auto", "Form of the broker's own log: text on a terminal and JSON elsewhere, or always one of them.",
+        "ottla.log.format", "auto", "Format of the broker's log; auto: text on a terminal, else JSON.",
         valid=OneOf("auto", "text", "json"),
     )  # fmt: skip
     ottla_log_level = string(
-        "ottla.log.level", "info", "How much the broker's own log says.", valid=OneOf("debug", "info", "warning", "error", any_case=True)
+        "ottla.log.level",
+        "info",
+        "Lowest level of lines in the broker's log.",
+        valid=OneOf("debug", "info", "warning", "error", any_case=True),
     )
     ottla_tick_interval_ms = integer(
-        "ottla.tick.interval.ms", 500, "How often the broker looks after what has no event of its own.", valid=Between(10, 60000)
+        "ottla.tick.interval.ms",
+        500,
+        "How often the broker checks for logs to flush, slow requests and clients that do not authenticate.",
+        valid=Between(10, 60000),
     )
     ottla_advertise_level = maybe_string(
         "ottla.advertise.level",
-        "Kafka release: no API is offered or served in a newer version than it had; not set: the newest.",
+        "Kafka release. The broker offers and serves no API version that is newer than this release; not set: no limit.",
         valid=OneOf(*LEVELS),
     )
-    auto_create_topics_enable = boolean("auto.create.topics.enable", True, "A topic that a client asks for and that is missing is created.")
+    auto_create_topics_enable = boolean("auto.create.topics.enable", True, "Whether a client's metadata request creates a missing topic.")

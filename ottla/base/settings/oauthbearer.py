@@ -19,40 +19,48 @@ class OAuthBearerSettings:
     """Bearer tokens of clients."""
 
     sasl_oauthbearer_jwks_endpoint_url = maybe_string(
-        "sasl.oauthbearer.jwks.endpoint.url", "Where the issuer's public keys (JWKS) are: https://HOST/PATH or file:///PATH."
+        "sasl.oauthbearer.jwks.endpoint.url", "URL of the issuer's public keys (JWKS): https://HOST/PATH or file:///PATH."
     )
     sasl_oauthbearer_jwks_endpoint_refresh_ms = long(
-        "sasl.oauthbearer.jwks.endpoint.refresh.ms", 3_600_000, "The keys are read again when they are so old.", valid=at_least(0)
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms", 3_600_000, "Age at which the keys are read again.", valid=at_least(0)
     )
     sasl_oauthbearer_jwks_endpoint_retry_backoff_ms = long(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
         100,
-        "Wait after a failure to read the keys; it doubles each time.",
+        "Pause after a failure to read the keys. It doubles each time.",
         valid=at_least(0),
     )
     sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms = long(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", 10_000,
-        "The longest such wait. Tokens by unknown keys have the keys read again at most so often.", valid=at_least(0),
+        "Longest pause after a failure, and the minimum time between two readings because of unknown keys.", valid=at_least(0),
     )  # fmt: skip
-    sasl_oauthbearer_expected_issuer = maybe_string("sasl.oauthbearer.expected.issuer", "The issuer (iss) that tokens must have.")
+    sasl_oauthbearer_expected_issuer = maybe_string(
+        "sasl.oauthbearer.expected.issuer", "A token must have this issuer (iss); not set: any."
+    )
     sasl_oauthbearer_expected_audience = words(
-        "sasl.oauthbearer.expected.audience", (), "Audiences (aud), one of which tokens must have; empty: any."
+        "sasl.oauthbearer.expected.audience", (), "A token must have one of these audiences (aud); empty: any."
     )
     sasl_oauthbearer_clock_skew_seconds = integer(
-        "sasl.oauthbearer.clock.skew.seconds", 30, "So far the issuer's clock may be from this one.", valid=at_least(0)
+        "sasl.oauthbearer.clock.skew.seconds",
+        30,
+        "Allowed difference between the clocks of the issuer and of this broker.",
+        valid=at_least(0),
     )
-    sasl_oauthbearer_scope_claim_name = string("sasl.oauthbearer.scope.claim.name", "scope", "The claim with the scopes of a token.")
-    sasl_oauthbearer_sub_claim_name = string("sasl.oauthbearer.sub.claim.name", "sub", "The claim with the user's name.")
-    ottla_sasl_oauthbearer_required_scope = words("ottla.sasl.oauthbearer.required.scope", (), "Scopes that tokens must have, all of them.")
+    sasl_oauthbearer_scope_claim_name = string("sasl.oauthbearer.scope.claim.name", "scope", "Claim with the scopes of a token.")
+    sasl_oauthbearer_sub_claim_name = string("sasl.oauthbearer.sub.claim.name", "sub", "Claim with the user's name.")
+    ottla_sasl_oauthbearer_required_scope = words(
+        "ottla.sasl.oauthbearer.required.scope", (), "Scopes that a token must have, all of them."
+    )
     ottla_sasl_oauthbearer_jwks_ca_location = maybe_string(
-        "ottla.sasl.oauthbearer.jwks.ca.location", "PEM file with the authorities for the https address, instead of the system's."
+        "ottla.sasl.oauthbearer.jwks.ca.location",
+        "PEM file with the certificate authorities for the https URL of the keys, instead of the system's.",
     )
     ottla_sasl_oauthbearer_unsecured_allowed = boolean(
         "ottla.sasl.oauthbearer.unsecured.allowed", False,
-        "Takes tokens without a signature, in which anybody may write any name: for tests alone.",
+        "Only for tests: accepts tokens without a signature, which may contain any user name, and no others.",
     )  # fmt: skip
     sasl_server_callback_handler_class: Setting[str | None] = Setting(
-        HANDLER, Type.CLASS, None, "Kafka's OAuthBearerValidatorCallbackHandler is known and need not be named; others are not served."
+        HANDLER, Type.CLASS, None, "Only Kafka's OAuthBearerValidatorCallbackHandler, which is the default."
     )
 
 

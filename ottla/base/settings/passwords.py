@@ -49,23 +49,23 @@ class PasswordSettings:
     """Encryption of stored passwords."""
 
     password_encoder_secret = maybe_password(
-        "password.encoder.secret", "Encrypts passwords that are altered while this broker runs; a cluster refuses to alter them without it."
+        "password.encoder.secret",
+        "Secret for encrypting passwords that are altered while the broker runs. Without it, a broker of a cluster "
+        "refuses to alter passwords.",
     )
     password_encoder_old_secret = maybe_password(
-        "password.encoder.old.secret", "The former password.encoder.secret: the broker encrypts stored passwords again when it starts."
+        "password.encoder.old.secret", "Former password.encoder.secret. At its start the broker encrypts the stored passwords again."
     )
     password_encoder_keyfactory_algorithm = maybe_string(
-        "password.encoder.keyfactory.algorithm", f"How a key is derived from the secret; {DEFAULT_KEY_FACTORY} if this is not set.",
+        "password.encoder.keyfactory.algorithm", "How the key is derived from the secret; not set: PBKDF2WithHmacSHA512.",
         valid=OneOf(*DIGESTS),
     )  # fmt: skip
     password_encoder_cipher_algorithm = string(
-        "password.encoder.cipher.algorithm", CIPHER, "Accepted: the one cipher of stored passwords.", valid=OneOf(CIPHER)
+        "password.encoder.cipher.algorithm", CIPHER, "The only supported cipher of stored passwords.", valid=OneOf(CIPHER)
     )
-    password_encoder_key_length = integer(
-        "password.encoder.key.length", 128, "Length of the cipher's key in bits.", valid=_KeyLengths()
-    )
+    password_encoder_key_length = integer("password.encoder.key.length", 128, "Length of the key in bits.", valid=_KeyLengths())
     password_encoder_iterations = integer(
-        "password.encoder.iterations", 4096, "Iterations of PBKDF2 when a key is derived from the secret.", valid=at_least(1024)
+        "password.encoder.iterations", 4096, "Iterations of PBKDF2 when the key is derived from the secret.", valid=at_least(1024)
     )
 
 

@@ -47,95 +47,103 @@ class SecuritySettings:
     sasl_enabled_mechanisms = words(
         "sasl.enabled.mechanisms",
         ("GSSAPI",),
-        "Mechanisms of SASL listeners: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. Kafka's default, GSSAPI, is not served.",
+        "SASL mechanisms of listeners: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. Kafka's default, GSSAPI, is not supported.",
         update=PER_BROKER,
     )
     sasl_jaas_config = maybe_password(
         "sasl.jaas.config",
-        "Users of PLAIN as Kafka writes them, a JAAS line with the PlainLoginModule and an option user_NAME for each password.",
+        "JAAS line. For PLAIN: the PlainLoginModule with an option user_NAME for the password of each user.",
         update=PER_BROKER,
     )
     java_security_auth_login_config = maybe_string(
         "java.security.auth.login.config",
-        "JAAS file with sections KafkaServer (users and logins, where sasl.jaas.config is not set) and Client (the login at ZooKeeper); "
-        "also taken from KAFKA_OPTS.",
+        "JAAS file, also taken from KAFKA_OPTS. Section KafkaServer has users and logins, used where sasl.jaas.config "
+        "is not set; section Client has the login at ZooKeeper.",
     )
     ottla_sasl_plain_users = maybe_password(
-        "ottla.sasl.plain.users", "Users of PLAIN without JAAS: name=password, separated by blanks.", update=PER_BROKER
+        "ottla.sasl.plain.users", "Users of PLAIN, name=password separated by blanks, instead of a JAAS line.", update=PER_BROKER
     )
     sasl_mechanism_inter_broker_protocol = string(
         "sasl.mechanism.inter.broker.protocol", CLUSTER_PROOF,
-        "Mechanism by which brokers log in to each other on a SASL listener, before they prove that they know the cluster's secret; "
-        "OTTLA-CLUSTER: that proof alone. Kafka's default, GSSAPI, is not served.",
+        "Mechanism with which brokers log in to each other on a SASL listener. After the login they prove that they "
+        "know the cluster's secret; OTTLA-CLUSTER: only this proof. Kafka's default, GSSAPI, is not supported.",
         valid=OneOf(CLUSTER_PROOF, *MECHANISMS),
     )  # fmt: skip
     ottla_inter_broker_login = maybe_password(
-        "ottla.inter.broker.login", "The user as whom this broker logs in to others, without JAAS: name=password."
+        "ottla.inter.broker.login", "User and password with which this broker logs in to others, name=password, instead of a JAAS line."
     )
     connections_max_reauth_ms = long(
-        "connections.max.reauth.ms", 0, "A SASL client authenticates again before so much time has passed, or is closed; 0: never.",
-        valid=at_least(0), update=PER_BROKER,
-    )  # fmt: skip
+        "connections.max.reauth.ms",
+        0,
+        "Lifetime of a SASL session: a client that has not authenticated again by then is disconnected; 0: no limit.",
+        valid=at_least(0),
+        update=PER_BROKER,
+    )
     connection_failed_authentication_delay_ms = integer(
-        "connection.failed.authentication.delay.ms", 100, "A refused authentication is answered so much later.", valid=at_least(0)
+        "connection.failed.authentication.delay.ms", 100, "Delay of the answer to a refused authentication.", valid=at_least(0)
     )
     sasl_server_max_receive_size = integer(
-        "sasl.server.max.receive.size", 524288, "Largest request read from a client that has not authenticated.", valid=at_least(64)
+        "sasl.server.max.receive.size", 524288, "Maximum size of a request from a client that has not authenticated.", valid=at_least(64)
     )
     ottla_authentication_timeout_ms = integer(
-        "ottla.authentication.timeout.ms", 10000, "A client that has not authenticated within this time is closed.", valid=at_least(1)
+        "ottla.authentication.timeout.ms", 10000, "A client that has not authenticated within this time is disconnected.", valid=at_least(1)
     )
     ottla_connections_unauthenticated_max = integer(
-        "ottla.connections.unauthenticated.max", 1000, "Connections that may be authenticating at a time; others are closed at once.",
+        "ottla.connections.unauthenticated.max",
+        1000,
+        "Maximum connections that are authenticating. Above it, the oldest of them is closed.",
         valid=at_least(1),
-    )  # fmt: skip
-
+    )
 
     ssl_keystore_type = string(
-        "ssl.keystore.type", "PEM", "Form of the keystore; PEM and PKCS12 are served, and recognised by what the file holds.",
+        "ssl.keystore.type", "PEM", "Accepted without effect: PEM and PKCS12 are supported and recognised by the file's content.",
         valid=OneOf(*STORE_TYPES), update=PER_BROKER,
     )  # fmt: skip
     ssl_keystore_location = maybe_string(
         "ssl.keystore.location", "File with the private key and the certificate chain that clients are shown.", update=PER_BROKER
     )
     ssl_keystore_certificate_chain = maybe_password(
-        "ssl.keystore.certificate.chain", "The certificate chain itself as PEM, instead of a file.", update=PER_BROKER
+        "ssl.keystore.certificate.chain", "Certificate chain as PEM text, instead of a file.", update=PER_BROKER
     )
-    ssl_keystore_key = maybe_password("ssl.keystore.key", "The private key itself as PEM, instead of a file.", update=PER_BROKER)
-    ssl_key_password = maybe_password("ssl.key.password", "Password of the private key.", update=PER_BROKER)
+    ssl_keystore_key = maybe_password("ssl.keystore.key", "Private key as PEM text, instead of a file.", update=PER_BROKER)
+    ssl_key_password = maybe_password("ssl.key.password", "Password of the private key; not set: ssl.keystore.password.", update=PER_BROKER)
     ssl_keystore_password = maybe_password(
-        "ssl.keystore.password", "Password of the keystore; of a PEM file the same as ssl.key.password.",
+        "ssl.keystore.password", "Password of the keystore, or of the private key in a PEM file.",
         update=PER_BROKER,
     )  # fmt: skip
     ssl_truststore_type = string(
-        "ssl.truststore.type", "PEM", "Form of the truststore; PEM and PKCS12 are served, and recognised by what the file holds.",
+        "ssl.truststore.type", "PEM", "Accepted without effect: PEM and PKCS12 are supported and recognised by the file's content.",
         valid=OneOf(*STORE_TYPES), update=PER_BROKER,
     )  # fmt: skip
     ssl_truststore_location = maybe_string(
-        "ssl.truststore.location", "File with the authorities that sign clients' certificates, and no others.", update=PER_BROKER
+        "ssl.truststore.location",
+        "File with the certificate authorities that are trusted for clients and other brokers. The system's are not trusted.",
+        update=PER_BROKER,
     )
-    ssl_truststore_password = maybe_password("ssl.truststore.password", "Password of a truststore in PKCS12.", update=PER_BROKER)
+    ssl_truststore_password = maybe_password("ssl.truststore.password", "Password of a PKCS12 truststore.", update=PER_BROKER)
     ssl_truststore_certificates = maybe_password(
-        "ssl.truststore.certificates", "Those certificates themselves as PEM, instead of a file.", update=PER_BROKER
+        "ssl.truststore.certificates", "Trusted certificate authorities as PEM text, instead of a file.", update=PER_BROKER
     )
     ssl_client_auth = string(
-        "ssl.client.auth", "none", "Whether TLS clients must, may or need not show a certificate.",
+        "ssl.client.auth", "none", "required: TLS clients must present a certificate. requested: they may. none: they are not asked.",
         valid=OneOf("none", "requested", "required"), update=PER_BROKER,
     )  # fmt: skip
     ssl_endpoint_identification_algorithm = string(
         "ssl.endpoint.identification.algorithm", "https",
-        "Whether this broker checks that the certificate of another one names the host that it connects to; empty: not.",
+        "https: a broker checks that another broker's certificate has the name of the host that it connects to. Empty: "
+        "no check.",
         valid=OneOf("https", ""), update=PER_BROKER,
     )  # fmt: skip
     ssl_enabled_protocols = words(
         "ssl.enabled.protocols", ("TLSv1.2", "TLSv1.3"), "Versions of TLS.", valid=SomeOf("TLSv1.2", "TLSv1.3"), update=PER_BROKER
     )
     ssl_cipher_suites = words(
-        "ssl.cipher.suites", (), "Ciphers of TLS 1.2 by IANA's or OpenSSL's names; empty, and those of TLS 1.3: OpenSSL's choice.",
+        "ssl.cipher.suites", (), "Cipher suites of TLS 1.2, by IANA's or OpenSSL's names. Empty: OpenSSL's defaults; suites of TLS 1.3 are "
+        "always OpenSSL's choice.",
         update=PER_BROKER,
     )  # fmt: skip
     ssl_principal_mapping_rules = string(
-        "ssl.principal.mapping.rules", "DEFAULT", "From the subject of a client's certificate to its name (KIP-371)."
+        "ssl.principal.mapping.rules", "DEFAULT", "Rules that map the subject of a client's certificate to its principal (KIP-371)."
     )
 
 
@@ -166,11 +174,14 @@ class TlsOptions(NamedTuple):
     """Whether the host name in another broker's certificate is checked when connecting to it."""
 
 
-LISTENER_SETTINGS: frozenset[str] = frozenset(
-    {"sasl.enabled.mechanisms", "sasl.jaas.config", "ottla.sasl.plain.users", "ottla.inter.broker.login", "connections.max.reauth.ms"}
-) | OAUTHBEARER_SETTINGS | TOKEN_LOGIN_SETTINGS | {
-    setting.name for setting in settings_of(SecuritySettings) if setting.name.startswith("ssl.")
-}
+LISTENER_SETTINGS: frozenset[str] = (
+    frozenset(
+        {"sasl.enabled.mechanisms", "sasl.jaas.config", "ottla.sasl.plain.users", "ottla.inter.broker.login", "connections.max.reauth.ms"}
+    )
+    | OAUTHBEARER_SETTINGS
+    | TOKEN_LOGIN_SETTINGS
+    | {setting.name for setting in settings_of(SecuritySettings) if setting.name.startswith("ssl.")}
+)
 
 
 LISTENER_LIMITS = frozenset({"max.connections", "max.connection.creation.rate"})

@@ -16,40 +16,43 @@ class ShareSettings:
     """Records in flight of share groups."""
 
     group_share_delivery_count_limit = integer(
-        "group.share.delivery.count.limit", 5, "How often a record is delivered to a share group at most.", valid=Between(2, 10)
+        "group.share.delivery.count.limit", 5, "Maximum number of deliveries of a record to a share group.", valid=Between(2, 10)
     )
     group_share_min_delivery_count_limit = integer(
-        "group.share.min.delivery.count.limit", 2, "Least value a group may set for it.", valid=Between(2, 5)
+        "group.share.min.delivery.count.limit", 2, "Smallest share.delivery.count.limit of a group.", valid=Between(2, 5)
     )
     group_share_max_delivery_count_limit = integer(
-        "group.share.max.delivery.count.limit", 10, "Largest value a group may set for it.", valid=Between(5, 25)
+        "group.share.max.delivery.count.limit", 10, "Largest share.delivery.count.limit of a group.", valid=Between(5, 25)
     )
     group_share_record_lock_duration_ms = integer(
         "group.share.record.lock.duration.ms",
         30000,
-        "How long a member of a share group may keep a record before it is given to another.",
+        "Time that a member of a share group has for a record before the record is delivered again.",
         valid=Between(1000, 3600000),
     )
     group_share_min_record_lock_duration_ms = integer(
-        "group.share.min.record.lock.duration.ms", 15000, "Least value a group may set for it.", valid=Between(1000, 30000)
+        "group.share.min.record.lock.duration.ms", 15000, "Smallest share.record.lock.duration.ms of a group.", valid=Between(1000, 30000)
     )
     group_share_max_record_lock_duration_ms = integer(
-        "group.share.max.record.lock.duration.ms", 60000, "Largest value a group may set for it.", valid=Between(30000, 3600000)
+        "group.share.max.record.lock.duration.ms", 60000, "Largest share.record.lock.duration.ms of a group.", valid=Between(30000, 3600000)
     )
     group_share_partition_max_record_locks = integer(
         "group.share.partition.max.record.locks",
         2000,
-        "Records of one partition that are in flight in one share group.",
+        "Maximum number of records of a partition in flight in a share group.",
         valid=Between(100, 10000),
     )
     group_share_min_partition_max_record_locks = integer(
-        "group.share.min.partition.max.record.locks", 100, "Least value a group may set for it.", valid=Between(100, 2000)
+        "group.share.min.partition.max.record.locks", 100, "Smallest share.partition.max.record.locks of a group.", valid=Between(100, 2000)
     )
     group_share_max_partition_max_record_locks = integer(
-        "group.share.max.partition.max.record.locks", 4000, "Largest value a group may set for it.", valid=Between(2000, 10000)
+        "group.share.max.partition.max.record.locks",
+        4000,
+        "Largest share.partition.max.record.locks of a group.",
+        valid=Between(2000, 10000),
     )
     group_share_max_share_sessions = integer(
-        "group.share.max.share.sessions", 2000, "Share sessions that this broker keeps at a time.", valid=at_least(1)
+        "group.share.max.share.sessions", 2000, "Maximum number of share sessions on this broker.", valid=at_least(1)
     )
 
 

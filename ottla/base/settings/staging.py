@@ -13,17 +13,17 @@ class StagingSettings:
     ottla_stage_bytes_max = long(
         "ottla.stage.bytes.max",
         1 << 30,
-        "Staged bytes of all clients together; 0 refuses all of them.",
+        "Maximum staged bytes of all clients together; 0 refuses staging.",
         valid=at_least(0),
         update=WIDE,
     )
     ottla_stage_principal_bytes_max = long(
-        "ottla.stage.principal.bytes.max", 512 << 20, "Staged bytes of one principal.", valid=at_least(0), update=WIDE
+        "ottla.stage.principal.bytes.max", 512 << 20, "Maximum staged bytes of one principal.", valid=at_least(0), update=WIDE
     )
     ottla_stage_retention_ms = long(
         "ottla.stage.retention.ms",
         600000,
-        "Staged records that no transaction has taken are removed so long after the last ones of the same attempt.",
+        "Staged records are removed if no transaction attaches them within this time after the last ones of their stage.",
         valid=at_least(1),
         update=WIDE,
     )

@@ -36,40 +36,42 @@ class TokenLoginSettings:
     """Settings of the bearer tokens for brokers' logins to each other."""
 
     sasl_oauthbearer_token_endpoint_url = maybe_string(
-        _URL, "Where a broker gets the tokens by which it logs in to others: https://HOST/PATH, http://HOST/PATH or file:///PATH."
+        _URL, "Source of the tokens with which a broker logs in to others: https://HOST/PATH, http://HOST/PATH or file:///PATH."
     )
     sasl_oauthbearer_client_credentials_client_id = maybe_string(
-        "sasl.oauthbearer.client.credentials.client.id", "As whom a broker asks for tokens; else clientId in sasl.jaas.config."
+        "sasl.oauthbearer.client.credentials.client.id",
+        "Client id with which a broker requests tokens; not set: clientId in sasl.jaas.config.",
     )
     sasl_oauthbearer_client_credentials_client_secret = maybe_password(
-        "sasl.oauthbearer.client.credentials.client.secret", "The secret that goes with it; else clientSecret in sasl.jaas.config."
+        "sasl.oauthbearer.client.credentials.client.secret", "Secret of this client id; not set: clientSecret in sasl.jaas.config."
     )
-    sasl_oauthbearer_scope = maybe_string("sasl.oauthbearer.scope", "The scope that a broker asks for; else scope in sasl.jaas.config.")
+    sasl_oauthbearer_scope = maybe_string("sasl.oauthbearer.scope", "Scope that a broker requests; not set: scope in sasl.jaas.config.")
     sasl_oauthbearer_header_urlencode = boolean(
-        "sasl.oauthbearer.header.urlencode", False, "Whether id and secret are URL-encoded in the request for a token (RFC 6749, 2.3.1)."
+        "sasl.oauthbearer.header.urlencode", False, "Whether client id and secret are URL-encoded in requests for tokens (RFC 6749, 2.3.1)."
     )
     sasl_login_callback_handler_class: Setting[str | None] = Setting(
         "sasl.login.callback.handler.class", Type.CLASS, None,
-        "Kafka's OAuthBearerLoginCallbackHandler is known and need not be named; others are not served.",
+        "Only Kafka's OAuthBearerLoginCallbackHandler, which is the default.",
     )  # fmt: skip
     sasl_oauthbearer_jwt_retriever_class: Setting[str | None] = Setting(
         "sasl.oauthbearer.jwt.retriever.class", Type.CLASS, "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
-        "Kafka's DefaultJwtRetriever, ClientCredentialsJwtRetriever and FileJwtRetriever; the address says which is meant.",
+        "Kafka's DefaultJwtRetriever, ClientCredentialsJwtRetriever or FileJwtRetriever. The URL decides which one is "
+        "used.",
     )  # fmt: skip
     sasl_login_connect_timeout_ms = maybe_integer(
-        "sasl.login.connect.timeout.ms", "Time for a connection to the address of tokens; 10 s unless set.", valid=at_least(1)
+        "sasl.login.connect.timeout.ms", "Timeout for connecting to the token endpoint; not set: 10 s.", valid=at_least(1)
     )
     sasl_login_read_timeout_ms = maybe_integer(
-        "sasl.login.read.timeout.ms", "Time for each answer of it; 10 s unless set.", valid=at_least(1)
+        "sasl.login.read.timeout.ms", "Timeout for each response of the token endpoint; not set: 10 s.", valid=at_least(1)
     )
     sasl_login_retry_backoff_ms = long(
-        "sasl.login.retry.backoff.ms", 100, "Wait after a failure to get a token; it doubles each time.", valid=at_least(1)
+        "sasl.login.retry.backoff.ms", 100, "Pause after a failed request for a token. It doubles each time.", valid=at_least(1)
     )
     sasl_login_retry_backoff_max_ms = long(
-        "sasl.login.retry.backoff.max.ms", 10_000, "After so much time the failure counts as one.", valid=at_least(0)
+        "sasl.login.retry.backoff.max.ms", 10_000, "Time after which failed requests for a token are no longer repeated.", valid=at_least(0)
     )
     sasl_login_refresh_window_factor = double(
-        "sasl.login.refresh.window.factor", 0.8, "Another token is fetched after this part of a token's time.",
+        "sasl.login.refresh.window.factor", 0.8, "The next token is fetched after this part of a token's lifetime.",
         valid=Between(0.5, 1.0), update=UpdateMode.PER_BROKER,
     )  # fmt: skip
 

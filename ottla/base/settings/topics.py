@@ -53,30 +53,42 @@ class TopicSettings:
         "cleanup.policy",
         Type.LIST,
         ("delete",),
-        "What happens to old records: delete, compact, both, or (empty) nothing.",
+        "delete: retention removes old segments. compact: the last record of each key is kept. Both, or (empty) neither, are possible.",
         "log.cleanup.policy",
         valid=SomeOf("compact", "delete", may_be_empty=True),
     )
     compression_gzip_level = _topic(
-        "compression.gzip.level", Type.INT, -1, "Level of gzip.", "compression.gzip.level", valid=Between(1, 9, also=(-1,))
+        "compression.gzip.level",
+        Type.INT,
+        -1,
+        "Level of gzip, where the broker compresses.",
+        "compression.gzip.level",
+        valid=Between(1, 9, also=(-1,)),
     )
-    compression_lz4_level = _topic("compression.lz4.level", Type.INT, 9, "Level of lz4.", "compression.lz4.level", valid=Between(1, 17))
+    compression_lz4_level = _topic(
+        "compression.lz4.level", Type.INT, 9, "Level of lz4, where the broker compresses.", "compression.lz4.level", valid=Between(1, 17)
+    )
     compression_type = _topic(
         "compression.type",
         Type.STRING,
         "producer",
-        "Codec in which batches are kept; producer keeps what was sent.",
+        "Codec of stored batches; producer: batches stay as they were sent.",
         "compression.type",
         valid=OneOf(*COMPRESSIONS),
     )
     compression_zstd_level = _topic(
-        "compression.zstd.level", Type.INT, 3, "Level of zstd.", "compression.zstd.level", valid=Between(-131072, 22)
+        "compression.zstd.level",
+        Type.INT,
+        3,
+        "Level of zstd, where the broker compresses.",
+        "compression.zstd.level",
+        valid=Between(-131072, 22),
     )
     delete_retention_ms = _topic(
         "delete.retention.ms",
         Type.LONG,
         86400000,
-        "How long tombstones and markers outlive compaction.",
+        "Time that tombstones and transaction markers are kept after compaction.",
         "log.cleaner.delete.retention.ms",
         valid=at_least(0),
     )
@@ -84,7 +96,7 @@ class TopicSettings:
         "file.delete.delay.ms",
         Type.LONG,
         60000,
-        "How long a deleted file stays on the disk for readers.",
+        "Time that a deleted file stays on the disk for readers.",
         "log.segment.delete.delay.ms",
         valid=at_least(0),
     )
@@ -92,7 +104,7 @@ class TopicSettings:
         "flush.messages",
         Type.LONG,
         LONG_MAX,
-        "Records after which the log is flushed; 1, from the log's opening on: no acknowledgement before that.",
+        "The log is synced to the disk after this number of records. 1: every acknowledgement waits for the disk.",
         "log.flush.interval.messages",
         valid=at_least(1),
     )
@@ -100,13 +112,17 @@ class TopicSettings:
         "flush.ms",
         Type.LONG,
         LONG_MAX,
-        "Time after which the log is flushed.",
+        "The log is synced to the disk after this time.",
         "log.flush.interval.ms",
         "log.flush.scheduler.interval.ms",
         valid=at_least(0),
     )
     follower_replication_throttled_replicas = _topic(
-        "follower.replication.throttled.replicas", Type.LIST, (), "Replicas that fetch slowly.", valid=ThrottledReplicas()
+        "follower.replication.throttled.replicas",
+        Type.LIST,
+        (),
+        "Replicas that followers throttle (follower.replication.throttled.rate).",
+        valid=ThrottledReplicas(),
     )
     index_interval_bytes = _topic(
         "index.interval.bytes",
@@ -117,38 +133,47 @@ class TopicSettings:
         valid=at_least(0),
     )
     internal_segment_bytes = _topic(
-        "internal.segment.bytes", Type.INT, None, "For tests: a segment size below the least one allowed.", valid=at_least(1)
+        "internal.segment.bytes", Type.INT, None, "For tests: like segment.bytes, without its lower bound.", valid=at_least(1)
     )
     leader_replication_throttled_replicas = _topic(
-        "leader.replication.throttled.replicas", Type.LIST, (), "Replicas that are served slowly.", valid=ThrottledReplicas()
+        "leader.replication.throttled.replicas",
+        Type.LIST,
+        (),
+        "Replicas that the leader throttles (leader.replication.throttled.rate).",
+        valid=ThrottledReplicas(),
     )
     local_retention_bytes = _topic(
         "local.retention.bytes",
         Type.LONG,
         -2,
-        "Of tiered storage, which this broker has not.",
+        "Accepted without effect: this broker has no tiered storage.",
         "log.local.retention.bytes",
         valid=at_least(-2),
     )
     local_retention_ms = _topic(
-        "local.retention.ms", Type.LONG, -2, "Of tiered storage, which this broker has not.", "log.local.retention.ms", valid=at_least(-2)
+        "local.retention.ms",
+        Type.LONG,
+        -2,
+        "Accepted without effect: this broker has no tiered storage.",
+        "log.local.retention.ms",
+        valid=at_least(-2),
     )
     max_compaction_lag_ms = _topic(
         "max.compaction.lag.ms",
         Type.LONG,
         LONG_MAX,
-        "A record this old makes the log due for compaction.",
+        "A log with an uncompacted record that is older is due for compaction.",
         "log.cleaner.max.compaction.lag.ms",
         valid=at_least(1),
     )
     max_message_bytes = _topic(
-        "max.message.bytes", Type.INT, 1048588, "Largest record batch, as sent.", "message.max.bytes", valid=at_least(0)
+        "max.message.bytes", Type.INT, 1048588, "Maximum size of a record batch, compressed.", "message.max.bytes", valid=at_least(0)
     )
     message_timestamp_after_max_ms = _topic(
         "message.timestamp.after.max.ms",
         Type.LONG,
         HOUR_MS,
-        "A record may be this much newer than the broker's clock.",
+        "A record whose timestamp is further in the future is refused.",
         "log.message.timestamp.after.max.ms",
         valid=at_least(0),
     )
@@ -156,7 +181,7 @@ class TopicSettings:
         "message.timestamp.before.max.ms",
         Type.LONG,
         LONG_MAX,
-        "A record may be this much older than the broker's clock.",
+        "A record whose timestamp is further in the past is refused.",
         "log.message.timestamp.before.max.ms",
         valid=at_least(0),
     )
@@ -164,7 +189,7 @@ class TopicSettings:
         "message.timestamp.type",
         Type.STRING,
         "CreateTime",
-        "Whose clock stamps a record: its producer's or the broker's.",
+        "CreateTime: records have the producer's timestamp. LogAppendTime: the time of the append.",
         "log.message.timestamp.type",
         valid=OneOf("CreateTime", "LogAppendTime"),
     )
@@ -172,7 +197,7 @@ class TopicSettings:
         "min.cleanable.dirty.ratio",
         Type.DOUBLE,
         0.5,
-        "Share of the log that must be dirty before it is compacted.",
+        "A log is due for compaction if this part of it has not been compacted.",
         "log.cleaner.min.cleanable.ratio",
         valid=Between(0, 1),
     )
@@ -180,41 +205,50 @@ class TopicSettings:
         "min.compaction.lag.ms",
         Type.LONG,
         0,
-        "Records younger than this are not compacted.",
+        "Younger records are not compacted.",
         "log.cleaner.min.compaction.lag.ms",
         valid=at_least(0),
     )
     min_insync_replicas = _topic(
-        "min.insync.replicas", Type.INT, 1, "In-sync replicas that an acks=all produce needs.", "min.insync.replicas", valid=at_least(1)
+        "min.insync.replicas", Type.INT, 1, "In-sync replicas that a produce with acks=all needs.", "min.insync.replicas", valid=at_least(1)
     )
-    preallocate = _topic("preallocate", Type.BOOLEAN, False, "Accepted; files grow as they are written.", "log.preallocate")
-    remote_log_copy_disable = _topic("remote.log.copy.disable", Type.BOOLEAN, False, "Of tiered storage, which this broker has not.")
+    preallocate = _topic("preallocate", Type.BOOLEAN, False, "Accepted without effect: files grow as they are written.", "log.preallocate")
+    remote_log_copy_disable = _topic(
+        "remote.log.copy.disable", Type.BOOLEAN, False, "Accepted without effect: this broker has no tiered storage."
+    )
     remote_log_delete_on_disable = _topic(
-        "remote.log.delete.on.disable", Type.BOOLEAN, False, "Of tiered storage, which this broker has not."
+        "remote.log.delete.on.disable", Type.BOOLEAN, False, "Accepted without effect: this broker has no tiered storage."
     )
-    remote_storage_enable = _topic("remote.storage.enable", Type.BOOLEAN, False, "Of tiered storage: true is refused.")
-    retention_bytes = _topic("retention.bytes", Type.LONG, -1, "Bytes kept of each partition; -1 is no limit.", "log.retention.bytes")
+    remote_storage_enable = _topic("remote.storage.enable", Type.BOOLEAN, False, "true is refused: this broker has no tiered storage.")
+    retention_bytes = _topic(
+        "retention.bytes", Type.LONG, -1, "Maximum size of a partition; older segments are deleted. -1: no limit.", "log.retention.bytes"
+    )
     retention_ms = _topic(
         "retention.ms",
         Type.LONG,
         604800000,
-        "How long records are kept; -1 for ever.",
+        "Time that records are kept; -1: forever.",
         "log.retention.ms",
         ("log.retention.minutes", 60_000),
         ("log.retention.hours", HOUR_MS),
         valid=at_least(-1),
     )
     segment_bytes = _topic(
-        "segment.bytes", Type.INT, 1 << 30, "Size at which a segment is full.", "log.segment.bytes", valid=at_least(1 << 20)
+        "segment.bytes", Type.INT, 1 << 30, "A segment is rolled at this size.", "log.segment.bytes", valid=at_least(1 << 20)
     )
     segment_index_bytes = _topic(
-        "segment.index.bytes", Type.INT, 10 << 20, "Size at which an index is full.", "log.index.size.max.bytes", valid=at_least(4)
+        "segment.index.bytes",
+        Type.INT,
+        10 << 20,
+        "A segment is rolled when one of its indexes has this size.",
+        "log.index.size.max.bytes",
+        valid=at_least(4),
     )
     segment_jitter_ms = _topic(
         "segment.jitter.ms",
         Type.LONG,
         0,
-        "Random part taken off the age.",
+        "Maximum of a random time that is subtracted from segment.ms.",
         "log.roll.jitter.ms",
         ("log.roll.jitter.hours", HOUR_MS),
         valid=at_least(0),
@@ -223,7 +257,7 @@ class TopicSettings:
         "segment.ms",
         Type.LONG,
         604800000,
-        "Age at which a segment is full.",
+        "A segment is rolled at this age.",
         "log.roll.ms",
         ("log.roll.hours", HOUR_MS),
         valid=at_least(1),
@@ -232,7 +266,7 @@ class TopicSettings:
         "unclean.leader.election.enable",
         Type.BOOLEAN,
         False,
-        "A replica out of sync may lead when no other is left; acknowledged records may be lost.",
+        "Whether a replica that is not in sync may lead if no other can; acknowledged records may be lost.",
         "unclean.leader.election.enable",
     )
 
@@ -247,34 +281,42 @@ class GroupOverrides:
     consumer_assignment_interval_ms = _group(
         "consumer.assignment.interval.ms",
         1000,
-        "Least time between two assignments.",
+        "Minimum time between two assignments of the consumer group.",
         "group.consumer.assignment.interval.ms",
         low=0,
     )
     consumer_heartbeat_interval_ms = _group(
-        "consumer.heartbeat.interval.ms", 5000, "How often members report.", "group.consumer.heartbeat.interval.ms", low=1
+        "consumer.heartbeat.interval.ms",
+        5000,
+        "Interval of the heartbeats of members of the consumer group.",
+        "group.consumer.heartbeat.interval.ms",
+        low=1,
     )
     consumer_session_timeout_ms = _group(
         "consumer.session.timeout.ms",
         45000,
-        "A member silent for this long is removed.",
+        "A member of the consumer group without a heartbeat for this long is removed.",
         "group.consumer.session.timeout.ms",
         low=1,
     )
     share_assignment_interval_ms = _group(
         "share.assignment.interval.ms",
         1000,
-        "Least time between two assignments of a share group.",
+        "Minimum time between two assignments of the share group.",
         "group.share.assignment.interval.ms",
         low=0,
     )
     share_heartbeat_interval_ms = _group(
-        "share.heartbeat.interval.ms", 5000, "How often members of a share group report.", "group.share.heartbeat.interval.ms", low=1
+        "share.heartbeat.interval.ms",
+        5000,
+        "Interval of the heartbeats of members of the share group.",
+        "group.share.heartbeat.interval.ms",
+        low=1,
     )
     share_session_timeout_ms = _group(
         "share.session.timeout.ms",
         45000,
-        "A member of a share group silent for this long is removed.",
+        "A member of the share group without a heartbeat for this long is removed.",
         "group.share.session.timeout.ms",
         low=1,
     )
@@ -282,36 +324,40 @@ class GroupOverrides:
         "share.auto.offset.reset",
         Type.STRING,
         "latest",
-        "Where a share group begins to read a partition that it has not read before.",
+        "Where a share group begins to read a new partition.",
         valid=OffsetReset(),
         scope=Scope.GROUP,
     )
     share_delivery_count_limit = _group(
-        "share.delivery.count.limit", 5, "How often a record is delivered at most.", "group.share.delivery.count.limit", low=2
+        "share.delivery.count.limit", 5, "Maximum number of deliveries of a record.", "group.share.delivery.count.limit", low=2
     )
     share_isolation_level = Setting(
         "share.isolation.level",
         Type.STRING,
         "read_uncommitted",
-        "Whether records of transactions are delivered that are not, or never will be, committed.",
+        "read_committed: records of aborted and open transactions are not delivered.",
         valid=OneOf("read_committed", "read_uncommitted"),
         scope=Scope.GROUP,
     )
     share_partition_max_record_locks = _group(
         "share.partition.max.record.locks",
         2000,
-        "Records of one partition in flight.",
+        "Maximum number of records of a partition in flight.",
         "group.share.partition.max.record.locks",
         low=100,
     )
     share_record_lock_duration_ms = _group(
-        "share.record.lock.duration.ms", 30000, "How long a member may keep a record.", "group.share.record.lock.duration.ms", low=1000
+        "share.record.lock.duration.ms",
+        30000,
+        "Time that a member has for a record before the record is delivered again.",
+        "group.share.record.lock.duration.ms",
+        low=1000,
     )
     share_renew_acknowledge_enable = Setting(
         "share.renew.acknowledge.enable",
         Type.BOOLEAN,
         True,
-        "Whether members may keep records for longer by renewing their locks.",
+        "Whether members may renew the lock of a record.",
         scope=Scope.GROUP,
     )
 

@@ -33,39 +33,42 @@ class ZooKeeperSettings:
     """ZooKeeper's address, and the broker's authentication at ZooKeeper."""
 
     zookeeper_connect = maybe_string(
-        "zookeeper.connect", "ZooKeeper servers of a cluster, host:port,.../chroot; not set: one broker by itself."
+        "zookeeper.connect", "ZooKeeper servers of the cluster, host:port,host:port/chroot; not set: a single broker."
     )
     zookeeper_session_timeout_ms = integer(
-        "zookeeper.session.timeout.ms", 18000, "A broker without a connection to ZooKeeper for this long is out.", valid=at_least(1)
+        "zookeeper.session.timeout.ms",
+        18000,
+        "A broker that is disconnected from ZooKeeper for longer loses its registration.",
+        valid=at_least(1),
     )
     zookeeper_connection_timeout_ms = maybe_integer(
-        "zookeeper.connection.timeout.ms", "How long a start waits for ZooKeeper; not set: zookeeper.session.timeout.ms."
+        "zookeeper.connection.timeout.ms", "Time that the start waits for ZooKeeper; not set: zookeeper.session.timeout.ms."
     )
     zookeeper_set_acl = boolean(
         "zookeeper.set.acl",
         False,
-        "Whether only the brokers' identity (ottla.zookeeper.digest or .sasl) may change what they write there.",
+        "Whether only the brokers' identity (ottla.zookeeper.digest or ottla.zookeeper.sasl) may change the nodes that they create.",
     )
-    zookeeper_ssl_client_enable = boolean("zookeeper.ssl.client.enable", False, "Whether ZooKeeper is reached over TLS.")
+    zookeeper_ssl_client_enable = boolean("zookeeper.ssl.client.enable", False, "Whether connections to ZooKeeper use TLS.")
     zookeeper_ssl_keystore_location = maybe_string(
-        "zookeeper.ssl.keystore.location", "PEM file with the private key and the certificate that ZooKeeper is shown."
+        "zookeeper.ssl.keystore.location", "PEM file with the private key and certificate of the broker for ZooKeeper."
     )
     zookeeper_ssl_keystore_password = maybe_password("zookeeper.ssl.keystore.password", "Password of the private key.")
-    zookeeper_ssl_keystore_type = string("zookeeper.ssl.keystore.type", "PEM", "Form of the file; only PEM is served.", valid=PEM)
+    zookeeper_ssl_keystore_type = string("zookeeper.ssl.keystore.type", "PEM", "Only PEM is supported.", valid=PEM)
     zookeeper_ssl_truststore_location = maybe_string(
-        "zookeeper.ssl.truststore.location", "PEM file with the authorities that sign ZooKeeper's certificates; not set: the system's."
+        "zookeeper.ssl.truststore.location", "PEM file with the certificate authorities of ZooKeeper; not set: the system's."
     )
-    zookeeper_ssl_truststore_type = string("zookeeper.ssl.truststore.type", "PEM", "Form of the file; only PEM is served.", valid=PEM)
+    zookeeper_ssl_truststore_type = string("zookeeper.ssl.truststore.type", "PEM", "Only PEM is supported.", valid=PEM)
     zookeeper_ssl_endpoint_identification_algorithm = string(
         "zookeeper.ssl.endpoint.identification.algorithm",
         "HTTPS",
-        "HTTPS: ZooKeeper's certificate must name its host; empty: it need not.",
+        "HTTPS: ZooKeeper's certificate must have its host's name. Empty: no check.",
         valid=OneOf("HTTPS", "", any_case=True),
     )
     ottla_zookeeper_digest = maybe_password("ottla.zookeeper.digest", "Identity of the brokers in ZooKeeper, user:password.")
     ottla_zookeeper_sasl = maybe_password(
         "ottla.zookeeper.sasl",
-        "Login of the brokers at ZooKeeper by SASL (DIGEST-MD5), user:password; an identity as well.",
+        "SASL login of the brokers at ZooKeeper (DIGEST-MD5), user:password. It is an identity, too.",
         valid=name_and_password,
     )
 
