@@ -32,7 +32,7 @@ def mark_logs() -> list[LogMark]:
 
 
 def logs_since(marks: list[LogMark]) -> list[tuple[str, str]]:
-    """Returns a title and the new log lines of each broker, if there are any; of many lines only the last ones."""
+    """Returns a title and the new log lines of each broker that has any, at most the last `LOG_BYTES_MAX`."""
     starts = {mark.path: mark.size_bytes for mark in marks}
     found = []
     for handle in BrokerHandle.all_handles():

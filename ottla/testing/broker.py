@@ -3,9 +3,9 @@
     with Broker() as broker:
         broker.get_bootstrap_server()
 
-The interface is that of testcontainers' `KafkaContainer`, so that changing the import is sufficient. An image may be named and is ignored,
-variables of `with_env` become settings, and methods about the container's host return this machine. Without `data_dir` the data directory
-is temporary and removed at the end. `snapshot()` copies it, and `Broker.from_snapshot(path)` starts a broker on a copy of a snapshot.
+The interface is that of testcontainers' `KafkaContainer`, so that changing the import is sufficient. Variables of `with_env` become
+settings, and methods about the container's host return the address for clients on this machine. `snapshot()` copies the data directory, and
+`Broker.from_snapshot(path)` starts a broker on a copy of a snapshot.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ DEFAULTS = {
     "ottla.shutdown.timeout.ms": "1000",
     "ottla.log.format": "text",
 }
-"""Settings for tests: one partition of each internal topic is created faster than fifty, and a joining member does not wait for others.
+"""Settings for tests: one partition of each internal topic is created faster than fifty, and share groups reassign partitions at each
+change.
 
-Records with timestamps of past years expire by Kafka's rules at the first check of retention. It runs once a day, so that such records are
-kept for a whole test run.
+By Kafka's rules, records with timestamps of past years expire at the first check of retention. The check is a day after the start, so that
+such records are kept for a whole test run.
 """
 
 CONTAINER_PORT = 9093
@@ -41,14 +42,14 @@ PLACES = (
     "advertised.listeners", "controller.listener.names", "listener.security.protocol.map", "listeners", "log.dir", "log.dirs",
     "zookeeper.connect",
 )  # fmt: skip
-"""Variables about addresses and the controller quorum: a container's values do not apply here."""
+"""Settings of addresses, data directories and the controller, which `with_env` ignores: a container's values do not apply here."""
 
 
 class Broker(BrokerHandle):
     """A broker in its own process, from `start` or the beginning of a `with` block to `stop` or its end.
 
     `settings` are broker settings (`server.properties`); `topics` (`"orders:3"`) are created at the start. An `image` may be named, as for
-    a container, and is ignored. Without `data_dir` the data are temporary, and removed at the end.
+    a container, and is ignored. Without `data_dir` the data directory is temporary, and removed at the end.
     """
 
     def __init__(
@@ -142,8 +143,8 @@ class Broker(BrokerHandle):
     # The interface of a container
 
     def with_env(self, key: str, value: str) -> Broker:
-        """Sets a setting by its environment variable (`KAFKA_NUM_PARTITIONS` for `num.partitions`). Listeners are ignored. Warns of a
-        variable without effect.
+        """Sets a setting by its environment variable (`KAFKA_NUM_PARTITIONS` for `num.partitions`). Listeners, addresses and data
+        directories are ignored. Warns of any other variable without effect.
         """
         self._set_variable(key, value)
         return self
@@ -187,7 +188,7 @@ class Broker(BrokerHandle):
         return self.address[0]
 
     def get_exposed_port(self, port: int | str) -> int:
-        """Returns the broker's port, whatever `port` is."""
+        """Returns the port for clients, whatever `port` is."""
         return self.address[1]
 
     def get_logs(self) -> tuple[bytes, bytes]:
@@ -253,7 +254,7 @@ def _clean_up(process: BrokerProcess, home: Path) -> None:
 
 
 def checked_settings(settings: Mapping[str, object] | None) -> dict[str, str]:
-    """Returns the settings as texts. Raises `ValueError` for a name that neither Ottla nor Kafka knows."""
+    """Returns the settings as texts. Raises `ValueError` for an unknown name (`unknown_setting`)."""
     for name in settings or {}:
         if reason := unknown_setting(name):
             raise ValueError(reason)

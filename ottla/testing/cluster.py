@@ -5,7 +5,7 @@
         cluster.leader_of("orders").kill()
 
 A `Cluster` has the interface of a single broker (`handle.py`). Its wire faults hit any of its brokers; a wire fault of a `ClusterBroker`
-hits that broker. Process faults exist only for single brokers: `kill` (as kill -9), `stop`, `start`, `pause` and `resume`. A restarted
+hits that broker. Process faults exist only for a `ClusterBroker`: `kill` (as kill -9), `stop`, `start`, `pause` and `resume`. A restarted
 broker keeps its port and its data. ZooKeeper is the Debian package `zookeeper` or the installation in ZOOKEEPER_HOME; without one, the
 start fails with one line.
 """
@@ -67,11 +67,9 @@ class ClusterBroker:
 
     @property
     def log(self) -> str:
-        """The broker's log, since its first start."""
         return self.process.log_file.read_text(errors="replace")
 
     def start(self, timeout: float = START_SECONDS_MAX) -> None:
-        """Starts the broker again; it is ready to serve when this returns."""
         assert not self.is_running, f"broker {self.broker_id} is already running"
         self.process.start(timeout)
 
@@ -81,7 +79,6 @@ class ClusterBroker:
         self._is_suspended = False
 
     def kill(self) -> None:
-        """Kills the broker's process (`kill -9`)."""
         self.process.kill()
         self._is_suspended = False
 
@@ -96,15 +93,15 @@ class ClusterBroker:
             self._is_suspended = False
 
     def fail_next(self, api: str, error: ErrorCode | str | int | None, times: int = 1) -> None:
-        """Makes the next request of an API to this broker fail, like `BrokerHandle.fail_next`."""
+        """Like `BrokerHandle.fail_next`, for requests to this broker."""
         self._faults().fail_next(api, error, times, self._place)
 
     def lose_answer(self, api: str, times: int = 1) -> None:
-        """Lets this broker execute the next request of an API, and closes the connection instead of answering."""
+        """Like `BrokerHandle.lose_answer`, for requests to this broker."""
         self._faults().lose_answer(api, times, self._place)
 
     def drop_connections(self) -> int:
-        """Closes all connections of this process's clients to this broker; they may reconnect immediately."""
+        """Like `BrokerHandle.drop_connections`, for connections to this broker."""
         return self._faults().drop_connections(self._place)
 
     @property
@@ -153,7 +150,7 @@ class Cluster(BrokerHandle):
     # Starting and stopping
 
     def start(self) -> Cluster:
-        """Starts ZooKeeper and all brokers at once; all are ready to serve when this returns."""
+        """Starts ZooKeeper, unless one is given, then all brokers at once, and creates the topics."""
         assert not self.brokers, "the cluster is already running"
         temporary = None if self._given is not None else temporary_directory("ottla-cluster-")
         home = self._given or temporary
@@ -215,8 +212,9 @@ class Cluster(BrokerHandle):
         return self._ports[number] if number < len(self._ports) else 0
 
     def stop(self) -> None:
-        """Stops everything and removes a temporary directory. Without ZooKeeper no broker can hand over its leaderships, so each gets a
-        second signal, which ends it immediately."""
+        """Stops everything and removes a temporary directory. If ZooKeeper has ended, no broker can hand over its leaderships, so each gets
+        a second signal, which ends it immediately.
+        """
         self.close()
         if self.zookeeper is not None and not self.zookeeper.is_running:
             for broker in self.brokers:

@@ -4,7 +4,7 @@ The file of options is one of Kafka's, as for `--command-config`. `security.prot
 the fixture, under the names of its library. `bootstrap.servers` is used if no address is given. Other options are ignored. Libraries that
 need PEM files get temporary files of this user.
 
-The broker's other topics may contain real data. `reset` therefore deletes only topics that the tests have created.
+The broker's other topics may contain real data, so `reset` deletes only topics that the tests have created.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class ForeignLogins:
 
 
 class ForeignBroker(BrokerHandle):
-    """A broker that the tests have not started. `reset` deletes only topics that this object has created."""
+    """A broker that the tests have not started."""
 
     what = "a broker that somebody else runs (OTTLA_BOOTSTRAP)"
 
@@ -139,15 +139,15 @@ class ForeignBroker(BrokerHandle):
             self._created.pop(name, None)
 
     def reset(self) -> None:
-        """Deletes the topics that this object has created, and removes injected faults that have not happened. Groups are not deleted:
-        Kafka expires them."""
+        """Deletes the topics that this object has created, and ends faults. Groups are not deleted: Kafka expires them."""
         self.end_faults()
         self.delete_topics([name for name in self.topics() if name in self._created])
 
 
 @contextmanager
 def foreign_broker(bootstrap: str, path: str, passwords: Mapping[str, str]) -> Iterator[ForeignBroker]:
-    """Yields the broker at these addresses, or at the addresses in the file of client options. Raises `ValueError` for an unusable file."""
+    """Yields the broker at these addresses, or at the addresses in the file of client options. Raises `ValueError` for an unusable file,
+    and without an address."""
     options = read_options(path) if path else {}
     address = bootstrap or options.get("bootstrap.servers", "")
     if not address:

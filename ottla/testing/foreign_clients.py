@@ -1,7 +1,7 @@
 """Clients for tests from the installed library: confluent-kafka, kafka-python or aiokafka, or else `ottla.client`. Each is imported on use.
 
-Settings may be written with dots or underscores; each library gets the form that it expects, and a login under its own names. A consumer
-without a group gets a new one, and reads from the beginning, which tests nearly always want.
+Asynchronous clients need aiokafka. Settings may be written with dots or underscores; each library gets the form that it expects, and a
+login under its own names. Unless set, a consumer has a new group and reads from the beginning.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The interface of a broker for tests: clients, topics, records, faults.
-
-Clients get the address of a proxy in this process, so that faults can be injected (`faults.py`); the convenience methods here use the
-broker directly and are not affected by faults. `direct_server` is the broker's own address, for tests without a proxy.
-"""
+"""The interface of a broker for tests: clients, topics, records, faults."""
 
 from __future__ import annotations
 
@@ -31,7 +27,7 @@ WAIT_SECONDS = 10.0
 POLL_SECONDS = 0.1
 LOOK_AGAIN_SECONDS = 0.005
 SETTLE_SECONDS = 0.3
-"""Seconds for which `assert_produces(exact=True)` looks for unexpected records. Clients send a record at most 5 ms after it was
+"""Default seconds for which `assert_produces(exact=True)` looks for unexpected records. Clients send a record at most 5 ms after it was
 produced.
 """
 OF_AN_OWN_BROKER = frozenset(
@@ -86,8 +82,8 @@ class Pause:
 class BrokerHandle:
     """A running broker at an address: clients for it, its topics and records, and faults.
 
-    Clients get the address of a proxy in this process, so that faults can be injected. `records`, `add_record` and the like use the broker
-    directly and are not affected by faults.
+    Clients get the address of a proxy in this process, so that faults can be injected (`faults.py`). The methods for topics and records use
+    the broker directly and are not affected by faults. `direct_server` is the broker's own address, for tests without a proxy.
     """
 
     what: ClassVar[str] = "a broker that another process has started"
@@ -117,12 +113,12 @@ class BrokerHandle:
 
     @classmethod
     def all_handles(cls) -> list[BrokerHandle]:
-        """Returns all open handles of this process."""
+        """Returns all handles of this process that still exist."""
         return list(cls._all)
 
     @property
     def log_files(self) -> dict[str, Path]:
-        """Returns the known log files of the brokers by name."""
+        """Returns the known log files by the brokers' names."""
         return {}
 
     # Addresses
@@ -226,7 +222,9 @@ class BrokerHandle:
             producer.produce(topic, _encoded(value), _encoded(key), partition=partition, timestamp=timestamp, headers=sent)
 
     def records(self, topic: str, *, is_committed_only: bool = True) -> list[TopicRecord]:
-        """Returns all committed records of a topic at this moment, ordered by partition and offset."""
+        """Returns a topic's records at this moment, ordered by partition and offset; without `is_committed_only` also uncommitted and
+        aborted ones.
+        """
         return self._read(topic, self._ends(topic, "EARLIEST", is_committed_only), is_committed_only)
 
     @contextmanager
@@ -234,8 +232,8 @@ class BrokerHandle:
         self, topic: str, count: int = 1, *, timeout: float = WAIT_SECONDS, exact: bool = False, settle: float = SETTLE_SECONDS
     ) -> Iterator[list[TopicRecord]]:
         """Fails unless the block adds at least `count` committed records to the topic, at the latest `timeout` seconds after its end. With
-        `exact` it also fails if there are more, looking `settle` seconds longer after the block's end and the last expected record. The
-        yielded list contains the records afterwards; the failure's message shows them.
+        `exact` it also fails if more arrive within `settle` seconds after the end of the block and the last expected record. The yielded
+        list contains the records afterwards; the failure's message shows them.
         """
         starts = self._ends(topic, "LATEST", True) if topic in self.topics() else None
         found: list[TopicRecord] = []
@@ -264,7 +262,7 @@ class BrokerHandle:
             time.sleep(POLL_SECONDS)
 
     def reset(self) -> None:
-        """Deletes every topic with its records and every group without members; removes unused faults."""
+        """Deletes every topic except internal ones, and every group without members; ends faults."""
         from ottla.base.errors import ApiError
         from ottla.client.core import group_admin
 
@@ -291,15 +289,18 @@ class BrokerHandle:
         self._faults().resume()
 
     def drop_connections(self) -> int:
-        """Closes all connections of clients of this process. They may reconnect immediately."""
+        """Closes all connections of this process's clients and returns their number. The clients may reconnect immediately."""
         return self._faults().drop_connections()
 
     def fail_next(self, api: str, error: ErrorCode | str | int | None, times: int = 1) -> None:
-        """Makes the next request of an API such as `"Produce"` fail with an error (name or code). None closes its connection instead."""
+        """Makes the next `times` requests of an API such as `"Produce"` fail with an error (name or code). None closes the connection
+        instead.
+        """
         self._faults().fail_next(api, error, times)
 
     def lose_answer(self, api: str, times: int = 1) -> None:
-        """Lets the broker execute the next request of an API such as `"EndTxn"`, and closes the connection instead of answering."""
+        """Lets the broker execute the next `times` requests of an API such as `"EndTxn"`, and closes the connection instead of
+        answering."""
         self._faults().lose_answer(api, times)
 
     def end_faults(self) -> None:
@@ -405,7 +406,6 @@ def _topic_records(partition: TopicPartition, records: Iterable[Any]) -> Sequenc
 
 
 def _shown(records: Sequence[TopicRecord]) -> str:
-    """Returns the first records as text, for the message of a failure."""
     lines = [
         f"partition {record.partition} offset {record.offset}: key {_short(record.key)}, value {_short(record.value)}"
         for record in records[:SHOWN_RECORDS_MAX]

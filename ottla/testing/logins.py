@@ -1,8 +1,8 @@
 """Users and certificates of a broker for tests, and the client options for logging in as one of the users.
 
 A broker with users has one listener, with SASL. Each user may log in by PLAIN and by SCRAM with the same password. There is one more user,
-the administrator, who may do everything; the fixture's own client logs in as the administrator, as do clients without a named user. With
-TLS the broker has a certificate for this machine, signed by its own authority.
+the administrator, who may do everything; clients without a named user log in as the administrator. With TLS the broker has a certificate
+for this machine, signed by its own authority.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Logins:
         return {**found, "sasl.jaas.config": jaas_line(found["sasl.mechanism"], name, password)}
 
     def security(self) -> Security:
-        """The administrator's login."""
+        """The administrator's login, by PLAIN."""
         from ottla.client.security import Security
 
         return Security(self.properties(mechanism="PLAIN") if self.passwords else self.properties())
@@ -115,7 +115,7 @@ class CertificatesMissing(RuntimeError):
 
 
 def make_certificates(directory: Path) -> tuple[str, str]:
-    """Creates an authority and a broker's certificate. Returns the files of the authority's certificate, and of the broker's key and
+    """Creates an authority and a broker's certificate. Returns two files: the authority's certificate, and the broker's key and
     certificate. Raises `CertificatesMissing`.
     """
     command = [sys.executable, "-m", "ottla.cli.main", "security", "cert", "broker", "--dir", str(directory)]
@@ -144,7 +144,7 @@ def _escaped(text: str, *, is_key: bool = False) -> str:
 
 
 def jaas_line(mechanism: str, name: str, password: str) -> str:
-    """Returns the line of `sasl.jaas.config` for PLAIN or SCRAM."""
+    """Returns the line of `sasl.jaas.config` for PLAIN or SCRAM. Raises `SettingError` for a name or password of several lines."""
     module = _MODULES.get(mechanism, "scram.ScramLoginModule")
     return f"org.apache.kafka.common.security.{module} required username={_quoted(name)} password={_quoted(password)};"
 

@@ -1,7 +1,7 @@
 """Clients for tests from `ottla.client`, for an environment without another Kafka library.
 
-They are its `Producer`, `Consumer` and `Client` with the same options. Each has its own connections, which are closed with it, even if a
-test does not close it. The producer also accepts text.
+They are its `Producer`, `Consumer` and `Client` with the same options. Each has its own connections, which are closed at the latest when
+the object is deleted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """pytest's fixtures: `kafka_broker`, `kafka_broker_settings`, `kafka_broker_users`, `kafka_topic`, `kafka_group_id`, `kafka_cluster`.
 
-pytest imports this module in every run where Ottla is installed, so it imports nothing but pytest, and a broker starts when the first test
-needs it. One broker serves the whole run, pytest-xdist's workers included; tests are isolated by unique names, not by brokers. Faults end
-with the test that has set them. The report of a failed test has the log lines of its brokers.
+pytest imports this module in every run where Ottla is installed, so it imports only pytest and the standard library, and a broker starts
+when the first test needs it. One broker serves the whole run, pytest-xdist's workers included; tests are isolated by unique names, not by
+brokers. Faults end with the test that has set them. The report of a failed test has the log lines of its brokers.
 
 `OTTLA_BOOTSTRAP` names another Kafka-compatible broker to use instead, `OTTLA_BOOTSTRAP_CONFIG` a file of Kafka's client options for it.
 """
@@ -78,7 +78,7 @@ def kafka_broker(
 
 @pytest.fixture
 def kafka_topic(kafka_broker: BrokerHandle, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The name of a new topic for this test."""
+    """The name of a new topic for this test. On a broker that the tests have not started, the topic is deleted afterwards."""
     name = kafka_broker.create_topic(_unique(request))
     owner_pid = os.getpid()
     yield name

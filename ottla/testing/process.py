@@ -1,11 +1,10 @@
 """Starts a broker as a separate process, waits until it is ready, stops it within a time limit, and suspends and resumes it by signals.
 
-The process listens on a free port of the loopback address and keeps its data in one directory. `START_SECONDS_MAX` is for a machine under
-load; an idle one needs a fraction of a second. The broker's log is a file beside its data, and part of the error if it does not start. The
-process has its own session, so that Ctrl-C reaches only the process that started it. When that process has died, its reaper (`reaper.py`)
-kills the broker.
+The process listens on the loopback address and keeps its data in one directory. `START_SECONDS_MAX` is for a machine under load; an idle
+one needs a fraction of a second. If the broker does not start, the error has the end of its log. The process has its own session, so that
+Ctrl-C reaches only the process that started it. When that process has died, its reaper (`reaper.py`) kills the broker.
 
-Only the process that started a broker ends it: in a forked child of that process `stop` and `kill` do nothing.
+Only the process that started a broker ends it: in a forked child of that process `stop`, `begin_stop` and `kill` do nothing.
 """
 
 from __future__ import annotations
@@ -94,7 +93,9 @@ class BrokerProcess:
         owner.add_process(self._process.pid)
 
     def _arguments(self) -> list[str]:
-        """Settings that are secret go into a file that only this user can read: every user can read a process's arguments."""
+        """Returns the command line's options. Secret settings are written to a file that only this user can read, because every user can
+        read arguments.
+        """
         if self._protocol == "PLAINTEXT":
             found = ["--port", str(self.port)]
         else:
@@ -111,8 +112,8 @@ class BrokerProcess:
         return found + (["--seed-topic", ",".join(self._topics)] if self._topics else [])
 
     def wait_until_ready(self, seconds_max: float = START_SECONDS_MAX) -> tuple[str, int]:
-        """Waits for the launched process, and returns its host and port. Raises `BrokerDidNotStart`, or its subclass `BrokerPortTaken` if
-        another process has the port.
+        """Waits for the launched process, and returns its host and port. If it does not get ready it is killed. Raises `BrokerDidNotStart`,
+        or its subclass `BrokerPortTaken` if another process has the port.
         """
         address = self._ready_address(time.monotonic() + seconds_max)
         if address is None:
@@ -138,12 +139,10 @@ class BrokerProcess:
         self._close_log()
 
     def begin_stop(self) -> None:
-        """Sends the signal to stop, without waiting for the end."""
         if self._process is not None and self._is_own and self._process.poll() is None:
             self._process.terminate()
 
     def kill(self) -> None:
-        """Kills the process (`kill -9`)."""
         if self._process is not None and self._is_own:
             self._process.kill()
             self._close_log()
@@ -190,7 +189,7 @@ class BrokerProcess:
 
 
 def environment() -> dict[str, str]:
-    """This process's environment without settings for other brokers, and with the path to this package."""
+    """Returns this process's environment with the path to this package, and without variables that a broker would read as settings."""
     foreign = ("CLUSTER_ID", "NOTIFY_SOCKET")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_") and name not in foreign}
     package_parent = str(Path(__file__).resolve().parents[2])
@@ -199,7 +198,7 @@ def environment() -> dict[str, str]:
 
 
 def suspend(pid: int) -> None:
-    """Sends SIGSTOP and waits until the process has stopped."""
+    """Sends SIGSTOP and waits until the process has stopped. Raises `TimeoutError`."""
     os.kill(pid, signal.SIGSTOP)
     deadline = time.monotonic() + SUSPEND_SECONDS_MAX
     while not _is_suspended(pid):

@@ -1,4 +1,5 @@
-"""The reaper's process: reads a list of directories and processes, waits for the end of its input, and removes and ends them.
+"""The reaper's process: reads a list of directories and processes, waits for the end of its input, then kills the processes and removes the
+directories.
 
     python -I -S reaper_process.py TOKEN PID
 
@@ -23,7 +24,6 @@ END_SECONDS_MAX = 10.0
 
 
 def main(token: str, pid: int) -> None:
-    """See the module."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # Ctrl-C and a closed terminal reach all processes; this one must outlive them
     os.chdir("/")
@@ -36,7 +36,7 @@ def main(token: str, pid: int) -> None:
 
 
 def read_orders() -> dict[str, list[str]]:
-    """Returns the listed and not withdrawn entries, at the end of the input."""
+    """Returns the entries that are not withdrawn, at the end of the input."""
     named: dict[str, list[str]] = {"directory": [], "process": []}
     for line in sys.stdin.buffer:
         kind, _, text = os.fsdecode(line.rstrip(b"\n")).partition(" ")
@@ -49,7 +49,7 @@ def read_orders() -> dict[str, list[str]]:
 
 
 def wait_for_end(pid: int) -> None:
-    """Returns when the process has ended. On Linux its parent need not have waited for it."""
+    """Waits until the process has ended. On Linux a zombie counts as ended."""
     try:
         descriptor = os.pidfd_open(pid)
     except (AttributeError, OSError):

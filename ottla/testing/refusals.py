@@ -1,8 +1,7 @@
 """Makes the answer of a broker that refuses a request with a given error, from the request alone.
 
 Most answers have one error code for the whole; the others have one for each topic, partition or group of the request, and all of these are
-refused. APIs whose answer cannot be made up (Metadata needs brokers) are altered instead: the broker answers, and the error is put into its
-answer. These APIs change nothing, so clients see no difference.
+refused. Metadata is altered instead, because its answer needs brokers: the broker answers, and the error is put into its answer.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def is_altered(key: int) -> bool:
 
 
 def alter(answer: Any, code: int) -> Any:
-    """Puts the error into every topic of a Metadata answer."""
+    """Puts the error into every topic of a Metadata answer, and removes its partitions."""
     for topic in answer.topics:
         topic.error_code = code
         topic.partitions = []
@@ -43,7 +42,7 @@ def refuse(key: int, version: int, request: Any, code: int) -> Response:
 
 
 def _copied(source: Any, target: type[Any], names: Iterable[str], **values: Any) -> Any:
-    """Returns a new `target` with the values of the fields that it has in common with the request's struct."""
+    """Returns a new `target` with the `names` fields of the request's struct, and `values`."""
     return target(**{name: getattr(source, name) for name in names}, **values)
 
 

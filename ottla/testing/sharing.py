@@ -90,7 +90,7 @@ def _start_shared(directory: Path, settings: dict[str, str], owner: Reaper, logi
 
 
 def stop_shared(directory: Path) -> None:
-    """Stops the shared broker. Called once, when every worker is done."""
+    """Stops the shared broker and removes its directory. Called once, when every worker has ended."""
     state_file = directory / STATE_FILE
     if state_file.exists():
         pid = json.loads(state_file.read_text())["pid"]
@@ -102,7 +102,7 @@ def stop_shared(directory: Path) -> None:
 
 
 def has_ended(pid: int, deadline: float) -> bool:
-    """Waits until the process has ended, or until the deadline. Returns whether it has ended."""
+    """Waits until the process has ended, at most until the deadline."""
     while is_there := _signal(pid, 0):
         if time.monotonic() > deadline:
             break

@@ -4,7 +4,7 @@ The broker writes each batch with one call, and its process is suspended during 
 at that moment: every topic, group and transaction at one point in time, and a broker recovers it as after a crash. A copy made while the
 broker runs would be inconsistent: it could have a transaction's end but not the markers before it.
 
-Owners and permissions are copied, because the files hold records and keys of passwords; only root can give files to other users.
+Permissions are copied, and by root also owners, because the files hold records and keys of passwords.
 
 Sealed segments never change, so they are hard-linked if the file system supports it. All other files are copied: each partition's last
 segment and small files. A snapshot can be used any number of times, because each start works on a copy of it.
@@ -68,7 +68,7 @@ def _copy_partition(source: Path, target: Path) -> None:
 
 
 def make_directory(source: Path, target: Path) -> None:
-    """Makes a directory with owner and permissions of another one."""
+    """Makes a directory with another one's permissions and, as root, owner."""
     target.mkdir(0o700)
     found = source.stat()
     target.chmod(stat.S_IMODE(found.st_mode))

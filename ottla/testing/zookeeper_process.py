@@ -4,8 +4,8 @@ The jars are Debian's (package `zookeeper`, in `/usr/share/java`) or those of th
 the loopback address, on ports below the system's range for outgoing connections, so that a stopped server finds its port free again. Each
 has its own directory with `zoo.cfg`, data and log, and keeps its data over restarts.
 
-A server is ready when it accepts writes, which an ensemble does once it has a leader. Ticks are short (500 ms), which allows sessions of a
-second. Writes are not synced: they survive the kill of a process but not a crash of the machine.
+A server is ready when it accepts writes, which an ensemble does once it has a leader. Ticks are short (500 ms), and sessions may be as
+short as one tick. Writes are not synced: they survive the kill of a process but not a crash of the machine.
 """
 
 from __future__ import annotations
@@ -139,8 +139,8 @@ class ZooKeeperProcess:
         self._members = dict(members)
 
     def start(self, seconds_max: float = START_SECONDS_MAX) -> ZooKeeperProcess:
-        """Starts the server and waits until it takes writes. If another process has taken a port, the first start chooses another one, and
-        later starts wait for it. Raises `ZooKeeperDidNotStart`.
+        """Starts the server and waits until it takes writes. If another process has taken the port, the first start chooses another one,
+        and later starts try again. Raises `ZooKeeperDidNotStart`.
         """
         deadline = time.monotonic() + seconds_max
         for attempt in range(START_ATTEMPTS):
@@ -157,7 +157,6 @@ class ZooKeeperProcess:
         raise AssertionError("the last attempt returns or raises")
 
     def launch(self) -> None:
-        """Starts the process without waiting."""
         assert not self.is_running
         self._write_config()
         with self.log_file.open("wb") as log:
@@ -208,7 +207,7 @@ class ZooKeeperProcess:
         self._has_ended()
 
     def kill(self) -> None:
-        """Kills the process (`kill -9`). Does nothing in a forked child of the process that started it."""
+        """Sends SIGKILL. Does nothing in a forked child of the process that started it."""
         if self._process is not None and self._starter_pid == os.getpid():
             self._process.send_signal(signal.SIGKILL)
             self._has_ended()
@@ -220,7 +219,6 @@ class ZooKeeperProcess:
         self._process = None
 
     def restart(self) -> None:
-        """Stops the server and starts it again with the same data and port."""
         self.stop()
         self.start()
 
@@ -277,7 +275,7 @@ class ZooKeeperEnsemble:
         return ",".join(server.connect for server in self.servers)
 
     def start(self, seconds_max: float = START_SECONDS_MAX) -> ZooKeeperEnsemble:
-        """Starts all servers and waits until each takes writes. Raises `ZooKeeperDidNotStart`."""
+        """Starts all servers and waits until each takes writes, with other ports if some are taken. Raises `ZooKeeperDidNotStart`."""
         for attempt in range(START_ATTEMPTS):
             for server in self.servers:
                 server.launch()
