@@ -22,6 +22,7 @@ from ottla.base.types import NO_LEADER_EPOCH
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.index import OffsetIndex
 from ottla.storage.scan import DamageError, scan_batches
+from ottla.storage.time_index_check import TimeIndexCheck
 from ottla.wire.batch_header import BATCH_OVERHEAD, HEADER, LOG_OVERHEAD, BatchHeader
 
 RANGES_MAX = 1_000
@@ -48,10 +49,10 @@ class SegmentCheck:
 
     def __init__(
         self, disk: Disk, stem: str, base_offset: int, end_offset: int, size: int, *,
-        epochs: LeaderEpochs | None = None, may_end_early: bool,
+        epochs: LeaderEpochs | None = None, times: TimeIndexCheck | None = None, may_end_early: bool,
     ) -> None:  # fmt: skip
         """`stem`: the path of the segment's files without their suffixes. `epochs`: a copy of the log's leader epochs, if they are
-        known.
+        known. `times`: gets all batches.
         """
         self.batches = 0
         self.bytes = 0
@@ -63,6 +64,7 @@ class SegmentCheck:
         self._end_offset = end_offset
         self._size = size
         self._epochs = epochs or LeaderEpochs()
+        self._times = times
         self._may_end_early = may_end_early
         self._position = 0
         self._next_offset = base_offset
@@ -93,8 +95,10 @@ class SegmentCheck:
             found = scan_batches(
                 file, self._position, self._size, next_offset=self._next_offset, offset_max=self._end_offset - 1, crc_from=0
             )
-            for position, header, _ in found:
+            for position, header, batch in found:
                 self._check_epoch(position, header)
+                if self._times is not None:
+                    self._times.add(position, header, batch)
                 self._position, self._next_offset = position + header.size_bytes, header.next_offset
                 self.batches += 1
                 if self._position >= stop:

@@ -6,6 +6,9 @@ largest timestamp in the header.
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import pytest
 
 from ottla.base.errors import ApiError, ErrorCode
@@ -14,7 +17,9 @@ from ottla.base.ports import Disk
 from ottla.replication.leader import Leader
 from ottla.replication.partition import Partition
 from ottla.storage.retention import count_expired, kept_by_the_future
-from ottla.storage.segment import TIME_INDEX_SUFFIX
+from ottla.storage.segment import TIME_INDEX_SUFFIX, Segment
+from ottla.storage.segment_check import SegmentCheck
+from ottla.storage.time_index_check import TimeIndexCheck
 from ottla.wire.batch_header import check_crc, read_batch_header, set_max_timestamp
 from ottla.wire.records import CODEC_LZ4, CREATE_TIME, Record, encode_batch, rewrite_batch
 from tests.fakes.log_settings import log_settings
@@ -123,18 +128,65 @@ def test_an_old_log_is_looked_up_rightly(codec: str, restart: str) -> None:
     assert found.max_timestamp_offset() == (BASE + 500, 13, 0)
 
 
-def test_an_old_segment_that_mixes_wrong_and_right_headers_needs_a_new_time_index() -> None:
-    """Its time index has entries, of the right headers only, and looks like that of any other segment."""
-    built = LogBuilder(log_settings(segment_bytes=len(sarama("lz4")) + len(batch_of(2)) + 10, index_interval_bytes=50))
-    for _ in range(3):
-        built.append(sarama("lz4"))
-        built.append(batch_of(2, timestamp=BASE - 1_000))
-    assert built.reopen().offset_for_timestamp(BASE + 400, end_offset=15) is None
-    for segment in built.log.segments:
-        built.disk.remove(segment.path(TIME_INDEX_SUFFIX))
-    found = built.open(was_clean=True)
-    assert found.offset_for_timestamp(BASE + 400, end_offset=15) == (BASE + 500, 1, 0)
-    assert [segment.largest_timestamp() for segment in found.segments] == [BASE + 500] * 3
+def mixed_log(*batches: bytearray) -> LogBuilder:
+    """A log of an earlier version: its time indexes have entries of the right headers only. Two batches fill a segment."""
+    built = LogBuilder(log_settings(segment_bytes=2 * len(sarama("lz4")) + 40, index_interval_bytes=50))
+    for batch in batches:
+        built.append(batch)
+    return built
+
+
+OLDER = partial(batch_of, 2, timestamp=BASE - 1_000)
+BEHIND = partial(batch_of, 1, timestamp=BASE + 200)
+"""Older than Sarama's newest record, and newer than its first."""
+
+
+@pytest.mark.parametrize("other", [OLDER, BEHIND], ids=["older", "behind"])
+@pytest.mark.parametrize(("is_first", "is_whole"), [(True, True), (False, True), (True, False)], ids=["sealed", "sealed-last", "active"])
+def test_a_check_makes_the_time_index_of_a_mixed_segment_again(other: Any, is_first: bool, is_whole: bool) -> None:
+    pair = [sarama("lz4"), other()] if is_first else [other(), sarama("lz4")]
+    built = mixed_log(*pair, *(pair if is_whole else ()))
+    log = built.reopen()
+    segment, end = log.segments[0], log.segments[0].end_offset if is_whole else log.log_end_offset
+    assert segment.is_sealed == is_whole
+    assert log.offset_for_timestamp(BASE + 400, end_offset=end) is None
+    assert check_times(built.disk, segment, end)
+    offset = 1 if is_first else pair_count(other()) + 1
+    for found in (log, built.reopen()):
+        assert found.offset_for_timestamp(BASE + 400, end_offset=end) == (BASE + 500, offset, 0)
+        assert found.segments[0].largest_timestamp() == BASE + 500
+    assert not check_times(built.disk, built.log.segments[0], end), "it is right now"
+
+
+def pair_count(batch: bytearray) -> int:
+    return read_batch_header(batch).record_count
+
+
+def check_times(disk: Disk, segment: Segment, end_offset: int) -> bool:
+    """Whether the check of a segment has found a wrong time index, and has made it again."""
+    times = TimeIndexCheck(disk, segment)
+    check = SegmentCheck(disk, segment.path(""), segment.base_offset, end_offset, segment.size, times=times, may_end_early=False)
+    while check.run(1):
+        pass
+    assert not check.damaged
+    return times.mend(segment)
+
+
+def test_what_is_appended_during_a_check_is_in_the_new_index() -> None:
+    built = mixed_log(sarama("lz4"), OLDER())
+    built.reopen()
+    segment = built.log.active
+    times = TimeIndexCheck(built.disk, segment)
+    check = SegmentCheck(built.disk, segment.path(""), 0, 5, segment.size, times=times, may_end_early=False)
+    built.log.configure(log_settings(index_interval_bytes=50))
+    built.append(batch_of(1, timestamp=BASE - 500))
+    built.append(batch_of(1, timestamp=BASE + 900))
+    assert built.log.active is segment and not check.run(1 << 20) and not check.damaged
+    assert times.mend(segment)
+    for found in (built.log, built.reopen()):
+        assert found.max_timestamp_offset() == (BASE + 900, 6, 0)
+        assert found.offset_for_timestamp(BASE + 400, end_offset=7) == (BASE + 500, 1, 0)
+        assert found.offset_for_timestamp(BASE + 501, end_offset=7) == (BASE + 900, 6, 0)
 
 
 def test_an_old_log_expires_by_its_records() -> None:

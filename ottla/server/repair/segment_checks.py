@@ -1,11 +1,12 @@
 """Runs the checks of segments in a thread, piece by piece, with a pause after each piece where the rate is bounded.
 
 The result counts only if the log has the same segment at the end as at the beginning: compaction, retention, a truncation or a repair may
-have replaced it, and then there is no result.
+have replaced it, and then there is no result. The check finds damage, and a time index that lacks records, which is made again at once.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from ottla.base.errors import StorageError
@@ -14,6 +15,9 @@ from ottla.replication.partition import Partition
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.segment import Segment
 from ottla.storage.segment_check import SegmentCheck
+from ottla.storage.time_index_check import TimeIndexCheck
+
+log = logging.getLogger("ottla.repair")
 
 PIECE_BYTES = 1 << 20
 URGENT_PIECE_BYTES = 16 << 20
@@ -41,20 +45,21 @@ class SegmentChecks:
         with None if there is no result; after `stop` it does not call `done`. A failed read takes the replica offline. A rate of 0 is no
         limit.
         """
-        log = partition.log
-        end_offset = segment.end_offset if segment.is_sealed else log.log_end_offset
-        may_end_early = segment.base_offset < log.compacted_end
-        epochs = LeaderEpochs(log.epochs.entries())
+        own = partition.log
+        end_offset = segment.end_offset if segment.is_sealed else own.log_end_offset
+        may_end_early = segment.base_offset < own.compacted_end
+        epochs, times = LeaderEpochs(own.epochs.entries()), TimeIndexCheck(self._disk, segment)
         check = SegmentCheck(
-            self._disk, segment.path(""), segment.base_offset, end_offset, segment.size, epochs=epochs, may_end_early=may_end_early
-        )
+            self._disk, segment.path(""), segment.base_offset, end_offset, segment.size, epochs=epochs, times=times,
+            may_end_early=may_end_early,
+        )  # fmt: skip
         # An active segment grows. The check ends at its present size.
-        as_it_was = log.directory, segment.end_offset, segment.size if segment.is_sealed else 0
+        as_it_was = own.directory, segment.end_offset, segment.size if segment.is_sealed else 0
         piece_bytes = PIECE_BYTES if bytes_per_second else URGENT_PIECE_BYTES
 
         def is_same() -> bool:
             size = segment.size if segment.is_sealed else 0
-            return partition.is_online and segment in log.segments and as_it_was == (log.directory, segment.end_offset, size)
+            return partition.is_online and segment in own.segments and as_it_was == (own.directory, segment.end_offset, size)
 
         def piece() -> None:
             if self._is_stopped:
@@ -84,6 +89,18 @@ class SegmentChecks:
                 piece()
             else:
                 self.batches += check.batches
-                done(check)
+                done(check if check.damaged or _mend_times(partition, segment, times) else None)
 
         piece()
+
+
+def _mend_times(partition: Partition, segment: Segment, times: TimeIndexCheck) -> bool:
+    """Makes a wrong time index right. Returns False if the disk fails, which takes the replica offline."""
+    try:
+        if times.mend(segment):
+            text = "%s: the time index of segment %d lacks records; made it again"
+            log.warning(text, partition.topic_partition, segment.base_offset)
+    except StorageError as error:
+        partition.fail(error)
+        return False
+    return True

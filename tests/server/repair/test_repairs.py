@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from struct import Struct
 from typing import Any, cast
 
 import pytest
@@ -17,7 +18,7 @@ from ottla.server.partition_table import PartitionTable
 from ottla.server.repair.repairs import HANDOVER_MS, Repairs
 from ottla.server.repair.scrub_schedule import FIRST_ROUND_MS_MAX, ScrubSchedule
 from ottla.server.repair.segment_checks import SegmentChecks
-from ottla.storage.segment import Segment
+from ottla.storage.segment import TIME_INDEX_SUFFIX, Segment
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from tests.fakes import SeededRandom
 from tests.fakes.log_settings import log_settings
@@ -238,6 +239,24 @@ def test_damage_in_the_active_segment_is_repaired_after_it_was_sealed(world: Rep
     world.settle()
     assert segment.is_sealed and world.partition.log.active.base_offset == COUNT
     assert world.repairs.unrepaired == 1 and world.relief.offline
+
+
+def test_a_check_makes_a_time_index_that_lacks_records_again(world: RepairsWorld, caplog: pytest.LogCaptureFixture) -> None:
+    world.lead(0)
+    log = world.partition.log
+    right, base = log.segments[1].largest_timestamp(), log.segments[1].base_offset
+    world.disk.write_file(log.segments[1].path(TIME_INDEX_SUFFIX), Struct(">qi").pack(right - 1, 3))
+    world.open_again()
+    segment = world.partition.log.segments[1]
+    assert segment.largest_timestamp() == right - 1
+    world.partition.doubt(base)
+    world.settle()
+    assert segment.largest_timestamp() == right and world.repairs.found == 0
+    assert f"t-0: the time index of segment {base} lacks records; made it again" in caplog.text
+    caplog.clear()
+    world.partition.doubt(base)
+    world.settle()
+    assert not caplog.text
 
 
 # The scrub
