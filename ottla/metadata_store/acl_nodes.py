@@ -1,7 +1,7 @@
 """The nodes of ACLs in the metadata store, in the form that Kafka uses in ZooKeeper. One node has the rules of one pattern:
-`/kafka-acl/Topic/orders` for a literal name, `/kafka-acl-extended/prefixed/Topic/ord` for a prefix; a pattern without rules has none. Each
-change adds a sequential node that names the pattern. Other brokers watch these nodes. Characters that a path must not have are written as
-`%XX`; Kafka creates no rules for names with such characters.
+`/kafka-acl/Topic/orders` for a literal name, `/kafka-acl-extended/prefixed/Topic/ord` for a prefix. A pattern without rules has no node.
+Each change adds a sequential node that names the pattern. Other brokers watch these nodes. Characters that a path must not have are written
+as `%XX`; Kafka creates no rules for names with such characters.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CHANGES = {PatternType.LITERAL: "/kafka-acl-changes", PatternType.PREFIXED: "/ka
 
 _OPERATION_NAMES = {kind: java_name(kind) for kind in AclOperation}
 _PERMISSION_NAMES = {kind: java_name(kind) for kind in Permission}
-# By name, for speed: a node may have thousands of rules, and each change reads and writes all of them.
+# Faster than `_named`: a node may have thousands of rules, and each change reads and writes all of them.
 _OPERATIONS = {name: kind for kind, name in _OPERATION_NAMES.items()}
 _PERMISSIONS = {name: kind for kind, name in _PERMISSION_NAMES.items()}
 
@@ -43,7 +43,7 @@ def rules_path(pattern: Pattern) -> str:
 
 
 def pattern_at(path: str) -> Pattern | None:
-    """Returns the pattern of the rules that are stored at this path; None for a folder. Raises `NodeError`."""
+    """Returns the pattern of the rules that are stored at this path; None for the path of another node. Raises `NodeError`."""
     for pattern_type, folder in FOLDERS.items():
         kind, slash, name = path.removeprefix(f"{folder}/").partition("/")
         if path.startswith(f"{folder}/") and slash:
@@ -131,6 +131,6 @@ def _in_path(name: str) -> str:
 
 
 def _may_stand(letter: str) -> bool:
-    """Whether ZooKeeper accepts the character in a path, and it is not the escape character."""
+    """Whether ZooKeeper accepts the character in a path, except for the escape character %."""
     code = ord(letter)
     return letter not in "/%" and code >= 0x20 and not 0x7F <= code <= 0x9F and not 0xD800 <= code <= 0xF8FF and code < 0xFFF0

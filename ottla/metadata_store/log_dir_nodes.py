@@ -19,7 +19,7 @@ LOGS_FAILED = 1
 
 @immutable(kw_only=True)
 class ShortLeader:
-    """A leader with a log that diverges from a follower's log below the follower's high watermark, and so lacks acknowledged records."""
+    """A leader that lacks acknowledged records: its log diverges from a follower's log below the follower's high watermark."""
 
     topic_id: bytes
     partition: int

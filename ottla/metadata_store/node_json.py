@@ -1,4 +1,4 @@
-"""Reads and writes the JSON in nodes of the metadata store. Raises `NodeError` for a missing or invalid field."""
+"""Reads and writes the JSON in nodes of the metadata store. Raises `NodeError` for invalid JSON and for a missing or invalid field."""
 
 from __future__ import annotations
 

@@ -83,7 +83,8 @@ class BrokerHandle:
     """A running broker at an address: clients for it, its topics and records, and faults.
 
     Clients get the address of a proxy in this process, so that faults can be injected (`faults.py`). The methods for topics and records use
-    the broker directly and are not affected by faults. `direct_server` is the broker's own address, for tests without a proxy.
+    the broker directly and are not affected by faults. `producer`, `consumer` and `admin` make clients of the installed Kafka library
+    (`client` chooses one); their `aio_` forms are of aiokafka. `direct_server` is the broker's own address, for tests without a proxy.
     """
 
     what: ClassVar[str] = "a broker that another process has started"

@@ -2,12 +2,11 @@
 
 A batch (magic 2) is the unit of the log: the broker stores and sends the bytes that the client sent. This module reads the header with one
 `struct` call, checks the CRC-32C (of byte 21 to the end), and overwrites fields in place. The CRC does not cover base offset and leader
-epoch, so these are cheap to overwrite. A new timestamp, producer or attribute needs a new CRC. `record_section` returns the bytes after the
-header, decompressed up to a limit.
+epoch, so these are cheap to overwrite. A new timestamp, producer or attribute needs a new CRC.
 
 Invariants: no function assumes that a buffer is as long as a header says; `iter_batches` always moves forward. `read_batch_header` does not
 check the magic byte, so that a caller can name the format that it refuses (`legacy_magic`). `record_section`, which all readers of records
-call, checks it. Left out: the records themselves (`records.py`), and whether a batch may be appended (`storage`).
+call, checks it. `records.py` has the records themselves; `storage` decides whether a batch may be appended.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def decoder(cls: type[StructT], version: int) -> Callable[[Buffer, int], tuple[S
 
 def bounded_decoder(cls: type[StructT], version: int, objects_max: int) -> Callable[[Buffer, int], tuple[StructT, int]]:
     """As `decoder`, but the function raises `decoding.ManyObjects` for a message of more than `objects_max` objects. All calls for a class
-    must give the same `objects_max`, because the first function is kept.
+    and version must give the same `objects_max`, because the first function is kept.
     """
     decode = _bounded_decoders.get((cls, version))
     if decode is None:
@@ -122,8 +122,8 @@ def writer(cls: type[StructT], version: int) -> Callable[[StructT, list[Any]], N
 
 def step_writer(cls: type[StructT], version: int) -> Callable[[StructT, list[Any], list[Any]], Iterator[None]]:
     """Returns a generator function (message, parts, out) that appends the pieces of the encoding to `parts`, a limited number of elements
-    per step. Before `records` that are a piece of their own (as in `encoder_parts`), it joins the bytes in `parts` and moves them to `out`,
-    and then appends the `records` to `out`.
+    per step. `records` that are a piece of their own (as in `encoder_parts`) are appended to `out` instead, after the pieces in `parts`,
+    which are joined and moved to `out` first.
     """
     write = _step_writers.get((cls, version))
     if write is None:
@@ -148,8 +148,8 @@ def element_writer(cls: type[Message], version: int, name: str) -> Callable[[lis
 
 
 def spliced_writer(cls: type[StructT], version: int, name: str) -> Callable[[StructT, int, list[Any], list[Any]], None]:
-    """Returns a function (message, count, written, parts) that appends the encoding of a message to `parts`, with `written` in place of the
-    array `name`: the encoding of its `count` elements (`element_writer`).
+    """Returns a function (message, count, written, parts) that appends the encoding of a message to `parts`. Its array `name` has `count`
+    elements, which `written` has encoded already (`element_writer`).
     """
     write = _spliced_writers.get((cls, version, name))
     if write is None:

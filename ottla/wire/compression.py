@@ -8,7 +8,7 @@ limit. The size in snappy data is compared with the limit, and with the most tha
 Invariants: the output takes no more memory than the limit (twice that while a caller copies it); data that cannot be decompressed raises
 `WireError`. Every client can read what is written here: snappy in the blocks of Java's SnappyOutputStream, lz4 as one frame of independent
 blocks (Kafka's Java reader refuses linked ones). More is read: raw snappy, linked lz4 blocks, and several frames or gzip members one after
-another. Left out: which codec a topic wants, and legacy message sets.
+another.
 """
 
 from __future__ import annotations
@@ -224,9 +224,7 @@ def _decompress_growing(
 
 
 def _snappy_decompress(data: Buffer, max_bytes: int) -> Buffer:
-    """Decompresses the blocks of Java's SnappyOutputStream, or else one raw block (librdkafka and others). The sizes are added up before
-    memory is allocated.
-    """
+    """Decompresses the blocks of Java's SnappyOutputStream, or else one raw block (librdkafka and others)."""
     from cramjam import DecompressionError, snappy
 
     view = memoryview(data)

@@ -6,17 +6,17 @@ arrays are inlined, so the function makes no call per field. Two rules keep the 
 - Offsets only grow, and a slice beyond the end is only short. Thus one comparison of the last offset with the buffer's length finds every
   string, blob or tag that says more bytes than there are. Reads of single bytes and fixed widths beyond the end raise IndexError or
   struct.error.
-- An element of an array takes at least one byte, so a message cannot have more objects than bytes. This is limit enough for small messages.
-  Messages of more than `OBJECTS_MAX` bytes are decoded by a second form of the function, which counts objects and refuses more than
-  `OBJECTS_MAX`. A struct, a string and a uuid count as one object each, four numbers as one.
+- An element of an array takes at least one byte, so a message cannot have more objects than bytes. For small messages this limit is
+  sufficient. Messages of more than `OBJECTS_MAX` bytes are decoded by a second form of the function, which counts the elements of arrays as
+  objects (four numbers as one) and refuses more than `OBJECTS_MAX`.
 
 Two more forms are for large requests. One raises `ManyObjects` for more objects than a small limit. The other is a generator, so that the
 event loop can decode a large request in steps: it yields after each `ELEMENTS_PER_STEP` elements of an array (`NUMBERS_PER_STEP` numbers),
 and returns what the other forms return.
 
 For any bytes, a decoder returns a message or raises `WireError` (the form with a small limit: or `ManyObjects`). Messages without `records`
-are decoded from `bytes`, which are faster to index than a memoryview. Messages with `records` are decoded from a memoryview, and each
-`records` is a slice of it.
+are decoded from `bytes`, which are faster to index than a memoryview. Messages with `records`, and messages that are decoded in steps, are
+decoded from a memoryview, and each `records` is a slice of it.
 """
 
 from __future__ import annotations
@@ -94,7 +94,6 @@ def refuse_end(name: str) -> NoReturn:
 
 
 def holds_records(cls: type[Struct], version: int) -> bool:
-    """Whether the struct, or a struct in it, has a field of `records` at this version."""
     for field in cls.__fields__:
         if field.is_in(version):
             of = field.of

@@ -39,8 +39,8 @@ def compile_writer(cls: type[Message], version: int) -> Callable[[Any, list[Any]
 
 
 def compile_split_writer(cls: type[Message], version: int) -> Callable[[Any, list[Any], list[Any]], None]:
-    """As `compile_writer`, but the writer takes (message, parts, out). Before `records` that are a piece of their own, it joins the bytes
-    in `parts` and moves them to `out`.
+    """As `compile_writer`, but the writer takes (message, parts, out). `records` that are a piece of their own are appended to `out`, after
+    the pieces in `parts`, which are joined and moved to `out` first.
     """
     return _WriterSource(cls, version, is_split=True).compile()
 
@@ -51,14 +51,12 @@ def compile_step_writer(cls: type[Message], version: int) -> Callable[[Any, list
 
 
 def compile_element_writer(cls: type[Message], version: int, name: str) -> Callable[[Any, list[Any]], Iterator[None]]:
-    """Returns a generator function (elements, parts) that writes elements of the array `name` of a message, without their count."""
+    """Returns the function of `codec.element_writer`."""
     return _WriterSource(cls, version, is_split=False, is_stepwise=True).compile_elements(name)
 
 
 def compile_spliced_writer(cls: type[Message], version: int, name: str) -> Callable[[Any, int, list[Any], list[Any]], None]:
-    """Returns a function (message, count, written, parts) that writes a message, with `written` as the encoding of the `count` elements of
-    the array `name`.
-    """
+    """Returns the function of `codec.spliced_writer`."""
     return _WriterSource(cls, version, is_split=False, spliced=name).compile()
 
 
@@ -82,7 +80,8 @@ _NAMES: dict[str, Any] = {
 class _WriterSource(GeneratedSource):
     """Generates the source of one writer.
 
-    `row` has the expressions of the pieces that the next statement appends, `pending` the fixed-width values of the next of these pieces.
+    `row` has the expressions of pieces that one statement will append. `pending` has fixed-width values that one `pack` call will add to
+    `row`.
     """
 
     def __init__(self, cls: type[Message], version: int, *, is_split: bool, is_stepwise: bool = False, spliced: str = "") -> None:

@@ -3,8 +3,7 @@
 A request: int32 size, int16 key, int16 version, int32 correlation id, then (header version 1) the client id with an int16 length, and
 (version 2, when the body is flexible) a tag section. A response: int32 size, int32 correlation id, and a tag section when the body is
 flexible. There are two exceptions. ControlledShutdown 0 has no client id. The header of the ApiVersions response is never flexible, because
-a client that asked for a version that the broker does not have must be able to read it. `apis.py` has the flexible versions. `load` imports
-the message module of one key.
+a client that asked for a version that the broker does not have must be able to read it. `apis.py` has the flexible versions.
 """
 
 from __future__ import annotations

@@ -4,10 +4,9 @@ The library's functions for whole frames use blocks of 64 KiB, compute a checksu
 call per block of 256 KiB, this module writes up to three times as fast, most of all data that hardly shrinks, and reads two to four times
 as fast.
 
-A written frame has: magic number, flags (version 1, independent blocks, no checksums), block size, checksum of the header, the blocks, each
-after its size, and a size of 0. A block that does not shrink is stored uncompressed. Data of up to 64 KiB is written with that block size,
-because some readers (Java's) allocate a whole block at once. `decompress` reads one frame of this kind from any writer.
-`compression.decompress` reads all others, and reports damage.
+A written frame has a header (`HEADERS`), the blocks, each after its size, and a size of 0. A block that does not shrink is stored
+uncompressed. Data of up to 64 KiB is written with that block size, because some readers (Java's) allocate a whole block at once.
+`decompress` reads one frame of this kind from any writer. `compression.decompress` reads all others, and reports damage.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A match proves two things about the next `CHUNK_RECORDS` records: each begins where the one before it ends, and each timestamp delta lies
 between 0 and a limit. Each length is an alternative of the pattern: the bytes of the length, then that many bytes of any value. There is
-one pattern for each limit, compiled at its first use (about 7 ms). The pattern matches records of 6 to 255 bytes with deltas of one byte.
-The caller reads other records in a loop.
+one pattern for each limit, compiled at its first use (about 7 ms). The pattern matches records of 6 to 255 bytes after their length, with
+deltas of one byte. The caller reads other records in a loop.
 """
 
 from __future__ import annotations

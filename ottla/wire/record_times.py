@@ -41,9 +41,9 @@ _EVEN_BYTES = bytes(range(0, 256, 2))
 _NOWHERE = 1 << 62
 """The distance to the next record if a length is negative: it ends beyond any batch, so the caller finds the error."""
 _STRIDES = tuple([_NOWHERE if number & 1 else 1 + (number >> 1) for number in range(128)])
-"""The distance to the next record by the byte of a length that takes one byte."""
+"""The distance to the next record, by a length of one byte."""
 _LONG_STRIDES = tuple([_NOWHERE if number & 1 else 2 + ((number & 127) >> 1) for number in range(256)])
-"""The distance to the next record by the first byte of a length that takes two. The second byte adds 64 times its value."""
+"""The distance to the next record, by the first byte of a length of two bytes. The second byte adds 64 times its value."""
 _read_start = Struct(">I").unpack_from
 """Reads the first four bytes of a record: length (one byte or two), attributes, timestamp delta."""
 _new_tuple = tuple.__new__
@@ -96,8 +96,8 @@ def record_times(header: BatchHeader, section: Buffer) -> Iterator[tuple[int, in
 
 def time_range(section: Buffer, base_timestamp: int, record_count: int, *, claimed_max: int = -1) -> TimeRange:
     """Returns the range of the timestamps of the decompressed records of a batch. Raises `WireError` if the records' lengths do not add up
-    to the section's. `claimed_max` is the largest timestamp in the header. It does not change the result, but records of mixed lengths are
-    read faster if it is true.
+    to the section's, or a timestamp is beyond 64 bits. `claimed_max` is the largest timestamp in the header. It does not change the result,
+    but records of mixed lengths are read faster if it is true.
     """
     data = bytes(section)  # a slice with a step is several times as fast on bytes as on a memoryview
     try:
@@ -156,8 +156,8 @@ def _skip_chunks(data: bytes, position: int, count: int, delta_max: int, chunks:
 
 
 def is_single_as_claimed(batch: memoryview, header: BatchHeader) -> bool:
-    """Whether an uncompressed batch is one record that ends with the batch and has the base timestamp, and the largest timestamp is the
-    same. False also for records of 8 KiB and more, and for records with attributes.
+    """Whether an uncompressed batch is one record that ends with the batch, and both the record's and the largest timestamp are the base
+    timestamp. False also for records of 8 KiB and more, and for records with attributes.
     """
     return header[7] == header[8] and not header[5] & CODEC_MASK and _read_start(batch, RECORDS_AT)[0] == _single_start(len(batch))
 

@@ -147,7 +147,8 @@ def records(*, default: bytes | None = None, **options: Any) -> Any:
 
 
 def array(of: type[Struct] | Callable[..., Any], *, default: list[Any] | None = [], **options: Any) -> Any:  # noqa: B006
-    """A list of structs (`array(FetchTopic)`) or of primitives (`array(i32)`). Its default is a new empty list for each message."""
+    """A list of structs (`array(FetchTopic)`) or of primitives (`array(i32)`). Its default is a new empty list for each message, or
+    None."""
     element: Any = of if isinstance(of, StructType) else of()
     return Field("array", default, of=element, **options)
 

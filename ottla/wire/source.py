@@ -10,8 +10,6 @@ from typing import Any
 
 
 class GeneratedSource:
-    """Lines of source, and the values of the names in them."""
-
     def __init__(self, names: dict[str, Any]) -> None:
         self.lines: list[str] = []
         self.depth = 0
