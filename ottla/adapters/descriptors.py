@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 UNLIMITED = 1 << 20
-"""Largest limit of descriptors that is used, and the assumed one where the system sets or reports none."""
+"""Upper bound of the limit that is used. It is also assumed if the system sets or reports no limit."""
 RESERVED = 40
 """Descriptors kept for listening sockets, the metadata store, locks, pipes, and files that are opened for a moment."""
 LEAST = 16
@@ -29,6 +29,7 @@ def raise_limit() -> int:
             pass  # some systems report a hard limit that they do not accept
     return UNLIMITED if soft == resource.RLIM_INFINITY else min(soft, UNLIMITED)
 
+
 class Descriptors(NamedTuple):
     """The shares of a process's descriptors."""
 
@@ -37,7 +38,7 @@ class Descriptors(NamedTuple):
 
 
 def share_out(limit: int, files_wanted: int) -> Descriptors:
-    """Divides `limit`: a quarter for the open log files (or `files_wanted`, at most a third), the same number for closed log files that a
-    reader still uses, and the rest for connections."""
+    """Divides `limit`. Open log files get a quarter, or `files_wanted`, but at most a third. Closed log files that a reader still uses get
+    the same number, and connections get the rest. Each share is at least `LEAST`."""
     files = max(min(files_wanted, limit // 3) if files_wanted else limit // 4, LEAST)
     return Descriptors(files, max(limit - 2 * files - RESERVED, LEAST))

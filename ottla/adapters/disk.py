@@ -2,11 +2,11 @@
 of a missing file raises FileNotFoundError.
 
 Positions are explicit (pread and pwrite), so reads on the loop and a sync in a thread share a descriptor without a lock. Short reads and
-writes are continued, so a call handles all of its bytes or raises an error; only a read at the end of the file returns fewer. A read of
-bytes that the disk cannot read any more (EIO) raises `DamagedLogError` instead, because the bytes around them may be intact. After a failed
-sync the kernel may have dropped the dirty pages, and would report success the next time. Therefore a file remembers the failure and refuses
-every later sync. Creating, renaming or removing a file is durable only after `sync_directory` of its directory; the caller decides when to
-pay for that. The module needs POSIX, and buffers nothing in the process: the page cache does.
+writes are continued, so a call handles all of its bytes or raises an error; only a read at the end of the file returns fewer. A read that
+fails with EIO raises `DamagedLogError` instead, because the bytes around the unreadable ones may be intact. After a failed sync the kernel
+may have dropped the dirty pages, and would report success the next time. Therefore a file remembers the failure and refuses every later
+sync. Creating, renaming or removing a file is durable only after `sync_directory` of its directory; the caller decides when to pay for
+that. The module needs POSIX, and buffers nothing in the process: the page cache does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mmap import mmap
 from ottla.base.errors import DamagedLogError, DiskError, StorageError
 
 _OPEN_FLAGS = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
-# The process's umask decides; a broker's is `ottla.umask`.
+# Reduced by the process's umask. A broker sets it to `ottla.umask`.
 _FILE_MODE = 0o666
 _DIRECTORY_MODE = 0o777
 # fdatasync spares the journal write for the modification time; the file's size is still made durable when it grew.

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 DOCUMENT_BYTES_MAX = 1 << 20
 TIMEOUT_S = 5.0
-"""Limit for each wait on the connection, and for the whole request, in seconds."""
+"""Limit for each wait on the connection, in seconds. The whole body must arrive within this time, too."""
 
 
 def read_document(url: str, authorities: str | None) -> bytes:

@@ -1,14 +1,14 @@
 """The metadata store of a single broker: the node tree in memory, and every persistent node in an SQLite file beside the logs.
 
-`multi` stages the operations and writes the resulting nodes in one transaction of the file. Only then it changes the tree, calls watches
+`multi` stages the operations and writes the resulting nodes in one transaction of the file. After that it changes the tree, calls watches
 and answers, so a kill at any point keeps all of a multi or nothing. Methods answer before they return. The event loop therefore waits for
 the write: 0.6 ms for a small change on a disk that syncs in 0.13 ms. This is acceptable because metadata change seldom, and no change may
 be answered before it is on the disk. There are two exceptions: a multi of thousands of nodes is spread over several iterations of the event
 loop, and on a slow disk a thread commits (`commit_pace.py`). Later reads and changes wait until such a multi has ended.
 
-Ephemeral nodes exist only in memory and disappear with a restart, as with a ZooKeeper session. A `czxid` must never repeat although those
-nodes are not stored. Its upper half therefore counts how often the file was opened (stored with the first multi), its lower half counts
-multis.
+Ephemeral nodes exist only in memory and disappear with a restart, as with a ZooKeeper session. A `czxid` must never repeat, although these
+nodes are not stored. Its upper half is the number of this opening of the file, which is stored with the first multi. Its lower half is the
+number of the multi since then.
 
 `another_session` returns a second session on the same tree, like the session of another broker. ACLs are not supported, and a session ends
 only by `close`.
@@ -155,7 +155,7 @@ class _SharedTree:
         done(outcome)
 
     def _commits_in_thread(self) -> bool:
-        """Whether a thread commits the next multi. Before the loop runs no thread does, because its result is delivered on the loop."""
+        """Whether a thread commits this multi. Not before the loop runs, because the result is delivered on the loop."""
         return self._pace is not None and self._pace.is_slow and self._turns is not None and self._turns.is_bounded
 
     def _commit_in_thread(self, staged: StagedNodes, outcome: Outcome, done: MultiDone) -> None:

@@ -168,7 +168,7 @@ class SocketChannel:
             self._wait_until_writable()
 
     def _begin(self) -> None:
-        """Sends a queue that was empty before, and registers a writer for the rest."""
+        """Sends a queue that has just been filled, and registers a writer for the bytes left."""
         try:
             is_drained = self._drain()
         except OSError:
@@ -227,8 +227,7 @@ class SocketChannel:
         return True
 
     def _join_run(self) -> None:
-        """Joins bytes and small slices at the head of the queue into one part for one write: at least one of them, and no more than the
-        limits of a write allow."""
+        """Joins the first part of the queue with the bytes and small slices behind it, up to the limits of one write."""
         queue = self._queue
         run: list[bytes | bytearray | memoryview] = []
         size = 0

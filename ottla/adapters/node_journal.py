@@ -57,7 +57,6 @@ class NodeJournal:
         """Held during a commit; `close` waits for it."""
 
     def load(self) -> NodeTree:
-        """Reads all nodes of the file."""
         run = self._database.execute
         nodes = {}
         try:
@@ -69,8 +68,9 @@ class NodeJournal:
         return NodeTree(nodes, sequences)
 
     def write_in_pieces(self, staged: StagedNodes) -> Iterator[None]:
-        """Writes one transaction in several steps. No other transaction may begin between the steps. `commit` must follow if `is_writing`;
-        a multi without persistent nodes writes nothing. After a `StorageError` the file is unchanged."""
+        """Writes one transaction in several steps. No other transaction may begin between the steps. `commit` must follow if `is_writing`.
+        A multi without persistent nodes writes nothing, except the first one: it stores the number of this opening. After a `StorageError`
+        the file is unchanged."""
         rows = _rows(staged)
         if not any(rows) and self._is_opening_saved:
             return
@@ -137,7 +137,7 @@ class NodeJournal:
 
 
 def _rows(staged: StagedNodes) -> tuple[list[JournalRow], list[JournalRow], list[JournalRow], list[JournalRow]]:
-    """Returns the rows for each of STATEMENTS. Ephemeral nodes are not stored."""
+    """Returns the rows of each statement in `STATEMENTS`. Ephemeral nodes are not stored."""
     gone: list[JournalRow] = []
     put: list[JournalRow] = []
     for path, node in staged.nodes.items():

@@ -12,7 +12,7 @@ _MAXRSS_UNIT_BYTES = 1 if sys.platform == "darwin" else 1024
 
 
 def virtual_and_resident_bytes() -> tuple[int, int]:
-    """Raises OSError where there is no `/proc`."""
+    """Returns the sizes of the virtual and the resident memory. Raises `OSError` on a system without `/proc`."""
     with open("/proc/self/statm", "rb") as file:
         virtual, resident = file.read().split()[:2]
     return int(virtual) * resource.getpagesize(), int(resident) * resource.getpagesize()

@@ -1,5 +1,4 @@
-"""`ports.Channel` under TLS: OpenSSL over buffers in memory, in front of a plain channel. Users of a channel do not know which kind they
-have.
+"""`ports.Channel` under TLS: OpenSSL over buffers in memory, in front of a plain channel.
 
 The steps of the handshake run in a thread, because the private key's operation is most of their work. Nothing is read meanwhile. Afterwards
 bytes are decrypted directly into the user's buffer. Slices of files are read in pieces as the peer accepts them, so a large answer is never
@@ -58,9 +57,7 @@ class TlsChannel:
         self._is_secured = self._is_closed = self._is_decrypting = self._is_turn_pending = False
         self._is_reading = True
         self.on_secured: Callable[[bytes | None], object] = _ignore
-        """Called once after a successful handshake, with the peer's certificate, before anything is received."""
         self.on_failed: Callable[[str], object] | None = None
-        """Called with the reason if the handshake fails, before the channel closes. None: the reason is logged."""
         self.peer_host, self.peer_port = inner.peer_host, inner.peer_port
         self.queued_bytes = self.bytes_sent = 0
 

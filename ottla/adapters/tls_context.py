@@ -1,5 +1,5 @@
-"""Makes TLS contexts for a listener, and for connections to the same listener of other brokers. The input is PEM or PKCS#12 files, or
-inline PEM, as in Kafka's `ssl.*` settings. Every mistake in them raises an error of one line.
+"""Makes the TLS contexts of a listener: for accepted connections, and for connecting to the same listener of another broker. The input is
+PEM or PKCS#12 files, or inline PEM, as in Kafka's `ssl.*` settings. Every mistake in them raises an error of one line.
 
 Certificates of clients and brokers are checked only against the truststore. OpenSSL reads certificates and private key from files in memory
 where the system has them, otherwise from a temporary file that only this user can read.
@@ -37,8 +37,8 @@ def server_context(options: TlsOptions, now: datetime | None = None) -> ssl.SSLC
 
 
 def broker_context(options: TlsOptions, now: datetime | None = None) -> ssl.SSLContext:
-    """Makes the context for connections to the same listener of other brokers; it presents this broker's certificate. Raises `AddressError`
-    with one line, also for an expired certificate."""
+    """Makes the context for connecting to other brokers; it presents this broker's certificate. Raises `AddressError` with one line, also
+    for an expired certificate."""
     context = _context(ssl.PROTOCOL_TLS_CLIENT, options, now)
     context.check_hostname = options.checks_host
     _trust(context, options)

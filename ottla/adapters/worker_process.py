@@ -1,7 +1,7 @@
 """A worker process for CPU-intensive work: takes one order at a time and returns its answer.
 
 The process runs `main()` of a module of this package, with pipes as stdin and stdout. Unlike a fork it inherits no locks that other threads
-of the broker hold. It is started with the first order. After it died one order fails, and the next one starts it again. Orders and answers
+of the broker hold. The first order starts it. If it has died, one order fails, and the order after that starts it again. Orders and answers
 are pickled, which is safe because both processes run this program. `serve` is the worker's side. It ends the process as soon as its stdin
 closes, so a worker never outlives the broker.
 """
@@ -40,7 +40,6 @@ class WorkerProcess:
         return self._process.pid if self._process is not None else None
 
     def ask(self, order: object) -> Any:
-        """Sends an order and returns the worker's answer. Raises `WorkerLost`."""
         process = self._running()
         self._is_asked = True
         assert process.stdin is not None and process.stdout is not None
@@ -55,7 +54,6 @@ class WorkerProcess:
             self._is_asked = False
 
     def rest(self) -> None:
-        """Ends the process; the next order starts another one."""
         with self._guard:
             process, self._process = self._process, None
         if process is not None:

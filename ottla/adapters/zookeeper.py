@@ -119,8 +119,8 @@ class ZooKeeperOptions:
 
 @dataclass(slots=True)
 class _Request:
-    """A request in the queue or in flight. `done(value, error)` gets kazoo's result: an answer, or also a lost connection. `failed(result)`
-    is called instead if kazoo never got the request."""
+    """A request in the queue or in flight. `done(value, error)` gets kazoo's result, also for a lost connection. `failed(result)` is called
+    instead if kazoo never got the request."""
 
     message: Any
     done: Callable[[Any, BaseException | None], object]

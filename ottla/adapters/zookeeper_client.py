@@ -5,8 +5,8 @@ overtake each other, and does not report whether a request was sent. Therefore:
 
 - `hand_over` gives kazoo a request only while the connection that the caller names is up. A lock excludes a change of the connection's
   state meanwhile.
-- The connection thread itself posts answers, watches and states, immediately and in order. Before `DOWN` it posts the lost watches and then
-  the failed requests.
+- The connection thread itself posts answers, watches and states, immediately and in order. Before `LinkState.DOWN` it posts the lost
+  watches and then the failed requests.
 - A multi notes when kazoo serializes it; one that fails before that was not sent.
 - Bytes that are not ZooKeeper's protocol end the connection, but not the thread.
 - If the connection thread ends before the client is stopped, that is reported: there would never be a session again.

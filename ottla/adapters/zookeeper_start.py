@@ -1,6 +1,6 @@
 """Opens a broker's session with ZooKeeper and determines the cluster id, before the event loop runs.
 
-The start waits up to `zookeeper.connection.timeout.ms` for the session, and as long for the cluster id. Imported only with
+The start waits up to `zookeeper.connection.timeout.ms` for the session, and then up to the same time for the cluster id. Imported only with
 `zookeeper.connect`; needs kazoo (extra `ottla[cluster]`).
 """
 

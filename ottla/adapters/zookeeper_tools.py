@@ -138,7 +138,6 @@ class ZooKeeperTools:
             raise StorageError(f"{path} in ZooKeeper at {self._connect} has been changed meanwhile; try again")
 
     def _make(self, path: str) -> None:
-        """Creates the missing nodes of the path."""
         if self._root:
             self._client.ensure_path(self._root, self._acl(""))
         names = path.split("/")

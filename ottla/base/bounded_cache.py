@@ -31,7 +31,7 @@ class BoundedCache(OrderedDict[KeyT, ValueT]):
     """A dictionary of at most `bytes_max` bytes. Entries are added by `remember` and read as in any dictionary."""
 
     def __init__(self, bytes_max: int, value_bytes: int = 0) -> None:
-        """`value_bytes`: memory of one value in bytes, for values that are objects of the cache's own and not texts."""
+        """`value_bytes`: memory of one value in bytes, besides its texts."""
         super().__init__()
         self.bytes_max = bytes_max
         self.bytes_kept = 0

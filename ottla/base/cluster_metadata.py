@@ -31,9 +31,9 @@ class PartitionMetadata:
 
     `eligible` (KIP-966): replicas that were removed from the ISR when it was below `min.insync.replicas`, and have not lost their logs
     since; they have all acknowledged records. `last_leader` is the previous leader while the partition has no leader, otherwise -1.
-    `last_known` are replicas that were in sync or eligible until they restarted without a proof that their logs are complete. `emptied` are
-    replicas that returned without their data directories, or were reported to lack records below a high watermark. `loss_epoch`: the newest
-    leader epoch that began with an unclean election. An operator or the topic's settings had accepted the loss of records.
+    `last_known` are replicas that were in sync or eligible, and have then restarted without a proof that their logs are complete. `emptied`
+    are replicas that returned without their data directories, or were reported to lack records below a high watermark. `loss_epoch` is the
+    newest leader epoch that began with an unclean election, which an operator or the topic's settings had allowed.
     """
 
     index: int
@@ -120,7 +120,7 @@ class PartitionPut:
 
 @immutable
 class ConfigPut:
-    """Replaces the configuration of one resource. A topic must be known."""
+    """Replaces the configuration of one resource. If it is a topic, the topic must be known."""
 
     resource_type: int
     name: str
@@ -178,7 +178,7 @@ class ReplicasFailed:
 @immutable
 class BrokerEpochsNoted:
     """The epochs of live brokers that the controller has processed. `dead`: the epochs of brokers that are still registered although their
-    process has died. `version` is the version of the node with these data, None if the node is damaged and must not be written.
+    process has died. `version` is the version of the node that stores all this, None for a damaged node, which must not be written.
     `directories`: the last known data directories of every broker, live or not. `generations`: the newest generation of each directory.
     """
 

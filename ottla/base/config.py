@@ -1,7 +1,7 @@
 """The broker's configuration: the value of every setting, its source, and the resulting settings of topics' logs.
 
 `SETTINGS` is the table of all settings (declared in files under `settings/`). `load` merges `--set`, the environment, the file and the
-default, in this order of precedence. Values that are set while the broker runs (`set_dynamic`) precede them, this broker's before the
+default, in this order of precedence. Dynamic values (`set_dynamic`) take precedence over all of these, a value of this broker over the
 cluster's default. `BrokerConfig` is updated while the broker runs: `config.num_partitions` is a typed attribute that changes with a dynamic
 setting, and `on_change` registers listeners.
 
@@ -113,7 +113,6 @@ class BrokerConfig(_AllSettings):
     # Reading
 
     def value(self, name: str) -> Any:
-        """Returns the current value of a broker setting."""
         return self.__dict__[BROKER_SETTINGS[name].attribute]
 
     def text(self, name: str) -> str | None:
@@ -306,8 +305,8 @@ class BrokerConfig(_AllSettings):
         )
 
     def _compression_level(self, codec: str, overrides: Mapping[str, str]) -> int | None:
-        """Returns the configured compression level, or None (the codec's own default) if it is Kafka's default. Kafka's default for lz4 is
-        9, which stands for the fastest level there."""
+        """Returns the configured compression level; None, the codec's own default, if it is Kafka's default. Kafka's default for lz4 is 9,
+        but Kafka then uses the fastest level."""
         name = f"compression.{codec}.level"
         level = self.topic_value(name, overrides) if name in TOPIC_SETTINGS else None
         return None if level is None or level == TOPIC_SETTINGS[name].default else int(level)

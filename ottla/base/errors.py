@@ -1,8 +1,8 @@
 """The kinds of failure, and Kafka's error codes. `WireError`: the peer sent malformed bytes, and its connection is closed. `ApiError`: an
 expected refusal with a Kafka error code, caught once per item in a handler. `StorageError`: the disk failed, and the log directory is taken
 offline (only the partition for `DamagedLogError`). `StoreUnreachable`: there is no session with the metadata store. A broken invariant is
-an `assert` and is never caught. The numbers of `ErrorCode` are Kafka's (protocol level 4.4). Numbers from 20000 on are ours and are sent
-only to clients of our extensions.
+an `assert`, which stops the broker. The numbers of `ErrorCode` are Kafka's (protocol level 4.4). Numbers from 20000 on are ours and are
+sent only to clients of our extensions.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class Disk(Protocol):
 
     def map_cells(self, path: str) -> memoryview:
         """Maps a file into memory, as 64-bit numbers that can be changed. A change survives the end of the process. After a power failure
-        each number has its last value or, if the file was not synced since, any earlier one."""
+        each number has its last value; if the file was not synced since, it may have any earlier value."""
 
     def free_bytes(self, path: str) -> tuple[int, int]:
         """Returns (total, usable) bytes of the file system with `path`."""
@@ -178,18 +178,17 @@ class Receiver(Protocol):
         """Processes `count` bytes, which are in the buffer that `buffer` returned. Does not raise."""
 
     def drained(self) -> None:
-        """Called when all queued bytes have been sent."""
+        """Called when all bytes that `send` had to queue have been sent."""
 
     def closed(self) -> None:
         """Called once, when the channel was closed by the peer, by an error or by `close`."""
 
 
 class Channel(Protocol):
-    """One open connection: bytes in both directions, in order. Plain sockets use sendfile. All kinds of channels are used in the same
-    way."""
+    """One open connection: bytes in both directions, in order. Plain sockets use sendfile."""
 
     queued_bytes: int
-    """Bytes passed to `send` that the peer has not received yet."""
+    """Bytes passed to `send` that the socket has not accepted yet."""
     bytes_sent: int
 
     def unsent_bytes(self) -> int:
@@ -300,9 +299,9 @@ OPERATION_OVERHEAD_BYTES = 64
 class StoreResult(IntEnum):
     """The result of a read or write of the metadata store.
 
-    `CONNECTION_LOST`: without a connection a read has no result, or a write was not sent. `UNKNOWN`: a write was sent and its answer was
-    lost. The store may have executed it, or may still execute it before the next write of the same session. `DISK_FAILED`: the embedded
-    store cannot write; nothing has changed. `REFUSED`: the request is not permitted or not valid, so trying again does not help.
+    `CONNECTION_LOST`: a read has no result, or a write was not sent, because there was no connection. `UNKNOWN`: a write was sent and its
+    answer was lost. The store may have executed it, or may still execute it before the next write of the same session. `DISK_FAILED`: the
+    embedded store cannot write; nothing has changed. `REFUSED`: the request is not permitted or not valid, so trying again does not help.
     """
 
     OK = 0
@@ -407,9 +406,9 @@ Watch = Callable[[WatchEvent], object]
 class MetadataStore(Protocol):
     """One session on a tree of versioned nodes: ZooKeeper, or the journal of a single broker.
 
-    Every request is answered by one callback on the loop, in the order of the requests (the embedded store calls back before it returns). A
-    watch is called before the answer to a later read that shows the change. Every request can fail. With `watch`, a successful read sets a
-    watch: `get` and `children` on an existing node, `exists` also on a missing one.
+    Every request is answered by one callback on the loop, in the order of the requests (the embedded store mostly before the call returns).
+    A watch is called before the answer to a later read that shows the change. Every request can fail. With `watch`, a successful read sets
+    a watch: `get` and `children` on an existing node, `exists` also on a missing one.
     """
 
     def get(self, path: str, done: Callable[[StoreResult, StoreNode | None], object], *, watch: Watch | None = None) -> None:
@@ -494,6 +493,6 @@ class Ports:
     peers: Peers | None = None
     """None: connections over `network` (`server/peers.py`)."""
     read_document: ReadDocument | None = None
-    """None if no setting has the URL of a document."""
+    """Required if a setting has the URL of a document."""
     make_token_source: MakeTokenSource | None = None
-    """None if brokers do not log in with tokens."""
+    """Required if brokers log in with tokens."""

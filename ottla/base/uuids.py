@@ -1,7 +1,6 @@
 """Topic ids, directory ids and other ids of 16 bytes: Kafka's 22 characters of URL-safe base64 as text, bytes in memory and in messages.
 
-`Uuid` is plain `bytes`, because a slice of a frame is already one. `fresh_uuid` makes an id that Kafka's tools accept from the bytes of the
-caller's Random port.
+`Uuid` is plain `bytes`, because a slice of a frame is already one.
 """
 
 from __future__ import annotations

@@ -19,10 +19,11 @@ from ottla.security.audit import AuditLog
 from ottla.security.principal import Requester
 
 DECISIONS_BYTES_MAX = 24 << 20
-"""Memory for cached decisions, because clients choose the names. 24 MiB: about 45,000 decisions about names of 40 letters."""
+"""Memory for cached decisions. Their number would bound nothing, because clients choose the names. 24 MiB: about 45,000 decisions about
+names of 40 letters."""
 
 UNNAMED = "hardcode"
-"""Kafka tests with this resource name whether a resource without ACLs is open."""
+"""Name of a resource without ACLs. Kafka uses it, too, to test whether such resources are open."""
 
 Question = tuple[str, str, int, str]
 """Key of a cached decision: the principal, the host, a number (operation and resource type), and the resource's name. For "any resource"
@@ -74,7 +75,6 @@ class AclAuthorizer:
     # The rules
 
     def replace(self, rules: Mapping[Pattern, Iterable[Rule]]) -> None:
-        """Replaces all ACLs."""
         self._index.replace(rules)
         self._is_loaded = True
         self._decisions.clear()

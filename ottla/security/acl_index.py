@@ -1,14 +1,14 @@
 """An index of all ACLs. A decision costs the same with ten ACLs and with ten thousand.
 
 ACLs are indexed by resource type, principal and pattern. For the principal and for `User:*`, a decision combines the ACLs of the literal
-name, of the literal `*` and of every prefix of the name. The prefixes of a principal are sorted, and each has a parent: the longest shorter
-prefix that it starts with. The last prefix at or before a name in sort order is found by bisection. This prefix and its ancestors include
+name, of the literal `*` and of every prefix of the name. The prefixes of a principal are sorted, and each has a parent: the longest of the
+others that it begins with. The last prefix at or before a name in sort order is found by bisection. This prefix and its ancestors include
 every prefix of the name.
 
-The permissions of a host on a pattern are one integer. It has a bit for each allowed operation and, `DENIED_SHIFT` higher, for each denied
-one. Allowed operations also set the bits of the operations that they imply (READ, WRITE, DELETE and ALTER imply DESCRIBE; ALTER_CONFIGS
-implies DESCRIBE_CONFIGS); a denied operation implies nothing. Principals and names are compared by code points, so two Unicode forms of one
-name are two names. Addresses are compared by value, whatever their spelling.
+The permissions of a host on a pattern are one integer: a bit for each allowed operation and, shifted by `DENIED_SHIFT`, a bit for each
+denied operation. Allowed operations also set the bits of the operations that they imply (READ, WRITE, DELETE and ALTER imply DESCRIBE;
+ALTER_CONFIGS implies DESCRIBE_CONFIGS); a denied operation implies nothing. Principals and names are compared by code points, so two
+Unicode forms of one name are two names. Addresses are compared by value, whatever their spelling.
 """
 
 from __future__ import annotations
@@ -204,7 +204,6 @@ class AclIndex:
             self._rules.pop(pattern, None)
 
     def replace(self, rules: Mapping[Pattern, Iterable[Rule]]) -> None:
-        """Replaces all ACLs."""
         self._rules, self._of, self._of_all = {}, {}, {}
         for pattern, of_pattern in rules.items():
             self.put(pattern, of_pattern)

@@ -127,7 +127,6 @@ class Authentication:
             self._move(_STATES.ENDED)
 
     def refuse(self) -> None:
-        """Refuses the client; its connection is then closed."""
         self._move(_STATES.REFUSED)
 
     def _same_principal(self, outcome: StepResult) -> StepResult:

@@ -1,10 +1,8 @@
-"""The bearer token with which a broker logs in to other brokers. Tokens are fetched in a thread, one at a time, and the next one before the
-current one expires.
+"""The bearer token of a broker for its logins to other brokers. All connections share it.
 
-All connections share the token. The next token is fetched before the current one expires, even if no connection needs it, so that sessions
-are renewed without waiting (`client/core/login_renewal.py`). If that fails, the current token is used until it expires. Without a valid
-token, logins fail immediately for `PAUSE_MS` after a failure or after another broker has refused the token, to protect the issuer of
-tokens.
+Tokens are fetched in a thread, one at a time. The next token is fetched before the current one expires, even if no connection needs it, so
+that sessions are renewed without waiting (`client/core/login_renewal.py`). If that fails, the current token is used until it expires. After
+a failed fetch, and after another broker has refused the token, logins fail immediately for `PAUSE_MS`. This protects the issuer of tokens.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from ottla.base.ports import Clock, LoginToken, Threads, TimerHandle, Timers, To
 log = logging.getLogger("ottla.security")
 
 PAUSE_MS = 1_000
-"""Minimum time between two fetches, in milliseconds. After a failure, logins fail immediately during this time."""
+"""Minimum time between two fetches, in milliseconds."""
 
 TokenReceived = Callable[[LoginToken | None, OttlaError | None], object]
 

@@ -1,7 +1,7 @@
 """The subject of an X.509 certificate as Java writes it (RFC 2253). It is the name of a principal: `CN=alice,OU=Sales,O=Example`.
 
-Also reads when a certificate expires. The certificate is parsed as DER, only as far as the subject. Special characters are escaped, so a
-NUL or a comma in a name cannot end it early. Attributes without a short name in Java are written by object id, with their value in hex.
+Also reads when a certificate expires. Special characters are escaped, so a NUL or a comma in a name cannot end it early. Attributes without
+a short name in Java are written by object id, with their value in hex.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class WebToken(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """The user of a token, and the time when the session ends: the token's expiry, plus the clock skew if it has passed."""
+    """The user of a token, and the time when the session ends: the token's expiry, or the clock skew later if the token has expired."""
 
     name: str
     ends_ms: int

@@ -1,9 +1,9 @@
 """Fair eviction: a bounded set of items, grouped by client address and connection.
 
-An item is added while there is a free slot. When there is none, a new item evicts one from the address that holds the most, so that no
-address keeps others from a fair share; an address that holds about as much as any other evicts an item of its own. Within an address, the
-connection with the most items loses its least recently used item. If no connection has more than one item, the least recently used item of
-the address is evicted.
+An item is added while there is a free slot. When there is none, a new item evicts one from the address that holds the most, if that address
+holds at least two more than its own address. Otherwise it evicts an item of its own address. So no address keeps others from a fair share.
+Within an address, the connection with the most items loses its least recently used item. If no connection has more than one item, the least
+recently used item of the address is evicted.
 
 An item has a weight (its partitions, for example), and the total weight may be bounded, too.
 """
@@ -70,7 +70,6 @@ class FairSlots(Generic[Item]):
             del self._hosts[host], self._weights[host]
 
     def weigh(self, item: Item, weight: int) -> None:
-        """Changes the weight of an item."""
         placed = self._placed[item]
         self._placed[item] = placed._replace(weight=weight)
         self._weights[placed.host] += weight - placed.weight
@@ -110,7 +109,7 @@ class FairSlots(Generic[Item]):
         return self.weight_in_others(keep) or self._first(items) or next((item for item in self._placed if item != keep), None)
 
     def weight_in_others(self, keep: Item) -> Item | None:
-        """Returns an item of the heaviest address, if it weighs more than the address of `keep` plus `keep`; else None."""
+        """Returns an item of the heaviest address, if that weighs more than the address of `keep` and `keep` together; else None."""
         placed = self._placed[keep]
         return self._of_heavier(self._weights.__getitem__, self._weights[placed.host] + placed.weight)
 

@@ -4,8 +4,8 @@ Waiters are in two heaps, one for committed ends and one for durable ends, each 
 is reached. Its cost does not depend on how many others wait: a thousand waiting produces cost a thousand calls in total. Watchers are
 called without arguments and examine the state themselves.
 
-Called functions may add, remove, wait and cause further changes. A change during a call is reported after the present round. A function
-waits for one end at a time: a second wait for a later end replaces the first, and a second wait for an earlier end is ignored.
+A called function may change the watchers and waiters, and may notify again; that change is reported after the current one. A function waits
+for one end at a time: a second wait for a later end replaces the first, and a second wait for an earlier end is ignored.
 
 Callers in `replication/` and `sharing/share_partition.py` decide when to notify. `server/execution/waiters.py` spreads the waking of
 requests over several iterations of the loop.
@@ -18,7 +18,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 _STALE_MAX = 64
-"""Number of stale entries that the heaps may always have. Above it, at most half of all entries may be stale."""
+"""Stale entries are removed from the heaps when there are more than this, and more than valid ones."""
 
 _END, _FUNCTION = 0, 2
 
@@ -55,7 +55,6 @@ class Notifier:
         self._wait(self._durable, end, function)
 
     def forget(self, function: Callable[[], None]) -> None:
-        """Removes `function` from the waiters."""
         self._ended.pop(function, None)
         entry = self.waiters.pop(function, None)
         if entry is not None:

@@ -80,8 +80,8 @@ class Turns:
             self._timers.call_soon(self._run)
 
     def call_in_turn(self, function: Callable[[], object]) -> None:
-        """Calls `function` after the unfinished work, in a later iteration of the loop. If a step calls this, `function` may run in the
-        same iteration."""
+        """Calls `function` after the unfinished work, in a later iteration of the loop; in the same one if a step calls this and the time
+        slice is not over."""
         self.add_later(once(function))
 
     def call_when_idle(self, function: Callable[[], object]) -> None:
@@ -92,7 +92,6 @@ class Turns:
             function()
 
     def drop(self) -> None:
-        """Drops all unfinished work."""
         self._work.clear()
 
     def _run(self) -> None:

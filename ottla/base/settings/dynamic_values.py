@@ -1,7 +1,7 @@
 """Dynamic values of a broker's settings: checks new values, and selects the usable stored ones.
 
-A setting of one listener (`listener.name.NAME.SETTING`) is checked like `SETTING`. Only one broker may have it, except for limits of
-connections, which may be cluster-wide.
+A setting of one listener (`listener.name.NAME.SETTING`) is checked like `SETTING`. It can be set only for one broker, except for limits of
+connections, which can be cluster-wide.
 """
 
 from __future__ import annotations

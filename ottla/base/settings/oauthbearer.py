@@ -1,7 +1,7 @@
 """Settings of OAUTHBEARER on listeners: the accepted issuers of tokens, and the required claims (KIP-768).
 
 Each may be set for one listener, as `listener.name.NAME.SETTING` or `listener.name.NAME.oauthbearer.SETTING`. Tokens without a signature
-are accepted only with `ottla.sasl.oauthbearer.unsecured.allowed`, and then no other tokens are.
+are accepted only with `ottla.sasl.oauthbearer.unsecured.allowed`, which excludes signed tokens.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One setting: parses, checks and formats its value. A `Setting[T]` is a class attribute and a descriptor, so `config.num_partitions` has
-the type `int` for the type checker. It defines only `__get__`: a configuration object stores the values in its own `__dict__`, so reading
-one is an ordinary attribute access.
+the type `int` for the type checker. It has no `__set__`, so the values in a configuration object's `__dict__` take precedence, and reading
+a value is an ordinary attribute access.
 
 Text follows Kafka's rules: blanks around a value are ignored, booleans are true or false in any case, lists are separated by commas. An
 invalid value raises `SettingError` with one sentence that names the setting.

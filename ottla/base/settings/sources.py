@@ -59,7 +59,6 @@ def parse_file(text: str, name: str) -> dict[str, str]:
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
-    """Parses `key=value` arguments of the command line."""
     values = {}
     for assignment in assignments:
         name, equals, value = assignment.partition("=")

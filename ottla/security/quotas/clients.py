@@ -1,7 +1,7 @@
 """Quotas of users and client ids: charges their requests, and computes how long they are throttled.
 
-There are four kinds: bytes of produce requests, fetched bytes, request time, and mutations of the cluster. Every charge returns the
-milliseconds for which the client must wait, 0 while it is within its quota. Answering and muting the channel are the server's task
+There are four kinds: bytes of produce requests, fetched bytes, request time, and mutations of the cluster. Every charge returns how many
+milliseconds the client must wait, 0 while it is within its quota. Answering and muting the channel are the server's task
 (`server/quotas/throttling.py`).
 
 Clients without a quota are not measured. Memory is bounded: there are at most `METERS_MAX` meters. A new meter evicts the least recently
@@ -62,7 +62,6 @@ class ClientQuotas:
     # Charges
 
     def charge_produce(self, principal: str, client_id: str | None, size: int) -> int:
-        """Charges a produce request of `size` bytes."""
         return self._charge(PRODUCE, principal, client_id, size)
 
     def charge_fetch(self, principal: str, client_id: str | None, size: int, *, is_sent: bool = False) -> int:
@@ -78,7 +77,7 @@ class ClientQuotas:
         return throttle_ms
 
     def charge_time(self, principal: str, client_id: str | None, nanoseconds: int) -> int:
-        """Charges the time that a request took; throttles for at most one window."""
+        """Charges the time that a request took; throttles for at most one sample."""
         percent = nanoseconds * PERCENT_OF_NANOSECONDS
         return self._charge(REQUEST, principal, client_id, percent, self._windows.size_ms)
 
@@ -93,9 +92,7 @@ class ClientQuotas:
         return throttle_ms
 
     def fetch_bytes_max(self, principal: str, client_id: str | None) -> int:
-        """Returns the maximum bytes that one fetch should read. An answer with more bytes would delay the client although its quota has
-        bytes left.
-        """
+        """Returns the maximum bytes that one fetch should read: a larger answer would exceed the quota."""
         meter = self._meter(FETCH, principal, client_id)
         return BYTES_MAX if meter is None else max(int(min(meter.most(self._now_ms()), BYTES_MAX)), 1)
 

@@ -2,7 +2,7 @@
 
 A quota is set for a user with a client id, for a user, or for a client id. The user and the client id may each be Kafka's default entity.
 For each kind of quota the most specific level with a quota of this kind counts. Requests with one `QuotaShare` are measured together. A
-user's quota covers all of its clients. A client id's quota covers all users to whom no quota of users applies. A default applies to each
+user's quota covers all of its clients. A client id's quota covers all users together, except users with a quota. A default applies to each
 user or client id separately.
 """
 
@@ -42,7 +42,6 @@ class Limits:
             self.put(entity, values)
 
     def put(self, entity: QuotaEntity, values: Mapping[str, float]) -> None:
-        """Replaces the quotas of one entity."""
         for kind, rates in self._rates.items():
             rate = values.get(kind, 0)
             if rate > 0:

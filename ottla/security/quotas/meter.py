@@ -3,8 +3,8 @@
 Bytes are measured by windows and by a token bucket of the same span; the longer of the two delays counts. For data in small pieces both
 have the same effect. The windows admit a large request again as soon as the previous one is older than their span; the bucket does not.
 
-A fetch is admitted before it is sent, if one part (`PARTS`) fits. If the whole answer had to fit, large answers would leave much of the
-limit unused, and an answer larger than all windows would never be sent. The bucket records the excess as debt.
+A fetch is admitted before it is sent, as soon as one part (`PARTS`) of the limit is free. If the whole answer had to fit, large answers
+would leave much of the limit unused, and an answer larger than all windows would never be sent. The bucket records the excess as debt.
 """
 
 from __future__ import annotations

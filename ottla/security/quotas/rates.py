@@ -108,7 +108,6 @@ class TokenBucket:
         self._refilled_ms = -1
 
     def is_in_debt(self, limit: float, now_ms: int) -> bool:
-        """Whether more tokens have been taken than there were."""
         return self.available(limit, now_ms) < -ROUNDING
 
     def take(self, count: float, limit: float, now_ms: int) -> None:
