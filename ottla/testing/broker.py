@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ottla.testing.handle import BrokerHandle, Pause
 from ottla.testing.logins import logins_of, make_certificates
-from ottla.testing.process import START_SECONDS_MAX, BrokerProcess, resume, suspend
+from ottla.testing.process import START_SECONDS_MAX, BrokerProcess
 from ottla.testing.reaper import remove_directory, temporary_directory
 
 DEFAULTS = {
@@ -85,7 +85,6 @@ class Broker(BrokerHandle):
         self._source: Path | None = None
         self._home: Path | None = None
         self._process: BrokerProcess | None = None
-        self._is_suspended = False
 
     @classmethod
     def from_snapshot(
@@ -132,7 +131,6 @@ class Broker(BrokerHandle):
             process.stop()
             self._finalizer()
             self.direct_server = ""
-            self._is_suspended = False
 
     def __enter__(self) -> Broker:
         return self if self._process is not None else self.start()
@@ -216,14 +214,12 @@ class Broker(BrokerHandle):
     # Faults, by signals: the whole process is suspended
 
     def pause(self) -> Pause:
-        suspend(self.process.pid)
-        self._is_suspended = True
+        self.process.suspend()
         return Pause(self)
 
     def resume(self) -> None:
-        if self._is_suspended:
-            resume(self.process.pid)
-            self._is_suspended = False
+        if self._process is not None:
+            self._process.resume()
 
     def end_faults(self) -> None:
         super().end_faults()
@@ -237,7 +233,7 @@ class Broker(BrokerHandle):
         from ottla.testing.snapshot import copy_data, new_snapshot, take_snapshot
 
         target = new_snapshot(path)
-        if self._is_suspended:
+        if self.process.is_suspended:
             return copy_data(self.data_dir, target)
         return take_snapshot(self.process.pid, self.data_dir, target)
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from ottla.base.errors import ErrorCode
 from ottla.testing.broker import DEFAULTS, checked_settings
 from ottla.testing.handle import BrokerHandle
-from ottla.testing.process import START_SECONDS_MAX, BrokerDidNotStart, BrokerPortTaken, BrokerProcess, resume, suspend
+from ottla.testing.process import START_SECONDS_MAX, BrokerDidNotStart, BrokerPortTaken, BrokerProcess
 from ottla.testing.reaper import remove_directory, temporary_directory
 from ottla.testing.zookeeper_process import START_ATTEMPTS, ZooKeeperMissing, ZooKeeperProcess, free_port
 
@@ -54,7 +54,6 @@ class ClusterBroker:
         self.broker_id = broker_id
         self.process = process
         self._faults = faults
-        self._is_suspended = False
 
     @property
     def address(self) -> str:
@@ -76,21 +75,16 @@ class ClusterBroker:
     def stop(self) -> None:
         """Stops the broker cleanly, after a handover of its leaderships."""
         self.process.stop()
-        self._is_suspended = False
 
     def kill(self) -> None:
         self.process.kill()
-        self._is_suspended = False
 
     def pause(self) -> None:
         """Suspends the whole process until `resume`."""
-        suspend(self.process.pid)
-        self._is_suspended = True
+        self.process.suspend()
 
     def resume(self) -> None:
-        if self._is_suspended:
-            resume(self.process.pid)
-            self._is_suspended = False
+        self.process.resume()
 
     def fail_next(self, api: str, error: ErrorCode | str | int | None, times: int = 1) -> None:
         """Like `BrokerHandle.fail_next`, for requests to this broker."""

@@ -3,8 +3,6 @@
 The process listens on the loopback address and keeps its data in one directory. `START_SECONDS_MAX` is for a machine under load; an idle
 one needs a fraction of a second. If the broker does not start, the error has the end of its log. The process has its own session, so that
 Ctrl-C reaches only the process that started it. When that process has died, its reaper (`reaper.py`) kills the broker.
-
-Only the process that started a broker ends it: in a forked child of that process `stop`, `begin_stop` and `kill` do nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +38,93 @@ class BrokerPortTaken(BrokerDidNotStart):
     """Another process listens on the broker's port."""
 
 
-class BrokerProcess:
+class ChildProcess:
+    """A process that this process starts, and may start again. Only the process that started it ends it, not a forked child of it."""
+
+    def __init__(self, log_file: Path, reaped_by: Reaper | None = None) -> None:
+        """`reaped_by` is the reaper that ends the process, if not this process's own."""
+        self.log_file = log_file
+        self._reaped_by = reaped_by
+        self._process: subprocess.Popen[bytes] | None = None
+        self._starter_pid = 0
+        self.is_suspended = False
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the process is not running"
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def _launch(self, command: Sequence[str], directory: Path, given: Mapping[str, str], *, is_new_log: bool, output: int | None) -> None:
+        """Starts the process. Its standard error is its log, and its standard output too unless `output` says otherwise."""
+        owner = self._reaped_by = self._reaped_by or reaper()
+        with self.log_file.open("wb" if is_new_log else "ab") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log if output is None else output, stderr=log, cwd=directory,
+                start_new_session=True, env={**given, **owner.environment},
+            )  # fmt: skip
+        self._starter_pid = os.getpid()
+        owner.add_process(self._process.pid)
+
+    def stop(self) -> None:
+        """Sends SIGTERM, and SIGKILL if the process does not end in time."""
+        process = self._own()
+        if process is None:
+            return
+        if process.poll() is None:
+            process.send_signal(signal.SIGCONT)  # a suspended process would not receive the next signal
+            process.terminate()
+            try:
+                process.wait(STOP_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        self._has_ended(process)
+
+    def begin_stop(self) -> None:
+        process = self._own()
+        if process is not None and process.poll() is None:
+            process.terminate()
+
+    def kill(self) -> None:
+        """Kills the process (`kill -9`)."""
+        process = self._own()
+        if process is not None:
+            process.kill()
+            self._has_ended(process)
+
+    def suspend(self) -> None:
+        """Sends SIGSTOP: connections remain open, but no request is answered."""
+        suspend(self.pid)
+        self.is_suspended = True
+
+    def resume(self) -> None:
+        if self.is_suspended:
+            resume(self.pid)
+            self.is_suspended = False
+
+    def log_tail(self) -> str:
+        return self.log_file.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").strip() or "it said nothing"
+
+    def _own(self) -> subprocess.Popen[bytes] | None:
+        """Returns the process if this process has started it, and not a parent that it was forked from."""
+        return self._process if self._starter_pid == os.getpid() else None
+
+    def _has_ended(self, process: subprocess.Popen[bytes]) -> None:
+        assert self._reaped_by is not None
+        process.wait()
+        self._reaped_by.forget_process(process.pid)
+        self._forget(process)
+
+    def _forget(self, process: subprocess.Popen[bytes]) -> None:
+        if process.stdout is not None:
+            process.stdout.close()
+        self._process, self.is_suspended = None, False
+
+
+class BrokerProcess(ChildProcess):
     """One broker process, from start to stop; it may be started again, at the same port."""
 
     def __init__(
@@ -53,26 +137,14 @@ class BrokerProcess:
         protocol: str = "PLAINTEXT",
         reaped_by: Reaper | None = None,
     ) -> None:
-        """`protocol` is the listener's; `reaped_by` is the reaper that ends the broker, if not this process's own."""
+        """`protocol` is the listener's."""
+        super().__init__(log_file, reaped_by)
         self.data_dir = data_dir
-        self.log_file = log_file
         self.port = 0
         """The port of the last start; 0 before the first one (any free port)."""
         self._settings = dict(settings)
         self._topics = list(topics)
         self._protocol = protocol
-        self._reaped_by = reaped_by
-        self._process: subprocess.Popen[bytes] | None = None
-        self._starter_pid = 0
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None, "the broker is not running"
-        return self._process.pid
-
-    @property
-    def is_running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
 
     def start(self, seconds_max: float = START_SECONDS_MAX) -> tuple[str, int]:
         """Starts the broker; returns its host and port once it is ready. Raises `BrokerDidNotStart`."""
@@ -83,14 +155,7 @@ class BrokerProcess:
         """Starts the process, which is not ready yet when this returns."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "ottla.cli.main", "start", "--data-dir", str(self.data_dir), *self._arguments()]
-        owner = self._reaped_by = self._reaped_by or reaper()
-        with self.log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, cwd=self.data_dir, start_new_session=True,
-                env={**environment(), **owner.environment},
-            )  # fmt: skip
-        self._starter_pid = os.getpid()
-        owner.add_process(self._process.pid)
+        self._launch(command, self.data_dir, environment(), is_new_log=False, output=subprocess.PIPE)
 
     def _arguments(self) -> list[str]:
         """Returns the command line's options. Secret settings are written to a file that only this user can read, because every user can
@@ -118,55 +183,17 @@ class BrokerProcess:
         address = self._ready_address(time.monotonic() + seconds_max)
         if address is None:
             self.kill()
-            log = self._log_end()
+            log = self.log_tail()
             failure = BrokerPortTaken if _ADDRESS_IN_USE in log.rpartition("\n")[2] else BrokerDidNotStart
             raise failure(f"the broker did not start: {log}")
         self.port = address[1]
         return address
 
-    def stop(self) -> None:
-        """Stops the broker cleanly. Kills it if it does not stop in time."""
-        process = self._process
-        if process is None or not self._is_own:
-            return
-        if process.poll() is None:
-            process.send_signal(signal.SIGCONT)  # a suspended process would not receive the next signal
-            process.terminate()
-            try:
-                process.wait(STOP_SECONDS_MAX)
-            except subprocess.TimeoutExpired:
-                process.kill()
-        self._close_log()
-
-    def begin_stop(self) -> None:
-        if self._process is not None and self._is_own and self._process.poll() is None:
-            self._process.terminate()
-
-    def kill(self) -> None:
-        if self._process is not None and self._is_own:
-            self._process.kill()
-            self._close_log()
-
-    @property
-    def _is_own(self) -> bool:
-        """Whether this process has started the broker, and not a parent that it was forked from."""
-        return self._starter_pid == os.getpid()
-
     def forget(self) -> None:
         """Forgets the process, so that another process can stop it."""
         assert self._process is not None
-        if self._process.stdout is not None:
-            self._process.stdout.close()
         self._process.returncode = 0  # this process does not wait for it, and Popen must not warn of that
-        self._process = None
-
-    def _close_log(self) -> None:
-        assert self._process is not None and self._reaped_by is not None
-        self._process.wait()
-        self._reaped_by.forget_process(self._process.pid)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-        self._process = None
+        self._forget(self._process)
 
     def _ready_address(self, deadline: float) -> tuple[str, int] | None:
         process = self._process
@@ -184,9 +211,6 @@ class BrokerProcess:
                 break
         return None
 
-    def _log_end(self) -> str:
-        return self.log_file.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").strip() or "it said nothing"
-
 
 def environment() -> dict[str, str]:
     """Returns this process's environment with the path to this package, and without variables that a broker would read as settings."""
@@ -201,7 +225,7 @@ def suspend(pid: int) -> None:
     """Sends SIGSTOP and waits until the process has stopped. Raises `TimeoutError`."""
     os.kill(pid, signal.SIGSTOP)
     deadline = time.monotonic() + SUSPEND_SECONDS_MAX
-    while not _is_suspended(pid):
+    while not _has_stopped(pid):
         if time.monotonic() > deadline:
             raise TimeoutError(f"process {pid} does not stop")
         time.sleep(POLL_SECONDS)
@@ -211,7 +235,7 @@ def resume(pid: int) -> None:
     os.kill(pid, signal.SIGCONT)
 
 
-def _is_suspended(pid: int) -> bool:
+def _has_stopped(pid: int) -> bool:
     """Whether every thread of the process has stopped."""
     try:
         tasks = list(Path(f"/proc/{pid}/task").iterdir())

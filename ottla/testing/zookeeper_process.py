@@ -13,15 +13,12 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import signal
 import socket
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ottla.testing.process import resume, suspend
-from ottla.testing.reaper import reaper
+from ottla.testing.process import ChildProcess
 
 HOST = "127.0.0.1"
 TICK_MS = 500
@@ -29,10 +26,8 @@ PORTS = range(20_000, 32_000)
 PORT_ATTEMPTS = 200
 START_ATTEMPTS = 5
 START_SECONDS_MAX = 60.0
-STOP_SECONDS_MAX = 10.0
 ANSWER_SECONDS_MAX = 2.0
 POLL_SECONDS = 0.02
-LOG_TAIL_BYTES = 4000
 
 DEBIAN_JARS = Path("/usr/share/java")
 DEBIAN_JAR = "zookeeper.jar"  # its manifest names most of the others
@@ -101,21 +96,19 @@ def free_port() -> int:
     raise ZooKeeperDidNotStart(f"no free port found between {PORTS.start} and {PORTS.stop}")
 
 
-class ZooKeeperProcess:
+class ZooKeeperProcess(ChildProcess):
     """One server process. A server of an ensemble is made by `ZooKeeperEnsemble`, which gives it the members' ports."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, jvm_options: Sequence[str] = ()) -> None:
         """`settings` are further lines of `zoo.cfg`. Raises `ZooKeeperMissing`."""
+        super().__init__(directory / "zookeeper.log")
         self.directory = directory
         self.data = directory / "data"
-        self.log_file = directory / "zookeeper.log"
         self.port = free_port()
         self.server_id = 0
         self._members: dict[str, str] = {}
         self._settings = dict(settings or {})
         self._command = [java(), *JVM_OPTIONS, *jvm_options, "-cp", class_path(), MAIN_CLASS, str(directory / "zoo.cfg")]
-        self._process: subprocess.Popen[bytes] | None = None
-        self._starter_pid = 0
         self._has_started = False
         self.data.mkdir(parents=True, exist_ok=True)
 
@@ -123,15 +116,6 @@ class ZooKeeperProcess:
     def connect(self) -> str:
         """The value of `zookeeper.connect` for this server."""
         return f"{HOST}:{self.port}"
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None, "the server is not running"
-        return self._process.pid
-
-    @property
-    def is_running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
 
     def join(self, server_id: int, members: Mapping[str, str]) -> None:
         """Makes it a server of an ensemble; `members` are the `server.N` lines."""
@@ -159,13 +143,7 @@ class ZooKeeperProcess:
     def launch(self) -> None:
         assert not self.is_running
         self._write_config()
-        with self.log_file.open("wb") as log:
-            self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, start_new_session=True,
-                env={**os.environ, **reaper().environment},
-            )  # fmt: skip
-        self._starter_pid = os.getpid()
-        reaper().add_process(self._process.pid)
+        self._launch(self._command, self.directory, os.environ, is_new_log=True, output=None)
 
     def wait_until_ready(self, seconds_max: float = START_SECONDS_MAX) -> None:
         """Raises `ZooKeeperDidNotStart` if the server ends or does not take writes in time; it is not running then."""
@@ -176,7 +154,7 @@ class ZooKeeperProcess:
                 self.kill()
                 log = self.log_tail()
                 failure = PortTaken if ADDRESS_IN_USE in log else ZooKeeperDidNotStart
-                raise failure(f"ZooKeeper {'ended' if has_ended else 'did not become ready'}: {log or 'it said nothing'}")
+                raise failure(f"ZooKeeper {'ended' if has_ended else 'did not become ready'}: {log}")
             time.sleep(POLL_SECONDS)
         self._has_started = True
 
@@ -193,44 +171,9 @@ class ZooKeeperProcess:
     def is_leader(self) -> bool:
         return "Mode: leader" in self.ask("srvr")
 
-    def stop(self) -> None:
-        """Sends SIGTERM, and SIGKILL if the process does not end in time. Does nothing in a forked child of the process that started it."""
-        if self._process is None or self._starter_pid != os.getpid():
-            return
-        if self.is_running:
-            resume(self.pid)  # a suspended process would not receive the next signal
-            self._process.terminate()
-            try:
-                self._process.wait(STOP_SECONDS_MAX)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-        self._has_ended()
-
-    def kill(self) -> None:
-        """Sends SIGKILL. Does nothing in a forked child of the process that started it."""
-        if self._process is not None and self._starter_pid == os.getpid():
-            self._process.send_signal(signal.SIGKILL)
-            self._has_ended()
-
-    def _has_ended(self) -> None:
-        assert self._process is not None
-        self._process.wait()
-        reaper().forget_process(self._process.pid)
-        self._process = None
-
     def restart(self) -> None:
         self.stop()
         self.start()
-
-    def suspend(self) -> None:
-        """Sends SIGSTOP: connections remain open, but no request is answered."""
-        suspend(self.pid)
-
-    def resume(self) -> None:
-        resume(self.pid)
-
-    def log_tail(self) -> str:
-        return self.log_file.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").strip() if self.log_file.exists() else ""
 
     def __enter__(self) -> ZooKeeperProcess:
         return self.start()
