@@ -14,6 +14,8 @@ import gc
 import sys
 
 KEPT_BYTES_MAX = 64 * 1024 * 1024
+KEPT_BUFFER_BYTES_MAX = 32 * 1024 * 1024
+"""Largest size of a buffer whose memory is kept: the documented limit of `mallopt` for 64 bits. Older versions of glibc refuse more."""
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 
@@ -42,5 +44,5 @@ def keep_freed_memory() -> None:
     """Makes this process keep freed memory for later buffers; does nothing without glibc's setting."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        for name in _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD:
-            mallopt(name, KEPT_BYTES_MAX)
+        mallopt(_M_MMAP_THRESHOLD, KEPT_BUFFER_BYTES_MAX)
+        mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES_MAX)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -73,6 +74,16 @@ def test_a_worker_keeps_freed_memory_from_the_first_freeze_on(monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "another_module_of_the_user", ModuleType("another_module_of_the_user"))
     worker_process.freeze_imports()
     assert kept == ["__main__"]
+
+
+def test_no_threshold_is_above_the_limit_of_mallopt(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[int, int] = {}
+    monkeypatch.undo()
+    monkeypatch.setattr(worker_process.ctypes, "CDLL", lambda _: SimpleNamespace(mallopt=given.__setitem__))
+    worker_process.keep_freed_memory()
+    m_trim_threshold, m_mmap_threshold, largest = -1, -3, 4 * 1024 * 1024 * ctypes.sizeof(ctypes.c_long)  # man 3 mallopt
+    assert given.keys() == {m_trim_threshold, m_mmap_threshold}
+    assert given[m_mmap_threshold] <= largest, "if it is refused, the other threshold alone makes glibc map and clear each buffer again"
 
 
 BUFFERS = """
