@@ -67,7 +67,7 @@ def _given_bytes(config: BrokerConfig, name: str) -> int:
 
 
 class BrokerServer:
-    """One broker on one event loop; `node` is there once `start` has returned."""
+    """One broker on one event loop; `node` exists once `start` has returned."""
 
     node: Node
 

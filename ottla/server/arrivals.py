@@ -1,11 +1,11 @@
-"""Detects the classic mistake of `advertised.listeners`: clients connect to an address that the listener does not advertise.
+"""Detects a frequent mistake in `advertised.listeners`: clients connect to an address that the listener does not advertise.
 
-A client connects to a name, asks for metadata, and from then on uses the advertised address. If that address is another machine's, the
-client times out and its own message does not name the cause. Nothing in Kafka's protocol has the name that the client used (TLS and HTTP
-have it, and are not served: `foreign_protocols.py` detects them), but the socket knows the address at which the client arrived. If none of
-the listener's advertised names resolves to that address, one line is logged, once for each address. It ends with the right setting for
-clients that should use this address. It is a warning if the client is on another machine and a loopback address is advertised to it.
-Otherwise it is information, because a forwarded port or a second network may be intended.
+A client connects to a name, requests metadata, and from then on uses the advertised address. If another machine has that address, the
+client times out, and its own message does not name the cause. Kafka's protocol does not contain the name that the client used, but the
+socket knows the address at which the client arrived. If the advertised name of the listener does not resolve to this address, one line is
+logged for each address of a listener. It ends with the setting for clients that should use this address. It is a warning if the client is
+on another machine and the advertised address is a loopback address. Otherwise it is information, because a forwarded port or a second
+network may be intended.
 
 Names are resolved in a separate thread and only for addresses seen for the first time, so a slow name server delays no request. Not
 detected: a port forwarded to the advertised address, and whether the client itself can resolve the name.
@@ -25,7 +25,7 @@ from ottla.base.settings.listeners import host_and_port
 log = logging.getLogger("ottla.network")
 
 ADDRESSES_MAX = 64
-"""Remembered addresses. 64: a machine has few."""
+"""Maximum number of examined addresses; a machine has few."""
 
 Resolve = Callable[[str], Iterable[str]]
 
@@ -54,12 +54,12 @@ class Arrivals:
         threading.Thread(target=self._judge, args=work, name="ottla-arrivals", daemon=True).start()
 
     def _corrected(self, listener: str, address: str) -> str:
-        """The value to set: all listeners as they are, save this one, because a setting replaces the whole list."""
+        """Returns the corrected `advertised.listeners`: this address for this listener, all others unchanged."""
         endpoints = {**self._advertised, listener: (str(_plain(address)), self._advertised[listener][1])}
         return ",".join(str(Endpoint(name, host, port)) for name, (host, port) in endpoints.items())
 
     def _judge(self, listener: str, arrived_at: str, client_host: str, host: str, port: int) -> None:
-        """Warns if the advertised host does not resolve to the address. Runs in a thread, since it may wait for a name server."""
+        """Logs a line if the advertised host does not resolve to the address. Runs in a thread, because it may wait for a name server."""
         advertised = host_and_port(host, port)
         try:
             addresses = {_plain(address) for address in self._resolve(host)}

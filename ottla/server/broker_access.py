@@ -43,7 +43,7 @@ class BrokerAccess:
             self._tokens_of(login).get(lambda _token, _error: None)
 
     def begin_login(self, done: Begun) -> None:
-        from ottla.client.errors import refused  # on use: a broker by itself asks no other
+        from ottla.client.errors import refused  # on use: a single broker connects to no other
 
         try:
             login = self._config.of_listeners.broker_login(self._endpoint)

@@ -148,9 +148,8 @@ class CleanStop:
         self._turns.call_when_idle(self._close_directories_when_synced)
 
     def _close_each(self) -> Iterator[None]:
-        """Closes the logs that have not changed. Writes the files of the other logs, and then has all of them synced at once.
-
-        A sync that runs beside writes makes them slow: the file system lets them wait for the commit of its journal."""
+        """Closes the logs that have not changed. Writes the files of the other logs, and then has all of them synced at once: a write
+        during a sync would wait until the file system has committed its journal."""
         changed: list[Changed] = []
         for partition in self._node.partitions.all():
             if not partition.is_online:

@@ -1,13 +1,14 @@
 """Selects the log to compact next, gives the job to a worker process, and installs the result.
 
-Every `log.cleaner.backoff.ms` the compacted logs are checked one after the other. The check runs on the loop in time slices, because there
-may be tens of thousands of logs. A worker process rewrites it (`compaction_worker.py`, started with the first job and ended after a while
-without work). The result is put in place on the loop by renames and two syncs of the partition's directory, the only time that the loop
-waits. Appends and reads continue meanwhile. Then the first dirty offset of each log is written to `cleaner-offset-checkpoint`.
+A round checks all compacted logs, one after another; `log.cleaner.backoff.ms` is the pause between rounds. The checks run on the loop in
+time slices, because there may be tens of thousands of logs. A worker process rewrites a log that is due (`compaction_worker.py`, started
+with the first job and ended after a while without work). The result is put in place on the loop by renames and two syncs of the partition's
+directory, the only time that the loop waits. Appends and reads continue meanwhile. Then the first dirty offset of each log is written to
+`cleaner-offset-checkpoint`.
 
 A log that cannot be compacted (a damaged batch, a full disk, a killed worker) stays as it is: the broker logs one line and tries again
-after a pause that doubles each time. If a log was deleted, truncated or taken offline meanwhile, the files of the worker are removed, at
-once, before the next round or at the next start.
+after a pause that doubles each time. If a log was deleted, truncated or taken offline meanwhile, the worker's files are removed, at the
+latest at the next start.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ class CompactionSchedule:
         yield from self._up_to_the_next()
 
     def _next(self) -> None:
-        """The next due log of this round, or the pause after it."""
+        """Continues the round after a job."""
         if not self._is_stopped:
             self._turns.add(self._up_to_the_next())
 
@@ -229,7 +230,7 @@ class CompactionSchedule:
     # Memory of logs
 
     def _sync_names(self, partition: Partition) -> None:
-        """Syncs the last names of the installation in a thread. The next job begins when they are on the disk."""
+        """Syncs the file names of an installed result in a thread. The next job begins afterwards."""
         compacted = partition.log.directory
 
         def sync() -> StorageError | None:

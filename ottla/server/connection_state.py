@@ -14,8 +14,8 @@ class ConnectionState(Enum):
     """The states; the value completes the sentence "a connection in it ..."."""
 
     READING = "reads and executes requests"
-    BLOCKED = "waits until a request in steps is executed, or until the scheduler resumes the connection"
-    THROTTLED = "waits until its client has paid for a quota that it has exceeded"
+    BLOCKED = "waits until its request has been executed, or until the scheduler resumes the connection"
+    THROTTLED = "waits for the throttle time of a quota that its client has exceeded"
     FULL = "waits until answers are given or taken: too many requests are in flight, or too many bytes are unsent"
     FINISHING = "executes no further request, and answers those in flight"
     CLOSED = "is closed"

@@ -1,8 +1,8 @@
 """Detects foreign protocols on the first bytes of a connection: TLS and HTTP.
 
-Without it the log would report a frame of absurd size when a client speaks TLS to a plain listener, or when a browser or scraper takes the
-port for one of HTTP. Both protocols contain the requested host name, which Kafka's protocol does not. Only bytes that have arrived are
-examined, and none are trusted.
+Otherwise the log would report a frame of absurd size when a client speaks TLS to a plain listener, or when a browser or scraper connects.
+Both protocols contain the requested host name, which Kafka's protocol does not. Only bytes that have arrived are examined, and none are
+trusted.
 """
 
 from __future__ import annotations

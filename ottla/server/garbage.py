@@ -1,17 +1,14 @@
 """Keeps garbage collections short, however many objects the broker holds.
 
 CPython's collector stops the loop while it walks over objects: a full collection takes 10 ms and more for each 100,000. Here each full
-collection freezes the surviving objects (`gc.freeze`), so the next one walks only over younger objects, and each object is walked over at
-most once. Reference counts still free frozen objects. Only a cycle of references that became garbage after it was frozen is missed.
+collection freezes the surviving objects (`gc.freeze`), so later ones walk only over younger objects. Reference counts still free frozen
+objects. Only a cycle of references that became garbage after it was frozen is missed.
 
-So the objects that clients can create and drop must leave no cycles. `tests/server/test_cycles.py` counts the garbage behind topics,
-groups, transactions, sessions and connections, and finds none. A walk over everything takes 1.0 s with 37,000 topics, so it runs only when
-the memory shows that cycles were missed. All that clients can cause is bounded by `ottla.memory.max.bytes`
-(`tests/hostile/test_attacks_memory.py`, with an allowance); a process that has grown by more has garbage, or a defect. The walk waits for a
-quiet moment, ten minutes at most. The next walk waits until memory is a quarter larger than after the last one, so that a useless walk is
+So the objects that clients can create and drop must leave no cycles (`tests/server/test_cycles.py`). A walk over everything takes 1.0 s
+with 37,000 topics. It is made only if the process has grown by more than `ottla.memory.max.bytes` and an allowance, which clients cannot
+cause (`tests/hostile/test_attacks_memory.py`): then there is garbage, or a defect. The walk waits for a quiet moment, ten minutes at most,
+and logs how much garbage there was. The next walk waits until memory is a quarter larger than after the last one, so that a useless walk is
 not repeated.
-
-So a missed cycle is kept until the process has grown by that much. A log line says how much garbage there was.
 
 Memory that is free after a flood of requests is fragmented, and the C library keeps it. It is returned to the system when the process has
 become much larger or smaller since the last time.
@@ -108,7 +105,7 @@ class Garbage:
         before_bytes, began = self._memory_bytes(), self._worked_seconds()
         gc.unfreeze()
         found = gc.collect()
-        gc.collect()  # of nothing: the next full collection waits for a quarter as many young objects as the last one has left
+        gc.collect()  # of no objects: the next one waits for young objects, a quarter as many as this one has left
         after_bytes = self._memory_bytes()
         took_ms = (self._worked_seconds() - began) * 1000
         self._suspicious_bytes = max(self._suspicious_bytes, round(after_bytes * GROWTH_PER_WALK))

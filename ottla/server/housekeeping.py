@@ -165,7 +165,8 @@ class Housekeeping:
         self._timers.call_later(delay_ms, lambda: self._threads.run(lambda: self._remove([path], self._disk.remove_tree), ignore))
 
     def write_checkpoints(self) -> None:
-        """Writes recovery points, high watermarks and log start offsets in a thread. Does nothing while another round runs."""
+        """Writes recovery aids, and then recovery points, high watermarks and log start offsets in a thread. Does nothing while another
+        round runs."""
         if not self._is_writing_checkpoints:
             self._with_each("recovery aids", self._write_recovery_aids)
             self._write_checkpoints()
@@ -274,7 +275,7 @@ class Housekeeping:
     # Inside
 
     def _with_each(self, task: str, do: Callable[[Partition], object], may_need: Callable[[Partition], bool] = always) -> None:
-        """Calls `do` for every online partition that may need it, in time slices; partitions that are deleted before are skipped. If the
+        """Calls `do` for every online partition that may need it, in time slices. Partitions that are deleted meanwhile are skipped. If the
         last round of the task is unfinished, this round is skipped."""
         if task not in self._under_way:
             self._under_way[task] = None

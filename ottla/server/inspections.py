@@ -4,9 +4,10 @@ A batch of a few kilobytes may hold millions of records, whose decoding takes se
 (`record_worker.py`, started with the first order and ended after a while without work) takes one order at a time. Waiting clients take
 turns, so many orders of one client do not delay another client's next order.
 
-If a batch of a connection is with the worker, the connection's later appends to the partition wait in a *line*. Each attempt is called when
-the attempts before it are done. It returns its order for the worker, or None when it has finished. When a connection closes, its orders and
-attempts are dropped, so their size is bounded by the memory of the connection.
+While the worker has a batch of a connection, the connection's later appends to the partition wait in a *line*. Each append is an *attempt*:
+a function that returns an order for the worker, or None when the append is done. It is called when the attempts before it are done, and
+again with each answer of the worker. When a connection closes, its orders and attempts are dropped, so their size is bounded by the memory
+of the connection.
 """
 
 from __future__ import annotations

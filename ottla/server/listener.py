@@ -1,10 +1,11 @@
 """Listening addresses: which connections are admitted, and which are open.
 
 A new connection is closed if it exceeds `max.connections` of the broker or of its listener, the limit of its address, or the descriptors of
-the process. A new connection of a broker replaces a client's instead. A sweep closes idle connections.
+the process. If only a limit of the broker is reached, a new connection on the brokers' listener replaces the client connection that has
+been idle longest. A sweep closes idle connections.
 
 Memory is bounded by `ottla.memory.max.bytes`: half of it is for requests that are being received (`queued.max.request.bytes`, if that is
-less), and half is shared by the answers and waiting requests of all connections, so that each may keep less as they become many.
+less), and half is divided equally among the connections, for their answers and waiting requests.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ QUEUED_BYTES_LEAST = 1 << 16
 """Minimum share of each connection in the memory for answers and waiting requests, in bytes."""
 BACKLOG_LEAST = 128
 TLS_CONNECTION_BYTES = 60_000
-"""Memory of OpenSSL for a connection that has received all of a record but one byte, in bytes. A silent connection takes 24 kB."""
+"""Memory of OpenSSL for a connection that has received a record without its last byte, in bytes. A silent connection takes 24 kB."""
 
 Mapper = Callable[[str], str | None]
 """Maps the subject of a certificate to the name of a principal (`security/principal_mapping.py`)."""
@@ -146,8 +147,8 @@ class Listeners:
             connection.channel.close()
 
     def sweep(self, ticks_max: int) -> None:
-        """Closes connections that have been idle for more than `ticks_max` calls: the client has sent nothing and taken no answer, and no
-        request is running."""
+        """Closes connections that have been idle for more than `ticks_max` calls: the client has sent nothing and taken no answer, although
+        an answer waits for it or no request is running."""
         for connection in list(self.connections):
             channel = connection.channel
             if channel.bytes_sent != connection.bytes_taken:
@@ -209,7 +210,7 @@ class Listeners:
         channel.open(connection)
 
     def _is_full(self, listener: str, host: str) -> bool:
-        """Whether a limit of connections is reached. For a broker's connection, may close a client's instead."""
+        """Whether a limit of connections is reached. May close a client's connection for one on the brokers' listener."""
         of_listener = self._config.of_listeners.limit(listener, "max.connections")
         if of_listener is not None and self._per_listener[listener] >= of_listener:
             return True
@@ -279,7 +280,7 @@ class Listeners:
         late.channel.close()
 
     def recheck(self) -> None:
-        """Closes connections with logins that are no longer valid, after users or passwords have changed."""
+        """Closes connections whose user or delegation token no longer exists."""
         for connection in list(self.connections):
             authentication = connection.info.authentication
             if authentication is not None and authentication.is_valid is not None and not authentication.is_valid():

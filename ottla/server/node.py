@@ -164,7 +164,7 @@ class Node:
         )
 
     def _make_peers(self) -> Peers:
-        """Creates the peers of a single broker, which never finds an address of another one."""
+        """Creates the peers of a single broker, which has no addresses of other brokers."""
         ports, config = self.ports, self.config
         if ports.peers is not None:
             return ports.peers
@@ -255,7 +255,7 @@ class Node:
         self.member.review_reports()
 
     def _watched(self) -> list[int]:
-        """Returns the brokers to watch for their end: all others on the controller, the controller on the others."""
+        """Returns the brokers whose end is watched: on the controller all others, on the others the controller."""
         own = self.config.this_broker_id
         if self.controller.is_active:
             return [broker_id for broker_id in self.metadata.brokers if broker_id != own]
@@ -332,8 +332,7 @@ class Node:
 
     def start(self, on_ready: Callable[[], object], on_refused: Callable[[str], object]) -> None:
         """Starts the broker. Calls `on_ready` when a controller has sent its replicas and they are open, or `on_refused` with the reason if
-        the registration is refused. On a single broker both are called before `start` returns. Raises `StorageError` or `AddressError`.
-        """
+        the registration is refused; on a single broker before `start` returns. Raises `StorageError` or `AddressError`."""
         self.endpoints = self.listeners.bind(self.config.endpoints)
 
         def ready() -> None:
@@ -394,7 +393,7 @@ class Node:
         self.member.start(registration, on_registered=self._serve, refused=on_refused)
 
     def _is_clean(self) -> bool:
-        """Whether no log has lost records that the last processed registration had. See `Registration.is_clean`."""
+        """Whether the log directories are proved to have lost no records. See `Registration.is_clean`."""
         return all(directory.is_proved and directory.is_claimed and not directory.has_failed for directory in self.directories)
 
     def _serve(self) -> None:
@@ -447,7 +446,6 @@ class Node:
         self.housekeeping.remove_later(paths, 0)
 
     def _reconfigure(self) -> None:
-        """Applies changed dynamic settings."""
         if self.links is not None:
             self.links.fetchers.configure()
         self.replicas.configure_all()

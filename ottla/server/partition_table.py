@@ -35,7 +35,7 @@ from ottla.storage.small_files import read_topic_id
 log = logging.getLogger("ottla.storage")
 
 SEALED_FILES_MAX = 512
-"""Maximum of sealed segments in the broker that keep their files and indexes open after a read."""
+"""Maximum number of sealed segments in the broker that keep their files and indexes open after a read."""
 PREFERRED_BYTES_MAX = 4 << 20
 """Memory for `preferred`, in bytes."""
 
@@ -441,7 +441,7 @@ class PartitionTable:
         return None
 
     def _is_of(self, path: str, topic_id: bytes) -> bool:
-        """Whether a partition's directory belongs to this topic. A directory without a topic id and without segments may."""
+        """Whether a partition's directory belongs to this topic. A directory without a topic id belongs to it if there are no segments."""
         found = read_topic_id(self._disk, path)
         if found is not None:
             return found == topic_id
@@ -480,7 +480,6 @@ class PartitionTable:
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, message) from reason
 
     def _place(self, key: TopicPartition) -> LogDirectoryState:
-        """Chooses the directory for a new log."""
         wanted = self.directory_at(self.preferred.forget(key) or "")
         return wanted if wanted is not None and wanted.is_online else self._choose()
 

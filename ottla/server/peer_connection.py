@@ -83,8 +83,7 @@ class LoopConnection:
     # Opening and closing
 
     def open(self, done: Done, timeout_s: float = CONNECT_TIMEOUT_S) -> None:
-        """Connects and negotiates; calls `done(self, None)` or `done(None, error)`. May be called again while the connection is being
-        opened."""
+        """Connects and negotiates; calls `done(self, None)` or `done(None, error)`. Further calls wait for the attempt in progress."""
         if self.is_open:
             self._timers.call_soon(lambda: done(self, None))
             return

@@ -2,8 +2,8 @@
 
 Each broker and lane has one connection, opened on use and again after it has closed. Answers arrive in the order of the requests. A request
 to a broker without a known address fails with BROKER_NOT_AVAILABLE. If the broker cannot be reached or does not answer within
-`request.timeout.ms`, the request fails with NETWORK_EXCEPTION; the broker may have executed it. When a broker's address changes,
-connections to the old one are closed.
+`request.timeout.ms`, the request fails with NETWORK_EXCEPTION; the broker may have executed it. A refused login fails with the login's
+error. When a broker's address changes, connections to the old one are closed.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class BrokerPeers:
         self._access.begin_login(begun)
 
     def _open(self, key: tuple[int, str], address: tuple[str, int], request: Any, done: Answered, opening: ConnectionOpening) -> None:
-        """Opens a connection unless there is one, and sends the waiting requests over it."""
+        """Opens a connection unless there is one, and sends the request over it."""
         if self._is_closed:
             done(None, ErrorCode.NETWORK_EXCEPTION)
             return

@@ -1,4 +1,4 @@
-"""Logs which other brokers do not answer: one line at the beginning, then at growing intervals, and one at the end."""
+"""Logs which other brokers do not answer: one line at the first failure, then at growing intervals, and one at the next answer."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from ottla.sharing.state_coordinators import ShareStateCoordinators
 log = logging.getLogger("ottla.replicas")
 
 OPENED_PER_FREEZE = 500
-"""Objects of partitions are frozen for the garbage collector after each 500 opened partitions. They have no cycles, and a walk over 10,000
+"""Number of opened partitions after which their objects are frozen for the garbage collector. They have no cycles, and a walk over 10,000
 partitions takes 0.1 s."""
 
 NO_EPOCH = -1
@@ -260,7 +260,7 @@ class ReplicaChanges:
             self._moves.give_up(key)
         partition = self._partitions.get(*key)
         if partition is not None:
-            # Requests that wait here for records or for an acknowledgement get Kafka's error: no disk has failed.
+            # Waiting requests get Kafka's errors for a moved or deleted replica, because no disk has failed.
             gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if replica.is_deleted else ErrorCode.NOT_LEADER_OR_FOLLOWER
             partition.go_offline("the replica was stopped", gone, may_revive=not replica.is_deleted)
         try:

@@ -100,9 +100,8 @@ def _reap_again(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def reap_orphans() -> int:
-    """Reaps every child that has ended; returns how many. The code that waits for the broker's own worker may find it reaped already: it
-    does not need the exit code.
-    """
+    """Reaps every child that has ended; returns how many. This includes a worker of the broker: the code that waits for it needs no exit
+    code."""
     count = 0
     while True:
         try:

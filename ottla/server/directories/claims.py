@@ -1,7 +1,7 @@
 """Claims the log directories of a broker at its start, and determines the cluster id.
 
-An unreadable directory is offline, unless all are unreadable. A directory of another broker or cluster refuses the start. The cluster id is
-read from the directories, else from the metadata store, else from the configuration, else a new one is made. In a cluster of several
+An unreadable directory is offline, unless all are unreadable. A directory of another broker or cluster prevents the start. The cluster id
+is read from the directories, else from the metadata store, else from the configuration, else a new one is made. In a cluster of several
 brokers the metadata store decides; it is asked before (`cluster/cluster_id.py`).
 """
 
@@ -70,8 +70,8 @@ def claim_directories(
 
 
 def note_start(disk: Disk, config: BrokerConfig, directories: Sequence[LogDirectoryState]) -> None:
-    """Writes the notes that the next start compares with its directories. Called when this start has succeeded. A failed write is logged.
-    """
+    """Notes the boot of the machine and, on a single broker, which directories belong together. The next start compares its directories
+    with these notes. Called when this start has succeeded. A failed write is logged."""
     notes = [directory.note_boot for directory in online(directories)]
     if config.is_single_broker:
         paths = {directory.directory_id: directory.path for directory in directories if directory.is_claimed}

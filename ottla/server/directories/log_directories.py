@@ -89,7 +89,6 @@ class LogDirectoryState:
         """Refuses a new directory that becomes online after the start, if it replaces another directory."""
 
     def lock(self) -> None:
-        """Locks the directory for this process. Raises `DirectoryRefused` if another process has locked it."""
         self._disk.makedirs(self.path)
         if self._take_lock is not None:
             self._lock = self._take_lock(self.path)
@@ -100,7 +99,7 @@ class LogDirectoryState:
         return found.cluster_id if found is not None else None
 
     def belong_to(self, broker_id: int, cluster_id: str, random: Random) -> None:
-        """Sets the broker and cluster for a claim that is possible only later."""
+        """Sets the broker and cluster, which a directory that is offline needs for its claim later."""
         self._owner = (broker_id, cluster_id, random)
 
     def claim(self, broker_id: int, cluster_id: str, random: Random) -> None:
@@ -125,9 +124,8 @@ class LogDirectoryState:
         return LogDirectoryHistory(self.path, self.generations)
 
     def _read_proof(self, before: Boot) -> None:
-        """Determines which records the last use of the directory proves to be complete. After a reboot, everything in the directory was
-        read from the disk.
-        """
+        """Determines whether the last use of the directory has certainly lost no records, and whether all of its records are on the disk.
+        After a reboot they are, because everything was read from the disk."""
         has_run_on = bool(self._boot_id) and before.boot_id == self._boot_id
         has_rebooted = bool(self._boot_id) and before.boot_id not in ("", self._boot_id)
         is_ledger_lost = before.has_ledger and self.ledger.is_lost
@@ -146,12 +144,13 @@ class LogDirectoryState:
 
     @property
     def is_sync_doubtful(self) -> bool:
-        """Whether a sync may have failed here, in this process or in the last one, which then left no proof that it lost nothing."""
+        """Whether a sync may have failed here: in this process, or in the last one, if nothing proves that it lost no records."""
         return self.has_failed or (bool(self._boot_id) and not self.was_whole)
 
     def note_boot(self) -> None:
-        """Notes the boot: from now on a killed process loses no records, and a power failure loses none if acknowledgements wait for the
-        disk. Called after an earlier loss was processed, because this removes its trace. Raises `StorageError`."""
+        """Notes the boot of the machine. The note proves at the next start that a killed process has lost no records and, if
+        acknowledgements wait for the disk, that a power failure has lost none. Called after an earlier loss was processed, because this
+        removes its trace. Raises `StorageError`."""
         self.is_proved = True
         boot = Boot(self._boot_id, self._is_flush_on_ack and self._is_settled, has_ledger=True)
         if self._boot_id and self.is_claimed and not self.has_failed and small_files.read_boot(self._disk, self.path) != boot:
@@ -195,7 +194,6 @@ class LogDirectoryState:
         return LogOffsets(partition.topic_id, found.recovery_point, partition.high_watermark, found.log_start_offset, clean_offset)
 
     def partition_names(self) -> list[str]:
-        """Returns the names of the partition directories in this directory."""
         return [
             name
             for name in self._disk.listdir(self.path)
@@ -251,7 +249,7 @@ class LogDirectoryState:
         return run_steps(self.plan_in_steps([partitions]))
 
     def plan_in_steps(self, pieces: Iterable[Iterable[Partition]]) -> Generator[None, None, Callable[[], StorageError | None]]:
-        """Does the same in steps of some partitions. For a partition that changes meanwhile, old or new offsets are written."""
+        """Like `plan_checkpoints`, in steps of some partitions. For a partition that changes meanwhile, old or new offsets are written."""
         found: dict[TopicPartition, LogOffsets] = {}
         for piece in pieces:
             here = [partition for partition in piece if partition.log.directory.rpartition("/")[0] == self.path]
@@ -273,7 +271,7 @@ class LogDirectoryState:
         return write
 
     def plan_watermarks(self, pieces: Iterable[Iterable[Partition]]) -> Generator[None, None, Callable[[], StorageError | None]]:
-        """Does the same for only the high watermarks. Nothing is written if none has changed."""
+        """Like `plan_in_steps`, for only the high watermarks. Nothing is written if none has changed."""
         found: dict[TopicPartition, int] = {}
         for piece in pieces:
             here = [partition for partition in piece if partition.log.directory.rpartition("/")[0] == self.path]
@@ -310,7 +308,7 @@ class LogDirectoryState:
         found = small_files.read_meta_properties(self._disk, self.path)
         if found is None:
             directory_id = uuid_to_text(random.token_bytes(16))
-            self.ledger = Ledger(self._disk, self.path, log.warning, is_new=True)  # first: without it a directory proves nothing
+            self.ledger = Ledger(self._disk, self.path, log.warning, is_new=True)  # first: without a ledger it proves nothing
             properties = MetaProperties(broker_id=broker_id, cluster_id=cluster_id, directory_id=directory_id)
             small_files.write_meta_properties(self._disk, self.path, properties)
             self.directory_id = directory_id

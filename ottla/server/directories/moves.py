@@ -5,9 +5,9 @@ appended on the loop. When little remains, the copy replaces the log (`storage/f
 are copied in the order of the requests, at most `num.replica.alter.log.dirs.threads` at a time (if it is not set, as many as there are log
 directories) and at most `AT_A_TIME_MAX`. All copies share `replica.alter.log.dirs.io.max.bytes.per.second`.
 
-The directory of the copy marks an unfinished move. So the move continues after a restart, or after a failed directory works again, when the
-replica is open. An unreadable copy is made again. A request with another destination removes the old copy; a request for the replica's
-present directory ends the move.
+The directory of the copy marks an unfinished move. So the move continues when the replica is opened again: after a restart, or when a
+failed directory works again. An unreadable copy is made again. A request with another destination removes the old copy; a request for the
+replica's present directory ends the move.
 """
 
 from __future__ import annotations
@@ -111,8 +111,7 @@ class DirectoryMoves:
         return ErrorCode.NONE if directory.is_online else ErrorCode.KAFKA_STORAGE_ERROR
 
     def prefer(self, key: TopicPartition, path: str) -> ErrorCode:
-        """Notes the directory in which a future replica is to be created. Returns REPLICA_NOT_AVAILABLE, as Kafka does, or another error.
-        """
+        """Notes the directory for a replica that will be created later. Returns REPLICA_NOT_AVAILABLE, as Kafka does, or another error."""
         refusal = self.refusal(path)
         if refusal:
             return refusal
@@ -159,7 +158,6 @@ class DirectoryMoves:
             self._discard(path)
 
     def on_offline(self, directory: LogDirectoryState) -> None:
-        """Stops the moves into a failed log directory."""
         for move in list(self._moves.values()):
             if move.future.copy.directory.rpartition("/")[0] == directory.path:
                 self._stop(move)

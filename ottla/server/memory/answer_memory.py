@@ -26,7 +26,7 @@ WAITING_REQUEST_BYTES = 3000
 
 
 class Slot:
-    """The slot of an answer in the order of answers, until this answer and all earlier ones are given."""
+    """The slot of one answer in the order of answers. It ends when this answer and all earlier ones have been given."""
 
     __slots__ = ("abandon", "parts", "size")
 

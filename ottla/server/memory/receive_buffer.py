@@ -1,20 +1,19 @@
-"""Buffers for received bytes until their frame is whole, and the bound on all of them together.
+"""Buffers for received bytes until their frame is complete, and the limit on their memory.
 
 Small frames are parsed in one buffer that all connections of the loop share: a connection only keeps a copy of an unfinished tail. A larger
-frame gets its own buffer, of 16 KiB at first, which grows with the received bytes, so a peer that announces 100 MiB and sends nothing
-costs little. Buffers of ordinary large frames (a producer's 1 MiB batch) are pooled, because making them costs as much as copying the
-batch.
+frame gets its own buffer, of 16 KiB at first, which grows with the received bytes, so a peer that announces 100 MiB and sends nothing costs
+little. Buffers of ordinary large frames (a producer's 1 MiB batch) are pooled, because making them costs as much as copying the batch.
 
-All own buffers together stay below `bytes_max`, but for the first 16 KiB of each, the reserve, and a frame that is alone. A frame with a
-full buffer grows when more of it can be read. If it would exceed the bound, reading is paused until other frames have ended. Of the waiting
-frames the one with the fewest missing bytes continues first; each tick of age counts as `AGE_BYTES` fewer. The first one may grow into a
-reserve if it can become whole there, so small requests are served while large ones wait for each other. A single frame may always grow, so
-no frame is too large.
+All own buffers together stay below the limit `bytes_max`. Exceptions are the first 16 KiB of each buffer, the reserve, and a frame that is
+alone: it may always grow, so no frame is too large. A frame with a full buffer grows when more of it can be read. If it would exceed the
+limit, reading is paused until other frames have ended. The waiting frame with the fewest missing bytes continues first; each tick of its
+age counts as `AGE_BYTES` fewer. This frame may use the reserve if that completes it, so small requests are served while large ones wait for
+each other.
 
-When a frame has to wait, or another begins while memory is full, `unfinished_requests.py` chooses frames to drop. So a crowd of peers that
-begin requests and never finish them starves no other client. When all frames wait for each other, `relieve` drops some in each tick: at
-first only frames of connections that have not sent a whole request yet. Small unfinished frames, which their connections keep, and requests
-that connections hold back count like large ones and are dropped like them.
+When a frame has to wait, or another begins while memory is full, `unfinished_requests.py` selects frames to drop. So peers that begin
+requests and never finish them do not stop other clients. When all frames wait for each other, `relieve` drops some in each tick: at first
+only frames of connections that have not sent a whole request yet. Small unfinished frames, and requests that connections hold back, count
+and are dropped like large frames.
 """
 
 from __future__ import annotations
@@ -34,25 +33,25 @@ POOL_FROM_RECEIVED_BYTES = 1 << 14
 """A peer must have sent this much of a large frame before a whole pooled buffer is lent to it."""
 UNBOUNDED = (1 << 63) - 1
 CROWDED_PART = 1 / 4
-"""Beyond this part of the bound a frame gets no pooled buffer while little of it is there: buffers grow with what was received."""
+"""Part of the limit. If more is in use, a frame gets a pooled buffer only after a quarter of one has been received; until then its buffer
+grows with the received bytes."""
 CROWDED_BYTES = POOLED_BUFFERS_MAX * POOLED_BYTES
-"""The same limit in bytes; the smaller of the two applies. Touching the pages of a new pooled buffer takes up to a millisecond, and
-hundreds of connections may begin a frame in one iteration of the loop."""
+"""The same threshold in bytes; the smaller one applies. Touching the pages of a new pooled buffer takes up to a millisecond, and hundreds
+of connections may begin a frame in one iteration of the loop."""
 FULL_PART = 9 / 8
-"""Beyond this part of the bound a request that begins has others dropped."""
+"""Part of the limit. If more is in use, a request that begins causes others to be dropped."""
 RESERVE_PART = 10 / 8
-"""Up to this part of the bound the first of the frames that wait may grow."""
+"""Part of the limit up to which the first waiting frame may grow."""
 AGE_BYTES = 1 << 16
-"""Bytes that a tick of age counts for in the order of waiting frames: the frame with the fewest missing bytes is first."""
+"""Number of missing bytes that a tick of age outweighs in the order of waiting frames."""
 PLACES_KEPT = 64
 """The heap of waiting frames is rebuilt when it has this many more stale entries than valid ones."""
 STILL_TICKS_MAX = 10
-"""After more calls of `relieve` in a row than this, during which frames waited and no buffer was returned, frames of any connection are
-dropped."""
+"""If frames have waited for more ticks than this without a buffer being returned, frames of any connection are dropped."""
 STILL_TICKS_UNSERVED_MAX = RIPE_TICKS
 """The same for frames of connections that have not sent a whole request yet. Clients send ApiVersions first."""
 KEPT_PART = 7 / 8
-"""When all frames wait, requests are dropped until no more than this part of the bound is lent."""
+"""Part of the limit. When all frames wait, requests are dropped until no more than this is in use."""
 DROPPED_MAX = 50
 """Connections that are dropped at once. 50: closing one takes 0.1 to 0.3 ms, and other connections wait meanwhile."""
 RESUMED_MAX = 16
@@ -60,7 +59,7 @@ RESUMED_MAX = 16
 
 
 class ReceiveBuffers:
-    """The shared buffer, the pool and the bound; one for all connections of a loop."""
+    """The shared buffer, the pool and the limit; one object for all connections of a loop."""
 
     def __init__(self, bytes_max: int = UNBOUNDED) -> None:
         self.bytes_max = bytes_max
@@ -74,11 +73,11 @@ class ReceiveBuffers:
         self._order: list[tuple[int, int]] = []
         """A heap of (priority, number of the frame). The frame may have stopped waiting."""
         self._waits = 0
-        self._is_dropping = False  # returned memory is not only for waiting frames
+        self._is_dropping = False  # waiting frames do not get the returned memory
         self._still_ticks = 0
 
     def size_for(self, size: int, received: int) -> int:
-        """The buffer size for a frame of `size` bytes after `received` bytes have arrived."""
+        """Returns the buffer size for a frame of `size` bytes after `received` bytes have arrived."""
         if received >= POOL_FROM_RECEIVED_BYTES and size <= POOLED_BYTES:
             return min(size, 4 * received) if self.is_crowded() and received < POOLED_BYTES // 4 else POOLED_BYTES
         return min(size, max(2 * received, POOL_FROM_RECEIVED_BYTES))
@@ -110,7 +109,7 @@ class ReceiveBuffers:
         return self.bytes_lent <= self.full_bytes
 
     def wait(self, frame: LargeFrame) -> None:
-        """Lets a frame that must grow wait; its reader resumes when there is room."""
+        """Lets a frame wait that must grow. Its connection reads again when there is memory."""
         self._waits += 1
         frame.place = self._waits
         self._waiting[frame.place] = frame
@@ -135,11 +134,11 @@ class ReceiveBuffers:
             self._end_standstill(has_waited=self._still_ticks > STILL_TICKS_MAX)
 
     def has_room(self, frame: LargeFrame) -> bool:
-        """Whether a frame that does not wait may grow: no frame waits, and the total stays within the bound or nothing else is lent."""
+        """Whether a frame may grow: no frame waits, and the total stays within the limit or no other frame has a buffer."""
         return not self._waiting and self._is_within(frame)
 
     def _has_room_for_first(self, frame: LargeFrame) -> bool:
-        """The same for the first waiting frame. It may also use half of the free reserve if that makes it whole."""
+        """Whether the first waiting frame may grow. It may also use half of the free reserve, if that completes it."""
         lacks = frame.size - len(frame.buffer)
         return self._is_within(frame) or lacks <= (self._reserve_end - self.bytes_lent) / 2
 
@@ -148,8 +147,7 @@ class ReceiveBuffers:
         return self.bytes_lent <= have or self.bytes_lent + self.size_for(frame.size, frame.filled) - have <= self.bytes_max
 
     def _drop_slowest(self, *, is_done: Callable[[], bool]) -> None:
-        """Drops the slowest requests until `is_done()`, `DROPPED_MAX` at most. Requests that wait for memory are not slow: they are
-        kept."""
+        """Drops the slowest requests, `DROPPED_MAX` at most, until `is_done()`. Frames that wait for memory are kept."""
         dropped = 0
         while not is_done() and dropped < DROPPED_MAX and (slowest := self.unfinished.next_slowest()) is not None:
             if isinstance(slowest, LargeFrame) and slowest.place in self._waiting:
@@ -161,8 +159,8 @@ class ReceiveBuffers:
             log.warning("%d unfinished requests that came the slowest are dropped, because others wait for memory", dropped)
 
     def _drop_dispensable(self, newcomer: Unfinished) -> None:
-        """Drops at most `DROPPED_MAX` requests, the dispensable ones first, until no more than `bytes_max` is lent. That is less than the
-        full mark, so that more than one request can begin."""
+        """Drops at most `DROPPED_MAX` requests in the order of eviction, until no more than `bytes_max` is lent. This is below
+        `full_bytes`, so that more than one request can begin."""
         dropped = self._drop(self.unfinished.dispensable(newcomer), self.bytes_max)
         log.warning("%d unfinished requests are dropped, because there is no memory for more", dropped)
 
@@ -178,7 +176,7 @@ class ReceiveBuffers:
             self._still_ticks = ticks - 1  # the next tick drops more, unless a request has become whole
 
     def _drop(self, requests: list[Unfinished], bytes_kept: float) -> int:
-        """Drops requests in this order, one at least and `DROPPED_MAX` at most, until no more than `bytes_kept` are lent. Returns how
+        """Drops requests in this order until no more than `bytes_kept` is lent: at least one, and `DROPPED_MAX` at most. Returns how
         many."""
         dropped = 0
         self._is_dropping = True
@@ -238,7 +236,7 @@ class LargeFrame:
         return self.size - self.filled
 
     def room(self) -> memoryview:
-        """Free space for the next bytes; empty if there is no memory for them, and reading is paused until there is."""
+        """Returns free space for the next bytes. It is empty if there is no memory; then reading is paused until there is."""
         if self.filled == len(self.buffer):
             if self._buffers.has_room(self):
                 self.grow()
@@ -248,7 +246,7 @@ class LargeFrame:
         return self.view[self.filled : self.size]
 
     def came(self, count: int) -> None:
-        """`count` bytes have been received into `room`."""
+        """Notes that `count` bytes have been received into `room`."""
         self.filled += count
         unfinished = self._buffers.unfinished
         self.moved = unfinished.moves = unfinished.moves + 1
@@ -260,17 +258,17 @@ class LargeFrame:
         return self.view[: self.size]
 
     def finish(self) -> None:
-        """It is no unfinished request any more, but keeps its buffer until `release`."""
+        """Removes the frame from the unfinished requests. It keeps its buffer until `release`."""
         self._buffers.unfinished.frames.pop(self, None)
 
     def release(self) -> None:
         self._buffers.stop_waiting(self)
         self.finish()
         self._buffers.give_back(self.buffer)
-        self.buffer, self.view, self.filled = bytearray(), memoryview(b""), 0  # notes may keep the frame for a while, not its bytes
+        self.buffer, self.view, self.filled = bytearray(), memoryview(b""), 0  # the notes of rates refer to the frame, not to its bytes
 
     def grow(self) -> None:
-        """Makes the buffer larger. The caller has made sure that the bound allows that."""
+        """Makes the buffer larger. The caller has checked the limit."""
         old, filled = len(self.buffer), self.view[: self.filled]
         self.buffer = self._buffers.lend(self._buffers.size_for(self.size, self.filled))
         self.view = memoryview(self.buffer)

@@ -1,10 +1,12 @@
 """Requests that are not executed yet, most of them incomplete, and their order of eviction when memory is short.
 
-The slowest are dropped first: their bytes in the last ticks decide, and between equals the average since the request began, because a peer
-may send much at first and then a byte each second. A request that will be whole soon at its pace is spared. A peer that always opens new
-connections is never old enough to be judged by its pace. When requests fill the memory, the address that holds the most loses requests
-first. Of this address, requests that wait for the broker are dropped last. Before them, requests on unserved connections that will not be
-complete soon are dropped first, by their memory and the time since they moved; then the others, by memory.
+While requests wait for memory, the slowest are dropped. Their pace is the number of bytes in the last ticks. If it is equal, the average
+since the request began decides, because a peer may send much at first and then a byte each second. A request that will be complete soon at
+its pace is spared.
+
+A peer that always opens new connections is never old enough to be judged by its pace. So when requests fill the memory, the address that
+holds the most loses requests first. Its requests are dropped in this order: requests on unserved connections that will not be complete
+soon, by their memory and the time since their last bytes; other requests, by memory; requests that wait for the broker.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ class Unfinished(Hashable, Protocol):
 
     begun_tick: int
     moved: int
-    """The value of `UnfinishedRequests.moves` at its last progress."""
+    """The value of `UnfinishedRequests.moves` when it last received bytes."""
 
     waits_for_broker: bool
     """Whether it waits for the broker, not for its peer."""
@@ -91,7 +93,8 @@ class UnfinishedRequests:
         one.moved = self.moves = self.moves + 1
 
     def next_slowest(self) -> Unfinished | None:
-        """The slowest request that is old enough to be judged and will not be whole soon. Returns each at most once in a tick."""
+        """Returns the slowest request that is old enough to be judged and will not be complete soon. Returns each at most once in a
+        tick."""
         if self._slowest is None:
             judged = ((self._pace(one), number, one) for number, one in enumerate(self._all()) if self._is_ripe(one))
             self._slowest = sorted((item for item in judged if not self._is_on_its_way(item[2])), reverse=True)
@@ -102,7 +105,7 @@ class UnfinishedRequests:
         return None
 
     def dispensable(self, besides: Unfinished | None) -> list[Unfinished]:
-        """Partially received requests in the order of eviction, without `besides`. It takes a millisecond for a thousand."""
+        """Returns the requests in the order of eviction, without `besides`. It takes a millisecond for a thousand."""
         found = [one for one in self._all() if one is not besides]
         of_hosts: Counter[str] = Counter()
         for one in found:

@@ -17,7 +17,7 @@ BUCKETS = 65
 
 WINDOW_SECONDS = 300.0
 SNAPSHOTS_MAX = 32
-"""Readings kept in a window. Scrapes read every 10 to 60 seconds; beyond this number none is kept."""
+"""Maximum number of readings kept: one every 10 seconds."""
 
 
 def new_buckets() -> list[int]:
@@ -31,7 +31,7 @@ def add_up(rows: Iterable[Sequence[int]]) -> list[int]:
 
 
 def quantile_ns(buckets: Sequence[int], share: float) -> float:
-    """Returns the duration that the part `share` of all durations does not exceed; 0 if there are none."""
+    """Returns the quantile `share` (0 to 1) of the durations; 0 if there are none."""
     wanted = share * sum(buckets)
     if wanted <= 0:
         return 0.0
@@ -62,7 +62,7 @@ class Histogram:
 
 
 class Recent:
-    """The counts that were added to named histograms within the last five minutes, or since the start if that is shorter ago."""
+    """The counts of named histograms in the last five minutes, or since the start of the process if that is less."""
 
     __slots__ = ("_snapshots",)
 

@@ -3,12 +3,12 @@
 It answers GET and HEAD of a few paths and refuses everything else. The head of a request is bounded in size and time, the connections are
 bounded in number, and a peer that does not read is dropped, so no client can slow the broker down through this port. Concurrent scrapes
 share a page. When all connections are taken, a new connection replaces the one that has waited longest without a request. If all have a
-request, it replaces the one that has been answered for the longest time, so a health probe is always served. No answer contains a
-traceback, and no request changes anything.
+request, it replaces the one with the oldest request, so a health probe is always served. No answer contains a traceback, and no request
+changes anything.
 
 `/healthz`, `/readyz` and `/startupz` need no password, because a kubelet has none (`ottla.metrics.probes.open`); the reasons why a broker
-is not ready are shown only to clients that may read metrics. On an address that is not loopback, metrics need a password or a token, and
-without either the broker refuses to open such an address. `http_access.py` decides who may read.
+is not ready are shown only to clients that may read metrics. Without a password or token the broker refuses to open an address that is not
+loopback. `http_access.py` decides who may read.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ IDLE_SECONDS_MAX = 75.0
 SEND_SECONDS_MAX = 10.0
 CONNECTIONS_MAX = 64
 SCRAPES_MAX = 4
-"""While more scrapes than this are under way they get the same page: one of thousands of partitions has megabytes."""
+"""If more scrapes than this are in progress, they get the same page, because a page with thousands of partitions has megabytes."""
 PIECE_BYTES = 1 << 16
 PORT_MAX = 65535
 
 ALIASES = {"/-/healthy": "/healthz", "/-/ready": "/readyz", "/v1/status/ready": "/readyz"}
 ONCE = ("content-length", "host", "transfer-encoding", "authorization")
-"""Headers that must not be repeated: a proxy could read another one of the two values."""
+"""Headers that must not be repeated, because a proxy could use another one of the values."""
 PATHS = ("/metrics", "/healthz", "/readyz", "/startupz")
 
 is_token = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
 is_value = re.compile(r"[\t\x20-\x7e\x80-\xff]*").fullmatch
-"""A value without line ends and other control characters, which a proxy could take for the end of a line."""
+"""Matches a value without control characters, which a proxy could take for the end of a line."""
 is_authority = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:@/?#\s]+)(:[0-9]*)?").fullmatch
 
 
 class HttpRequest(NamedTuple):
-    """One request's head, as far as it matters here."""
+    """The used parts of a request."""
 
     method: str
     path: str
@@ -69,7 +69,7 @@ class HttpAnswer(NamedTuple):
 
 
 class BadRequest(Exception):
-    """Raised for bytes that are not HTTP, or more of it than is accepted."""
+    """A request that is refused with a status: it is not HTTP, exceeds a limit or names another host."""
 
     def __init__(self, status: HTTPStatus) -> None:
         super().__init__(status.phrase)
@@ -80,7 +80,7 @@ class HttpPort:
     """The HTTP port of one broker."""
 
     def __init__(self, metrics: Metrics, health: Health, *, listen: str, access: HttpAccess) -> None:
-        """Raises `AddressError` when `listen` is no address, or one that must not be opened like this."""
+        """Raises `AddressError` if `listen` is not an address, or is not loopback and everyone could read the metrics."""
         self.host, self.port = parse_address(listen)
         self._metrics = metrics
         self._health = health
@@ -116,7 +116,7 @@ class HttpPort:
             log.warning("%s is not encrypted: passwords and tokens can be read on the way; set ottla.metrics.ssl.certificate", self.url)
 
     def reload(self) -> None:
-        """Reads token and certificate again; connections that are open keep theirs."""
+        """Reads token and certificate again; open connections keep theirs."""
         try:
             self._access.read_files()
         except AddressError as error:
@@ -124,11 +124,11 @@ class HttpPort:
 
     @property
     def url(self) -> str:
-        """The URL for a browser. The host `*` means every address."""
+        """Returns the URL for a browser. The host `*` means every address."""
         return f"http{'s' if self._access.is_encrypted else ''}://{f'[{self.host}]' if ':' in self.host else self.host or '*'}:{self.port}"
 
     async def stop(self) -> None:
-        """Closes the port and every connection of it."""
+        """Closes the port and all of its connections."""
         self._metrics.stop()
         await self._listener.close()
         if self._making is not None:
@@ -161,7 +161,8 @@ class HttpPort:
             _close(sock, writer)
 
     def _drop_longest(self) -> None:
-        """Makes room by dropping the connection that has waited the longest for its peer, be it for a request or to take an answer."""
+        """Closes the connection that has waited longest for a request. If all have one, closes the connection that has waited longest for
+        its peer to take the answer."""
         longest = next(iter(self._waiting or self._answering))
         self._waiting.pop(longest, None)
         self._answering.pop(longest, None)
@@ -184,7 +185,7 @@ class HttpPort:
             await asyncio.wait_for(send(writer, answer, is_head=is_head, is_kept_alive=is_kept_alive), SEND_SECONDS_MAX)
             self._end_scrape()
             patience = IDLE_SECONDS_MAX
-        # A close right behind the answer could overtake it; the peer gets a moment to take it.
+        # An immediate close could reset the connection before the peer has read the answer.
         if writer.can_write_eof() and not writer.is_closing():
             writer.write_eof()
         await asyncio.wait_for(reader.read(HEAD_BYTES_MAX), 1.0)
@@ -230,13 +231,14 @@ class HttpPort:
         return HttpAnswer(HTTPStatus.OK, await self._scrape(), CONTENT_TYPE)
 
     def _end_scrape(self) -> None:
-        """This connection has received its page, or has ended."""
+        """Notes that this connection has received its page, or has ended."""
         self._scraping.discard(asyncio.current_task())
         if not self._scraping:
             self._page = None
 
     async def _scrape(self) -> bytes:
-        """The page of the scrape that is being made, or where several are being sent the last one, so that few of them are in memory."""
+        """Returns the page that is being made, or makes one. If many connections are being sent a page, returns the last page, so that few
+        pages are in memory."""
         if self._making is None:
             if self._page is not None and len(self._scraping) > SCRAPES_MAX:
                 return self._page
@@ -244,7 +246,7 @@ class HttpPort:
         return await asyncio.shield(self._making)
 
     async def _make_page(self) -> bytes:
-        """One scrape, in pieces between which the loop serves others."""
+        """Makes a page in pieces, between which the loop serves others."""
         try:
             page = Page()
             for _ in self._metrics.steps(page):
@@ -272,14 +274,14 @@ def parse_address(listen: str) -> tuple[str, int]:
 
 
 def host_name(host: str) -> str:
-    """The name or address in a Host header, without the port."""
+    """Returns the name or address in a Host header, without the port."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0].lower()
 
 
 def parse_head(head: bytes) -> HttpRequest:
-    """Raises `BadRequest` for anything but HTTP/1 without a body."""
+    """Parses the head of a request. Raises `BadRequest` for anything but HTTP/1 without a body."""
     first, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or not is_token(words[0]) or not words[1].startswith("/") or not is_value(words[1]):
@@ -305,7 +307,7 @@ def parse_head(head: bytes) -> HttpRequest:
 
 
 async def send(writer: asyncio.StreamWriter, answer: HttpAnswer, *, is_head: bool, is_kept_alive: bool) -> None:
-    """Sends an answer piece by piece, so that little of it lies in the connection of a peer that does not read."""
+    """Sends an answer piece by piece, so that little of it is buffered for a peer that does not read."""
     body = memoryview(b"" if is_head else answer.body)
     pieces: list[bytes | memoryview] = [encode_head(answer, is_kept_alive=is_kept_alive)]
     pieces += (body[start : start + PIECE_BYTES] for start in range(0, len(body), PIECE_BYTES))
@@ -326,7 +328,7 @@ def encode_head(answer: HttpAnswer, *, is_kept_alive: bool) -> bytes:
 
 
 def verdict(is_good: bool, good: str, bad: str, reasons: dict[str, str]) -> HttpAnswer:
-    """200 or 503, and why."""
+    """Returns the answer to a probe: 200 or 503, and the reasons."""
     status = HTTPStatus.OK if is_good else HTTPStatus.SERVICE_UNAVAILABLE
     said: dict[str, object] = {"status": good if is_good else bad}
     return HttpAnswer(status, as_json({**said, "reasons": reasons} if reasons else said))

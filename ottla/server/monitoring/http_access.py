@@ -19,7 +19,7 @@ TOKEN_BYTES_MIN, TOKEN_BYTES_MAX = 16, 4096
 
 
 class HttpAccess:
-    """The rules of one port. Raises `AddressError` with one line where a file cannot be used."""
+    """The rules of one port. Raises `AddressError` with one line if a file cannot be used."""
 
     def __init__(
         self,
@@ -69,7 +69,8 @@ class HttpAccess:
         return basic + ('WWW-Authenticate: Bearer realm="ottla"\r\n' if self._token else "")
 
     def is_host(self, name: str, listen_host: str) -> bool:
-        """Whether the Host header may have this name. Another name may have been made to resolve to this address (DNS rebinding)."""
+        """Whether the Host header may have this name. A foreign name is refused, because an attacker can make it resolve to this address
+        (DNS rebinding)."""
         if name in self._hosts:
             return True
         if is_loopback(listen_host):

@@ -1,7 +1,7 @@
-"""The listening sockets of the HTTP port: a connection is counted before anything is read from it, the handshake of TLS included.
+"""The listening sockets of the HTTP port. A connection is counted before its TLS handshake.
 
-`asyncio.start_server` announces a connection only after its handshake, so that half-open ones would be without bound; and upgrading a plain
-stream loses what the client has sent by then on uvloop.
+`asyncio.start_server` announces a connection only after its handshake, so the number of half-open connections would not be bounded.
+Upgrading a plain stream to TLS loses bytes that the client has already sent, on uvloop.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class HttpListener:
         self.port = 0
 
     async def open(self, host: str, port: int) -> None:
-        """Binds every address of the host, all at one port. Raises `OSError`."""
+        """Binds every address of the host at the same port. Raises `OSError`."""
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         self.port = port
@@ -91,7 +91,7 @@ class PeerProtocol(asyncio.StreamReaderProtocol):
 async def streams(
     sock: socket.socket, tls: ssl.SSLContext | None, *, limit: int, handshake_seconds: float
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """The streams of an accepted connection, after the handshake where there is one. Raises `OSError`."""
+    """Returns the streams of an accepted connection, with TLS after its handshake. Raises `OSError`."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=limit)
     protocol = PeerProtocol(reader)

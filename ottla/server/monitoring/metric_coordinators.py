@@ -1,8 +1,8 @@
 """Metrics of groups, transactions and share coordinators: states, members, committed offsets, lag, writes.
 
-Lag is counted against the high watermark, as kafka_exporter does. A partition that does not live here has a committed offset and no lag,
-and its topic no sum of lags: a sum of some partitions would look like a group that has caught up. Shards that are still loading are
-omitted. One piece of work is a group, or `PIECE` of its offsets.
+Lag is counted against the high watermark, as kafka_exporter does. It is known only for partitions with a replica on this broker. A topic
+with other partitions has no sum of lags, because an incomplete sum would look like a group that has caught up. Shards that are still
+loading are omitted. The event loop may serve clients after `PIECE` groups and offsets.
 """
 
 from __future__ import annotations

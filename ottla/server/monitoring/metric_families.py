@@ -1,10 +1,10 @@
-"""The table of metrics. Each family once: name, kind, help text. Dashboards, alert rules and documentation are checked against it.
+"""The table of metrics: name, kind and help text of each family. Dashboards, alert rules and documentation are checked against it.
 
 Names are the names in published Grafana boards and alert rules for Kafka: kafka_exporter's names, and the JMX exporter's names of Kafka's
-own metrics. A metric of a part that a single broker lacks (queues between threads, followers, ZooKeeper) is exported with the value that
-says so, because a board with a hole looks like a broken broker.
+own metrics. A metric of a part that this broker lacks (queues between threads, for example) is exported with a constant value, because a
+board with a hole looks like a broken broker.
 
-Rates are counters that end in `_total`. `ALIASES` are the other two dialects in use; they are exported on request.
+Rates are counters that end in `_total`. `DIALECTS` has two other forms of names, which are exported on request.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ FAMILIES: dict[str, Family] = {
         Family("kafka_consumergroup_current_offset_sum", GAUGE, "Offsets that a group has committed, over all partitions of a topic."),
         Family("kafka_consumergroup_lag_sum", GAUGE, "A group's lag over all partitions of a topic, if its coordinator has them all."),
         Family("kafka_consumergroup_members", GAUGE, "Members of a group."),
-        # Traffic, for each topic and without a label for all together
+        # Traffic of each topic, and without a label of all topics
         Family(f"{TRAFFIC}messagesin_total", COUNTER, "Records appended.", "messagesinpersec"),
         Family(f"{TRAFFIC}bytesin_total", COUNTER, "Bytes of record batches appended.", "bytesinpersec"),
         Family(f"{TRAFFIC}bytesout_total", COUNTER, "Bytes of record batches read by consumers.", "bytesoutpersec"),
@@ -81,7 +81,7 @@ FAMILIES: dict[str, Family] = {
         Family("kafka_controller_kafkacontroller_globalpartitioncount", GAUGE, "Partitions of the cluster."),
         Family("kafka_controller_kafkacontroller_preferredreplicaimbalancecount", GAUGE, "Partitions not led by their first replica."),
         Family(
-            "kafka_controller_controllerstats_uncleanleaderelections_total", COUNTER, "Leaders elected out of sync; one broker has none.",
+            "kafka_controller_controllerstats_uncleanleaderelections_total", COUNTER, "Always 0: the controller logs unclean elections.",
             "uncleanleaderelectionspersec",
         ),
         Family("kafka_cluster_partition_underminisr", GAUGE, "1 if the partition is below min.insync.replicas."),

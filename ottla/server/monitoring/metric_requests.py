@@ -1,7 +1,7 @@
 """Metrics of requests and connections: how many, how long each kind takes, how idle the broker is.
 
 Quantiles cover the last five minutes (`histogram.Recent`), counts and sums everything since the start, as Prometheus expects both.
-`FetchConsumer` repeats `Fetch`, as Kafka does, for boards that use one of them; a single broker has no followers.
+`FetchConsumer` repeats `Fetch`, because boards use one or the other. In a cluster both include the fetches of followers.
 """
 
 from __future__ import annotations

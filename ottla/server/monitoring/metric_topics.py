@@ -109,7 +109,6 @@ class TopicMetrics:
         self._gone = list(_NO_COUNTS)
 
     def collect(self, page: Page) -> Iterator[None]:
-        """Adds the metrics of all topics to the page. Yields to the event loop after each `PIECE` partitions."""
         looked_at = 0
         for topic in list(self._metadata.topics()):
             known = self._topics.setdefault(topic.topic_id, _Topic())

@@ -1,10 +1,9 @@
 """One scrape: all metrics of the broker, as Prometheus text.
 
-Nothing is measured for a scrape; it reads what the broker's objects know anyway and a few plain counters on the paths of records and
-requests. It is done in pieces of about a millisecond at most, so that clients are served in between: `steps` is the scrape, `render` all of
-it at once.
+A scrape reads values that the broker's objects have anyway, and a few plain counters on the paths of records and requests. `steps` makes it
+in pieces of about a millisecond at most, so that clients are served in between.
 
-`metric_families.py` says what there is, `metric_page.py` makes the text, and one module for each part of the broker collects it.
+`metric_families.py` has the table of metrics, `metric_page.py` makes the text, and one module for each part of the broker collects values.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class BrokerParts(Protocol):
 
 
 class Metrics:
-    """The collectors of one broker. `start` and `stop` govern the probe of the event loop."""
+    """The collectors of one broker. `start` and `stop` control the probe of the event loop."""
 
     def __init__(self, parts: BrokerParts) -> None:
         broker = parts.broker
@@ -112,7 +111,7 @@ class Metrics:
         return page.encode(self._dialects)
 
     def hosts(self) -> Iterable[MachineHost]:
-        """All coordinators on this broker."""
+        """Returns all coordinators on this broker."""
         return [*self._broker.groups.all_hosts(), *self._broker.transactions.all_hosts(), *self._broker.share_states.all_hosts()]
 
     def _collect_cluster(self, page: Page) -> None:

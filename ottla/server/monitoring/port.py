@@ -1,6 +1,6 @@
 """Monitoring of a running broker: connects its parts to the metrics, the health checks and the HTTP port that serves both.
 
-Imported only where `ottla.metrics.listen` is set; a broker without monitoring does not pay for it.
+Imported only if `ottla.metrics.listen` is set.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.server.node import Node
 
 
 def make_port(node: Node, listen: str) -> HttpPort:
-    """The port, not open yet. Raises `AddressError`."""
+    """Returns the port, not open yet. Raises `AddressError`."""
     metrics = Metrics(node)
     health = make_health(node, metrics)
     config = node.config
@@ -31,7 +31,7 @@ def make_port(node: Node, listen: str) -> HttpPort:
 
 
 def make_health(node: Node, metrics: Metrics) -> Health:
-    """The checks that must pass before clients should connect."""
+    """Returns the checks that must pass before clients should connect."""
 
     def listeners() -> str:
         return "" if node.is_ready else "the broker does not accept requests"

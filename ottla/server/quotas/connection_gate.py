@@ -26,7 +26,7 @@ class ConnectionGate:
         self._admit = admit
         self._waiting: dict[str, deque[Channel]] = {}  # by listener; the first of each is admitted next
         self._refused: dict[Channel, TimerHandle] = {}
-        self._turns: dict[str, TimerHandle] = {}  # by listener: when its first may pass
+        self._turns: dict[str, TimerHandle] = {}  # by listener: the timer of its first waiting connection
 
     @property
     def held_count(self) -> int:

@@ -80,8 +80,8 @@ class Throttling:
             response.throttle_time_ms = max(response.throttle_time_ms, self._charge(route, request, 0, spent_ns))
 
     def note(self, connection: Connection, route: Route, response: Any) -> None:
-        """Called with a response that was given after its request was charged: throttles the connection for the time in the response, and
-        sets the connection's remaining time in it."""
+        """Called with a response that was given after its request was charged. Throttles the connection for the time in the response, and
+        sets the response's throttle time to the connection's remaining time."""
         if response is None or not route.has_throttle_time or connection.info.is_inter_broker:
             return
         throttle_ms = response.throttle_time_ms

@@ -5,9 +5,9 @@ segments. Only the result of a check counts: the damaged offsets are refused fro
 The active segment is sealed before its repair, so that there is one way to repair.
 
 A replica that leads while others are in sync reports itself as failed, once for each damage: the controller removes it from the in-sync
-set, elects one of the others, and makes it a follower. A follower fetches the segment from the leader, or from any other replica if the
-leader does not have it. A leader without other replicas in sync does the same. If there are no other replicas, or after `FAILURES_TO_SAY`
-failed attempts, one line says which offsets are lost and what can be done. Damage below the log start offset is ignored.
+set, elects one of the others, and makes it a follower. A follower, or a leader without other replicas in sync, fetches the segment from the
+leader or another replica that has it. If there are no other replicas, or after `FAILURES_TO_SAY` failed attempts, one line says which
+offsets are lost and what can be done. Damage below the log start offset is ignored.
 """
 
 from __future__ import annotations
@@ -58,7 +58,6 @@ class Case:
         return self.partition.state.damage.ranges if self.partition.state.damage is not None else ()
 
     def note(self, ranges: Iterable[DamagedRange]) -> None:
-        """Sets the damaged ranges."""
         self.partition.state.damage = Damage(ranges, is_final=self.is_final)
 
     def give_up(self) -> None:

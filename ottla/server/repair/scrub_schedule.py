@@ -1,10 +1,9 @@
 """Checks all segments in the background at a limited rate, and passes damage to the repairs.
 
-A round checks all logs once. It begins with one chosen by chance, so that a broker that is started often does not check the same ones each
-time. A round begins `ottla.scrub.interval.ms` after the last round began, and the first one within ten minutes of the start. One segment is
-read at a time, `ottla.scrub.io.max.bytes.per.second` at most. A changed setting applies from the next segment, and a shorter interval
-immediately. A page in the kernel's page cache is checked there, so damage on the disk is found only when the page is read from the disk
-again.
+A round checks all logs once. It begins with a random log, so that a broker that is often restarted does not check the same ones each time.
+A round begins `ottla.scrub.interval.ms` after the last round began, and the first one within ten minutes of the start. One segment is read
+at a time, `ottla.scrub.io.max.bytes.per.second` at most. A changed setting applies from the next segment, and a shorter interval
+immediately. Pages in the kernel's page cache are not read from the disk, so damage of the disk behind them is found later.
 
 An active segment is read up to its end at the start of its check. If it is sealed or cut meanwhile, the next round checks it.
 """
@@ -113,6 +112,6 @@ class ScrubSchedule:
     def _checked(self, partition: Partition, segment: Segment, check: SegmentCheck | None) -> None:
         if check is not None:
             self._take(partition, segment, check)
-        # The check has paused after each whole piece, and not after the last one.
+        # The check pauses after each complete piece, but not after the last piece.
         last_bytes = 0 if check is None else check.bytes % PIECE_BYTES
         self._timers.call_later(max(last_bytes * 1000 // self._config.ottla_scrub_io_max_bytes_per_second, 1), self._next)

@@ -72,7 +72,7 @@ class SegmentFetch:
         if code:
             self._fail(f"broker {self.source} answers {error_code(code).name}")
             return
-        records = bytes(answers[0].records or b"")  # the receiver's buffer is used again
+        records = bytes(answers[0].records or b"")  # a copy, because the receiver's buffer is reused
         replacement = self._replacement
         assert replacement is not None
 
