@@ -8,6 +8,7 @@ stop a broker.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -171,20 +172,11 @@ def quoted(name: str) -> str:
 
 
 def unquoted(text: str) -> str:
-    if "%" not in text:
-        return text
-    raw = bytearray()
-    index = 0
-    while index < len(text):
-        if text[index] == "%":
-            try:
-                raw.append(int(text[index + 1 : index + 3], 16))
-            except ValueError:
-                raise NodeError(f"{text!r} is not a quoted name") from None
-            index += 3
-        else:
-            raw += text[index].encode()
-            index += 1
+    """Decodes a quoted name. Raises `NodeError`."""
+    try:
+        raw = re.sub(rb"(?s)%(.{0,2})", lambda escaped: bytes([int(escaped[1], 16)]), text.encode())
+    except ValueError:
+        raise NodeError(f"{text!r} is not a quoted name") from None
     return raw.decode("utf-8", "replace")
 
 

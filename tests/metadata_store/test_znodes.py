@@ -122,6 +122,12 @@ def test_names_come_back_from_paths(name: str) -> None:
     assert znodes.unquoted(znodes.quoted(name)) == name
 
 
+@pytest.mark.parametrize("text", ["%", "%zz", "%-1", "%4%41", "\ud800%41"])
+def test_text_that_is_not_a_quoted_name_is_refused(text: str) -> None:
+    with pytest.raises(znodes.NodeError, match="is not a quoted name"):
+        znodes.unquoted(text)
+
+
 READERS: list[Callable[[bytes], object]] = [
     znodes.read_controller,
     znodes.read_controller_epoch,
