@@ -16,10 +16,13 @@ import shutil
 import signal
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from ottla.testing.zookeeper_process import ZooKeeperProcess
 
 settings.register_profile("quick", max_examples=25, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", max_examples=100, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -130,6 +133,15 @@ def need_zookeeper() -> None:
         class_path()
     except ZooKeeperMissing as error:
         _end_test(str(error))
+
+
+@pytest.fixture(scope="session")
+def zookeeper(need_zookeeper: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperProcess]:
+    """One ZooKeeper for all tests of a worker. Each test or module has its own chroot in it."""
+    from ottla.testing.zookeeper_process import ZooKeeperProcess
+
+    with ZooKeeperProcess(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
 
 
 def _end_test(reason: str) -> NoReturn:

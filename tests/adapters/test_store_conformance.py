@@ -29,7 +29,6 @@ from ottla.base.ports import (
     WatchEvent,
     operation_bytes,
 )
-from ottla.testing.zookeeper_process import ZooKeeperProcess
 from tests.adapters.zookeeper_session import WAIT_MS, open_store
 from tests.fakes.memory_store import ZooKeeperModel
 from tests.fakes.threads import ManualThreads
@@ -117,12 +116,6 @@ class RealZooKeeper:
     def close(self) -> None:
         for store in self._stores:
             store.close()
-
-
-@pytest.fixture(scope="module")
-def zookeeper(need_zookeeper: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperProcess]:
-    with ZooKeeperProcess(tmp_path_factory.mktemp("zookeeper")) as server:
-        yield server
 
 
 BACKINGS: dict[str, Callable[[], Backing]] = {

@@ -26,15 +26,9 @@ from tests.fakes.timers import ManualTimers
 OK = StoreResult.OK
 
 
-@pytest.fixture(scope="module")
-def server(need_zookeeper: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperProcess]:
-    with ZooKeeperProcess(tmp_path_factory.mktemp("zookeeper")) as process:
-        yield process
-
-
 @pytest.fixture
-def proxy(server: ZooKeeperProcess) -> Iterator[TcpProxy]:
-    with TcpProxy(server.port) as found:
+def proxy(zookeeper: ZooKeeperProcess) -> Iterator[TcpProxy]:
+    with TcpProxy(zookeeper.port) as found:
         yield found
 
 
@@ -122,9 +116,9 @@ def test_a_restarted_server_keeps_the_session_and_loses_the_watches(
 
 @pytest.mark.parametrize("is_applied", [False, True])
 def test_a_write_whose_answer_is_lost_is_unknown(
-    server: ZooKeeperProcess, proxy: TcpProxy, opened: Callable[..., Session], folder: str, is_applied: bool
+    zookeeper: ZooKeeperProcess, proxy: TcpProxy, opened: Callable[..., Session], folder: str, is_applied: bool
 ) -> None:
-    session, witness = opened(proxy.address + folder, session_timeout_ms=30_000), opened(server.connect + folder)
+    session, witness = opened(proxy.address + folder, session_timeout_ms=30_000), opened(zookeeper.connect + folder)
     proxy.hold(requests=not is_applied, answers=True)
     log: list[object] = []
     session.store.multi([Create("/n")], log.append)
@@ -155,8 +149,10 @@ def test_writes_that_were_not_sent_are_not_unknown(proxy: TcpProxy, opened: Call
     assert set(answers[UNDER_WAY_MAX:]) == {StoreResult.CONNECTION_LOST}
 
 
-def test_thousands_of_requests_at_once_are_answered_in_order(server: ZooKeeperProcess, opened: Callable[..., Session], folder: str) -> None:
-    session = opened(server.connect + folder)
+def test_thousands_of_requests_at_once_are_answered_in_order(
+    zookeeper: ZooKeeperProcess, opened: Callable[..., Session], folder: str
+) -> None:
+    session = opened(zookeeper.connect + folder)
     answers: list[int] = []
     for index in range(3_000):
         session.store.exists(f"/n{index}", lambda result, index=index: answers.append(index))
@@ -165,9 +161,9 @@ def test_thousands_of_requests_at_once_are_answered_in_order(server: ZooKeeperPr
 
 
 def test_a_session_that_expires_while_cut_off_is_replaced_by_a_new_one(
-    server: ZooKeeperProcess, proxy: TcpProxy, opened: Callable[..., Session], folder: str
+    zookeeper: ZooKeeperProcess, proxy: TcpProxy, opened: Callable[..., Session], folder: str
 ) -> None:
-    session, witness = opened(proxy.address + folder, session_timeout_ms=1_000), opened(server.connect + folder)
+    session, witness = opened(proxy.address + folder, session_timeout_ms=1_000), opened(zookeeper.connect + folder)
     number = session.store.session_id()
     session.run(Create("/e", ephemeral=True))
     session.watch("/e")
@@ -268,24 +264,24 @@ def open_store_within(connect: str, timeout_ms: int) -> None:
 
 
 def test_nodes_with_access_lists_are_changed_by_their_makers_only(
-    server: ZooKeeperProcess, opened: Callable[..., Session], folder: str
+    zookeeper: ZooKeeperProcess, opened: Callable[..., Session], folder: str
 ) -> None:
     secured = {"is_acl_set": True, "digest": "broker:secret", "sensitive_paths": ("/config/users",)}
-    maker, outsider = opened(server.connect + folder, **secured), opened(server.connect + folder)
+    maker, outsider = opened(zookeeper.connect + folder, **secured), opened(zookeeper.connect + folder)
     assert maker.run(Create("/a", b"1"), Create("/config"), Create("/config/users", b"s"), Create("/config/users/u", b"s")).result is OK
     assert outsider.get("/a")[0] is OK and outsider.run(Set("/a", b"2")) == Outcome(StoreResult.REFUSED, 0)
     assert outsider.run(Create("/a/b")) == Outcome(StoreResult.REFUSED, 0)
     assert outsider.get("/config/users")[0] is StoreResult.REFUSED and outsider.get("/config/users/u") == (StoreResult.REFUSED, None)
-    other_broker = opened(server.connect + folder, **secured)
+    other_broker = opened(zookeeper.connect + folder, **secured)
     assert other_broker.run(Set("/a", b"2")).result is OK and other_broker.get("/config/users/u")[0] is OK
     assert outsider.run(Create("/mine")).result is StoreResult.REFUSED, "the chroot is the maker's as well"
 
 
-def test_a_chroot_is_made_where_it_is_missing(server: ZooKeeperProcess, opened: Callable[..., Session], folder: str) -> None:
-    session = opened(f"{server.connect}{folder}/deep/below")
-    opened(f"{server.connect}{folder}/deep/below")
+def test_a_chroot_is_made_where_it_is_missing(zookeeper: ZooKeeperProcess, opened: Callable[..., Session], folder: str) -> None:
+    session = opened(f"{zookeeper.connect}{folder}/deep/below")
+    opened(f"{zookeeper.connect}{folder}/deep/below")
     assert session.run(Create("/a"), Create("/a/n-", is_sequential=True)).created == ("/a", "/a/n-0000000000")
-    assert opened(server.connect).is_there(f"{folder}/deep/below/a")
+    assert opened(zookeeper.connect).is_there(f"{folder}/deep/below/a")
 
 
 def test_tls_proves_the_server_and_encrypts(
@@ -321,10 +317,10 @@ def test_tls_proves_the_server_and_encrypts(
         open_store(f"{HOST}:{port}", tls=TlsFiles(certificate=str(tmp_path / "missing.pem")))
 
 
-def test_a_session_that_another_closes_is_over(server: ZooKeeperProcess, opened: Callable[..., Session], folder: str) -> None:
-    session = opened(server.connect + folder)
+def test_a_session_that_another_closes_is_over(zookeeper: ZooKeeperProcess, opened: Callable[..., Session], folder: str) -> None:
+    session = opened(zookeeper.connect + folder)
     number = session.store.session_id()
-    other = KazooClient(server.connect, client_id=session.store._client.client_id)
+    other = KazooClient(zookeeper.connect, client_id=session.store._client.client_id)
     other.start()
     other.stop()
     other.close()

@@ -1,4 +1,4 @@
-"""A ZooKeeper for the folder, and broker processes that are ended whatever happens."""
+"""Clusters and single brokers as processes that are ended whatever happens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from ottla.testing.zookeeper_process import ZooKeeperProcess
 from tests.clients.broker_process import BrokerProcess
 from tests.clusters.cluster import Cluster
 
@@ -17,12 +16,6 @@ with warnings.catch_warnings():
     # kafka-python reads its schemas, as it is imported, by a function that Python 3.11 calls deprecated.
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka.admin  # noqa: F401
-
-
-@pytest.fixture(scope="module")
-def zookeeper(need_zookeeper: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperProcess]:
-    with ZooKeeperProcess(tmp_path_factory.mktemp("zookeeper")) as server:
-        yield server
 
 
 @contextlib.contextmanager

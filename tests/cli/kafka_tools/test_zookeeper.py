@@ -17,8 +17,8 @@ from tests.cli.conftest import Ottla, Result
 
 
 @pytest.fixture(scope="module")
-def cluster(need_zookeeper: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with ZooKeeperProcess(tmp_path_factory.mktemp("zookeeper")) as server, Cluster(1, zookeeper=f"{server.connect}/kafka") as cluster:
+def cluster(zookeeper: ZooKeeperProcess) -> Iterator[Cluster]:
+    with Cluster(1, zookeeper=f"{zookeeper.connect}/kafka") as cluster:
         yield cluster
 
 
