@@ -24,7 +24,7 @@
 
 PYTHON ?= python3
 CORES := $(shell getconf _NPROCESSORS_ONLN)
-# Many tests wait for other processes, so there is one worker more than cores. Unit tests do not wait.
+# Many tests wait, for a timeout or for another process, so there is one worker more than cores.
 WORKERS ?= $(shell echo $$(($(CORES) + 1)))
 T ?=
 SEED ?= 1
@@ -34,7 +34,11 @@ BIN := .venv/bin
 STAMP := .venv/.ready
 SPARK := .venv/.spark-ready
 PYTEST := $(BIN)/python -m pytest -q
-SLOW := $(addprefix tests/,clients clusters docs hostile release sim spark_jobs testing)
+# Folders and files that `make unit` leaves out: most of their time is that of other processes, of long waits or of many schedules.
+SLOW := $(addprefix tests/,clients clusters docs hostile release sim spark_jobs testing \
+  adapters/test_worker_process.py cli/broker/test_snapshot.py cli/check cli/test_examples.py cli/test_interruptions.py \
+  client/blocking/test_consumer_waits.py client/blocking/test_producer_waits.py server/test_compaction_schedule.py \
+  spark/test_failure_matrix.py spark/test_relay_model.py spark/test_staged_attach.py)
 
 # Compiled modules are kept: compiling them again is half the time that a broker, a command or a test's module needs to start.
 unexport PYTHONDONTWRITEBYTECODE
@@ -73,7 +77,7 @@ test: $(SPARK)
 	@$(PYTEST) -n $(WORKERS) $(T)
 
 unit: $(STAMP)
-	@$(PYTEST) -n $(CORES) -m "not foreign" $(addprefix --ignore=,$(SLOW) tests/tidy)
+	@$(PYTEST) -n $(WORKERS) -m "not foreign" $(addprefix --ignore=,$(SLOW) tests/tidy)
 
 lint: $(STAMP)
 	@$(BIN)/ruff check --quiet --output-format concise .
