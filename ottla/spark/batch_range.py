@@ -128,8 +128,6 @@ def local_path(checkpoint: str | None) -> Path | None:
 
 
 class _Logged(NamedTuple):
-    """An entry of the offset log for the sink's group; see `BatchRange` for `apart`."""
-
     offsets: StoredOffsets
     apart: str
 

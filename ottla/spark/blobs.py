@@ -92,7 +92,6 @@ def _as_strings(keys: Any) -> Any:
 
 
 def _read_entries(buffer: bytes, at: Any, ends: Any, counts: Any, firsts: Any) -> tuple[Blobs, Blobs]:
-    """Reads keys and values of all headers, record by record."""
     data = np.frombuffer(buffer, np.uint8)
     total = int(firsts[-1])
     keys, values = (Blobs(np.empty(total, np.int64), np.empty(total, np.int64), np.zeros(total, np.bool_)) for _ in range(2))
@@ -117,7 +116,6 @@ def _read_entries(buffer: bytes, at: Any, ends: Any, counts: Any, firsts: Any) -
 
 
 def _read_rest(buffer: bytes, at: int, places: range, keys: Blobs, values: Blobs) -> int:
-    """Reads the remaining headers of one record; returns the end of the last one."""
     size = len(buffer)
     for place in places:
         for blobs in (keys, values):

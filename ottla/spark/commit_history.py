@@ -90,7 +90,6 @@ class CommitHistory:
 
 
 def key_prefix(kind: int, group: str) -> bytes:
-    """Returns the prefix of the keys of a group's offsets."""
     name = group.encode()
     return kind.to_bytes(2, "big") + len(name).to_bytes(2, "big") + name
 

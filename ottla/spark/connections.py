@@ -52,7 +52,6 @@ def client_of(connection: ClusterConnection, *, use: str = "") -> Client:
 
 
 def forget(connection: ClusterConnection) -> None:
-    """Closes the clients of these options, if there are any."""
     for key in [key for key in _clients if key[:2] == (os.getpid(), connection)]:
         _clients.pop(key).close()
 

@@ -49,5 +49,4 @@ def _power_of_bytes(length: int) -> int:
 
 
 def combine_crc32c(first: int, second: int, second_length: int) -> int:
-    """Returns the CRC-32C of two concatenated pieces; the second has `second_length` bytes."""
     return _multiply(_power_of_bytes(second_length), first) ^ second

@@ -62,8 +62,6 @@ COLUMNS_WITH_HEADERS = StructType([*COLUMNS, StructField("headers", ArrayType(_H
 
 
 class OttlaDataSource(DataSource):
-    """Reads topics and writes to them, in batches and as a stream."""
-
     @reported()
     def __init__(self, options: Any) -> None:
         super().__init__(options)

@@ -91,8 +91,6 @@ def decode_batches(fetched: Fetched, end: int, *, include_headers: bool = False,
 
 
 class _Section(NamedTuple):
-    """The uncompressed records of one batch."""
-
     header: BatchHeader
     data: Buffer
     batch: Buffer

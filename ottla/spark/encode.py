@@ -122,7 +122,6 @@ def _read_columns(rows: Any) -> _Columns:
 
 
 def _timestamps_ms(rows: Any) -> Any:
-    """Returns the milliseconds since 1970 of each row (int64)."""
     now_ms = time.time_ns() // 1_000_000
     column = find_column(rows, "timestamp")
     if column is None or column.null_count == len(column):
@@ -197,7 +196,6 @@ def _encode(columns: _Columns, count: int, attributes: int) -> EncodedBatch:
 
 
 def _join_records(columns: _Columns, count: int) -> memoryview:
-    """Returns the encoded records, without the batch header."""
     key, value, timestamps, headers = columns
     deltas = timestamps - timestamps[0]
     offset_delta = Varints.of(np.arange(count, dtype=np.int64))

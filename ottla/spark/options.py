@@ -204,7 +204,6 @@ class SourcePartitions:
     partitions: tuple[TopicPartition, ...] = ()
 
     def covers(self, partition: TopicPartition) -> bool:
-        """Whether the partition is to be read, if it exists."""
         if self.pattern:
             return re.fullmatch(self.pattern, partition.topic) is not None
         return partition in self.partitions if self.partitions else partition.topic in self.topics
@@ -262,12 +261,11 @@ class SinkOptions:
 
 
 def is_source(options: Mapping[str, str]) -> bool:
-    """Whether the options name something to read."""
     return any(_Options(options).text(name) for name in ("subscribe", "subscribePattern", "assign"))
 
 
 def parse_source(options: Mapping[str, str]) -> SourceOptions:
-    """Parses and checks the options of a read. Raises `OptionError` for the first invalid one."""
+    """Raises `OptionError` for the first invalid option."""
     given = _Options(options)
     given.check_names(SOURCE_TABLE, SINK_TABLE)
     return SourceOptions(
@@ -291,7 +289,7 @@ def parse_source(options: Mapping[str, str]) -> SourceOptions:
 
 
 def parse_sink(options: Mapping[str, str]) -> SinkOptions:
-    """Parses and checks the options of a write. Raises `OptionError` for the first invalid one."""
+    """Raises `OptionError` for the first invalid option."""
     given = _Options(options)
     given.check_names(SINK_TABLE, SOURCE_TABLE)
     codec = given.text("compression") or given.text("kafka.compression.type") or "lz4"
@@ -314,8 +312,6 @@ def parse_sink(options: Mapping[str, str]) -> SinkOptions:
 
 
 class _Options:
-    """Options by case-insensitive names."""
-
     def __init__(self, options: Mapping[str, str]) -> None:
         self._values = {name.lower().removeprefix(_OF_TABLE): str(value).strip() for name, value in options.items()}
 
@@ -350,7 +346,6 @@ class _Options:
             raise OptionError(f"{name}: {self.text(name)!r} is no JSON ({error})") from None
 
     def security(self) -> tuple[tuple[str, str], ...]:
-        """Returns the security settings, without the prefix `kafka.`."""
         found = ((name.removeprefix("kafka."), value) for name, value in self._values.items() if name.startswith("kafka."))
         return tuple(sorted((name, value) for name, value in found if name.startswith(_SECURITY_PREFIXES)))
 

@@ -91,7 +91,6 @@ def _partition_count(topic: str, partition_counts: Mapping[str, int]) -> int:
 
 
 def _partitions(rows: Any, topics: list[str], counts: list[int], of_rows: Any | None) -> Any:
-    """Returns the partition of each row (int64)."""
     row_counts = counts[0] if of_rows is None else np.array(counts, np.int64)[of_rows]
     chosen = _chosen_partitions(rows)
     if chosen is None:

@@ -100,7 +100,6 @@ class Pipeline:
 
     @property
     def connection_options(self) -> dict[str, str]:
-        """The connection options of source and sink."""
         return {"kafka.bootstrap.servers": self.bootstrap, **{f"kafka.{key}": value for key, value in self.connection.items()}}
 
     def read(self, session: Any, topics: str | Sequence[str] = ()) -> Any:

@@ -156,7 +156,6 @@ def admit(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, in
 
 
 def available(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
-    """Returns the number of offsets between two maps."""
     return sum(max(0, end - starts[partition]) for partition, end in ends.items())
 
 

@@ -14,8 +14,6 @@ from ottla.spark.state_file import RUNNING, PipelineState
 
 
 class Metric(NamedTuple):
-    """One metric family: its name, kind, help, and its value for a pipeline."""
-
     name: str
     kind: str
     help: str

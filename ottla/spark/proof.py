@@ -40,8 +40,6 @@ class InputRange(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """The result: what the commits cover, the faults, and notes about what could not be judged."""
-
     batches: int
     rows: int
     ranges: dict[TopicPartition, InputRange]
@@ -208,7 +206,6 @@ def _judge_removed(commits: Sequence[GroupCommit], findings: Findings) -> None:
 
 
 def _output_fault(commit: GroupCommit, outputs: Mapping[CommittedTransaction, OutputDigest], *, has_digests: bool) -> ProofFault | None:
-    """Returns the fault in the output of one batch, or None."""
     transaction, metadata = commit.transaction, commit.metadata
     assert transaction is not None and metadata is not None
     found = outputs.get(transaction, OutputDigest())

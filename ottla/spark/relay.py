@@ -14,8 +14,7 @@ run concurrently.
   already committed, without fencing the active driver. This check decides nothing else: the offsets are read again after InitProducerId.
 - After a lost answer or an unreachable broker everything starts again with InitProducerId, and the committed offsets decide.
 - A transaction is aborted by InitProducerId, never by EndTxn, because the epoch must be raised.
-- The transaction is open only while output is sent. Output is read from the tasks' files slice by slice, the next one while the previous
-  one is sent. Output that tasks have staged on the brokers (`staging.py`) is attached instead.
+- The transaction is open only while output is sent. Output that tasks have staged on the brokers (`staging.py`) is attached.
 - The transaction's timeout grows with the batch, so that a slow connection or a quota does not abort it at every restart.
 
 Without staged output it needs only Apache Kafka's requests. Imports neither pyspark nor pyarrow.
@@ -191,7 +190,6 @@ class Relay:
     # A batch of a stream
 
     def commit(self, outputs: Sequence[TaskOutput], *, batch_id: int, query_id: str, batch_range: BatchRange) -> CommitOutcome:
-        """See `commit_batch`."""
         self._check_size(outputs)
         group = self.target.group or ""
         rows = sum(output.rows for output in outputs)
@@ -278,7 +276,6 @@ class Relay:
     # A batch job
 
     def write(self, outputs: Sequence[TaskOutput]) -> CommitOutcome:
-        """See `write_batch`."""
         self._check_size(outputs)
         if not any(output.rows for output in outputs):
             return CommitOutcome(True, 0, 0)
@@ -435,7 +432,6 @@ def _refuse_live_members(client: Client, group: str) -> None:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether repeating the batch may succeed."""
     if isinstance(error, KafkaError):
         return error.is_retriable or error.code in _ABORTABLE
     return isinstance(error, TransportError | OutcomeUnknownError)

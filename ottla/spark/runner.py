@@ -72,8 +72,6 @@ class StopRequest:
 
 
 class RunningPipeline:
-    """One query, and the recorder of its progress."""
-
     def __init__(self, pipeline: Runnable, session: Any) -> None:
         self.pipeline = pipeline
         self.recorder = ProgressRecorder(
@@ -88,7 +86,7 @@ class RunningPipeline:
         return bool(self.query.isActive)
 
     def observe(self, *, is_last: bool = False) -> bool:
-        """Processes the latest progress; returns whether there was any."""
+        """Returns whether the state has changed."""
         last = self.query.lastProgress
         mark = (last["batchId"], last["timestamp"]) if last is not None else None
         if mark == self._mark:

@@ -56,7 +56,6 @@ _HINTS = {
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "the principal needs the right to read group",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "the principal needs the rights to describe and write the transactional id",
 }
-"""The remedy for a broker's error."""
 
 
 class TaskMessage(WriterCommitMessage):
@@ -75,8 +74,6 @@ class TaskMessage(WriterCommitMessage):
 
 
 class _Writer:
-    """The common part of the writers of batch jobs and streams."""
-
     def __init__(self, options: SinkOptions, schema: Any) -> None:
         check_columns(schema, options)
         self.options = options
@@ -90,7 +87,6 @@ class _Writer:
         return self.__dict__
 
     def write(self, rows: Iterator[Any]) -> TaskMessage:
-        """Encodes the rows of a task; runs in the tasks."""
         options, spool = self.options, self._spool
         assert spool is not None, "the writer was pickled on its way to the task"
         task = TaskContext.get()
@@ -121,8 +117,6 @@ class _Writer:
 
 
 class OttlaBatchWriter(_Writer, DataSourceArrowWriter):
-    """Writes the output of a batch job in one transaction: all of it becomes visible, or nothing."""
-
     def __init__(self, options: SinkOptions, schema: Any, overwrite: bool) -> None:
         if overwrite:
             raise OptionError("mode: a topic cannot be overwritten; write with .mode('append')")
@@ -247,7 +241,6 @@ def _chosen_columns(rows: Any, options: SinkOptions) -> Any:
 
 
 def _learn_topics(rows: Any, options: SinkOptions, limits: dict[str, TopicLimits]) -> None:
-    """Requests the topics that are new to this task."""
     if options.topic is not None:
         topics = [options.topic]
     else:

@@ -94,7 +94,7 @@ class OttlaBatchReader(DataSourceReader):
 
     @reported()
     def partitions(self) -> list[InputPartition]:
-        """Returns one range for each partition with records; large ranges are split. Returns an empty list if there is nothing to read."""
+        """Returns one range for each partition with records; large ranges are split."""
         options = self.options
         starts, ends, bounds = ask(options.connection, options.subscription.option, self._limits)
         backwards = check_progress(starts, ends)
@@ -123,8 +123,6 @@ class OttlaBatchReader(DataSourceReader):
 
 
 class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets and ranges of a streaming query; see the module."""
-
     def __init__(self, options: SourceOptions, columns: ReadColumns | None = None) -> None:
         if options.ending is not None:
             raise OptionError(f"{options.ending.option}: only a batch read ends; leave it out of a streaming query")
@@ -203,7 +201,6 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return int(min(most, max(1, max_bytes // self._offset_bytes)))
 
     def _is_too_early(self, found: int) -> bool:
-        """Whether the batch waits for more offsets (`minOffsetsPerTrigger`)."""
         is_waiting = time.monotonic() - self._last_batch_at < self.options.max_delay_ms / 1000
         return found < self.options.min_offsets and is_waiting
 
@@ -436,7 +433,6 @@ def _planned(
 
 
 def _sampled(options: SourceOptions, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> float:
-    """Returns the stored bytes per offset of the next records."""
     behind = {partition: starts[partition] for partition, end in ends.items() if end > starts[partition]}
     found = ask(
         options.connection, options.subscription.option, lambda client: topics.sample_offset_bytes(client, behind, options.isolation)

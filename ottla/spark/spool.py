@@ -2,8 +2,7 @@
 `staging.py` uploads output to the brokers instead.
 
 The driver makes a directory with a random token in it and sends its name to the tasks. A task that finds the token writes its batches into
-a file there and sends the path; other tasks send the bytes. Nothing needs to be configured, and a task on another host cannot be mistaken
-for one on this host.
+a file there and sends the path; other tasks send the bytes. A task on another host cannot be mistaken for one on this host.
 
 The message always has an index: partition, size, row count and CRC-32C of every batch. Reading checks each batch against it, so a lost,
 truncated or foreign file is a `SpoolError` and never output. Files are read batch by batch, so memory does not grow with the output. They
@@ -74,16 +73,12 @@ class SpooledBatch(NamedTuple):
 
 
 class StagedPart(NamedTuple):
-    """The output that a task has staged on the leader of one partition."""
-
     partition: TopicPartition
     chunks: tuple[StagedChunk, ...]
     digest: DigestPart
 
 
 class StagedOutput(NamedTuple):
-    """The output that a task has staged on the brokers, under the token of its batch."""
-
     token: bytes
     parts: tuple[StagedPart, ...]
     size_bytes: int
@@ -107,7 +102,6 @@ class TaskOutput:
 
     @property
     def message_bytes(self) -> int:
-        """Returns the encoded bytes in the message itself."""
         if self.path is not None:
             return 0
         return self.size_bytes - (self.staged.size_bytes if self.staged is not None else 0)
@@ -238,7 +232,6 @@ class SpoolWriter:
 
 
 def output_bytes_max(is_in_files: bool) -> int:
-    """Returns the default limit of a batch's output."""
     return FILES_BYTES_MAX if is_in_files else MESSAGES_BYTES_MAX
 
 
@@ -269,8 +262,8 @@ def _private(path: str, flags: int) -> int:
 def spool_root() -> Path:
     """Returns the directory of all spools of this user on this host; creates it with access for this user only.
 
-    Every local user may write to the temporary directory, so an existing entry of this name may be a trap. Only a real directory of this
-    user is used: with a symbolic link the sweep could delete other directories.
+    Every local user may write to the temporary directory. Only a real directory of this user is used, because with a symbolic link the
+    sweep could delete other directories.
     """
     root = Path(tempfile.gettempdir()) / f"ottla-spool-{os.getuid()}"
     try:

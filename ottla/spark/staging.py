@@ -1,4 +1,4 @@
-"""Output that tasks stage on the brokers, and that the driver attaches in its transaction. It scales beyond the driver's network.
+"""Output that tasks stage on the brokers, and that the driver attaches in its transaction.
 
 A task uploads its encoded batches to the leaders of their partitions, in chunks of about a megabyte, several in flight while it encodes the
 next. Its commit message has only the manifest: number, rows, length and checksum of each chunk. Chunks that no successful task names
@@ -42,8 +42,6 @@ StagedBatch = tuple[Buffer, int]
 
 
 class TaskAttempt(NamedTuple):
-    """One attempt of a task, with Spark's numbers."""
-
     partition_id: int
     attempt_id: int
 
@@ -70,8 +68,6 @@ def open_output(
 
 
 class _PartitionOutput:
-    """The output for one partition: waiting batches and staged chunks."""
-
     def __init__(self) -> None:
         self.waiting: list[StagedBatch] = []
         self.next_chunk = 0
@@ -183,7 +179,6 @@ class StagedWriter:
         return not self._is_relayed
 
     def _await_round(self) -> None:
-        """Processes the answers of the upload in flight."""
         current, self._round = self._round, None
         if current is None:
             return

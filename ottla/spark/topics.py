@@ -122,7 +122,7 @@ class Absence:
     A broker that has just started, or a topic whose leaders are being elected, answers LEADER_NOT_AVAILABLE or UNKNOWN_TOPIC_OR_PARTITION
     for a while. Such an answer proves no loss, so a query keeps the positions of these partitions (SPARK-41375). A partition is deleted if
     the query's options no longer name its topic, or if the cluster has answered UNKNOWN_TOPIC_OR_PARTITION for `GONE_S` without
-    interruption. A restarted query starts counting again.
+    interruption.
 
     Until that is decided the query runs no batch, because the sink commits the offsets of all partitions, and no coordinator accepts
     offsets of a topic that does not exist. A topic that exists without a leader does not delay other topics.
@@ -152,8 +152,8 @@ def committed_offsets(client: Client, group: str, partitions: Iterable[TopicPart
     """Returns the committed offsets of a group.
 
     It waits for a pending transactional commit of a pipeline. If the transaction is still open after `STABLE_S`, its driver seems to have
-    died, because most output takes less time to send. Then the older offsets are returned. The sink ends such a transaction before it
-    compares its batch with the group's offsets, and stops if the transaction was committed after all.
+    died, and the older offsets are returned. The sink ends such a transaction before it compares its batch with the group's offsets, and
+    stops if the transaction was committed after all.
     """
     wanted = list(partitions)
     try:
@@ -256,11 +256,11 @@ def known_topics(options: SinkOptions) -> KnownTopics:
 
 
 _known: dict[tuple[int, ClusterConnection, int, str], tuple[float, TopicLimits]] = {}
-"""Cached limits of topics that rows name, with the time of the request, by process: Spark's workers run the tasks of many batches."""
+"""Cached limits of topics that rows name, with the time of the request."""
 
 
 def remembered_topic(options: SinkOptions, topic: str) -> TopicLimits:
-    """Returns a topic's limits, at most `REMEMBERED_S` old. Raises `PipelineError` like `ask_topic`, each time."""
+    """Returns a topic's limits, at most `REMEMBERED_S` old. Raises `PipelineError` like `ask_topic`."""
     key, now = (os.getpid(), options.connection, options.batch_bytes, topic), time.monotonic()
     asked_at, limits = _known.get(key, (now - REMEMBERED_S, None))
     if limits is None or now - asked_at >= REMEMBERED_S:
@@ -337,17 +337,15 @@ def _message_bytes_max(client: Client, topic: str) -> int:
 
 
 def end_left_open(options: SinkOptions) -> None:
-    """Ends the open transaction of a killed driver of this stream, before the tasks of a batch run.
+    """Ends the open transaction of a killed driver of this stream, before the tasks of a batch run. Errors are left to the commit.
 
-    The commit of the batch would end it (InitProducerId, step 1), but only after the tasks. Until then, or until the transaction's timeout,
-    consumers with read_committed wait at the transaction's first record. A transaction that stays open for `LEFT_OPEN_S` is assumed to
-    belong to a dead driver. If that is wrong, the other driver is fenced now instead of at the commit, and stops.
+    The commit of the batch would end it too, but only after the tasks. Until then, consumers with read_committed wait at the transaction's
+    first record. A transaction that stays open for `LEFT_OPEN_S` is assumed to belong to a dead driver; if it does not, that driver is
+    fenced now instead of at the commit. Nothing is ended if this query is a stale copy: the group's offsets show that its batch would be
+    refused.
 
-    This query may itself be a stale copy, while the other driver sends a large batch. So nothing is ended if the group's offsets show that
-    this query's batch would be refused. Errors are left to the commit.
-
-    It costs one request for each batch, about 0.06 ms on one host. A check in the first batch of a run alone is not possible: this process
-    plans batches of many runs, and does not know which batch is the first.
+    It costs one request for each batch, about 0.06 ms on one host. It cannot be left to the first batch of a run, because this process
+    plans batches of many runs.
     """
     group = options.group or _own_group(options)
     if group is None:

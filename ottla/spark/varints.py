@@ -76,7 +76,6 @@ class Varints(NamedTuple):
 
     @classmethod
     def of(cls, numbers: Any) -> Varints:
-        """Returns the field for these signed numbers."""
         numbers = zigzag(numbers)
         return cls(numbers, varint_sizes(numbers))
 

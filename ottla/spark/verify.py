@@ -70,9 +70,7 @@ class Verification(NamedTuple):
 def verify(
     client: Client, group: str, sinks: Sequence[str], *, may_share_sink: bool = False, settle_s: float = SETTLE_SECONDS_MAX
 ) -> Verification:
-    """Reads and compares everything; see the module.
-
-    With `may_share_sink`, records of other producers in the sink are a note and not a fault. Raises `UnknownTopicError` for a sink that
+    """With `may_share_sink`, records of other producers in the sink are a note and not a fault. Raises `UnknownTopicError` for a sink that
     does not exist.
     """
     sink = SinkContents(client, sinks)

@@ -30,8 +30,7 @@ def is_worker_process() -> bool:
 
 
 def freeze_imports() -> None:
-    """Excludes objects of imported modules from later collections. Called when Spark enters our code; does nothing outside of its workers.
-    """
+    """Called when Spark enters our code; does nothing outside of its workers."""
     count = len(sys.modules)
     if count not in _frozen_counts and is_worker_process():
         if not _frozen_counts:
@@ -41,7 +40,7 @@ def freeze_imports() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Makes this process keep freed memory for later buffers; does nothing without glibc's setting."""
+    """Does nothing without glibc's `mallopt`."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, KEPT_BUFFER_BYTES_MAX)

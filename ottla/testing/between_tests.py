@@ -14,20 +14,16 @@ LOG_BYTES_MAX = 20_000
 
 
 class LogMark(NamedTuple):
-    """The length of a log at the start of a test."""
-
     path: Path
     size_bytes: int
 
 
 def end_faults() -> None:
-    """Ends every pause and removes pending faults."""
     for handle in BrokerHandle.all_handles():
         handle.end_faults()
 
 
 def mark_logs() -> list[LogMark]:
-    """Returns the known log files with their sizes now."""
     return [LogMark(path, _size(path)) for handle in BrokerHandle.all_handles() for path in handle.log_files.values()]
 
 

@@ -48,8 +48,6 @@ def replica_defaults(broker_count: int) -> dict[str, str]:
 
 
 class ClusterBroker:
-    """One broker of a `Cluster`."""
-
     def __init__(self, broker_id: int, process: BrokerProcess, faults: Callable[[], FaultProxy]) -> None:
         self.broker_id = broker_id
         self.process = process

@@ -93,7 +93,6 @@ class ForeignLogins:
 
     @cached_property
     def _tls(self) -> dict[str, str]:
-        """Returns the `ssl.*` options for librdkafka."""
         if not self.has_tls:
             return {}
         from ottla.client.tls import stores_of

@@ -55,8 +55,6 @@ class Login(Protocol):
 
 
 class TopicRecord(NamedTuple):
-    """A record of a topic."""
-
     topic: str
     partition: int
     offset: int

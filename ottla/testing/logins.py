@@ -1,8 +1,8 @@
 """Users and certificates of a broker for tests, and the client options for logging in as one of the users.
 
-A broker with users has one listener, with SASL. Each user may log in by PLAIN and by SCRAM with the same password. There is one more user,
-the administrator, who may do everything; clients without a named user log in as the administrator. With TLS the broker has a certificate
-for this machine, signed by its own authority.
+A broker with users has one listener, with SASL. Each user may log in by PLAIN and by SCRAM with the same password. Clients without a named
+user log in as the administrator, who may do everything. With TLS the broker has a certificate for this machine, signed by its own
+authority.
 """
 
 from __future__ import annotations
@@ -35,11 +35,9 @@ class Logins:
     passwords: Mapping[str, str] = field(default_factory=dict, repr=False)
     authority: str = ""
     mechanism: str = SCRAM[0]
-    """The default mechanism of clients."""
 
     @property
     def protocol(self) -> str:
-        """The security protocol of the broker's listener."""
         return ("SASL_" if self.passwords else "") + ("SSL" if self.authority else "PLAINTEXT")
 
     @property
@@ -131,7 +129,6 @@ def is_secret(setting: str) -> bool:
 
 
 def properties_text(settings: Mapping[str, Any]) -> str:
-    """Returns the settings as the text of a Java properties file."""
     return "".join(f"{_escaped(name, is_key=True)}={_escaped(str(value))}\n" for name, value in settings.items())
 
 

@@ -34,8 +34,6 @@ class Producer(producer.Producer):
 
 
 class Consumer(consumer.Consumer):
-    """`ottla.client`'s consumer."""
-
     def __del__(self) -> None:
         if hasattr(self, "_routes"):
             self._drop_connections()
@@ -43,8 +41,6 @@ class Consumer(consumer.Consumer):
 
 
 class Client(client.Client):
-    """`ottla.client`'s client."""
-
     def __del__(self) -> None:
         self.close()
 

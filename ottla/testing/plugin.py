@@ -112,7 +112,6 @@ def kafka_cluster() -> Iterator[Callable[..., Broker | Cluster]]:
 
 
 def _is_foreign() -> bool:
-    """Whether the tests use a broker that they have not started."""
     return bool(os.environ.get(BOOTSTRAP_VARIABLE) or os.environ.get(CONFIG_VARIABLE))
 
 
@@ -136,7 +135,6 @@ def _between_tests() -> Any:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Records the length of each broker's log before the test."""
     module = _between_tests()
     item.stash[_marks_key] = module.mark_logs() if module is not None else []
 
@@ -157,7 +155,6 @@ def _end_faults() -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
-    """Adds the brokers' logs of a failed test to its report."""
     outcome = yield
     module = _between_tests()
     if module is not None:
@@ -183,7 +180,6 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Stops the broker that the workers have shared."""
     directory = config.stash.get(_directory_key, None)
     if directory is not None:
         from pathlib import Path

@@ -5,8 +5,7 @@ directories.
 
 Each line of the input is `+directory PATH`, `-directory PATH`, `+process PID` or `-process PID`. If PID is not 0, it then waits for the end
 of that process before it cleans up. If the system has /proc, it kills every process with the token in its environment, including one that
-was started just before the end; otherwise it kills the listed processes. It is a separate script with few imports, so that it starts fast
-and imports nothing of the program under test.
+was started just before the end; otherwise it kills the listed processes. It is a separate script with few imports, so that it starts fast.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Copies the data of a running broker while it is suspended.
 
 The broker writes each batch with one call, and its process is suspended during the copy. The copy is therefore what `kill -9` would leave
-at that moment: every topic, group and transaction at one point in time, and a broker recovers it as after a crash. A copy made while the
-broker runs would be inconsistent: it could have a transaction's end but not the markers before it.
+at that moment, and a broker recovers it as after a crash. A copy made while the broker runs could have a transaction's end but not the
+markers before it.
 
 Permissions are copied, and by root also owners, because the files hold records and keys of passwords.
 

@@ -1,8 +1,7 @@
 """Reads the header of a record batch (its first 61 bytes), and writes the fields that the broker may change.
 
-A batch (magic 2) is the unit of the log: the broker stores and sends the bytes that the client sent. This module reads the header with one
-`struct` call, checks the CRC-32C (of byte 21 to the end), and overwrites fields in place. The CRC does not cover base offset and leader
-epoch, so these are cheap to overwrite. A new timestamp, producer or attribute needs a new CRC.
+A batch (magic 2) is the unit of the log: the broker stores and sends the bytes that the client sent. The CRC-32C covers byte 21 to the end,
+so base offset and leader epoch are cheap to overwrite. A new timestamp, producer or attribute needs a new CRC.
 
 Invariants: no function assumes that a buffer is as long as a header says; `iter_batches` always moves forward. `read_batch_header` does not
 check the magic byte, so that a caller can name the format that it refuses (`legacy_magic`). `record_section`, which all readers of records
@@ -188,7 +187,6 @@ def check_crc(buffer: Buffer, position: int, size: int) -> bool:
 
 
 def stamp_crc(buffer: bytearray | memoryview, position: int, size: int) -> None:
-    """Computes the CRC of the batch's bytes and writes it into the header."""
     _UINT32.pack_into(buffer, position + CRC_AT, crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : position + size]))
 
 

@@ -14,9 +14,9 @@ Two more forms are for large requests. One raises `ManyObjects` for more objects
 event loop can decode a large request in steps: it yields after each `ELEMENTS_PER_STEP` elements of an array (`NUMBERS_PER_STEP` numbers),
 and returns what the other forms return.
 
-For any bytes, a decoder returns a message or raises `WireError` (the form with a small limit: or `ManyObjects`). Messages without `records`
-are decoded from `bytes`, which are faster to index than a memoryview. Messages with `records`, and messages that are decoded in steps, are
-decoded from a memoryview, and each `records` is a slice of it.
+For any bytes, a decoder returns a message or raises `WireError` (or `ManyObjects`). Messages without `records` are decoded from `bytes`,
+which are faster to index than a memoryview. Messages with `records`, and messages that are decoded in steps, are decoded from a memoryview,
+and each `records` is a slice of it.
 """
 
 from __future__ import annotations

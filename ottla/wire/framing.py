@@ -47,7 +47,6 @@ def has_client_id(key: int, version: int) -> bool:
 
 
 def module_name(key: int) -> str:
-    """Returns the full name of the module that declares the messages of a key."""
     return "ottla.wire.messages." + APIS[key].module
 
 

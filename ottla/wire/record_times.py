@@ -8,7 +8,7 @@ client sends:
 - Small records of mixed lengths are skipped in chunks if the header's largest timestamp is true: about 80 ns a record (`record_chunks.py`).
 - All other records are read one by one: 100 to 200 ns a record.
 
-This module does not check the rest of a record (`record_validation.py`).
+The rest of a record is not checked (`record_validation.py`).
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def _run_length(data: bytes, position: int, count_max: int) -> int:
 
 def _take_run(data: bytes, position: int, run: int, absent: int) -> tuple[int, int, int] | None:
     """Returns (end, smallest timestamp delta, largest) of `run` records at equal distances. Returns None unless all deltas take one byte,
-    or all take two. `absent` is the delta of a record without a timestamp, which does not count for the smallest.
+    or all take two.
     """
     prefix, stride = _stride(data, position)
     end = position + run * stride

@@ -30,8 +30,6 @@ class TooManySteps(WireError):
 
 
 class RecordsSummary(NamedTuple):
-    """The results of `validate_records` for a batch."""
-
     min_timestamp: int
     max_timestamp: int
     unpacked_bytes: int

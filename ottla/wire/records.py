@@ -352,7 +352,6 @@ def recompress(batch: Buffer, codec: int, level: int | None = None, *, decompres
 
 
 def recompress_section(header: BatchHeader, section: Buffer, codec: int, level: int | None = None) -> bytearray:
-    """Returns the batch of `header` with the decompressed records `section`, compressed with `codec`."""
     attributes = header.attributes & ~CODEC_MASK | codec
     return _finish_batch(header._replace(attributes=attributes), [_HEADER_PLACE, section], level)
 

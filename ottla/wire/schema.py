@@ -14,7 +14,6 @@ Instances have slots, are built with keywords, compare by value, and are mutable
 build, and every request builds messages. The code that builds or decodes a message may change it. The exception is a nested struct at its
 default: it is one shared instance, which refuses assignment and must be replaced.
 
-`framing.py` has the headers of requests and responses.
 """
 
 from __future__ import annotations
@@ -202,8 +201,6 @@ class StructType(type):
 
 @dataclass_transform(kw_only_default=True)
 class Struct(metaclass=StructType):
-    """The base class of every struct and message."""
-
     __fields__: ClassVar[tuple[Field, ...]] = ()
     __hash__ = None  # type: ignore[assignment]  # mutable, so not hashable
 
