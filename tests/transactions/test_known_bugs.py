@@ -170,7 +170,7 @@ def test_redpanda_10670_offsets_of_every_group_end_with_their_transaction(cluste
     def committed(group: str) -> tuple[int, int]:
         topics = [OffsetFetchRequestTopics(name=place.topic, partition_indexes=[0])]
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)], require_stable=True)
-        answer = cluster.ask_coordinator(GROUP, group, request, error_of=lambda found: found.groups[0].error_code)
+        answer = cluster.ask_coordinator(GROUP, group, request)
         found = answer.groups[0].topics[0].partitions[0]
         return found.error_code, found.committed_offset
 

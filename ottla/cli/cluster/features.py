@@ -147,11 +147,8 @@ def _change(
         offered = {feature.name for feature in request_versions(cluster).supported_features}
         levels = {name: level for name, level in levels.items() if name in offered}
     updates = [FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind) for name, level in sorted(levels.items())]
-    answer = admin.ask_controller(
-        cluster,
-        lambda: UpdateFeaturesRequest(timeout_ms=admin.timeout_ms(cluster), feature_updates=updates, validate_only=args.dry_run),
-        lambda found: found.error_code,
-    )
+    request = UpdateFeaturesRequest(timeout_ms=admin.timeout_ms(cluster), feature_updates=updates, validate_only=args.dry_run)
+    answer = admin.ask_controller(cluster, request)
     results = {found.feature: (found.error_code, found.error_message) for found in answer.results}
     rows = []
     for name, level in sorted(levels.items()):

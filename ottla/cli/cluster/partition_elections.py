@@ -19,6 +19,7 @@ from ottla.cli.render.ottla import Output
 from ottla.cli.render.rows import Row, unshown
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin
+from ottla.client.core.topic_lists import each_partition, topic_list
 
 ELECTION_TYPES = {"preferred": 0, "unclean": 1}
 UNCLEAN_QUESTION = "An unclean election may lose acknowledged records. Continue?"
@@ -79,20 +80,18 @@ def _elect(args: Args, cluster: Cluster, output: Output) -> int:
 def _ask(cluster: Cluster, kind: str, wanted: Sequence[TopicPartition] | None) -> list[ElectionRow]:
     from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 
-    topics = None if wanted is None else [TopicPartitions(topic=name, partitions=found) for name, found in admin.grouped(wanted).items()]
+    topics = None if wanted is None else topic_list(TopicPartitions, {one: one.partition for one in sorted(wanted)})
     request = ElectLeadersRequest(election_type=ELECTION_TYPES[kind], topic_partitions=topics, timeout_ms=admin.timeout_ms(cluster))
-    answer = admin.ask_controller(cluster, lambda: request, lambda found: found.error_code)
+    answer = admin.ask_controller(cluster, request)
     admin.check(answer.error_code, None, "election")
     return [
         ElectionRow(
-            topic.topic,
-            partition.partition_id,
-            error_code(partition.error_code).name if partition.error_code else None,
-            partition.error_message or None,
+            *partition,
+            error_code(found.error_code).name if found.error_code else None,
+            found.error_message or None,
             kind,
         )
-        for topic in answer.replica_election_results
-        for partition in topic.partition_result
+        for partition, found in each_partition(answer.replica_election_results)
     ]
 
 

@@ -29,9 +29,10 @@ from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.group_membership import DEFAULT_ASSIGNORS, METADATA_AGE_S, SESSION_TIMEOUT_MS, GroupMembership
 from ottla.client.blocking.owner import CallOwner, owned
 from ottla.client.blocking.routes import PAUSE_S, FetchRoutes, is_away
-from ottla.client.core.admin import EARLIEST, LATEST, OffsetAt, grouped, list_offsets
+from ottla.client.core.admin import EARLIEST, LATEST, OffsetAt, list_offsets
 from ottla.client.core.fetching import FETCH_BYTES_MAX, MAX_WAIT_MS, PARTITION_BYTES_MAX, Fetched, FetchLimits, fetch_request, read_answer
 from ottla.client.core.group_admin import Committed, commit_offsets, committed_offsets
+from ottla.client.core.topic_lists import grouped
 from ottla.client.errors import RETRIABLE, KafkaError, TransportError, UsageError, refused
 
 __all__ = ["PARTITION_BYTES_MAX", "Consumer", "topic_names"]

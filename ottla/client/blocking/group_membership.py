@@ -20,9 +20,9 @@ from ottla.base.errors import ApiError, ErrorCode, WireError, error_code
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.membership import CoordinatorConnection, Membership
-from ottla.client.core.admin import grouped
 from ottla.client.core.assignors import COOPERATIVE_STICKY, RANGE, ROUND_ROBIN, Subscription, assign
 from ottla.client.core.group_admin import read_assignment
+from ottla.client.core.topic_lists import partitions_in, topic_list
 from ottla.client.errors import COORDINATOR_MOVED, ConnectError, KafkaError, TransportError, refused
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.messages import consumer_protocol as protocol
@@ -235,7 +235,7 @@ class GroupMembership(Membership):
         subscription = protocol.ConsumerProtocolSubscription(
             topics=list(self.topics),
             user_data=None,
-            owned_partitions=[protocol.TopicPartition(topic=topic, partitions=numbers) for topic, numbers in grouped(self.owned).items()],
+            owned_partitions=topic_list(protocol.TopicPartition, {one: one.partition for one in sorted(self.owned)}),
             generation_id=self.generation if self.owned else -1,
         )
         metadata = _SUBSCRIPTION_VERSION.to_bytes(2, "big") + encoder(protocol.ConsumerProtocolSubscription, _SUBSCRIPTION_VERSION)(
@@ -259,22 +259,13 @@ class GroupMembership(Membership):
         counts = self._partition_counts(topics)
         self._assigned = {topic: counts.get(topic, 0) for topic in topics}
         encode = encoder(protocol.ConsumerProtocolAssignment, _ASSIGNMENT_VERSION)
-        return [
-            sync_group.SyncGroupRequestAssignment(
-                member_id=member,
-                assignment=_ASSIGNMENT_VERSION.to_bytes(2, "big")
-                + encode(
-                    protocol.ConsumerProtocolAssignment(
-                        assigned_partitions=[
-                            protocol.ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=numbers)
-                            for topic, numbers in grouped(partitions).items()
-                        ],
-                        user_data=None,
-                    )
-                ),
-            )
-            for member, partitions in assign(self.assignor, members, counts).items()
-        ]
+        found = []
+        for member, partitions in assign(self.assignor, members, counts).items():
+            topic_class = protocol.ConsumerProtocolAssignmentTopicPartition
+            assigned = topic_list(topic_class, {one: one.partition for one in sorted(partitions)})
+            data = encode(protocol.ConsumerProtocolAssignment(assigned_partitions=assigned, user_data=None))
+            found.append(sync_group.SyncGroupRequestAssignment(member_id=member, assignment=_ASSIGNMENT_VERSION.to_bytes(2, "big") + data))
+        return found
 
 
 def _read_subscription(member: Any) -> Subscription:
@@ -285,5 +276,4 @@ def _read_subscription(member: Any) -> Subscription:
         found, _ = decoder(protocol.ConsumerProtocolSubscription, version)(data, 2)
     except (WireError, ApiError):
         return Subscription(())
-    owned = tuple(TopicPartition(topic.topic, number) for topic in found.owned_partitions for number in topic.partitions)
-    return Subscription(tuple(found.topics), owned, found.generation_id, member.group_instance_id)
+    return Subscription(tuple(found.topics), partitions_in(found.owned_partitions), found.generation_id, member.group_instance_id)

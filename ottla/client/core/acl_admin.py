@@ -7,7 +7,7 @@ from typing import Any
 
 from ottla.base.acls import AclFilter, AclOperation, Binding, Pattern, PatternType, Permission, ResourceType, Rule
 from ottla.base.errors import ErrorCode
-from ottla.client.core.admin import check
+from ottla.client.core.admin import check, checked
 from ottla.client.core.cluster import GROUP, ClusterCore
 from ottla.client.core.conversation import Conversation
 from ottla.client.core.operation import operation
@@ -19,8 +19,7 @@ def describe_acls(cluster: ClusterCore, wanted: AclFilter) -> Conversation[list[
     """Returns the rules that match the filter, sorted by pattern. Raises `KafkaError`."""
     from ottla.wire.messages import describe_acls as wire
 
-    answer = yield from cluster.ask_any(wire.DescribeAclsRequest(**_fields(wanted)))
-    check(answer.error_code, answer.error_message, "access rules")
+    answer = yield from checked(cluster.ask_any(wire.DescribeAclsRequest(**_fields(wanted))), "access rules")
     return sorted(Binding(_pattern(resource), _rule(acl)) for resource in answer.resources for acl in resource.acls)
 
 
@@ -103,8 +102,7 @@ def allowed_operations(cluster: ClusterCore, kind: ResourceType, name: str) -> C
 def _allowed_on_cluster(cluster: ClusterCore, _name: str) -> Conversation[int | None]:
     from ottla.wire.messages import describe_cluster as wire
 
-    answer = yield from cluster.ask_any(wire.DescribeClusterRequest(include_cluster_authorized_operations=True))
-    check(answer.error_code, answer.error_message, "the cluster")
+    answer = yield from checked(cluster.ask_any(wire.DescribeClusterRequest(include_cluster_authorized_operations=True)), "the cluster")
     bits: int = answer.cluster_authorized_operations
     return bits if bits > 0 else 0
 
@@ -124,7 +122,7 @@ def _allowed_on_group(cluster: ClusterCore, name: str) -> Conversation[int | Non
 
     try:
         asked = wire.DescribeGroupsRequest(groups=[name], include_authorized_operations=True)
-        answer = yield from cluster.ask_coordinator(GROUP, name, asked, error_of=lambda found: found.groups[0].error_code)
+        answer = yield from cluster.ask_coordinator(GROUP, name, asked)
     except KafkaError as error:
         if error.code is ErrorCode.GROUP_AUTHORIZATION_FAILED:
             return 0

@@ -6,7 +6,7 @@ item raise the error. Groups are in `group_admin.py`, transactions in `transacti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.base.errors import ErrorCode, error_code
@@ -14,7 +14,9 @@ from ottla.base.types import READ_UNCOMMITTED, TopicPartition
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.conversation import Ask, Conversation
 from ottla.client.core.operation import operation
+from ottla.client.core.topic_lists import each_partition, first_code, topic_list
 from ottla.client.errors import RETRIABLE, KafkaError, TransportError, refused
+from ottla.wire.schema import Request
 
 if TYPE_CHECKING:
     from ottla.client.core.link import HasTimeout
@@ -65,18 +67,15 @@ def timeout_ms(cluster: HasTimeout) -> int:
     return max(1, int(cluster.timeout_s * 900))
 
 
-def grouped(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Returns sorted partition numbers by topic."""
-    found: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        found.setdefault(topic, []).append(partition)
-    return found
+def checked(asking: Conversation[Any], about: str) -> Conversation[Any]:
+    """Returns an answer, or raises its error."""
+    answer = yield from asking
+    check(answer.error_code, getattr(answer, "error_message", None), about)
+    return answer
 
 
 @operation
-def ask_controller(
-    cluster: ClusterCore, make: Callable[[], Any], code_of: Callable[[Any], int], lost: list[TransportError] | None = None
-) -> Conversation[Any]:
+def ask_controller(cluster: ClusterCore, request: Request, lost: list[TransportError] | None = None) -> Conversation[Any]:
     """Sends a request to the controller, and sends it again if the controller has moved or the connection broke (`ClusterCore.retrying`).
 
     `lost` gets the errors of earlier attempts, which may have taken effect.
@@ -84,12 +83,12 @@ def ask_controller(
 
     def ask() -> Conversation[Any]:
         try:
-            answer = yield from cluster.ask_controller(make())
+            answer = yield from cluster.ask_controller(request)
         except TransportError as error:
             if lost is not None:
                 lost.append(error)
             raise
-        if code_of(answer) == ErrorCode.NOT_CONTROLLER:
+        if first_code(answer) == ErrorCode.NOT_CONTROLLER:
             cluster.metadata.controller_id = -1
             raise refused(ErrorCode.NOT_CONTROLLER, "the controller moves")
         return answer
@@ -126,7 +125,7 @@ def create_topic(
     )
     request = wire.CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms(cluster), validate_only=validate_only)
     lost = list[TransportError]()
-    answer = yield from ask_controller(cluster, lambda: request, lambda found: found.topics[0].error_code if found.topics else 0, lost)
+    answer = yield from ask_controller(cluster, request, lost)
     result = answer.topics[0]
     if lost and result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
         made = yield from cluster.refresh([name])
@@ -142,16 +141,13 @@ def delete_topics(cluster: ClusterCore, names: Sequence[str]) -> Conversation[di
     """Deletes topics. Returns None or the error for each."""
     from ottla.wire.messages import delete_topics as wire
 
-    states = [wire.DeleteTopicState(name=name) for name in names]
-    version = (yield from cluster.any_link()).version_of(20)
-    if version >= 6:
-        request = wire.DeleteTopicsRequest(topics=states, timeout_ms=timeout_ms(cluster))
+    request = wire.DeleteTopicsRequest(timeout_ms=timeout_ms(cluster))
+    if (yield from cluster.any_link()).version_of(request.API_KEY) >= 6:
+        request.topics = [wire.DeleteTopicState(name=name) for name in names]
     else:
-        request = wire.DeleteTopicsRequest(topic_names=list(names), timeout_ms=timeout_ms(cluster))
+        request.topic_names = list(names)
     lost = list[TransportError]()
-    answer = yield from ask_controller(
-        cluster, lambda: request, lambda found: found.responses[0].error_code if found.responses else 0, lost
-    )
+    answer = yield from ask_controller(cluster, request, lost)
     for name in names:
         cluster.metadata.topics.pop(name, None)
     for result in answer.responses:
@@ -203,7 +199,7 @@ def create_partitions(
     placed = None if assignments is None else [wire.CreatePartitionsAssignment(broker_ids=list(ids)) for ids in assignments]
     topic = wire.CreatePartitionsTopic(name=name, count=total, assignments=placed)
     request = wire.CreatePartitionsRequest(topics=[topic], timeout_ms=timeout_ms(cluster), validate_only=validate_only)
-    answer = yield from ask_controller(cluster, lambda: request, lambda found: found.results[0].error_code if found.results else 0)
+    answer = yield from ask_controller(cluster, request)
     result = answer.results[0]
     check(result.error_code, result.error_message, f"topic {name!r}")
     cluster.metadata.topics.pop(name, None)
@@ -260,23 +256,14 @@ def _list_offsets_of(
 ) -> Conversation[list[tuple[TopicPartition, OffsetAt | KafkaError]]]:
     from ottla.wire.messages import list_offsets as wire
 
-    topics = [
-        wire.ListOffsetsTopic(
-            name=topic,
-            partitions=[
-                wire.ListOffsetsPartition(partition_index=number, timestamp=wanted[TopicPartition(topic, number)]) for number in numbers
-            ],
-        )
-        for topic, numbers in grouped(wanted).items()
-    ]
+    asked = {one: wire.ListOffsetsPartition(partition_index=one.partition, timestamp=at) for one, at in sorted(wanted.items())}
+    topics = topic_list(wire.ListOffsetsTopic, asked)
     request = wire.ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=topics, timeout_ms=timeout_ms(cluster))
     answer = yield from cluster.ask_broker(broker_id, request)
     found: list[tuple[TopicPartition, OffsetAt | KafkaError]] = []
-    for topic in answer.topics:
-        for result in topic.partitions:
-            partition = TopicPartition(topic.name, result.partition_index)
-            failed = refusal(result.error_code, None, f"offsets of {partition}") if result.error_code else None
-            found.append((partition, failed or OffsetAt(result.offset, result.timestamp, result.leader_epoch)))
+    for partition, result in each_partition(answer.topics):
+        failed = refusal(result.error_code, None, f"offsets of {partition}") if result.error_code else None
+        found.append((partition, failed or OffsetAt(result.offset, result.timestamp, result.leader_epoch)))
     return found
 
 
@@ -293,20 +280,11 @@ def delete_records(cluster: ClusterCore, before: Mapping[TopicPartition, int]) -
         except KafkaError as error:
             results[partition] = error
     for broker_id, partitions in leaders.items():
-        topics = [
-            wire.DeleteRecordsTopic(
-                name=topic,
-                partitions=[
-                    wire.DeleteRecordsPartition(partition_index=number, offset=before[TopicPartition(topic, number)]) for number in numbers
-                ],
-            )
-            for topic, numbers in grouped(partitions).items()
-        ]
+        asked = {one: wire.DeleteRecordsPartition(partition_index=one.partition, offset=before[one]) for one in sorted(partitions)}
+        topics = topic_list(wire.DeleteRecordsTopic, asked)
         answer = yield from cluster.ask_broker(broker_id, wire.DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms(cluster)))
-        for topic in answer.topics:
-            for result in topic.partitions:
-                partition = TopicPartition(topic.name, result.partition_index)
-                results[partition] = refusal(result.error_code, None, f"records of {partition}") or result.low_watermark
+        for partition, result in each_partition(answer.topics):
+            results[partition] = refusal(result.error_code, None, f"records of {partition}") or result.low_watermark
     return results
 
 
@@ -379,8 +357,8 @@ def list_config_resources(cluster: ClusterCore, resource_types: Sequence[int]) -
     """Returns the resources with settings, as sorted (type, name) pairs."""
     from ottla.wire.messages import list_config_resources as wire
 
-    answer = yield from cluster.ask_any(wire.ListConfigResourcesRequest(resource_types=list(resource_types)))
-    check(answer.error_code, None, "list of settings' owners")
+    asking = cluster.ask_any(wire.ListConfigResourcesRequest(resource_types=list(resource_types)))
+    answer = yield from checked(asking, "list of settings' owners")
     return sorted((found.resource_type, found.resource_name) for found in answer.config_resources)
 
 
@@ -397,8 +375,8 @@ def describe_log_dirs(cluster: ClusterCore, broker_id: int, topics: Sequence[str
         wanted = []
         for topic in topics:
             wanted.append(wire.DescribableLogDirTopic(topic=topic, partitions=(yield from cluster.partitions(topic))))
-    answer = yield from cluster.ask_broker(broker_id, wire.DescribeLogDirsRequest(topics=wanted))
-    check(answer.error_code, None, f"log directories of broker {broker_id}")
+    asking = cluster.ask_broker(broker_id, wire.DescribeLogDirsRequest(topics=wanted))
+    answer = yield from checked(asking, f"log directories of broker {broker_id}")
     return list(answer.results)
 
 
@@ -411,9 +389,8 @@ def describe_cluster(cluster: ClusterCore, broker_id: int | None = None) -> Conv
 
     connection = yield from (cluster.any_link() if broker_id is None else cluster.link(broker_id))
     request = DescribeClusterRequest(include_fenced_brokers=connection.offers(DescribeClusterRequest.API_KEY, 2))
-    answer = yield from (cluster.ask_any(request) if broker_id is None else cluster.ask_broker(broker_id, request))
-    check(answer.error_code, answer.error_message, "the cluster")
-    return answer
+    asking = cluster.ask_any(request) if broker_id is None else cluster.ask_broker(broker_id, request)
+    return (yield from checked(asking, "the cluster"))
 
 
 @operation
@@ -421,5 +398,4 @@ def unregister_broker(cluster: ClusterCore, broker_id: int) -> Conversation[None
     """Removes the registration of a broker that will not return."""
     from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
 
-    answer = yield from cluster.ask_any(UnregisterBrokerRequest(broker_id=broker_id))
-    check(answer.error_code, answer.error_message, f"broker {broker_id}")
+    yield from checked(cluster.ask_any(UnregisterBrokerRequest(broker_id=broker_id)), f"broker {broker_id}")

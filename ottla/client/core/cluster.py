@@ -10,7 +10,7 @@ finds its successor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.base.errors import ApiError, ErrorCode, error_code
@@ -19,9 +19,11 @@ from ottla.client.addresses import Address
 from ottla.client.core.backoff import Backoff
 from ottla.client.core.conversation import Ask, Conversation, Open, Sleep, within
 from ottla.client.core.metadata import ClientMetadata
+from ottla.client.core.topic_lists import first_code
 from ottla.client.errors import (
     COORDINATOR_MOVED,
     RETRIABLE,
+    ClientError,
     ConnectError,
     KafkaError,
     NotSentError,
@@ -332,16 +334,12 @@ class ClusterCore:
             return (yield from self.ask_broker(self.metadata.controller_id, body, timeout_s=timeout_s))
         return (yield from self.ask_any(body, timeout_s=timeout_s))
 
-    def ask_coordinator(
-        self, kind: int, key: str, body: Request, *, error_of: Callable[[Any], int], timeout_s: float | None = None
-    ) -> Conversation[Any]:
-        """Sends a request to the coordinator of `key`, and looks it up again if it has moved. `error_of` returns the error code of an
-        answer. Answers with other errors than a moved coordinator are returned to the caller.
-        """
+    def ask_coordinator(self, kind: int, key: str, body: Request, *, timeout_s: float | None = None) -> Conversation[Any]:
+        """Sends a request to the coordinator of `key`, and looks it up again if it has moved. Returns answers with any other error."""
 
         def ask() -> Conversation[Any]:
             answer = yield from self.ask_once(kind, key, body, timeout_s=timeout_s)
-            code = error_code(error_of(answer))
+            code = error_code(first_code(answer))
             if code in COORDINATOR_MOVED:
                 self.forget_coordinator(kind, key)
                 raise refused(code, f"the coordinator of {_KINDS[kind]} {key!r}")
@@ -380,6 +378,36 @@ class ClusterCore:
                     raise
                 self.metadata.coordinators.clear()
             yield Sleep(backoff.next_s())
+
+    def in_rounds(
+        self,
+        attempt: Callable[[], Conversation[ClientError | None]],
+        left: Callable[[], Collection[TopicPartition]],
+        size: Callable[[], int],
+        timeout_s: float | None,
+    ) -> Conversation[None]:
+        """Runs `attempt`, which returns its first failure or None, while partitions are left.
+
+        After a temporary failure it waits and forgets their leaders. Raises a permanent failure, and the last one when `size`, the
+        remaining work, has not become smaller for `timeout_s`.
+        """
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
+        backoff = Backoff(self.now() + limit_s)
+        while partitions := left():
+            before = size()
+            failure: ClientError | None
+            try:
+                failure = yield from attempt()
+            except (KafkaError, TransportError) as error:
+                failure = error
+            if size() < before:
+                backoff = Backoff(self.now() + limit_s)
+            if failure is not None:
+                may_pass = isinstance(failure, TransportError) or (isinstance(failure, KafkaError) and failure.is_retriable)
+                if not may_pass or backoff.is_exhausted(self.now()):
+                    raise failure
+                self.metadata.forget(partitions)
+                yield Sleep(backoff.next_s())
 
 
 def nearest_hint(name: str, known: Iterable[str]) -> str:

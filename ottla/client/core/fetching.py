@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ottla.base.errors import WireError, error_code
 from ottla.base.types import READ_COMMITTED, TopicPartition
+from ottla.client.core.topic_lists import each_partition, topic_list
 from ottla.client.errors import KafkaError, MalformedResponseError, refused
 from ottla.wire.batch_header import MAGIC, BatchHeader, Buffer, check_crc, iter_batches
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -59,17 +60,17 @@ class FetchLimits(NamedTuple):
 
 def fetch_request(positions: Mapping[TopicPartition, int], isolation_level: int, limits: FetchLimits) -> FetchRequest:
     """Returns a request for partitions of one leader from these offsets on."""
-    topics: dict[str, list[FetchPartition]] = {}
-    for partition, offset in positions.items():
-        topics.setdefault(partition.topic, []).append(
-            FetchPartition(partition=partition.partition, fetch_offset=offset, partition_max_bytes=limits.partition_max_bytes)
-        )
+    size = limits.partition_max_bytes
+    asked = {
+        partition: FetchPartition(partition=partition.partition, fetch_offset=offset, partition_max_bytes=size)
+        for partition, offset in positions.items()
+    }
     return FetchRequest(
         max_wait_ms=limits.max_wait_ms,
         min_bytes=limits.min_bytes,
         max_bytes=limits.max_bytes,
         isolation_level=isolation_level,
-        topics=[FetchTopic(topic=topic, partitions=found) for topic, found in topics.items()],
+        topics=topic_list(FetchTopic, asked),
     )
 
 
@@ -81,19 +82,17 @@ def read_answer(
     """
     if answer.error_code:
         raise refused(error_code(answer.error_code), f"reading from {peer}")
-    for topic in answer.responses:
-        for result in topic.partitions:
-            partition = TopicPartition(topic.topic, result.partition_index)
-            start = positions.get(partition)
-            if start is None:
-                continue
-            if result.error_code:
-                yield partition, refused(error_code(result.error_code), f"reading {partition} from offset {start}")
-                continue
-            try:
-                yield read_partition(partition, start, result, is_committed_only=isolation_level == READ_COMMITTED)
-            except WireError as error:
-                raise MalformedResponseError(f"{peer}: {error}") from None
+    for partition, result in each_partition(answer.responses):
+        start = positions.get(partition)
+        if start is None:
+            continue
+        if result.error_code:
+            yield partition, refused(error_code(result.error_code), f"reading {partition} from offset {start}")
+            continue
+        try:
+            yield read_partition(partition, start, result, is_committed_only=isolation_level == READ_COMMITTED)
+        except WireError as error:
+            raise MalformedResponseError(f"{peer}: {error}") from None
 
 
 def read_partition(partition: TopicPartition, start: int, result: Any, *, is_committed_only: bool) -> Fetched:

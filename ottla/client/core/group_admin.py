@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from ottla.base.errors import ApiError, ErrorCode, WireError, error_code
+from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.base.types import TopicPartition
-from ottla.client.core.admin import check, grouped, refusal
+from ottla.client.core.admin import check, checked, refusal
 from ottla.client.core.cluster import GROUP, ClusterCore
 from ottla.client.core.conversation import Conversation
 from ottla.client.core.operation import operation
-from ottla.client.errors import KafkaError, refused
+from ottla.client.core.topic_lists import each_partition, partitions_in, topic_list
+from ottla.client.errors import KafkaError
 
 T = TypeVar("T")
 
@@ -112,8 +113,7 @@ def _describe_consumer_group(cluster: ClusterCore, group_id: str) -> Conversatio
     from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 
     request = ConsumerGroupDescribeRequest(group_ids=[group_id])
-    answer = yield from cluster.ask_coordinator(GROUP, group_id, request, error_of=lambda found: found.groups[0].error_code)
-    group = answer.groups[0]
+    (group,) = (yield from cluster.ask_coordinator(GROUP, group_id, request)).groups
     if group.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REQUEST):
         return None
     check(group.error_code, group.error_message, f"group {group_id!r}")
@@ -123,9 +123,9 @@ def _describe_consumer_group(cluster: ClusterCore, group_id: str) -> Conversatio
             member.instance_id,
             member.client_id,
             member.client_host,
-            _partitions_of(member.assignment),
+            partitions_in(member.assignment.topic_partitions),
             member.member_epoch,
-            _partitions_of(member.target_assignment),
+            partitions_in(member.target_assignment.topic_partitions),
         )
         for member in group.members
     )
@@ -142,16 +142,11 @@ def _describe_consumer_group(cluster: ClusterCore, group_id: str) -> Conversatio
     )
 
 
-def _partitions_of(assignment: Any) -> tuple[TopicPartition, ...]:
-    return tuple(sorted(TopicPartition(topic.topic_name, number) for topic in assignment.topic_partitions for number in topic.partitions))
-
-
 def _describe_classic_group(cluster: ClusterCore, group_id: str) -> Conversation[GroupDescription]:
     from ottla.wire.messages.describe_groups import DescribeGroupsRequest
 
     request = DescribeGroupsRequest(groups=[group_id])
-    answer = yield from cluster.ask_coordinator(GROUP, group_id, request, error_of=lambda found: found.groups[0].error_code)
-    group = answer.groups[0]
+    (group,) = (yield from cluster.ask_coordinator(GROUP, group_id, request)).groups
     coordinator = yield from cluster.coordinator(GROUP, group_id)
     if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         return GroupDescription(group_id, "Classic", "Dead", "", "", coordinator, ())
@@ -181,7 +176,7 @@ def read_assignment(data: bytes) -> tuple[TopicPartition, ...]:
         assignment, _ = decoder(ConsumerProtocolAssignment, version)(data, 2)
     except (WireError, ApiError):
         return ()
-    return tuple(sorted(TopicPartition(topic.topic, number) for topic in assignment.assigned_partitions for number in topic.partitions))
+    return partitions_in(assignment.assigned_partitions)
 
 
 # Committed offsets
@@ -216,31 +211,25 @@ def _committed_offsets(
 ) -> Conversation[dict[TopicPartition, Committed]]:
     link = yield from cluster.link((yield from cluster.coordinator(GROUP, group_id)))
     request = _offset_fetch_request(link.version_of(OFFSET_FETCH), group_id, wanted, require_stable)
-    answer = yield from cluster.ask_coordinator(
-        GROUP, group_id, request, error_of=lambda found: found.groups[0].error_code if found.groups else found.error_code
-    )
+    answer = yield from cluster.ask_coordinator(GROUP, group_id, request)
     found: Any = answer.groups[0] if answer.groups else answer
     check(found.error_code, None, f"offsets of group {group_id!r}")
     offsets: dict[TopicPartition, Committed] = {}
-    for topic in found.topics:
-        for result in topic.partitions:
-            check(result.error_code, None, f"offset of group {group_id!r} in {topic.name}-{result.partition_index}")
-            if result.committed_offset >= 0:
-                offsets[TopicPartition(topic.name, result.partition_index)] = Committed(
-                    result.committed_offset, result.committed_leader_epoch, result.metadata or ""
-                )
+    for partition, result in each_partition(found.topics):
+        check(result.error_code, None, f"offset of group {group_id!r} in {partition}")
+        if result.committed_offset >= 0:
+            offsets[partition] = Committed(result.committed_offset, result.committed_leader_epoch, result.metadata or "")
     return dict(sorted(offsets.items()))
 
 
 def _offset_fetch_request(version: int, group_id: str, wanted: Sequence[TopicPartition] | None, require_stable: bool) -> Any:
     from ottla.wire.messages import offset_fetch as wire
 
-    topics = None if wanted is None else grouped(wanted).items()
+    topic_class: Any = wire.OffsetFetchRequestTopic if version < 8 else wire.OffsetFetchRequestTopics
+    topics: Any = None if wanted is None else topic_list(topic_class, {one: one.partition for one in sorted(wanted)})
     if version < 8:
-        old = None if topics is None else [wire.OffsetFetchRequestTopic(name=name, partition_indexes=numbers) for name, numbers in topics]
-        return wire.OffsetFetchRequest(group_id=group_id, topics=old, require_stable=require_stable and version >= 7)
-    new = None if topics is None else [wire.OffsetFetchRequestTopics(name=name, partition_indexes=numbers) for name, numbers in topics]
-    return wire.OffsetFetchRequest(groups=[wire.OffsetFetchRequestGroup(group_id=group_id, topics=new)], require_stable=require_stable)
+        return wire.OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable and version >= 7)
+    return wire.OffsetFetchRequest(groups=[wire.OffsetFetchRequestGroup(group_id=group_id, topics=topics)], require_stable=require_stable)
 
 
 @operation
@@ -257,13 +246,10 @@ def commit_offsets(
 
     topics = offsets_by_topic(offsets, wire.OffsetCommitRequestTopic, wire.OffsetCommitRequestPartition)
     request = wire.OffsetCommitRequest(group_id=group_id, generation_id_or_member_epoch=generation, member_id=member_id, topics=topics)
-    answer = yield from cluster.ask_coordinator(GROUP, group_id, request, error_of=first_partition_code)
+    answer = yield from cluster.ask_coordinator(GROUP, group_id, request)
     return {
-        TopicPartition(topic.name, result.partition_index): refusal(
-            result.error_code, None, f"offset of group {group_id!r} in {topic.name}-{result.partition_index}"
-        )
-        for topic in answer.topics
-        for result in topic.partitions
+        partition: refusal(result.error_code, None, f"offset of group {group_id!r} in {partition}")
+        for partition, result in each_partition(answer.topics)
     }
 
 
@@ -271,18 +257,13 @@ def offsets_by_topic(
     offsets: Mapping[TopicPartition, int | Committed], topic_class: Callable[..., T], partition_class: Callable[..., Any]
 ) -> list[T]:
     """Returns offsets as the topics of an OffsetCommit or TxnOffsetCommit request, which have the same fields."""
-    found: dict[str, list[Any]] = {}
-    for (topic, number), offset in sorted(offsets.items()):
-        at, leader_epoch, metadata = offset if isinstance(offset, Committed) else Committed(offset)
-        found.setdefault(topic, []).append(
-            partition_class(partition_index=number, committed_offset=at, committed_leader_epoch=leader_epoch, committed_metadata=metadata)
+    found = {}
+    for partition, offset in sorted(offsets.items()):
+        at, epoch, metadata = offset if isinstance(offset, Committed) else Committed(offset)
+        found[partition] = partition_class(
+            partition_index=partition.partition, committed_offset=at, committed_leader_epoch=epoch, committed_metadata=metadata
         )
-    return [topic_class(name=topic, partitions=partitions) for topic, partitions in found.items()]
-
-
-def first_partition_code(answer: Any) -> int:
-    """Returns the first error code among the partitions of an answer, 0 if there is none."""
-    return next((result.error_code for topic in answer.topics for result in topic.partitions if result.error_code), 0)
+    return topic_list(topic_class, found)
 
 
 @operation
@@ -291,8 +272,8 @@ def delete_group(cluster: ClusterCore, group_id: str) -> Conversation[None]:
     from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 
     request = DeleteGroupsRequest(groups_names=[group_id])
-    answer = yield from cluster.ask_coordinator(GROUP, group_id, request, error_of=lambda found: found.results[0].error_code)
-    check(answer.results[0].error_code, answer.results[0].error_message, f"group {group_id!r}")
+    (result,) = (yield from cluster.ask_coordinator(GROUP, group_id, request)).results
+    check(result.error_code, result.error_message, f"group {group_id!r}")
 
 
 @operation
@@ -302,19 +283,10 @@ def delete_offsets(
     """Deletes a group's committed offsets of some partitions. The broker refuses this for topics that the group subscribes to."""
     from ottla.wire.messages import offset_delete as wire
 
-    topics = [
-        wire.OffsetDeleteRequestTopic(
-            name=topic, partitions=[wire.OffsetDeleteRequestPartition(partition_index=number) for number in numbers]
-        )
-        for topic, numbers in grouped(partitions).items()
-    ]
-    request = wire.OffsetDeleteRequest(group_id=group_id, topics=topics)
-    answer = yield from cluster.ask_coordinator(GROUP, group_id, request, error_of=lambda found: found.error_code)
-    check(answer.error_code, None, f"group {group_id!r}")
-    results: dict[TopicPartition, KafkaError | None] = {}
-    for topic in answer.topics:
-        for result in topic.partitions:
-            partition = TopicPartition(topic.name, result.partition_index)
-            code = error_code(result.error_code)
-            results[partition] = None if not result.error_code else refused(code, f"group {group_id!r}, {partition}")
-    return results
+    asked = {one: wire.OffsetDeleteRequestPartition(partition_index=one.partition) for one in sorted(partitions)}
+    request = wire.OffsetDeleteRequest(group_id=group_id, topics=topic_list(wire.OffsetDeleteRequestTopic, asked))
+    answer = yield from checked(cluster.ask_coordinator(GROUP, group_id, request), f"group {group_id!r}")
+    return {
+        partition: refusal(result.error_code, None, f"group {group_id!r}, {partition}")
+        for partition, result in each_partition(answer.topics)
+    }

@@ -13,15 +13,14 @@ from ottla.base.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 from ottla.base.uuids import uuid_to_text
 from ottla.client.core import admin, group_admin, staging, transaction_admin
 from ottla.client.core.admin import OffsetAt
-from ottla.client.core.backoff import Backoff
 from ottla.client.core.cluster import ClusterCore
-from ottla.client.core.conversation import Ask, AskAll, Conversation, Sleep
+from ottla.client.core.conversation import Ask, AskAll, Conversation
 from ottla.client.core.fetching import FETCH_BYTES_MAX, MAX_WAIT_MS, PARTITION_BYTES_MAX, Fetched, FetchLimits, fetch_request, read_answer
 from ottla.client.core.group_admin import Committed, GroupDescription, ListedGroup
 from ottla.client.core.operation import ClientOperation
 from ottla.client.core.raw_produce import produce_batches
 from ottla.client.core.transaction_admin import ListedTransaction, TransactionDescription
-from ottla.client.errors import ClientError, KafkaError, TransportError
+from ottla.client.errors import ClientError, KafkaError
 from ottla.wire.messages.metadata import MetadataResponseTopic
 
 K = TypeVar("K")
@@ -175,26 +174,23 @@ def fetch(
     """
     level = isolation_level(isolation)
     limits = FetchLimits(max_wait_ms, min_bytes, max_bytes, partition_max_bytes)
-    backoff = Backoff(cluster.now() + (cluster.timeout_s if timeout_s is None else timeout_s))
-    while True:
-        failure: ClientError | None
-        try:
-            found, failure = yield from _fetch_once(cluster, positions, level, limits)
-        except (KafkaError, TransportError) as error:
-            found, failure = [], error
+    found: list[Fetched] = []
+    left = list(positions)
+
+    def once() -> Conversation[ClientError | None]:
+        failure = yield from _fetch_once(cluster, positions, level, limits, found)
         if found or failure is None:
-            return found
-        if not (isinstance(failure, TransportError) or (isinstance(failure, KafkaError) and failure.is_retriable)):
-            raise failure
-        if backoff.is_exhausted(cluster.now()):
-            raise failure
-        cluster.metadata.forget(positions)
-        yield Sleep(backoff.next_s())
+            left.clear()
+        return None if found else failure
+
+    yield from cluster.in_rounds(once, left=lambda: left, size=lambda: 0, timeout_s=timeout_s)
+    return found
 
 
 def _fetch_once(
-    cluster: ClusterCore, positions: Mapping[TopicPartition, int], level: int, limits: FetchLimits
-) -> Conversation[tuple[list[Fetched], ClientError | None]]:
+    cluster: ClusterCore, positions: Mapping[TopicPartition, int], level: int, limits: FetchLimits, found: list[Fetched]
+) -> Conversation[ClientError | None]:
+    """Adds the partitions with records to `found`, and returns the first failure, or a permanent one."""
     asks: list[Ask] = []
     asked: list[dict[TopicPartition, int]] = []
     try:
@@ -206,7 +202,6 @@ def _fetch_once(
         answers = yield AskAll(tuple(asks))
     finally:
         cluster.give_back(ask.link for ask in asks)
-    found: list[Fetched] = []
     failure: ClientError | None = None
     for ask, some, answer in zip(asks, asked, answers, strict=True):
         if isinstance(answer, ClientError):
@@ -217,7 +212,7 @@ def _fetch_once(
                 failure = one[1] if failure is None or not one[1].is_retriable else failure
             elif one.next_offset > one.start:
                 found.append(one)
-    return found, failure
+    return failure
 
 
 # Groups

@@ -23,11 +23,12 @@ from typing import Any
 
 from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import TopicPartition
-from ottla.client.core.admin import check, grouped
+from ottla.client.core.admin import check, checked
 from ottla.client.core.backoff import Backoff
 from ottla.client.core.cluster import GROUP, TRANSACTION, ClusterCore
 from ottla.client.core.conversation import Conversation, Sleep, within
-from ottla.client.core.group_admin import Committed, first_partition_code, offsets_by_topic
+from ottla.client.core.group_admin import Committed, offsets_by_topic
+from ottla.client.core.topic_lists import each_partition, first_code, topic_list
 from ottla.client.core.versions import TRANSACTION_VERSION
 from ottla.client.errors import COORDINATOR_MOVED, OutcomeUnknownError, TransportError, refused
 from ottla.wire.batch_header import SEQUENCE_MASK
@@ -88,10 +89,10 @@ class ProducerIdentity:
             producer_epoch=epoch,
         )
         if self.transactional_id is not None:
-            answer = yield from self._ask(request, lambda found: found.error_code)
+            answer = yield from self._ask(request)
             self.uses_v2 = yield from self._has_v2(self.transactional_id)
         else:
-            answer = yield from self.cluster.retrying(lambda: self._ask_any(request))
+            answer = yield from self.cluster.retrying(lambda: checked(self.cluster.ask_any(request), "a producer id"))
         self._take_over(answer.producer_id, answer.producer_epoch)
         self.is_open = self.is_lost = False
 
@@ -132,7 +133,7 @@ class ProducerIdentity:
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id, transaction_timeout_ms=self.timeout_ms, enable2_pc=True, keep_prepared_txn=True
         )
-        answer = yield from self._ask(request, lambda found: found.error_code)
+        answer = yield from self._ask(request)
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         return answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch
 
@@ -143,12 +144,7 @@ class ProducerIdentity:
         request = EndTxnRequest(
             transactional_id=self.transactional_id or "", producer_id=self.producer_id, producer_epoch=self.epoch, committed=is_commit
         )
-        yield from self._ask(request, lambda found: found.error_code)
-
-    def _ask_any(self, request: Any) -> Conversation[Any]:
-        answer = yield from self.cluster.ask_any(request)
-        check(answer.error_code, None, "a producer id")
-        return answer
+        yield from self._ask(request)
 
     def next_sequence(self, partition: TopicPartition) -> int:
         """Returns the sequence number of the next record in a partition."""
@@ -205,11 +201,11 @@ class ProducerIdentity:
             v3_and_below_transactional_id=self._named(),
             v3_and_below_producer_id=self.producer_id,
             v3_and_below_producer_epoch=self.epoch,
-            v3_and_below_topics=[wire.AddPartitionsToTxnTopic(name=topic, partitions=numbers) for topic, numbers in grouped(new).items()],
+            v3_and_below_topics=topic_list(wire.AddPartitionsToTxnTopic, {one: one.partition for one in sorted(new)}),
         )
 
         def code(answer: Any) -> int:
-            codes = [result.partition_error_code for topic in answer.results_by_topic_v3_and_below for result in topic.results_by_partition]
+            codes = [result.partition_error_code for _, result in each_partition(answer.results_by_topic_v3_and_below)]
             real = [found for found in codes if found not in (0, ErrorCode.OPERATION_NOT_ATTEMPTED)]
             return real[0] if real else max(codes, default=0)
 
@@ -238,7 +234,7 @@ class ProducerIdentity:
         request = AddOffsetsToTxnRequest(
             transactional_id=self._named(), producer_id=self.producer_id, producer_epoch=self.epoch, group_id=group_id
         )
-        yield from self._ask(request, lambda found: found.error_code)
+        yield from self._ask(request)
 
     def _offset_commit(self, group_id: str, offsets: Mapping[TopicPartition, int | Committed]) -> Any:
         from ottla.wire.messages import txn_offset_commit as wire
@@ -255,7 +251,7 @@ class ProducerIdentity:
     def _commit_offsets(self, group_id: str, request: Any) -> Conversation[None]:
         version = TXN_OFFSET_COMMIT_V2 if self.uses_v2 else None
         answer = yield from self.cluster.ask_once(GROUP, group_id, request, version=version)
-        code = first_partition_code(answer)
+        code = first_code(answer)
         if error_code(code) in COORDINATOR_MOVED:
             self.cluster.forget_coordinator(GROUP, group_id)
         check(code, None, f"offsets of group {group_id!r} in the transaction")
@@ -290,7 +286,7 @@ class ProducerIdentity:
         backoff = Backoff(self.cluster.now() + self.cluster.timeout_s)
         while True:
             try:
-                asked = self._ask(request, lambda found: found.error_code, version=version)
+                asked = self._ask(request, version=version)
                 return (yield from within(asked, backoff.deadline, self.cluster.now))
             except TransportError as error:
                 if backoff.is_exhausted(self.cluster.now()):
@@ -303,7 +299,7 @@ class ProducerIdentity:
         assert self.transactional_id is not None, "only a transactional producer has a transaction and a coordinator"
         return self.transactional_id
 
-    def _ask(self, request: Any, code_of: Callable[[Any], int], *, version: int | None = None) -> Conversation[Any]:
+    def _ask(self, request: Any, code_of: Callable[[Any], int] = first_code, *, version: int | None = None) -> Conversation[Any]:
         """Sends a request to the transaction coordinator, and repeats it while the coordinator moves, still completes the previous
         transaction, or does not know a partition.
         """

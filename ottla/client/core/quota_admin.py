@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ottla.client.core.admin import check
+from ottla.client.core.admin import check, checked
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.conversation import Conversation
 from ottla.client.core.operation import operation
@@ -26,8 +26,7 @@ def describe_quotas(cluster: ClusterCore, filters: Sequence[tuple[str, int, str 
     from ottla.wire.messages import describe_client_quotas as wire
 
     components = [wire.ComponentData(entity_type=kind, match_type=match_type, match=name) for kind, match_type, name in filters]
-    answer = yield from cluster.ask_any(wire.DescribeClientQuotasRequest(components=components, strict=True))
-    check(answer.error_code, answer.error_message, "quotas")
+    answer = yield from checked(cluster.ask_any(wire.DescribeClientQuotasRequest(components=components, strict=True)), "quotas")
     return {
         tuple((part.entity_type, part.entity_name) for part in entry.entity): {found.key: found.value for found in entry.values}
         for entry in answer.entries or ()

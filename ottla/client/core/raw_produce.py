@@ -16,11 +16,11 @@ from typing import Any
 from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import TopicPartition
 from ottla.client.core.admin import timeout_ms
-from ottla.client.core.backoff import Backoff
 from ottla.client.core.cluster import ClusterCore
-from ottla.client.core.conversation import Ask, AskRolling, Conversation, Sleep
+from ottla.client.core.conversation import Ask, AskRolling, Conversation
 from ottla.client.core.link import Link
-from ottla.client.errors import RETRIABLE, ClientError, KafkaError, OutcomeUnknownError, TransportError, refused
+from ottla.client.core.topic_lists import each_partition, topic_list
+from ottla.client.errors import ClientError, OutcomeUnknownError, refused
 from ottla.wire.batch_header import Buffer, read_batch_header
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 
@@ -75,40 +75,26 @@ def produce_batches(
     module), and the last error `timeout_s` after the last progress. Earlier batches may have been appended.
     """
     lanes = [ProduceLane(partition, some) for partition, some in batches.items() if some]
-    limit_s = cluster.timeout_s if timeout_s is None else timeout_s
-    backoff = Backoff(cluster.now() + limit_s)
-    while waiting := [lane for lane in lanes if not lane.is_done]:
-        before = sum(lane.acknowledged for lane in lanes)
-        failure: ClientError | None
-        try:
-            failure = yield from _send_round(cluster, waiting, acks, transactional_id, version)
-        except (KafkaError, TransportError) as error:
-            failure = error
-        if sum(lane.acknowledged for lane in lanes) > before:
-            backoff = Backoff(cluster.now() + limit_s)
-        if failure is not None:
-            if not _may_pass(failure) or backoff.is_exhausted(cluster.now()):
-                raise failure
-            cluster.metadata.forget([lane.partition for lane in waiting])
-            yield Sleep(backoff.next_s())
+    yield from cluster.in_rounds(
+        lambda: _send_round(cluster, lanes, acks, transactional_id, version),
+        left=lambda: [lane.partition for lane in lanes if not lane.is_done],
+        size=lambda: -sum(lane.acknowledged for lane in lanes),
+        timeout_s=timeout_s,
+    )
     return {lane.partition: lane.base_offset for lane in lanes}
 
 
-def _may_pass(failure: ClientError) -> bool:
-    return isinstance(failure, TransportError) or (isinstance(failure, KafkaError) and failure.code in RETRIABLE)
-
-
 def _send_round(
-    cluster: ClusterCore, waiting: Sequence[ProduceLane], acks: int, transactional_id: str | None, version: int | None
+    cluster: ClusterCore, lanes: Sequence[ProduceLane], acks: int, transactional_id: str | None, version: int | None
 ) -> Conversation[ClientError | None]:
     """Sends the remaining batches, until all are acknowledged or a request fails. Waits for all answers. Returns the first failure, or
     None.
     """
-    by_partition = {lane.partition: lane for lane in waiting}
+    by_partition = {lane.partition: lane for lane in lanes if not lane.is_done}
     leaders: list[_Leader] = []
     for broker_id, partitions in (yield from cluster.by_leader(by_partition)).items():
         leaders.append(_Leader((yield from cluster.link(broker_id)), [by_partition[partition] for partition in partitions]))
-    for lane in waiting:
+    for lane in by_partition.values():
         lane.begin_round()
     window = _Window(leaders, lambda lanes: _request(lanes, acks, transactional_id, timeout_ms(cluster)), version)
     yield AskRolling(window.asks(), window.note)
@@ -178,16 +164,9 @@ class _Window:
 
 
 def _request(chosen: Sequence[ProduceLane], acks: int, transactional_id: str | None, wait_ms: int) -> ProduceRequest:
-    topics: dict[str, list[PartitionProduceData]] = {}
-    for lane in chosen:
-        data = PartitionProduceData(index=lane.partition.partition, records=lane.batches[lane.sent])
-        topics.setdefault(lane.partition.topic, []).append(data)
-    return ProduceRequest(
-        transactional_id=transactional_id,
-        acks=acks,
-        timeout_ms=wait_ms,
-        topic_data=[TopicProduceData(name=topic, partition_data=partitions) for topic, partitions in topics.items()],
-    )
+    data = {lane.partition: PartitionProduceData(index=lane.partition.partition, records=lane.batches[lane.sent]) for lane in chosen}
+    topics = topic_list(TopicProduceData, data)
+    return ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=wait_ms, topic_data=topics)
 
 
 def _settle(lanes: Sequence[ProduceLane], answer: ProduceResponse | ClientError) -> ClientError | None:
@@ -200,9 +179,7 @@ def _settle(lanes: Sequence[ProduceLane], answer: ProduceResponse | ClientError)
                     f"a batch for {lane.partition} was sent and its answer lost: {answer}; it may have been appended"
                 )
         return answer
-    results: dict[tuple[str, int], Any] = {
-        (topic.name, result.index): result for topic in answer.responses for result in topic.partition_responses
-    }
+    results: dict[TopicPartition, Any] = dict(each_partition(answer.responses))
     failure: ClientError | None = None
     for lane in lanes:
         result = results.get(lane.partition)

@@ -11,6 +11,7 @@ from ottla.client.core import admin
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.conversation import Conversation, Sleep
 from ottla.client.core.operation import operation
+from ottla.client.core.topic_lists import each_partition, topic_list
 from ottla.client.errors import refused
 
 LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
@@ -60,25 +61,14 @@ def move_replicas(
     """
     from ottla.wire.messages import alter_partition_reassignments as wire
 
-    topics = [
-        wire.ReassignableTopic(
-            name=topic,
-            partitions=[
-                wire.ReassignablePartition(partition_index=number, replicas=plan[TopicPartition(topic, number)]) for number in numbers
-            ],
-        )
-        for topic, numbers in admin.grouped(plan).items()
-    ]
+    asked = {one: wire.ReassignablePartition(partition_index=one.partition, replicas=ids) for one, ids in sorted(plan.items())}
     request = wire.AlterPartitionReassignmentsRequest(
-        timeout_ms=admin.timeout_ms(cluster), topics=topics, allow_replication_factor_change=may_change_factor
+        timeout_ms=admin.timeout_ms(cluster),
+        topics=topic_list(wire.ReassignableTopic, asked),
+        allow_replication_factor_change=may_change_factor,
     )
-    answer = yield from admin.ask_controller(cluster, lambda: request, lambda found: found.error_code)
-    admin.check(answer.error_code, answer.error_message, "reassignment")
-    return {
-        TopicPartition(topic.name, partition.partition_index): error_code(partition.error_code)
-        for topic in answer.responses
-        for partition in topic.partitions
-    }
+    answer = yield from admin.checked(admin.ask_controller(cluster, request), "reassignment")
+    return {partition: error_code(found.error_code) for partition, found in each_partition(answer.responses)}
 
 
 @operation
@@ -86,14 +76,10 @@ def moves_under_way(cluster: ClusterCore) -> Conversation[dict[TopicPartition, M
     from ottla.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 
     request = ListPartitionReassignmentsRequest(timeout_ms=admin.timeout_ms(cluster))
-    answer = yield from admin.ask_controller(cluster, lambda: request, lambda found: found.error_code)
-    admin.check(answer.error_code, answer.error_message, "reassignments")
+    answer = yield from admin.checked(admin.ask_controller(cluster, request), "reassignments")
     return {
-        TopicPartition(topic.name, found.partition_index): Move(
-            list(found.replicas), list(found.adding_replicas), list(found.removing_replicas)
-        )
-        for topic in answer.topics
-        for found in topic.partitions
+        partition: Move(list(found.replicas), list(found.adding_replicas), list(found.removing_replicas))
+        for partition, found in each_partition(answer.topics)
     }
 
 
@@ -106,11 +92,10 @@ def log_dirs_of(cluster: ClusterCore, brokers: Iterable[int], topics: Sequence[s
     found: dict[Replica, tuple[str, str]] = {}
     for broker in brokers:
         for directory in (yield from admin.describe_log_dirs(cluster, broker, topics)):
-            for topic in directory.topics:
-                for partition in topic.partitions:
-                    key = Replica(TopicPartition(topic.name, partition.partition_index), broker)
-                    now, then = found.get(key, ("", ""))
-                    found[key] = (now, directory.log_dir) if partition.is_future_key else (directory.log_dir, then)
+            for partition, held in each_partition(directory.topics):
+                key = Replica(partition, broker)
+                now, then = found.get(key, ("", ""))
+                found[key] = (now, directory.log_dir) if held.is_future_key else (directory.log_dir, then)
     return found
 
 
@@ -139,15 +124,11 @@ def _ask_for_log_dirs(cluster: ClusterCore, broker: int, wanted: Mapping[Replica
 
     dirs = []
     for path in sorted(set(wanted.values())):
-        partitions = [partition for (partition, _), where in wanted.items() if where == path]
-        topics = [wire.AlterReplicaLogDirTopic(name=name, partitions=found) for name, found in admin.grouped(partitions).items()]
+        partitions = sorted(partition for (partition, _), where in wanted.items() if where == path)
+        topics = topic_list(wire.AlterReplicaLogDirTopic, {one: one.partition for one in partitions})
         dirs.append(wire.AlterReplicaLogDir(path=path, topics=topics))
     answer = yield from cluster.ask_broker(broker, wire.AlterReplicaLogDirsRequest(dirs=dirs))
-    return {
-        Replica(TopicPartition(topic.topic_name, found.partition_index), broker): error_code(found.error_code)
-        for topic in answer.results
-        for found in topic.partitions
-    }
+    return {Replica(partition, broker): error_code(found.error_code) for partition, found in each_partition(answer.results)}
 
 
 # How fast replicas may move

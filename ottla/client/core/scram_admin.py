@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ottla.client.core.admin import check, refusal
+from ottla.client.core.admin import check, checked, refusal
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.conversation import Conversation
 from ottla.client.core.operation import operation
@@ -36,10 +36,8 @@ def describe_scram(cluster: ClusterCore, users: Sequence[str] = ()) -> Conversat
     """Returns the credentials of some users, or of all users with credentials."""
     from ottla.wire.messages import describe_user_scram_credentials as wire
 
-    answer = yield from cluster.ask_any(
-        wire.DescribeUserScramCredentialsRequest(users=[wire.UserName(name=name) for name in users] or None)
-    )
-    check(answer.error_code, answer.error_message, "credentials")
+    request = wire.DescribeUserScramCredentialsRequest(users=[wire.UserName(name=name) for name in users] or None)
+    answer = yield from checked(cluster.ask_any(request), "credentials")
     return {
         result.user: refusal(result.error_code, result.error_message, f"credentials of {result.user!r}")
         or [Credential(MECHANISM_NAMES.get(info.mechanism, "UNKNOWN"), info.iterations) for info in result.credential_infos]

@@ -30,6 +30,7 @@ from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import TopicPartition
 from ottla.client.core.backoff import Backoff
 from ottla.client.core.metadata import ClientMetadata
+from ottla.client.core.topic_lists import each_partition, topic_list
 from ottla.client.errors import RETRIABLE, ClientError, KafkaError, MalformedResponseError, OutcomeUnknownError, TransportError, refused
 from ottla.wire.batch_header import SEQUENCE_MASK, read_batch_header
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -201,15 +202,9 @@ class SendQueue:
         return chosen
 
     def request(self, batches: Iterable[Batch], transactional_id: str | None) -> ProduceRequest:
-        topics: dict[str, list[PartitionProduceData]] = {}
-        for batch in batches:
-            topics.setdefault(batch.partition.topic, []).append(PartitionProduceData(index=batch.partition.partition, records=batch.data))
-        return ProduceRequest(
-            transactional_id=transactional_id,
-            acks=self.acks,
-            timeout_ms=PRODUCE_TIMEOUT_MS,
-            topic_data=[TopicProduceData(name=topic, partition_data=partitions) for topic, partitions in topics.items()],
-        )
+        data = {batch.partition: PartitionProduceData(index=batch.partition.partition, records=batch.data) for batch in batches}
+        topics = topic_list(TopicProduceData, data)
+        return ProduceRequest(transactional_id=transactional_id, acks=self.acks, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=topics)
 
     def sending(self, broker_id: int, batches: list[Batch], now: float) -> None:
         """Marks batches as in flight. Called before their request is written, so that a failed write is handled like a lost connection."""
@@ -230,7 +225,7 @@ class SendQueue:
 
     def answered(self, broker_id: int, answer: ProduceResponse, now: float) -> None:
         """Processes the answer to a broker's oldest request: ends its batches, or queues them again."""
-        results = {(topic.name, result.index): result for topic in answer.responses for result in topic.partition_responses}
+        results = dict(each_partition(answer.responses))
         for batch in self._no_longer_under_way(self.in_flight[broker_id].popleft()):
             result = results.get(batch.partition)
             if result is None:

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.client.core.admin import check, grouped, refusal
+from ottla.client.core.admin import check, checked, refusal
 from ottla.client.core.cluster import GROUP, ClusterCore
 from ottla.client.core.conversation import Conversation
 from ottla.client.core.operation import operation
+from ottla.client.core.topic_lists import each_partition, partitions_in, topic_list
 from ottla.client.errors import KafkaError, refused
 
 TYPE = "share"
@@ -61,8 +62,7 @@ def describe_share_group(cluster: ClusterCore, group_id: str) -> Conversation[Sh
     from ottla.wire.messages.share_group_describe import ShareGroupDescribeRequest
 
     request = ShareGroupDescribeRequest(group_ids=[group_id])
-    answer = yield from cluster.ask_coordinator(GROUP, group_id, request, error_of=lambda found: found.groups[0].error_code)
-    group = answer.groups[0]
+    (group,) = (yield from cluster.ask_coordinator(GROUP, group_id, request)).groups
     check(group.error_code, group.error_message, f"share group {group_id!r}")
     if group.group_state == "Dead":
         raise refused(ErrorCode.GROUP_ID_NOT_FOUND, f"share group {group_id!r} not found")
@@ -79,7 +79,6 @@ def describe_share_group(cluster: ClusterCore, group_id: str) -> Conversation[Sh
 
 
 def _member(member: Any) -> ShareMemberDescription:
-    assigned = [TopicPartition(topic.topic_name, number) for topic in member.assignment.topic_partitions for number in topic.partitions]
     return ShareMemberDescription(
         member.member_id,
         member.client_id,
@@ -87,7 +86,7 @@ def _member(member: Any) -> ShareMemberDescription:
         member.member_epoch,
         member.rack_id,
         tuple(member.subscribed_topic_names),
-        tuple(sorted(assigned)),
+        partitions_in(member.assignment.topic_partitions),
     )
 
 
@@ -100,20 +99,14 @@ def share_offsets(
 
     topics = None
     if partitions is not None:
-        topics = [
-            wire.DescribeShareGroupOffsetsRequestTopic(topic_name=topic, partitions=numbers)
-            for topic, numbers in grouped(partitions).items()
-        ]
+        topics = topic_list(wire.DescribeShareGroupOffsetsRequestTopic, {one: one.partition for one in sorted(partitions)})
     request = wire.DescribeShareGroupOffsetsRequest(groups=[wire.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topics)])
-    answer = yield from cluster.ask_coordinator(GROUP, group_id, request, error_of=lambda found: found.groups[0].error_code)
-    group = answer.groups[0]
+    (group,) = (yield from cluster.ask_coordinator(GROUP, group_id, request)).groups
     check(group.error_code, group.error_message, f"offsets of share group {group_id!r}")
     found = {}
-    for topic in group.topics:
-        for result in topic.partitions:
-            partition = TopicPartition(topic.topic_name, result.partition_index)
-            failed = refusal(result.error_code, result.error_message, f"share group {group_id!r} in {partition}")
-            found[partition] = ShareOffset(_known(result.start_offset), _known(result.leader_epoch), _known(result.lag), failed)
+    for partition, result in each_partition(group.topics):
+        failed = refusal(result.error_code, result.error_message, f"share group {group_id!r} in {partition}")
+        found[partition] = ShareOffset(_known(result.start_offset), _known(result.leader_epoch), _known(result.lag), failed)
     return dict(sorted(found.items()))
 
 
@@ -128,25 +121,14 @@ def alter_share_offsets(
     """Sets the starts of partitions. The broker refuses this while the group has members."""
     from ottla.wire.messages import alter_share_group_offsets as wire
 
-    topics = [
-        wire.AlterShareGroupOffsetsRequestTopic(
-            topic_name=topic,
-            partitions=[
-                wire.AlterShareGroupOffsetsRequestPartition(partition_index=number, start_offset=starts[TopicPartition(topic, number)])
-                for number in numbers
-            ],
-        )
-        for topic, numbers in grouped(starts).items()
-    ]
-    request = wire.AlterShareGroupOffsetsRequest(group_id=group_id, topics=topics)
-    answer = yield from cluster.ask_coordinator(GROUP, group_id, request, error_of=lambda found: found.error_code)
-    check(answer.error_code, answer.error_message, f"share group {group_id!r}")
-    results: dict[TopicPartition, KafkaError | None] = {}
-    for topic in answer.responses:
-        for result in topic.partitions:
-            partition = TopicPartition(topic.topic_name, result.partition_index)
-            results[partition] = refusal(result.error_code, result.error_message, f"share group {group_id!r} in {partition}")
-    return results
+    part_class = wire.AlterShareGroupOffsetsRequestPartition
+    asked = {one: part_class(partition_index=one.partition, start_offset=start) for one, start in sorted(starts.items())}
+    request = wire.AlterShareGroupOffsetsRequest(group_id=group_id, topics=topic_list(wire.AlterShareGroupOffsetsRequestTopic, asked))
+    answer = yield from checked(cluster.ask_coordinator(GROUP, group_id, request), f"share group {group_id!r}")
+    return {
+        partition: refusal(result.error_code, result.error_message, f"share group {group_id!r} in {partition}")
+        for partition, result in each_partition(answer.responses)
+    }
 
 
 @operation
@@ -157,8 +139,7 @@ def delete_share_offsets(cluster: ClusterCore, group_id: str, topics: Sequence[s
     request = wire.DeleteShareGroupOffsetsRequest(
         group_id=group_id, topics=[wire.DeleteShareGroupOffsetsRequestTopic(topic_name=topic) for topic in topics]
     )
-    answer = yield from cluster.ask_coordinator(GROUP, group_id, request, error_of=lambda found: found.error_code)
-    check(answer.error_code, answer.error_message, f"share group {group_id!r}")
+    answer = yield from checked(cluster.ask_coordinator(GROUP, group_id, request), f"share group {group_id!r}")
     return {
         topic.topic_name: refusal(topic.error_code, topic.error_message, f"share group {group_id!r} in {topic.topic_name!r}")
         for topic in answer.responses

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import TopicPartition
 from ottla.client.core.admin import timeout_ms
-from ottla.client.core.backoff import Backoff
 from ottla.client.core.cluster import ClusterCore
-from ottla.client.core.conversation import Ask, AskAll, Conversation, Sleep
-from ottla.client.errors import RETRIABLE, ClientError, KafkaError, TransportError, refused
+from ottla.client.core.conversation import Ask, AskAll, Conversation
+from ottla.client.core.topic_lists import each_partition, topic_list
+from ottla.client.errors import ClientError, KafkaError, refused
 from ottla.wire.batch_header import Buffer, iter_batches
 from ottla.wire.checksum import crc32c
 from ottla.wire.messages import attach_records as attaching
@@ -117,47 +117,31 @@ def stage(
     permanently, and the last error `timeout_s` after the last progress.
     """
     lanes = [_StagingLane(partition, attempt_id, some) for partition, some in chunks.items()]
-    limit_s = cluster.timeout_s if timeout_s is None else timeout_s
-    backoff = Backoff(cluster.now() + limit_s)
-    while under_way := [lane for lane in lanes if not lane.is_done]:
-        before = sum(len(lane.waiting) for lane in lanes)
-        failure: ClientError | None
-        try:
-            failure = yield from _stage_round(cluster, under_way, token, attempt_id)
-        except (KafkaError, TransportError) as error:
-            failure = error
-        if sum(len(lane.waiting) for lane in lanes) < before:
-            backoff = Backoff(cluster.now() + limit_s)
-        if failure is not None:
-            yield from _wait(cluster, failure, backoff, [lane.partition for lane in under_way])
+    yield from cluster.in_rounds(
+        lambda: _stage_round(cluster, lanes, token, attempt_id),
+        left=lambda: [lane.partition for lane in lanes if not lane.is_done],
+        size=lambda: sum(len(lane.waiting) for lane in lanes),
+        timeout_s=timeout_s,
+    )
     refusals = {lane.partition: lane.refusal for lane in lanes if lane.refusal is not None}
     return Staged({lane.partition: lane.staged() for lane in lanes}, refusals)
 
 
-def _wait(cluster: ClusterCore, failure: ClientError, backoff: Backoff, partitions: Iterable[TopicPartition]) -> Conversation[None]:
-    """Waits before the next attempt, which looks up the leaders again. Raises a permanent failure, and after the deadline any failure."""
-    may_pass = isinstance(failure, TransportError) or (isinstance(failure, KafkaError) and failure.code in RETRIABLE)
-    if not may_pass or backoff.is_exhausted(cluster.now()):
-        raise failure
-    cluster.metadata.forget(partitions)
-    yield Sleep(backoff.next_s())
-
-
 def _stage_round(
-    cluster: ClusterCore, under_way: Sequence[_StagingLane], token: bytes, attempt_id: int
+    cluster: ClusterCore, lanes: Sequence[_StagingLane], token: bytes, attempt_id: int
 ) -> Conversation[ClientError | None]:
     """Sends the next requests to all leaders and processes their answers. Returns the first failure, None if only quotas were exhausted."""
-    by_partition = {lane.partition: lane for lane in under_way}
+    by_partition = {lane.partition: lane for lane in lanes if not lane.is_done}
     asks: list[Ask] = []
     planned: list[list[tuple[_StagingLane, int]]] = []
     for broker_id, partitions in (yield from cluster.by_leader(by_partition)).items():
         link = yield from cluster.link(broker_id)
-        lanes = [by_partition[partition] for partition in partitions]
+        led = [by_partition[partition] for partition in partitions]
         if not link.offers(STAGE_RECORDS):
-            for lane in lanes:
+            for lane in led:
                 lane.refuse(refused(ErrorCode.UNSUPPORTED_VERSION, f"the broker at {link.address} stages no records"))
             continue
-        for chosen in _stage_requests(lanes):
+        for chosen in _stage_requests(led):
             asks.append(Ask(link, _stage_request(chosen, token, attempt_id)))
             planned.append(chosen)
     failure: ClientError | None = None
@@ -187,15 +171,11 @@ def _stage_requests(lanes: Sequence[_StagingLane]) -> Iterator[list[tuple[_Stagi
 
 
 def _stage_request(chosen: Sequence[tuple[_StagingLane, int]], token: bytes, attempt_id: int) -> staging.StageRecordsRequest:
-    topics: dict[str, list[staging.StagePartition]] = {}
-    for lane, at in chosen:
-        part = staging.StagePartition(index=lane.partition.partition, chunk=lane.chunks[at].chunk, records=lane.data[at])
-        topics.setdefault(lane.partition.topic, []).append(part)
-    return staging.StageRecordsRequest(
-        batch_token=token,
-        attempt_id=attempt_id,
-        topics=[staging.StageTopic(name=topic, partitions=partitions) for topic, partitions in topics.items()],
-    )
+    parts = {
+        lane.partition: staging.StagePartition(index=lane.partition.partition, chunk=lane.chunks[at].chunk, records=lane.data[at])
+        for lane, at in chosen
+    }
+    return staging.StageRecordsRequest(batch_token=token, attempt_id=attempt_id, topics=topic_list(staging.StageTopic, parts))
 
 
 def _settle_stage(chosen: Sequence[tuple[_StagingLane, int]], answer: Any) -> ClientError | None:
@@ -219,11 +199,7 @@ def _settle_stage(chosen: Sequence[tuple[_StagingLane, int]], answer: Any) -> Cl
 
 def _codes(answer: Any) -> dict[TopicPartition, tuple[ErrorCode, str | None]]:
     """Returns the error code and message of each partition in an answer."""
-    return {
-        TopicPartition(topic.name, one.index): (error_code(one.error_code), one.error_message)
-        for topic in answer.topics
-        for one in topic.partitions
-    }
+    return {partition: (error_code(one.error_code), one.error_message) for partition, one in each_partition(answer.topics)}
 
 
 def _refusal(code: ErrorCode, message: str | None, partition: TopicPartition) -> KafkaError:
@@ -280,20 +256,12 @@ def attach(
     """
     left = {partition: list(some) for partition, some in wanted.items() if some}
     offsets: dict[TopicPartition, int] = {}
-    limit_s = cluster.timeout_s if timeout_s is None else timeout_s
-    backoff = Backoff(cluster.now() + limit_s)
-    while left:
-        before = sum(map(len, left.values()))
-        failure: ClientError | None
-        try:
-            failure = yield from _attach_round(cluster, producing, left, offsets)
-        except (KafkaError, TransportError) as error:
-            failure = error
-        left = {partition: some for partition, some in left.items() if some}
-        if sum(map(len, left.values())) < before:
-            backoff = Backoff(cluster.now() + limit_s)
-        if failure is not None:
-            yield from _wait(cluster, failure, backoff, left)
+    yield from cluster.in_rounds(
+        lambda: _attach_round(cluster, producing, {partition: some for partition, some in left.items() if some}, offsets),
+        left=lambda: [partition for partition, some in left.items() if some],
+        size=lambda: sum(map(len, left.values())),
+        timeout_s=timeout_s,
+    )
     return offsets
 
 
@@ -322,17 +290,15 @@ def _settle_attach(
     if isinstance(answer, ClientError):
         return answer
     codes = _codes(answer)
-    starts = {TopicPartition(topic.name, one.index): one.base_offset for topic in answer.topics for one in topic.partitions}
+    starts = {partition: one.base_offset for partition, one in each_partition(answer.topics)}
     failure: KafkaError | None = None
-    for topic in asked.topics:
-        for one in topic.partitions:
-            partition = TopicPartition(topic.name, one.index)
-            code, message = codes.get(partition, (ErrorCode.UNKNOWN_SERVER_ERROR, None))
-            if not code:
-                offsets.setdefault(partition, starts[partition])
-                left[partition].pop(0)
-            elif failure is None or failure.is_retriable:
-                failure = _refusal(code, message, partition)
+    for partition, _ in each_partition(asked.topics):
+        code, message = codes.get(partition, (ErrorCode.UNKNOWN_SERVER_ERROR, None))
+        if not code:
+            offsets.setdefault(partition, starts[partition])
+            left[partition].pop(0)
+        elif failure is None or failure.is_retriable:
+            failure = _refusal(code, message, partition)
     return failure
 
 
@@ -340,7 +306,7 @@ def _attach_request(
     producing: Producing, left: Mapping[TopicPartition, Sequence[AttachPiece]], partitions: Iterable[TopicPartition], wait_ms: int
 ) -> attaching.AttachRecordsRequest:
     """Returns a request with the next pieces of some partitions, up to `ATTACH_BYTES_MAX`."""
-    topics: dict[str, list[attaching.AttachPartition]] = {}
+    parts = {}
     size = 0
     for partition in partitions:
         piece = left[partition][0]
@@ -348,8 +314,7 @@ def _attach_request(
             break
         size += piece.size_bytes
         chunks = [attaching.StagedChunk(**chunk._asdict()) for chunk in piece.chunks]
-        part = attaching.AttachPartition(index=partition.partition, base_sequence=piece.base_sequence, chunks=chunks)
-        topics.setdefault(partition.topic, []).append(part)
+        parts[partition] = attaching.AttachPartition(index=partition.partition, base_sequence=piece.base_sequence, chunks=chunks)
     return attaching.AttachRecordsRequest(
         transactional_id=producing.transactional_id,
         producer_id=producing.producer_id,
@@ -357,5 +322,5 @@ def _attach_request(
         acks=-1,
         timeout_ms=wait_ms,
         batch_token=producing.token,
-        topics=[attaching.AttachTopic(name=topic, partitions=some) for topic, some in topics.items()],
+        topics=topic_list(attaching.AttachTopic, parts),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ottla.client.core.admin import check
+from ottla.client.core.admin import checked
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.conversation import Conversation
 from ottla.client.core.operation import operation
@@ -35,8 +35,7 @@ def describe_tokens(cluster: ClusterCore, owners: Sequence[str] | None = None) -
     wanted = None
     if owners is not None:
         wanted = [wire.DescribeDelegationTokenOwner(principal_type=kind, principal_name=name) for kind, name in map(_split, owners)]
-    answer = yield from cluster.ask_any(wire.DescribeDelegationTokenRequest(owners=wanted))
-    check(answer.error_code, None, ABOUT)
+    answer = yield from checked(cluster.ask_any(wire.DescribeDelegationTokenRequest(owners=wanted)), ABOUT)
     return [
         Token(
             token.token_id, _principal(token, "principal"), _principal(token, "token_requester_principal"),
@@ -59,8 +58,7 @@ def create_token(
     request = wire.CreateDelegationTokenRequest(
         owner_principal_type=kind, owner_principal_name=name, renewers=listed, max_lifetime_ms=lifetime_ms
     )
-    made = yield from cluster.ask_any(request)
-    check(made.error_code, None, ABOUT)
+    made = yield from checked(cluster.ask_any(request), ABOUT)
     return Token(
         made.token_id, _principal(made, "principal"), _principal(made, "token_requester_principal"), list(renewers),
         made.issue_timestamp_ms, made.expiry_timestamp_ms, made.max_timestamp_ms, bytes(made.hmac),
@@ -72,8 +70,7 @@ def renew_token(cluster: ClusterCore, hmac: bytes, period_ms: int = -1) -> Conve
     """Renews a token and returns its new expiry time. A negative `period_ms` means the broker's default. Raises `KafkaError`."""
     from ottla.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
 
-    answer = yield from cluster.ask_any(RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=period_ms))
-    check(answer.error_code, None, ABOUT)
+    answer = yield from checked(cluster.ask_any(RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=period_ms)), ABOUT)
     return int(answer.expiry_timestamp_ms)
 
 
@@ -82,8 +79,7 @@ def expire_token(cluster: ClusterCore, hmac: bytes, period_ms: int = -1) -> Conv
     """Sets the expiry time of a token and returns it. A negative `period_ms` removes the token at once. Raises `KafkaError`."""
     from ottla.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest
 
-    answer = yield from cluster.ask_any(ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=period_ms))
-    check(answer.error_code, None, ABOUT)
+    answer = yield from checked(cluster.ask_any(ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=period_ms)), ABOUT)
     return int(answer.expiry_timestamp_ms)
 
 

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.client.core.admin import check, grouped, refusal
+from ottla.client.core.admin import check, refusal
 from ottla.client.core.cluster import TRANSACTION, ClusterCore
 from ottla.client.core.conversation import Conversation
 from ottla.client.core.operation import operation
+from ottla.client.core.topic_lists import each_partition, first_code, partitions_in, topic_list
 from ottla.client.errors import KafkaError, refused
 
 INIT_PRODUCER_ID = 22
@@ -94,10 +95,7 @@ def describe_transaction(cluster: ClusterCore, transactional_id: str) -> Convers
     from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
 
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-    answer = yield from cluster.ask_coordinator(
-        TRANSACTION, transactional_id, request, error_of=lambda found: found.transaction_states[0].error_code
-    )
-    state = answer.transaction_states[0]
+    (state,) = (yield from cluster.ask_coordinator(TRANSACTION, transactional_id, request)).transaction_states
     check(state.error_code, None, f"transactional id {transactional_id!r}")
     return TransactionDescription(
         transactional_id,
@@ -107,7 +105,7 @@ def describe_transaction(cluster: ClusterCore, transactional_id: str) -> Convers
         state.transaction_state,
         state.transaction_timeout_ms,
         state.transaction_start_time_ms,
-        tuple(sorted(TopicPartition(topic.topic, number) for topic in state.topics for number in topic.partitions)),
+        partitions_in(state.topics),
         state.ottla_client_id,
         state.ottla_client_host,
     )
@@ -124,13 +122,11 @@ def describe_producers(
     by_broker = (yield from cluster.by_leader(wanted)) if broker_id is None else {broker_id: wanted}
     found: dict[TopicPartition, list[Any] | KafkaError] = {}
     for number, some in by_broker.items():
-        topics = [wire.TopicRequest(name=topic, partition_indexes=numbers) for topic, numbers in grouped(some).items()]
+        topics = topic_list(wire.TopicRequest, {one: one.partition for one in sorted(some)})
         answer = yield from cluster.ask_broker(number, wire.DescribeProducersRequest(topics=topics))
-        for topic in answer.topics:
-            for result in topic.partitions:
-                partition = TopicPartition(topic.name, result.partition_index)
-                failed = refusal(result.error_code, result.error_message, f"producers of {partition}")
-                found[partition] = failed or list(result.active_producers)
+        for partition, result in each_partition(answer.topics):
+            failed = refusal(result.error_code, result.error_message, f"producers of {partition}")
+            found[partition] = failed or list(result.active_producers)
     return found
 
 
@@ -151,10 +147,7 @@ def write_abort_marker(
         coordinator_epoch=coordinator_epoch,
     )
     answer = yield from cluster.ask_broker((yield from cluster.leader(partition)), wire.WriteTxnMarkersRequest(markers=[marker]))
-    for result in answer.markers:
-        for topic in result.topics:
-            for written in topic.partitions:
-                check(written.error_code, None, f"abort marker in {partition}")
+    check(first_code(answer), None, f"abort marker in {partition}")
 
 
 @operation

@@ -1,0 +1,58 @@
+"""Converts between partitions and the lists of topics in messages.
+
+In every message the last field of a topic has its partitions. A partition is a number, or a struct whose first field is its number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from ottla.base.types import TopicPartition
+
+T = TypeVar("T")
+
+_NAMES = ("name", "topic_name", "topic")
+
+
+def grouped(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Returns sorted partition numbers by topic."""
+    found: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        found.setdefault(topic, []).append(partition)
+    return found
+
+
+def topic_list(topic_class: Callable[..., T], partitions: Mapping[TopicPartition, Any]) -> list[T]:
+    """Returns the topics of a request with these structs or numbers as their partitions, in this order."""
+    found: dict[str, list[Any]] = {}
+    for partition, one in partitions.items():
+        found.setdefault(partition.topic, []).append(one)
+    fields: tuple[str, ...] = topic_class.__slots__  # type: ignore[attr-defined]
+    name = next(field for field in _NAMES if field in fields)
+    return [topic_class(**{name: topic, fields[-1]: some}) for topic, some in found.items()]
+
+
+def each_partition(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]]:
+    """Yields the partitions in a list of topics, each with its struct or number."""
+    for topic in topics:
+        name = next(getattr(topic, field) for field in _NAMES if hasattr(topic, field))
+        for one in getattr(topic, topic.__slots__[-1]):
+            yield TopicPartition(name, one if isinstance(one, int) else getattr(one, one.__slots__[0])), one
+
+
+def partitions_in(topics: Iterable[Any]) -> tuple[TopicPartition, ...]:
+    """Returns the partitions in a list of topics, sorted."""
+    return tuple(sorted(partition for partition, _ in each_partition(topics)))
+
+
+def first_code(answer: Any) -> int:
+    """Returns the first error code in an answer, at any depth; 0 if there is none."""
+    for field in answer.__slots__:
+        value = getattr(answer, field)
+        if field in ("error_code", "partition_error_code") and value:
+            return int(value)
+        for one in value if isinstance(value, list) else ():
+            if hasattr(one, "__slots__") and (code := first_code(one)):
+                return code
+    return 0
