@@ -10,10 +10,12 @@ options; it is closed at the end of the command. `output` prints in the form of 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.base.errors import ApiError
+from ottla.cli.output import write_error
 
 Args = argparse.Namespace
 T = TypeVar("T")
@@ -79,6 +81,21 @@ def headed(heading: str, *options: Option) -> list[Option]:
 def one_of(*options: Option, is_needed: bool = False) -> list[Option]:
     """Makes options exclude each other. With `is_needed` the user must give one of them."""
     return [one._replace(is_needed=is_needed) for one in options]
+
+
+YES = flag("-y", "--yes", "--force", dest="yes", help="do not ask")
+
+
+def confirm(args: Args, question: str) -> None:
+    """Asks before a destructive command, except with `--yes`. Raises UsageError if the answer is no, or if there is no terminal."""
+    if getattr(args, "yes", False):
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(f"{question} Add --yes to skip this question")
+    write_error(f"{question} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UsageError("nothing was changed")
 
 
 def add_options(parser: argparse.ArgumentParser, options: Sequence[Option]) -> None:

@@ -29,9 +29,7 @@ GROUPS: dict[str, Group] = {
     "snapshot": Group("broker.snapshot", "Copy a broker's data as of one moment, while it serves.", "Servers"),
     "restore": Group("broker.snapshot", "Make a data directory of a snapshot.", "Servers"),
     "service": Group("broker.service", "The systemd unit of a broker.", "Servers"),
-    "topic": Group(
-        "topics.topic topics.changes topics.clone topics.analyze", "Topics: list, describe, create, alter, delete.", "Topics and records"
-    ),
+    "topic": Group("topics.topic topics.changes topics.records", "Topics: list, describe, create, alter, delete.", "Topics and records"),
     "produce": Group("records.produce", "Write records from standard input or a file.", "Topics and records"),
     "consume": Group("records.consume", "Read records and print them.", "Topics and records"),
     "offsets": Group("records.offsets", "Offsets of each partition: the end, the start, or at a time.", "Topics and records"),
@@ -40,9 +38,7 @@ GROUPS: dict[str, Group] = {
     "logdirs": Group("cluster.logdirs", "Log directories of the brokers: sizes and free space.", "Topics and records"),
     "group": Group("groups.group", "Consumer groups: list, describe, lag, reset offsets.", "Groups"),
     "share-group": Group("groups.share_group", "Share groups: list, describe, reset offsets, delete.", "Groups"),
-    "txn": Group(
-        "transactions.txn transactions.prepared transactions.why", "Transactions: list, describe, find hanging ones, abort.", "Transactions"
-    ),
+    "txn": Group("transactions.txn", "Transactions: list, describe, find hanging ones, abort.", "Transactions"),
     "config": Group("cluster.config", "Settings of topics, brokers and groups, quotas; check a file.", "Settings and access"),
     "acl": Group("access.acl", "Access rules (ACLs): list, add, remove.", "Settings and access"),
     "security": Group(
@@ -51,17 +47,13 @@ GROUPS: dict[str, Group] = {
     "user": Group("cluster.user", "SCRAM users: who may log in with a password.", "Settings and access"),
     "token": Group("access.token", "Delegation tokens: logins as somebody else, for a while.", "Settings and access"),
     "cluster": Group("cluster.cluster", "Brokers, health, versions.", "Cluster"),
-    "partitions": Group(
-        "cluster.partitions_generate cluster.partitions cluster.partition_elections", "Move replicas, choose leaders.", "Cluster"
-    ),
+    "partitions": Group("cluster.partitions cluster.partition_elections", "Move replicas, choose leaders.", "Cluster"),
     "features": Group("cluster.features", "Feature levels.", "Cluster"),
-    "bench": Group(
-        "bench.producer bench.consumer bench.share_consumer bench.e2e", "Measure producing, consuming and end-to-end latency.", "Measuring"
-    ),
+    "bench": Group("bench.producer bench.consumer", "Measure producing, consuming and end-to-end latency.", "Measuring"),
     "top": Group("top.top", "A live view: topics, groups and their lag, transactions, requests.", "Measuring"),
     "metrics": Group("inspect.metrics", "One scrape of a broker's metrics.", "Measuring"),
     "check": Group("check.check", "Check any Kafka-compatible broker: the promises of exactly-once.", "Measuring"),
-    "pipeline": Group("pipeline.run pipeline.status pipeline.verify", "Exactly-once Spark pipelines: run, status, verify.", "Pipelines"),
+    "pipeline": Group("pipeline.pipelines", "Exactly-once Spark pipelines: run, status, verify.", "Pipelines"),
     "doctor": Group("check.doctor", "Is this machine fit for a broker, and can clients reach it?", "Ours only"),
     "wire": Group("inspect.wire", "Explain a frame of the protocol, in hex or from a packet capture.", "Ours only"),
     "shims": Group("kafka_tools.shims", "Kafka's tools by their own names: kafka-topics and so on.", "This program"),

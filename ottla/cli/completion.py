@@ -83,7 +83,7 @@ def complete(words: Sequence[str]) -> int:
 
 def candidates(words: list[str]) -> list[str]:
     """Returns the words that begin with the last word and are valid after the other words."""
-    from ottla.cli.global_options import BY_NAME, length_of_leading
+    from ottla.cli.parser import BY_NAME, length_of_leading
 
     last = words[-1]
     start = length_of_leading(words[:-1])
@@ -161,8 +161,8 @@ def _query(words: list[str], group_types: list[str] | None) -> list[str]:
     """Asks the broker for groups of these types (an empty list means all types), or for topics if `group_types` is None."""
     from ottla.base.errors import OttlaError
     from ottla.cli.command import Refused, UsageError, add_options
-    from ottla.cli.global_options import CONNECTION
     from ottla.cli.options import connect
+    from ottla.cli.parser import CONNECTION
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     add_options(parser, CONNECTION)

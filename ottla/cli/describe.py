@@ -12,10 +12,8 @@ from typing import Any
 
 from ottla.cli.command import Command, add_options
 from ottla.cli.command_groups import GROUPS, load_commands
-from ottla.cli.examples import examples_of
-from ottla.cli.global_options import OPTIONS
-from ottla.cli.help_tables import TABLES
-from ottla.cli.parser import Parser, build_parser
+from ottla.cli.examples import TABLES, examples_of
+from ottla.cli.parser import OPTIONS, Parser, build_parser
 
 
 def help_json() -> str:

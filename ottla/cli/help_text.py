@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ottla.cli.command import Command
 from ottla.cli.command_groups import GROUPS
-from ottla.cli.global_options import help_lines
+from ottla.cli.parser import OPTIONS
 
 
 def overview() -> str:
@@ -29,26 +29,20 @@ def overview() -> str:
     return "\n".join(lines) + "\n"
 
 
-def after_options(command: str) -> str:
-    """Returns the tables and examples at the end of a command's `--help`."""
-    from ottla.cli.examples import examples_of
-    from ottla.cli.help_tables import TABLES
-
-    lines = []
-    for table in TABLES.get(command, ()):
-        width = max(len(word) for word, _ in table.rows) + 2
-        lines += ["", f"{table.title}:", *(f"  {word.ljust(width)}{meaning}" for word, meaning in table.rows)]
-    examples = examples_of(command)
-    if examples:
-        lines += ["", "examples:"]
-    for example in examples:
-        lines += [f"  # {example.does}", f"  {example.line}"]
-    return "\n".join(lines) + "\n" if lines else ""
-
-
 def group_overview(name: str, commands: Mapping[str, Command]) -> str:
     """Returns the page of `ottla GROUP --help`: the group's commands."""
     width = max(map(len, commands)) + 2
     lines = [f"usage: ottla {name} COMMAND [OPTIONS]", "", GROUPS[name].help, ""]
     lines += [f"  {verb.ljust(width)}{command.help}" for verb, command in commands.items()]
     return "\n".join([*lines, "", f"Options: ottla {name} COMMAND --help"]) + "\n"
+
+
+def help_lines() -> list[str]:
+    """Returns the lines about options for `ottla --help`. Each has the short and the first long name of an option."""
+    kept = [one.names[: 1 if one.names[0].startswith("--") else 2] for one in OPTIONS]
+    shown = [
+        (f"{', '.join(names)} {one.settings.get('metavar', '')}".rstrip(), one.settings["help"])
+        for names, one in zip(kept, OPTIONS, strict=True)
+    ]
+    width = max(len(names) for names, _ in shown) + 2
+    return [f"  {names.ljust(width)}{meaning}" for names, meaning in shown]

@@ -18,7 +18,7 @@ from ottla.cli.command import Args, Command, NotReached, Refused, UsageError, po
 from ottla.cli.command_groups import ABSENT, GROUPS, find_command, load_commands
 
 if TYPE_CHECKING:
-    from ottla.cli.global_options import Leading
+    from ottla.cli.parser import Leading
 
     Printers = Mapping[Any, Callable[[Any], None]]
 
@@ -102,7 +102,7 @@ def _guarded(line: list[str], do: Callable[[], int]) -> int:
 
 def _run(line: list[str]) -> int:
     """Runs a whole command line: options before the command, the command's name, and its arguments."""
-    from ottla.cli.global_options import Leading, length_of_leading
+    from ottla.cli.parser import Leading, length_of_leading
 
     argv, leading = line, Leading()
     if start := length_of_leading(line):
@@ -173,8 +173,7 @@ def _run_kafka_tool(leading: Leading, argv: list[str]) -> int:
 
 def call(program: str, command: Command, leading: Leading, words: list[str], printers: Printers | None) -> int:
     """Parses the words after a command's name and runs it. The options before the name are the defaults of the parsed ones."""
-    from ottla.cli.global_options import check_leading
-    from ottla.cli.parser import build_parser
+    from ottla.cli.parser import build_parser, check_leading
 
     parser = build_parser(program, command)
     try:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ottla.cli.command import Refused
 
-PARTS = {"encoding": "schemas.encoding", "decoding": "schemas.decoding", "captures": "captures.conversation"}
+PARTS = {"schemas": "schemas.record_schemas", "captures": "captures.conversation"}
 """By name, the entry module under `ottla.cli`."""
 
 

@@ -1,4 +1,4 @@
-"""Evaluates the options of all commands: connection to the cluster and form of output. `global_options.py` declares these options.
+"""Evaluates the options of all commands: connection to the cluster and form of output. `parser.py` declares these options.
 
 Precedence: option > -X > --command-config > environment > profile > default. Names of properties are Kafka's (`bootstrap.servers`,
 `security.protocol`, `sasl.*`, `ssl.*`, `client.id`, `request.timeout.ms`); librdkafka's names for the same things are accepted where they
@@ -12,9 +12,9 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ottla.cli.command import Args, UsageError, flag, hidden, parse_pairs
+from ottla.cli.command import Args, UsageError, hidden, parse_pairs
 from ottla.cli.input_files import read_text
-from ottla.cli.output import wants_colour, write_error
+from ottla.cli.output import wants_colour
 from ottla.cli.render.ottla import Output
 
 if TYPE_CHECKING:
@@ -99,18 +99,3 @@ def connect(args: Args, *, timeout_ms: int | None = None, with_extensions: bool 
         )
     except ValueError as error:
         raise UsageError(str(error)) from None
-
-
-def confirm(args: Args, question: str) -> None:
-    """Asks before a destructive command, except with `--yes`. Raises UsageError if the answer is no, or if there is no terminal."""
-    if getattr(args, "yes", False):
-        return
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError(f"{question} Add --yes to skip this question")
-    write_error(f"{question} [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise UsageError("nothing was changed")
-
-
-YES = flag("-y", "--yes", "--force", dest="yes", help="do not ask")

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from ottla.cli.command import Args, Refused, UsageError, command, option, parse_pairs
 from ottla.cli.options import read_properties
 from ottla.cli.profile_file import profile_properties, read_profiles, write_profiles
-from ottla.cli.render.ottla import Output
-from ottla.cli.render.rows import Row
+from ottla.cli.render.ottla import Output, Row
 from ottla.cli.secret_arguments import SECRET
 
 

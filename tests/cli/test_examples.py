@@ -18,8 +18,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli import examples
-from ottla.cli.examples import Example
-from ottla.cli.help_tables import TABLES
+from ottla.cli.examples import TABLES, Example
 from ottla.cli.main import main
 from ottla.cli.parser import build_parser
 from ottla.testing.broker import Broker

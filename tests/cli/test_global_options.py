@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.completion import candidates
-from ottla.cli.global_options import OPTIONS, length_of_leading
+from ottla.cli.parser import OPTIONS, length_of_leading
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.broker.start import OPTIONS, read_config
-from ottla.cli.command import UsageError, add_options, merged, parse_pairs
+from ottla.cli.command import UsageError, add_options, confirm, merged, parse_pairs
 from ottla.cli.command_groups import GROUPS, load_commands
-from ottla.cli.global_options import CONNECTION
-from ottla.cli.options import confirm, connect, properties_of, read_properties
+from ottla.cli.options import connect, properties_of, read_properties
+from ottla.cli.parser import CONNECTION
 from ottla.cli.profile_file import profile_properties
 from ottla.cli.secret_arguments import is_secret
 from ottla.testing.broker import Broker

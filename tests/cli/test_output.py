@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 
-from ottla.cli.output import wants_colour
+from ottla.cli.output import bytes_writer, shown, shown_bytes, wants_colour
 from ottla.cli.render import ottla as rendered
 from ottla.cli.render.kafka import KafkaOutput, print_nothing, tabbed
-from ottla.cli.render.ottla import Output, cell, table, yaml
-from ottla.cli.render.rows import Row, column, joined, json_only, titled, unshown
-from ottla.cli.terminal import bytes_writer, shown, shown_bytes
+from ottla.cli.render.ottla import Output, Row, cell, column, joined, json_only, table, titled, unshown, yaml
 
 
 class Thing(Row):

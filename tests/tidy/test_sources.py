@@ -16,7 +16,7 @@ MAY_CATCH_EVERYTHING = {
     PACKAGE / "server" / "connection.py",
     PACKAGE / "base" / "loop" / "guarded.py",  # for connections
     PACKAGE / "server" / "app.py",
-    PACKAGE / "cli" / "pipeline" / "definition.py",  # runs a file of the user's
+    PACKAGE / "cli" / "pipeline" / "pipelines.py",  # runs a file of the user's
     PACKAGE / "client" / "blocking" / "deliveries.py",  # calls a function of the user's
 }
 # These must name what they forbid.
@@ -26,7 +26,7 @@ MOVES_HIGH_WATERMARKS = PACKAGE / "replication" / "high_watermark.py"
 # What a fetch session last answered about a partition has a field of this name.
 REMEMBERS_ANSWERS = {PACKAGE / "handlers" / "records" / "fetch.py", PACKAGE / "replication" / "fetch_sessions.py"}
 # These print lines of Kafka's tools word for word.
-KAFKAS_LINES = {PACKAGE / "cli" / "bench" / "figures.py", PACKAGE / "cli" / "records" / "record_forms.py"}
+KAFKAS_LINES = {PACKAGE / "cli" / "bench" / "figures.py", PACKAGE / "cli" / "records" / "record_format.py"}
 # Their views are of memory that no other request uses: bytes of a file, and of a request that another broker has forwarded.
 VIEWS_OF_THEIR_OWN = {
     PACKAGE / "client" / "core" / "frames.py",

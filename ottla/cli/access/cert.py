@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.command import Args, Refused, UsageError, command, flag, option
 from ottla.cli.output import write_error
-from ottla.cli.render.ottla import Output
-from ottla.cli.render.rows import Row
+from ottla.cli.render.ottla import Output, Row
 
 if TYPE_CHECKING:
     from ottla.cli.access.certificates import Pair

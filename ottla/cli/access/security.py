@@ -22,11 +22,10 @@ from ottla.base.acls import (
 )
 from ottla.base.counted import counted
 from ottla.base.errors import ErrorCode
-from ottla.cli.access.acl_options import OPERATIONS, principal_of
+from ottla.cli.access.acl import OPERATIONS, principal_of
 from ottla.cli.command import Args, command, option
 from ottla.cli.options import properties_of
-from ottla.cli.render.ottla import Output
-from ottla.cli.render.rows import Row, column, spaced
+from ottla.cli.render.ottla import Output, Row, column, spaced
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import acl_admin
 from ottla.client.errors import ClientError, KafkaError

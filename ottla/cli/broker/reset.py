@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 
 from ottla.cli.broker.data_directories import PLACE_OPTIONS, directories_of, running_broker
-from ottla.cli.command import Args, Refused, command
-from ottla.cli.options import YES, confirm
+from ottla.cli.command import YES, Args, Refused, command, confirm
 from ottla.cli.render.ottla import Output
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from ottla.cli.command import Args, UsageError, command, flag, option
 from ottla.cli.options import DEFAULT_BOOTSTRAP, properties_of
-from ottla.cli.render.ottla import Output
-from ottla.cli.render.rows import Row
+from ottla.cli.render.ottla import Output, Row
 from ottla.client.blocking.cluster import Cluster
 
 
@@ -41,8 +40,7 @@ class PromiseRow(Row):
 )
 def _eos(args: Args, cluster: Cluster, output: Output) -> int:
     from ottla.cli.check.eos.checks import CHECKS, run_checks
-    from ottla.cli.check.eos.verdict import FAIL, UNCLEAR
-    from ottla.cli.check.eos.world import World, settings_of
+    from ottla.cli.check.eos.world import FAIL, UNCLEAR, World, settings_of
 
     if args.replication_factor == 0 or args.replication_factor < -1:
         raise UsageError("--replication-factor must be 1 or more")

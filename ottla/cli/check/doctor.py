@@ -15,8 +15,7 @@ from typing import Any
 from ottla.cli.command import Args, command, flag, option
 from ottla.cli.options import connect
 from ottla.cli.output import write
-from ottla.cli.render.ottla import Output
-from ottla.cli.render.rows import Row
+from ottla.cli.render.ottla import Output, Row
 
 PASS, WARN, FAIL = "pass", "warn", "fail"
 COLOURS = {PASS: "\x1b[32m", WARN: "\x1b[33m", FAIL: "\x1b[31m"}

@@ -8,12 +8,11 @@ from typing import Any
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode, OttlaError
 from ottla.cli.cluster.logdirs import failed_directories
-from ottla.cli.cluster.moves import MoveRow
+from ottla.cli.cluster.partitions import MoveRow
 from ottla.cli.command import Args, command
 from ottla.cli.options import connect
 from ottla.cli.output import write
-from ottla.cli.render.ottla import Output
-from ottla.cli.render.rows import Row, column, json_only, spaced, unshown
+from ottla.cli.render.ottla import Output, Row, column, json_only, spaced, unshown
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin, replica_admin
 from ottla.wire.apis import API_NAMES, API_VERSION_RANGES

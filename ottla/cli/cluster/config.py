@@ -17,8 +17,7 @@ from ottla.cli.cluster.config_entities import ENTITY_OPTIONS, RESOURCES, entitie
 from ottla.cli.command import Args, UsageError, command, flag, granted, merged, option, parse_pairs
 from ottla.cli.input_files import file_text, read_text
 from ottla.cli.options import read_properties
-from ottla.cli.render.ottla import Output
-from ottla.cli.render.rows import Row, column, json_only
+from ottla.cli.render.ottla import Output, Row, column, json_only
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.scram_admin import MECHANISMS
 from ottla.client.core import admin

@@ -11,11 +11,10 @@ from typing import Any
 
 from ottla.base.acls import ANY_PRINCIPAL, AclFilter, java_name
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.cli.access.acl_options import principal_of
+from ottla.cli.access.acl import principal_of
 from ottla.cli.command import Args, UsageError, granted
 from ottla.cli.moments import format_ms
-from ottla.cli.render.ottla import Output
-from ottla.cli.render.rows import Row
+from ottla.cli.render.ottla import Output, Row
 from ottla.client.blocking import scram_admin
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import acl_admin, quota_admin, token_admin

@@ -15,8 +15,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.cli.cluster.config_entities import Entities
 from ottla.cli.command import Args, UsageError
 from ottla.cli.records.record_numbers import java_decimal
-from ottla.cli.render.ottla import Output
-from ottla.cli.render.rows import Row, column, json_only
+from ottla.cli.render.ottla import Output, Row, column, json_only
 from ottla.client.blocking import scram_admin
 from ottla.client.blocking.cluster import Cluster, nearest_hint
 from ottla.client.core import quota_admin

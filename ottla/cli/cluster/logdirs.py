@@ -8,8 +8,7 @@ from typing import Any
 from ottla.base.errors import OttlaError, error_code
 from ottla.cli.command import Args, UsageError, command, flag, hidden, merged, option
 from ottla.cli.output import write
-from ottla.cli.render.ottla import Output
-from ottla.cli.render.rows import Row, column, json_only
+from ottla.cli.render.ottla import Output, Row, column, json_only
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin
 

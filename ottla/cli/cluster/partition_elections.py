@@ -11,12 +11,11 @@ from typing import Any
 
 from ottla.base.errors import error_code
 from ottla.base.types import TopicPartition
-from ottla.cli.cluster.moves import read_entries
-from ottla.cli.command import Args, UsageError, command, flag, merged, option
-from ottla.cli.options import YES, confirm, output_of
+from ottla.cli.cluster.partitions import read_entries
+from ottla.cli.command import YES, Args, UsageError, command, confirm, flag, merged, option
+from ottla.cli.options import output_of
 from ottla.cli.output import write_error
-from ottla.cli.render.ottla import Output
-from ottla.cli.render.rows import Row, unshown
+from ottla.cli.render.ottla import Output, Row, unshown
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin
 from ottla.client.core.topic_lists import each_partition, topic_list

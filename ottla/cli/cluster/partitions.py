@@ -1,24 +1,220 @@
-"""`ottla partitions`: moves replicas (`reassign`, `list`, `verify`, `cancel`). `generate` and `elect` are in modules of their own.
+"""`ottla partitions`: moves replicas (`generate`, `reassign`, `list`, `verify`, `cancel`). `elect` is in `partition_elections.py`.
 
-Files have the format of Kafka's tool (`moves.py`). Without `--execute`, `reassign` shows the plan and changes nothing. As in Kafka's tool,
-`cancel` removes all replication throttles of the brokers and of the file's topics; so does `verify` when no move of the file is in
-progress. `--preserve-throttles` keeps them.
+Files have the format of Kafka's tool: `{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any",
+"/d"]}]}`. `log_dirs` is optional; for `any` the broker chooses the directory. Without `--execute`, `reassign` shows the plan and changes
+nothing. As in Kafka's tool, `cancel` removes all replication throttles of the brokers and of the file's topics; so does `verify` when no
+move of the file is in progress. `--preserve-throttles` keeps them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.cli.cluster.moves import Cancelled, Cleared, LogDirs, LogDirsStarted, MovePlan, MoveRow, Planned, Started, Verified, read_plan
-from ottla.cli.command import Args, Refused, UsageError, command, flag, option
-from ottla.cli.options import YES, confirm
-from ottla.cli.render.ottla import Output
-from ottla.cli.render.rows import Row
+from ottla.cli.command import YES, Args, Refused, UsageError, command, confirm, flag, merged, option
+from ottla.cli.input_files import read_json
+from ottla.cli.output import write
+from ottla.cli.render.ottla import Output, Row
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin, replica_admin
+from ottla.client.core.replica_admin import Replica, log_dirs_of
+
+LogDirs = Mapping[Replica, tuple[str, str]]
+"""The current directory of each replica and the target directory of its move (an empty text without a move)."""
+
+
+class MovePlan(NamedTuple):
+    """The content of a file: the replicas of each partition, and the log directory of each replica that has one other than `any`."""
+
+    replicas: dict[TopicPartition, list[int]]
+    log_dirs: dict[Replica, str]
+
+    @property
+    def topics(self) -> list[str]:
+        return sorted({partition.topic for partition in self.replicas})
+
+
+def read_entries(path: str) -> list[dict[str, Any]]:
+    tree = read_json(path)
+    entries = tree.get("partitions") if isinstance(tree, dict) else None
+    if not isinstance(entries, list) or not entries:
+        raise UsageError(f'{path} is not {{"version": 1, "partitions": [...]}}')
+    for number, entry in enumerate(entries, 1):
+        if not isinstance(entry, dict) or not isinstance(entry.get("topic"), str) or not _is_number(entry.get("partition")):
+            raise UsageError(f"{path}, entry {number}: needs topic and partition, not {json.dumps(entry)[:80]}")
+    return entries
+
+
+def _is_number(value: object) -> bool:
+    """Returns whether the value is an integer from 0 to 2^31 - 1."""
+    return type(value) is int and 0 <= value < 2**31
+
+
+def read_plan(path: str) -> MovePlan:
+    plan = MovePlan({}, {})
+    for number, entry in enumerate(read_entries(path), 1):
+        replicas, dirs = entry.get("replicas"), entry.get("log_dirs")
+        if not isinstance(replicas, list) or not replicas or not all(_is_number(found) for found in replicas):
+            raise UsageError(f"{path}, entry {number}: needs replicas, a list of broker ids")
+        if len(set(replicas)) != len(replicas):
+            raise UsageError(f"{path}, entry {number}: names a broker twice")
+        if dirs is not None and (not isinstance(dirs, list) or len(dirs) != len(replicas) or not all(type(found) is str for found in dirs)):
+            raise UsageError(f"{path}, entry {number}: needs as many log_dirs as replicas, each a path or any")
+        partition = TopicPartition(entry["topic"], entry["partition"])
+        if partition in plan.replicas:
+            raise UsageError(f"{path} names {partition} twice")
+        plan.replicas[partition] = replicas
+        plan.log_dirs.update(
+            {Replica(partition, broker): path for broker, path in zip(replicas, dirs or (), strict=False) if path != "any"}
+        )
+    return plan
+
+
+def tree(plan: Mapping[TopicPartition, Sequence[int]], lie: LogDirs) -> dict[str, Any]:
+    """Returns the plan in Kafka's file format. A replica with an unknown directory has `any`."""
+    entries = [
+        {
+            "topic": key.topic,
+            "partition": key.partition,
+            "replicas": list(replicas),
+            "log_dirs": [lie.get(Replica(key, broker), ("any", ""))[0] for broker in replicas],
+        }
+        for key, replicas in sorted(plan.items())
+    ]
+    return {"version": 1, "partitions": entries}
+
+
+def as_json(plan: Mapping[TopicPartition, Sequence[int]], lie: LogDirs) -> str:
+    return json.dumps(tree(plan, lie), separators=(",", ":"))
+
+
+# The steps of a move. `kafka-reassign-partitions` prints each step (`kafka_tools/partitions_output.py`), ours only the result.
+
+
+class MoveRow(Row):
+    """A partition that is being moved."""
+
+    topic: str
+    partition: int
+    replicas: list[int]
+    adding: list[int]
+    removing: list[int]
+
+
+class Planned(NamedTuple):
+    """Before the move: the current replicas and the throttles in bytes/s. Calling `log_dirs` asks the brokers for the directories."""
+
+    before: Mapping[TopicPartition, Sequence[int]]
+    rate: int | None
+    log_dir_rate: int | None
+    log_dirs: Callable[[], LogDirs]
+
+
+class Started(NamedTuple):
+    """Moves between brokers were requested. `errors` has the refused partitions."""
+
+    partitions: Sequence[TopicPartition]
+    errors: Mapping[TopicPartition, ErrorCode]
+
+
+class LogDirsStarted(NamedTuple):
+    """Moves between directories of a broker were requested for these replicas."""
+
+    replicas: Sequence[Replica]
+
+
+class Verified(NamedTuple):
+    """The replicas and directories of a plan (`replicas`, `log_dirs`) and the current ones (`now`, `found`)."""
+
+    replicas: Mapping[TopicPartition, Sequence[int]]
+    now: Mapping[TopicPartition, Sequence[int]]
+    moving: Collection[TopicPartition]
+    log_dirs: Mapping[Replica, str]
+    found: LogDirs
+
+
+class Cancelled(NamedTuple):
+    """The moves of these partitions were cancelled."""
+
+    partitions: Sequence[TopicPartition]
+
+
+class Cleared(NamedTuple):
+    """The throttles of these brokers and topics are about to be removed."""
+
+    brokers: Sequence[int]
+    topics: Sequence[str]
+
+
+@command(
+    "partitions generate",
+    "Propose replicas for the partitions of some topics.",
+    option("--topics-to-move-json-file", required=True, metavar="FILE", help='topics: {"version": 1, "topics": [{"topic": "t"}]}'),
+    option("--broker-list", required=True, action="append", metavar="ID,...", help="the brokers to place replicas on"),
+    flag("--disable-rack-aware", help="accepted and ignored: racks are not considered"),
+)
+def _generate(args: Args, cluster: Cluster, output: Output) -> None:
+    brokers = read_brokers(merged(args.broker_list))
+    topics = read_topics(args.topics_to_move_json_file)
+    now: dict[TopicPartition, list[int]] = {}
+    proposed: dict[TopicPartition, list[int]] = {}
+    cluster.refresh([])
+    unknown = sorted(set(brokers) - set(cluster.brokers))
+    if unknown:
+        raise UsageError(f"there is no broker {unknown[0]}; there are {', '.join(map(str, sorted(cluster.brokers)))}")
+    for number, topic in enumerate(topics):
+        placed = {found.partition_index: list(found.replica_nodes) for found in cluster.topic(topic).partitions}
+        copies = len(placed[min(placed)])
+        if copies > len(brokers):
+            named = counted(len(brokers), "broker")
+            raise UsageError(f"topic {topic!r} has {copies} replicas of each partition, and --broker-list names only {named}")
+        for index, replicas in enumerate(place(len(placed), copies, brokers, start=number)):
+            now[TopicPartition(topic, index)] = placed[index]
+            proposed[TopicPartition(topic, index)] = replicas
+    lie = log_dirs_of(cluster, sorted(cluster.brokers), topics)
+    if output.is_structured:
+        output.show_object({"current": tree(now, lie), "proposed": tree(proposed, {})})
+    else:
+        write(f"Current partition replica assignment\n{as_json(now, lie)}\n\n")
+        write(f"Proposed partition reassignment configuration\n{as_json(proposed, {})}\n")
+
+
+def place(partitions: int, copies: int, brokers: Sequence[int], *, start: int) -> list[list[int]]:
+    """Returns the replicas of each partition, the preferred leader first (Kafka's `assignReplicasToBrokersRackUnaware`)."""
+    count = len(brokers)
+    return [
+        [
+            brokers[(index + start) % count],
+            *(brokers[(index + start + 1 + (index // count + further) % (count - 1)) % count] for further in range(copies - 1)),
+        ]
+        for index in range(partitions)
+    ]
+
+
+def read_brokers(words: list[str]) -> list[int]:
+    try:
+        brokers = [int(word) for word in words]
+    except ValueError:
+        raise UsageError("--broker-list is a list of broker ids, such as 0,1,2") from None
+    if not brokers or len(set(brokers)) != len(brokers):
+        raise UsageError("--broker-list names no broker, or one twice")
+    return brokers
+
+
+def read_topics(path: str) -> list[str]:
+    found = read_json(path)
+    entries = found.get("topics") if isinstance(found, dict) else None
+    entries = entries if isinstance(entries, list) else []
+    named = [entry.get("topic") for entry in entries if isinstance(entry, dict)]
+    topics = [topic for topic in named if isinstance(topic, str)]
+    if not topics or len(topics) != len(entries) or len(set(topics)) != len(topics):
+        raise UsageError(f'{path} is not {{"version": 1, "topics": [{{"topic": "t"}}, ...]}} with each topic once')
+    return topics
+
 
 ALTER_REPLICA_LOG_DIRS = 34
 

@@ -6,11 +6,9 @@ import getpass
 import sys
 
 from ottla.cli.cluster.config_quotas import check_iterations
-from ottla.cli.command import Args, UsageError, command, granted, hidden, one_of, option
+from ottla.cli.command import YES, Args, UsageError, command, confirm, granted, hidden, one_of, option
 from ottla.cli.input_files import read_text
-from ottla.cli.options import YES, confirm
-from ottla.cli.render.ottla import Output
-from ottla.cli.render.rows import Row
+from ottla.cli.render.ottla import Output, Row
 from ottla.client.blocking import scram_admin
 from ottla.client.blocking.cluster import Cluster
 

@@ -8,13 +8,11 @@ from typing import Any
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import READ_COMMITTED, TopicPartition
-from ottla.cli.command import Args, Refused, UsageError, command, flag, option
+from ottla.cli.command import YES, Args, Refused, UsageError, command, confirm, flag, option
 from ottla.cli.groups.group_commands import Kind, add_changes, add_views
 from ottla.cli.groups.group_options import GROUP_OPTIONS, chosen_groups
 from ottla.cli.groups.reset_offsets import COMMITTED
-from ottla.cli.options import YES, confirm
-from ottla.cli.render.ottla import Output
-from ottla.cli.render.rows import Row, column, json_only
+from ottla.cli.render.ottla import Output, Row, column, json_only
 from ottla.client.blocking.cluster import Cluster, nearest_hint
 from ottla.client.core import group_admin
 from ottla.client.core.admin import EARLIEST, LATEST, OffsetAt, list_offsets

@@ -7,13 +7,11 @@ from typing import Any, NamedTuple
 
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError
-from ottla.cli.command import Args, Refused, UsageError, command, flag, option
+from ottla.cli.command import YES, Args, Refused, UsageError, command, confirm, flag, option
 from ottla.cli.groups import reset_offsets
 from ottla.cli.groups.group_options import GROUP_OPTIONS, chosen_groups, known_words
 from ottla.cli.groups.reset_offsets import RESET_OPTIONS
-from ottla.cli.options import YES, confirm
-from ottla.cli.render.ottla import Output
-from ottla.cli.render.rows import Row
+from ottla.cli.render.ottla import Output, Row
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import group_admin
 from ottla.client.core.group_admin import ListedGroup

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Args, UsageError, flag, merged, option
-from ottla.cli.topics.partitions import named_partitions
+from ottla.cli.topics.topic_names import named_partitions
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core.group_admin import list_groups
 

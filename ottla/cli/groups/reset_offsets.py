@@ -1,4 +1,4 @@
-"""`ottla group reset-offsets`: a scope, a scenario and a mode; see `reset_plan.py` for what each scenario means.
+"""`ottla group reset-offsets`: a scope, a scenario and a mode. `plan` is a pure function from the facts to the new offsets.
 
 The order is fixed: check the usage, check that every group is inactive, make all plans (every partition needs a leader), commit them if
 `--execute` is given, and show them with the errors. An error before the commit has changed nothing. An `OffsetStore` hides how a kind of
@@ -7,23 +7,158 @@ group stores its offsets: consumer groups commit offsets, share groups have a st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Args, Refused, UsageError, flag, headed, option
-from ottla.cli.groups import reset_plan
 from ottla.cli.groups.group_options import CONSUMERS, chosen_groups, scope_partitions
-from ottla.cli.groups.reset_plan import Bounds, Facts, ResetPlan
 from ottla.cli.input_files import read_text
 from ottla.cli.output import write
-from ottla.cli.render.ottla import Output
-from ottla.cli.render.rows import Row, column
-from ottla.cli.topics.partitions import offsets_at
+from ottla.cli.render.ottla import Output, Row, column
+from ottla.cli.topics.topic_names import offsets_at
 from ottla.client.blocking.cluster import Cluster, nearest_hint
 from ottla.client.core import group_admin
 from ottla.client.core.admin import EARLIEST, LATEST, OffsetAt, list_offsets
+
+TO_EARLIEST = "to-earliest"
+TO_LATEST = "to-latest"
+TO_CURRENT = "to-current"
+TO_OFFSET = "to-offset"
+SHIFT_BY = "shift-by"
+TO_DATETIME = "to-datetime"
+FROM_FILE = "from-file"
+TO_GROUP = "to-group"
+
+
+class Bounds(NamedTuple):
+    """The start and end offset of a partition."""
+
+    start: int
+    end: int
+
+
+class Facts(NamedTuple):
+    """The input of a plan. `at_time` has the first offset at or after the wanted time, or -1; `given` the offsets of a file or group."""
+
+    bounds: Mapping[TopicPartition, Bounds]
+    committed: Mapping[TopicPartition, int | None]
+    at_time: Mapping[TopicPartition, int] = {}
+    given: Mapping[TopicPartition, int] = {}
+
+
+class Step(NamedTuple):
+    """The old and new offset of a partition. `old` is None without a committed offset."""
+
+    partition: TopicPartition
+    old: int | None
+    new: int
+
+
+class ResetPlan(NamedTuple):
+    steps: list[Step]
+    warnings: list[str]
+
+
+def plan(scenario: str, partitions: Sequence[TopicPartition], facts: Facts, number: int = 0) -> ResetPlan:
+    """Returns the new offset of each partition. Raises `Refused` if `shift-by` meets a partition without a committed offset."""
+    steps, warnings = [], []
+    for partition in partitions:
+        old = facts.committed.get(partition)
+        wanted, remark = _target(scenario, partition, facts, number)
+        bounds = facts.bounds[partition]
+        new = min(max(wanted, bounds.start), bounds.end)
+        if new != wanted:
+            side = "below the log start offset" if wanted < bounds.start else "beyond the log end offset"
+            remark = f"{partition}: {wanted} is {side}, so the offset is set to {new}"
+        if remark:
+            warnings.append(remark)
+        steps.append(Step(partition, old, new))
+    return ResetPlan(steps, warnings)
+
+
+def _target(scenario: str, partition: TopicPartition, facts: Facts, number: int) -> tuple[int, str]:
+    """Returns the offset of the scenario, which may be out of range, and a warning or an empty text."""
+    bounds, old = facts.bounds[partition], facts.committed.get(partition)
+    if scenario == TO_EARLIEST:
+        return bounds.start, ""
+    if scenario == TO_LATEST:
+        return bounds.end, ""
+    if scenario == TO_CURRENT:
+        return (bounds.end, "") if old is None else (old, "")
+    if scenario == TO_OFFSET:
+        return number, ""
+    if scenario == SHIFT_BY:
+        if old is None:
+            raise Refused(f"{partition} has no committed offset to shift; leave it out or use another scenario", "INVALID_REQUEST")
+        return old + number, ""
+    if scenario == TO_DATETIME:
+        found = facts.at_time.get(partition, -1)
+        if found < 0:
+            return bounds.end, f"{partition}: no record at or after that time, so the offset is set to the end, {bounds.end}"
+        return found, ""
+    assert scenario in (FROM_FILE, TO_GROUP), f"no scenario {scenario}"
+    return facts.given[partition], ""
+
+
+# The CSV files of --from-file and --export
+
+
+def parse_reset_file(text: str, name: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
+    """Parses lines `topic,partition,offset` (of one group) or `group,topic,partition,offset` into offsets by group and partition.
+
+    Raises `UsageError` with the number of the first bad line.
+    """
+    found: dict[str, dict[TopicPartition, int]] = {}
+    widths = set()
+    for number, fields in _rows(text, name):
+        widths.add(len(fields))
+        if len(fields) not in (3, 4) or len(widths) > 1:
+            line = ",".join(fields)
+            raise UsageError(f"{name}, line {number}: write topic,partition,offset or group,topic,partition,offset, not {line!r}")
+        if len(fields) == 3 and len(groups) != 1:
+            raise UsageError(f"{name}, line {number}: with several groups each line must begin with the group")
+        group = groups[0] if len(fields) == 3 else fields[0]
+        topic, partition, offset = (field.strip() for field in fields[-3:])
+        if not (partition.isascii() and partition.isdigit() and offset.isascii() and offset.isdigit()):
+            raise UsageError(f"{name}, line {number}: partition and offset must be numbers, not {','.join(fields)!r}")
+        found.setdefault(group, {})[TopicPartition(topic, int(partition))] = int(offset)
+    if not found:
+        raise UsageError(f"{name} names no partition")
+    return found
+
+
+def _rows(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
+    """Yields the rows that are not empty, each with the number of its last line: a quoted group name may contain line breaks."""
+    import csv
+    import io
+
+    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for row in rows:
+            if any(field.strip() for field in row):
+                yield rows.line_num, row
+    except csv.Error as error:
+        raise UsageError(f"{name}, line {rows.line_num} is not CSV: {error}") from None
+
+
+def format_reset_file(plans: Mapping[str, ResetPlan], *, is_quoted: bool = True) -> str:
+    """Formats plans as `parse_reset_file` reads them. Rows begin with the group if there are several groups.
+
+    With `is_quoted` all names have quotes. Without it, as in Kafka's tool, only names that need quotes have them.
+    """
+    import csv
+    import io
+
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC if is_quoted else csv.QUOTE_MINIMAL)
+    for group, found in plans.items():
+        for step in found.steps:
+            row = (step.partition.topic, step.partition.partition, step.new)
+            rows.writerow((group, *row) if len(plans) > 1 else row)
+    return text.getvalue()
+
 
 SCENARIOS = ("to_earliest", "to_latest", "to_current", "to_offset", "shift_by", "to_datetime", "by_duration", "from_file", "to_group")
 
@@ -148,7 +283,7 @@ def check_usage(args: Args) -> str:
 
 def _read_file(path: str, groups: list[str]) -> dict[str, dict[TopicPartition, int]]:
     text = read_text(path)
-    found = reset_plan.parse_reset_file(text, path, groups)
+    found = parse_reset_file(text, path, groups)
     for group in found:
         if group not in groups:
             raise UsageError(f"{path} names the group {group!r}, which is not among {', '.join(groups)}")
@@ -175,9 +310,9 @@ def _plan(cluster: Cluster, args: Args, scenario: str, store: OffsetStore, group
         given = {partition: other[partition] for partition in partitions}
     bounds = _bounds(cluster, partitions)
     facts = Facts(bounds, committed, _at_time(cluster, args, scenario, partitions), given)
-    name = reset_plan.TO_DATETIME if scenario == "by_duration" else scenario.replace("_", "-")
+    name = TO_DATETIME if scenario == "by_duration" else scenario.replace("_", "-")
     number = args.to_offset if scenario == "to_offset" else args.shift_by if scenario == "shift_by" else 0
-    return reset_plan.plan(name, partitions, facts, number)
+    return plan(name, partitions, facts, number)
 
 
 def _bounds(cluster: Cluster, partitions: list[TopicPartition]) -> dict[TopicPartition, Bounds]:
@@ -212,7 +347,7 @@ def execute(cluster: Cluster, plans: Mapping[str, ResetPlan], store: OffsetStore
 
 def _show(output: Output, args: Args, plans: Mapping[str, ResetPlan], failures: Mapping[tuple[str, TopicPartition], ApiError]) -> None:
     if args.export and not output.is_structured:
-        write(reset_plan.format_reset_file(plans))
+        write(format_reset_file(plans))
         return
     rows = []
     for group, found in plans.items():

@@ -10,13 +10,11 @@ from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.cli.command import Args, UsageError, command, option
+from ottla.cli.command import YES, Args, UsageError, command, confirm, option
 from ottla.cli.groups.group_commands import Kind, add_changes, add_views
 from ottla.cli.groups.group_options import GROUP_OPTIONS, SHARES, chosen_groups
 from ottla.cli.groups.reset_offsets import OffsetStore
-from ottla.cli.options import YES, confirm
-from ottla.cli.render.ottla import Output
-from ottla.cli.render.rows import Row, column, json_only
+from ottla.cli.render.ottla import Output, Row, column, json_only
 from ottla.client.blocking.cluster import Cluster, nearest_hint
 from ottla.client.core import group_admin, share_admin
 from ottla.client.core.share_admin import ShareGroupDescription

@@ -101,14 +101,14 @@ def _files_of(name: str) -> list[str]:
 
 
 def _dumper_of(path: str) -> Callable[[Dump, str, bytes | memoryview], None] | None:
-    from ottla.cli.inspect import log_indexes, log_segments, log_state
+    from ottla.cli.inspect import log_files
 
     suffixes = {
-        ".log": log_segments.dump_segment,
-        ".index": log_indexes.dump_offset_index,
-        ".timeindex": log_indexes.dump_time_index,
-        ".txnindex": log_state.dump_aborted,
-        ".snapshot": log_state.dump_producers,
+        ".log": log_files.dump_segment,
+        ".index": log_files.dump_offset_index,
+        ".timeindex": log_files.dump_time_index,
+        ".txnindex": log_files.dump_aborted,
+        ".snapshot": log_files.dump_producers,
     }
     name = os.path.basename(path)
     # A broker renames files before it deletes them (.deleted), and compaction writes .cleaned and .swap. Their format is the same.
@@ -116,7 +116,7 @@ def _dumper_of(path: str) -> Callable[[Dump, str, bytes | memoryview], None] | N
     for suffix, dumper in suffixes.items():
         if stem.endswith(suffix) and stem.removesuffix(suffix).isdigit():
             return dumper
-    return log_state.NAMED.get(name)
+    return log_files.NAMED.get(name)
 
 
 def _dump_file(dump: Dump, path: str) -> None:

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from ottla.adapters.disk import OsDisk, OsFile
 from ottla.base.errors import DiskError, StorageError
 from ottla.cli.command import Args, Refused, UsageError, command, option
-from ottla.cli.render.ottla import Output
-from ottla.cli.render.rows import Row
+from ottla.cli.render.ottla import Output, Row
 from ottla.storage.file_renames import compacted_ends, offset_of
 from ottla.storage.scan import NEVER
 from ottla.storage.segment import LOG_SUFFIX

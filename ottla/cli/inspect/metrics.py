@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from ottla.cli.command import Args, Refused, UsageError, command, granted, option
 from ottla.cli.options import connect
 from ottla.cli.output import write
-from ottla.cli.render.ottla import Output
-from ottla.cli.render.rows import Row
+from ottla.cli.render.ottla import Output, Row
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ottla.base.acls import AclFilter, Binding, Pattern, Rule
 from ottla.base.errors import ApiError
-from ottla.cli.access.acl_options import (
+from ottla.cli.access.acl import (
     PATTERN_TYPES,
     RESOURCE_OPTIONS,
     RULE_OPTIONS,

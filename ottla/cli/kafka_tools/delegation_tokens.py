@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from ottla.base.errors import ApiError
-from ottla.cli.access.acl_options import principal_of
+from ottla.cli.access.acl import principal_of
 from ottla.cli.command import Args, UsageError, command, flag, option
 from ottla.cli.kafka_tools.usage import action_of, java_error
 from ottla.cli.output import write, write_error

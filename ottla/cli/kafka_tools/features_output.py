@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from ottla.cli.cluster.feature_levels import METADATA, metadata_name
-from ottla.cli.cluster.features import ChangeRow, DependencyRow, FeatureRow, LevelRow
+from ottla.cli.cluster.features import METADATA, ChangeRow, DependencyRow, FeatureRow, LevelRow, metadata_name
 from ottla.cli.output import write
 from ottla.cli.render.kafka import Printers
 

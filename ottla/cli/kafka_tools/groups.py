@@ -12,7 +12,7 @@ from ottla.cli.command import Args, UsageError, command, flag, hidden, option
 from ottla.cli.groups import group, reset_offsets, share_group
 from ottla.cli.groups.group_commands import Kind, check_list_filters, delete_groups, listed_groups
 from ottla.cli.groups.group_options import chosen_groups, parse_scope, scope_partitions
-from ottla.cli.groups.reset_plan import ResetPlan, format_reset_file
+from ottla.cli.groups.reset_offsets import ResetPlan, format_reset_file
 from ottla.cli.kafka_tools import group_columns
 from ottla.cli.kafka_tools.group_columns import ToolColumn, attribute, item, table
 from ottla.cli.kafka_tools.usage import action_of, java_error, plain_message

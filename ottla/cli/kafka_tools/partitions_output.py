@@ -6,9 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.cli.cluster.moves import Cancelled, Cleared, LogDirsStarted, MoveRow, Planned, Started, Verified, as_json
 from ottla.cli.cluster.partition_elections import ElectionRow
-from ottla.cli.cluster.partitions import CancelledRow, PlannedRow, VerifiedRow
+from ottla.cli.cluster.partitions import (
+    Cancelled,
+    CancelledRow,
+    Cleared,
+    LogDirsStarted,
+    MoveRow,
+    Planned,
+    PlannedRow,
+    Started,
+    Verified,
+    VerifiedRow,
+    as_json,
+)
 from ottla.cli.kafka_tools.usage import java_error
 from ottla.cli.output import write
 from ottla.cli.render.kafka import Printers, print_nothing

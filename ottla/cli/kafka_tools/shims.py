@@ -5,8 +5,7 @@ from __future__ import annotations
 from ottla.base.counted import counted
 from ottla.cli.command import Args, Refused, command, flag, option
 from ottla.cli.kafka_tools.tools import NOT_OFFERED, RUN_CLASS, TOOLS
-from ottla.cli.render.ottla import Output
-from ottla.cli.render.rows import Row
+from ottla.cli.render.ottla import Output, Row
 
 
 class ToolRow(Row):

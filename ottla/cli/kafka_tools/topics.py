@@ -9,8 +9,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.cli.command import Args, UsageError, command, flag, hidden, option, parse_pairs
 from ottla.cli.kafka_tools.usage import Once, action_of, plain_message
 from ottla.cli.output import write, write_error
-from ottla.cli.topics.partitions import parse_replica_assignment
-from ottla.cli.topics.topic_names import chosen_topics
+from ottla.cli.topics.topic_names import chosen_topics, parse_replica_assignment
 from ottla.client.blocking.cluster import Cluster, nearest_hint
 from ottla.client.core import admin
 

@@ -180,7 +180,7 @@ def _features(arguments: list[str]) -> Translation | Command:
 
 def _feature_levels(verb: str, rest: list[str]) -> Translation:
     """Adds the newest release to `version-mapping` without a release, because Kafka's tool shows the newest by default."""
-    from ottla.cli.cluster.feature_levels import RELEASES
+    from ottla.cli.cluster.features import RELEASES
 
     is_named = any(word.startswith("--release-version") for word in rest)
     newest = ["--release-version", list(RELEASES)[-1]] if verb == "version-mapping" and not is_named else []

@@ -15,24 +15,32 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Args, Refused, UsageError, command, flag, granted, headed, hidden, option
-from ottla.cli.global_options import FORMATS
 from ottla.cli.optional import part
 from ottla.cli.options import connect, properties_of, read_properties
-from ottla.cli.output import write_error
+from ottla.cli.output import bytes_writer, write_error
+from ottla.cli.parser import FORMATS
 from ottla.cli.records import share_consume
 from ottla.cli.records.client_options import make_consumer
-from ottla.cli.records.record_format import INTERNAL_FORMATTERS, Formatter, internal_formatter, property_formatter, token_formatter
-from ottla.cli.records.record_forms import FORMS, Form, framed, make_form, processed_count
+from ottla.cli.records.record_format import (
+    FORMS,
+    INTERNAL_FORMATTERS,
+    Form,
+    Formatter,
+    framed,
+    internal_formatter,
+    make_form,
+    processed_count,
+    property_formatter,
+    token_formatter,
+)
 from ottla.cli.records.record_input import is_on, unescape
 from ottla.cli.records.start_offsets import Start, parse_start, start_positions
 from ottla.cli.render.ottla import Output
-from ottla.cli.terminal import bytes_writer
-from ottla.cli.topics.partitions import named_partitions
-from ottla.cli.topics.topic_names import pattern_of
+from ottla.cli.topics.topic_names import named_partitions, pattern_of
 from ottla.wire.records import CONTROL_COMMIT, Record
 
 if TYPE_CHECKING:
-    from ottla.cli.schemas.decoding import RecordDecoder
+    from ottla.cli.schemas.record_schemas import RecordDecoder
     from ottla.client.blocking.cluster import Cluster
     from ottla.client.blocking.consumer import Consumer
     from ottla.client.core.fetching import Fetched
@@ -66,7 +74,7 @@ def _decoder(args: Args) -> RecordDecoder | None:
         return None
     if args.share_group is not None:
         raise UsageError("schemas do not go with --share-group")
-    decoder: RecordDecoder = part("decoding").make_decoder(args)
+    decoder: RecordDecoder = part("schemas").make_decoder(args)
     return decoder
 
 

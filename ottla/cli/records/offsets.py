@@ -10,8 +10,7 @@ from ottla.base.types import TopicPartition
 from ottla.cli.command import Args, Refused, UsageError, command, flag, hidden, option
 from ottla.cli.options import BROKER_LIST
 from ottla.cli.output import write
-from ottla.cli.render.ottla import Output
-from ottla.cli.render.rows import Row
+from ottla.cli.render.ottla import Output, Row
 from ottla.cli.topics.topic_names import pattern_of
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin

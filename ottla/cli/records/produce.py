@@ -7,12 +7,14 @@ its own content, such as a too large one, does not end the program; any other fa
 
 from __future__ import annotations
 
+import io
 import os
+import select
 import sys
 import time
 from collections.abc import Callable, Iterator
 from errno import EISDIR
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
@@ -22,19 +24,110 @@ from ottla.cli.options import BROKER_LIST, connect, output_of, properties_of, re
 from ottla.cli.output import write_error
 from ottla.cli.progress import Progress
 from ottla.cli.records.client_options import make_producer
-from ottla.cli.records.input_stream import READ_BYTES, text_stream, wait_for_input
-from ottla.cli.records.produce_summary import Summary
 from ottla.cli.records.record_files import INPUTS, FileRecord, read_records
 from ottla.cli.records.record_input import LineReader, unescape
 from ottla.cli.render.ottla import Output
-from ottla.cli.topics.partitions import named_partitions
-from ottla.cli.topics.topic_names import one_topic
+from ottla.cli.topics.topic_names import named_partitions, one_topic
+from ottla.client.errors import KafkaError
 from ottla.wire.compression import CODEC_NAMES
 
 if TYPE_CHECKING:
-    from ottla.cli.schemas.encoding import RecordEncoder
+    from ottla.cli.schemas.record_schemas import RecordEncoder
     from ottla.client.blocking.cluster import Cluster
-    from ottla.client.blocking.producer import Producer
+    from ottla.client.blocking.producer import Delivery, Producer
+
+
+SHOWN_PARTITIONS_MAX = 4
+SHOWN_BYTES_MAX = 40
+OF_ONE_RECORD = frozenset(
+    (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
+)
+"""Errors of a single record. The producer has split the batch until the refused record was alone, so other records may succeed."""
+
+
+class Summary:
+    """Collects the offsets of delivered records. With `goes_on`, it prints and counts refused single records instead of raising."""
+
+    def __init__(self, topic: str, *, goes_on: bool = False) -> None:
+        self.refused = 0
+        self._topic = topic
+        self._goes_on = goes_on
+        self._offsets: dict[int, tuple[int, int]] = {}
+        self._is_without_offsets = False
+
+    def add(self, delivery: Delivery) -> None:
+        """Adds a delivered batch. Raises the error of a failed batch, unless it is an error of a single record and `goes_on`."""
+        error = delivery.error
+        if self._goes_on and isinstance(error, KafkaError) and error.code in OF_ONE_RECORD and len(delivery.records) == 1:
+            self.refused += 1
+            value = bytes(delivery.records[0].value or b"")
+            beginning = value[:SHOWN_BYTES_MAX].decode("utf-8", "replace")
+            write_error(f"error: the record of {counted(len(value), 'byte')} that begins with {beginning!r} was refused: {error}\n")
+            return
+        if error is not None:
+            raise error
+        if delivery.base_offset < 0:  # acks=0 has no answer
+            self._is_without_offsets = True
+            return
+        last = delivery.base_offset + len(delivery.records) - 1
+        number = delivery.partition.partition
+        first, highest = self._offsets.get(number, (delivery.base_offset, last))
+        self._offsets[number] = (min(first, delivery.base_offset), max(highest, last))
+
+    def show(self, output: Output, cluster: Cluster, count: int, *, is_new: bool) -> None:
+        """Prints the summary: in table form as sentences on stderr, unless `-q`; in other forms as an object on stdout."""
+        if output.form != "table":
+            offsets = [{"partition": number, "first": first, "last": last} for number, (first, last) in sorted(self._offsets.items())]
+            output.show_object({"topic": self._topic, "records": count, "is_new_topic": is_new, "offsets": offsets})
+            return
+        if is_new and count:
+            many = counted(len(cluster.partitions(self._topic)), "partition")
+            output.note(f"topic {self._topic} did not exist and was created, with {many}")
+        output.note(self.sentence(count))
+
+    def sentence(self, count: int) -> str:
+        """Returns the summary in one sentence: `5 records to orders, offsets 0-4`."""
+        start = f"{counted(count, 'record')} to {self._topic}"
+        if not self._offsets or self._is_without_offsets:
+            return start
+        ranges = {number: str(first) if first == last else f"{first}-{last}" for number, (first, last) in sorted(self._offsets.items())}
+        if len(ranges) > SHOWN_PARTITIONS_MAX:
+            return f"{start} in {counted(len(ranges), 'partition')}"
+        if list(ranges) == [0]:
+            return f"{start}, offset{'' if '-' not in ranges[0] else 's'} {ranges[0]}"
+        return f"{start}, " + "; ".join(f"partition {number} offset{'s' if '-' in text else ''} {text}" for number, text in ranges.items())
+
+
+READ_BYTES = 1024 * 1024
+
+
+def text_stream(descriptor: int, linger_s: float, on_idle: Callable[[], None]) -> io.TextIOWrapper:
+    """Returns the input decoded as UTF-8, with line ends unchanged and invalid bytes as surrogates. Does not close the descriptor."""
+    raw = _IdleInput(descriptor, linger_s, on_idle)
+    return io.TextIOWrapper(io.BufferedReader(raw, READ_BYTES), encoding="utf-8", errors="surrogateescape", newline="")
+
+
+def wait_for_input(descriptor: int, linger_s: float, on_idle: Callable[[], None]) -> None:
+    """Waits until there is input, or its end. Calls `on_idle` once if this takes `linger_s`. A regular file is always ready."""
+    if not select.select([descriptor], [], [], linger_s)[0]:
+        on_idle()
+        select.select([descriptor], [], [])
+
+
+class _IdleInput(io.RawIOBase):
+    """A descriptor that calls `on_idle` when a read has waited `linger_s` for input."""
+
+    def __init__(self, descriptor: int, linger_s: float, on_idle: Callable[[], None]) -> None:
+        self._descriptor = descriptor
+        self._linger_s = linger_s
+        self._on_idle = on_idle
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        wait_for_input(self._descriptor, self._linger_s, self._on_idle)
+        return os.readv(self._descriptor, [buffer])
 
 
 SCHEMA_OPTIONS = (
@@ -161,7 +254,7 @@ def _encoder(args: Args, topic: str) -> RecordEncoder | None:
         return None
     if args.generate is not None:
         raise UsageError("schemas do not go with --generate")
-    encoder: RecordEncoder = part("encoding").make_encoder(args, topic)
+    encoder: RecordEncoder = part("schemas").make_encoder(args, topic)
     return encoder
 
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TextIO
 from ottla.base.counted import counted
 from ottla.cli.command import Refused, UsageError
 from ottla.cli.records.json_numbers import finite, json_text
-from ottla.cli.records.record_forms import BASE64, COLUMNS
+from ottla.cli.records.record_format import BASE64, COLUMNS
 
 INPUTS = ("lines", "csv", "json", "records")
 INVALID = "INVALID_RECORD"

@@ -10,11 +10,9 @@ import json
 
 from ottla.base.counted import counted
 from ottla.base.types import TopicPartition
-from ottla.cli.command import Args, Refused, UsageError, command, option
+from ottla.cli.command import YES, Args, Refused, UsageError, command, confirm, option
 from ottla.cli.input_files import read_json
-from ottla.cli.options import YES, confirm
-from ottla.cli.render.ottla import Output
-from ottla.cli.render.rows import Row, unshown
+from ottla.cli.render.ottla import Output, Row, unshown
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin
 from ottla.client.errors import KafkaError

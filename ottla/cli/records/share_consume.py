@@ -17,9 +17,9 @@ from ottla.base.errors import ApiError
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Args, UsageError, flag, headed, option
 from ottla.cli.options import output_of, properties_of
+from ottla.cli.output import bytes_writer
 from ottla.cli.records.client_options import make_share_consumer
-from ottla.cli.records.record_forms import processed_count
-from ottla.cli.terminal import bytes_writer
+from ottla.cli.records.record_format import processed_count
 
 if TYPE_CHECKING:
     from ottla.cli.records.record_format import Formatter

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Args, UsageError
 from ottla.cli.moments import parse_moment_ms
-from ottla.cli.topics.partitions import offsets_at
+from ottla.cli.topics.topic_names import offsets_at
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core.admin import EARLIEST, LATEST
 

@@ -12,8 +12,7 @@ from typing import Any
 
 from ottla.base.errors import ApiError
 from ottla.cli.output import write
-from ottla.cli.render.ottla import Output, cell
-from ottla.cli.render.rows import Row, titled
+from ottla.cli.render.ottla import Output, Row, cell, titled
 
 Printers = Mapping[type, Callable[[Any], None]]
 """Printers by class of rows or step. A printer's argument is the list of all rows of an answer, or one step."""

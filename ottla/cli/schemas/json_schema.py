@@ -1,7 +1,7 @@
 """`produce --schema FILE` for JSON Schema: each value must be JSON that fits the schema. The error names the member that does not fit.
 
 This module checks the common keywords (`_CHECKS`) and ignores keywords that only describe (`DESCRIBING`). For a schema with any other
-keyword, `encoding.py` uses the package jsonschema, or refuses the schema without this package, so that no constraint is skipped silently.
+keyword, `record_schemas.py` uses the package jsonschema, or refuses the schema without this package, so no constraint is skipped silently.
 """
 
 from __future__ import annotations

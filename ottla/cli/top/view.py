@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ottla.cli.terminal import one_line, shown
+from ottla.cli.output import one_line, shown
 from ottla.cli.top.sample import Look
 
 HEAD_LINES = 3

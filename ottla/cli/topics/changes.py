@@ -6,13 +6,10 @@ from typing import Any
 
 from ottla.base.counted import counted
 from ottla.base.types import TopicPartition
-from ottla.cli.command import Args, Refused, UsageError, command, flag, granted, merged, option, parse_pairs
+from ottla.cli.command import YES, Args, Refused, UsageError, command, confirm, flag, granted, merged, option, parse_pairs
 from ottla.cli.moments import parse_moment_ms
-from ottla.cli.options import YES, confirm
-from ottla.cli.render.ottla import Output
-from ottla.cli.render.rows import Row
-from ottla.cli.topics.partitions import offsets_at, parse_replica_assignment
-from ottla.cli.topics.topic_names import ONE_TOPIC, one_topic
+from ottla.cli.render.ottla import Output, Row
+from ottla.cli.topics.topic_names import ONE_TOPIC, offsets_at, one_topic, parse_replica_assignment
 from ottla.client.blocking.cluster import Cluster, nearest_hint
 from ottla.client.core import admin
 from ottla.client.errors import KafkaError

@@ -10,13 +10,10 @@ from typing import Any
 
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.cli.command import Args, Refused, UsageError, command, flag, granted, hidden, option, parse_pairs
-from ottla.cli.options import YES, confirm
+from ottla.cli.command import YES, Args, Refused, UsageError, command, confirm, flag, granted, hidden, option, parse_pairs
 from ottla.cli.output import write
-from ottla.cli.render.ottla import Output
-from ottla.cli.render.rows import Row, column, json_only, spaced, unshown
-from ottla.cli.topics.partitions import parse_replica_assignment
-from ottla.cli.topics.topic_names import TOPIC_FILTER, chosen_topics
+from ottla.cli.render.ottla import Output, Row, column, json_only, spaced, unshown
+from ottla.cli.topics.topic_names import TOPIC_FILTER, chosen_topics, parse_replica_assignment
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin
 

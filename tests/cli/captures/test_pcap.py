@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.errors import WireError
-from ottla.cli.captures.pcap import Endpoint, clients_of, is_recording, read_pieces
+from ottla.cli.captures.conversation import Endpoint, clients_of, is_recording, read_pieces
 from tests.cli.inspect.packet_captures import BROKER, CLIENT, SYN, Segment, ethernet, ip_packet, pcap, pcapng
 
 

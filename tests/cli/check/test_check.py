@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.cli.check.eos import fencing, world
+from ottla.cli.check.eos import promises, world
 from ottla.cli.check.eos.checks import CHECKS
 from ottla.cli.check.eos.proxy import Proxy
 from ottla.client.addresses import parse_addresses
@@ -56,8 +56,8 @@ def test_a_broken_promise_is_found(
     offline: Ottla, quick: Broker, monkeypatch: pytest.MonkeyPatch, check: str, lie: type[faulty_brokers.Lie], words: str
 ) -> None:
     monkeypatch.setattr(world, "READ_SECONDS", 1.5)
-    monkeypatch.setattr(fencing, "LOOK_SECONDS", 0)
-    monkeypatch.setattr(fencing, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(promises, "LOOK_SECONDS", 0)
+    monkeypatch.setattr(promises, "PATIENCE_SECONDS", 0.5)
     with Proxy(parse_addresses(quick.get_bootstrap_server()), lie()) as proxy:
         result = offline("check", "eos", "-b", proxy.address, "--only", check, "-o", "json")
     found = result.json()

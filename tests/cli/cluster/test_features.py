@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.cli.cluster.feature_levels import LEVELS, metadata_name
+from ottla.cli.cluster.features import LEVELS, metadata_name
 from tests.cli.conftest import Ottla
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.cli.cluster.partitions_generate import place
+from ottla.cli.cluster.partitions import place
 from ottla.cli.kafka_tools import partitions_output as kafka
 from ottla.client.core.replica_admin import Move, Replica
 from tests.cli.conftest import Ottla

@@ -230,7 +230,7 @@ def test_options_of_run_that_make_no_sense(ottla: Ottla, definition: Path, words
 
 
 def test_status_and_verify_load_no_spark() -> None:
-    modules = "ottla.cli.pipeline.run, ottla.cli.pipeline.verify, ottla.spark.verify, ottla.spark.progress"
+    modules = "ottla.cli.pipeline.pipelines, ottla.spark.verify, ottla.spark.progress"
     program = f"import sys, {modules}; print(sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert not [name for name in ("pyspark", "pyarrow", "pandas", "numpy") if f"'{name}'" in done.stdout]

@@ -12,8 +12,7 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.cli.records.produce import read_lines
-from ottla.cli.records.produce_summary import Summary
+from ottla.cli.records.produce import Summary, read_lines
 from ottla.client.blocking.producer import Delivery
 from ottla.client.errors import KafkaError
 from ottla.testing.broker import Broker

@@ -11,11 +11,17 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ottla.base.errors import ApiError
-from ottla.cli.check.eos.fencing import late_end_touches_nothing, time_out_is_enforced, zombie_is_fenced
-from ottla.cli.check.eos.offsets import offsets_follow_the_transaction
-from ottla.cli.check.eos.verdict import FAIL, NOT_SUPPORTED, PASS, UNCLEAR, Broken, NotDone, NotSupported, Verdict
-from ottla.cli.check.eos.visibility import aborted_is_hidden, all_or_nothing, open_holds_back, retry_writes_once
-from ottla.cli.check.eos.world import World
+from ottla.cli.check.eos.promises import (
+    aborted_is_hidden,
+    all_or_nothing,
+    late_end_touches_nothing,
+    offsets_follow_the_transaction,
+    open_holds_back,
+    retry_writes_once,
+    time_out_is_enforced,
+    zombie_is_fenced,
+)
+from ottla.cli.check.eos.world import FAIL, NOT_SUPPORTED, PASS, UNCLEAR, Broken, NotDone, NotSupported, Verdict, World
 from ottla.client.errors import ClientError
 
 

@@ -1,7 +1,8 @@
 """Topics and clients for the checks (librdkafka by confluent-kafka), and `expect`, which checks what readers get.
 
 `expect` reads under read_committed until the last expected record has arrived; everything before it must then be as expected. So each check
-writes a plain record last.
+writes a plain record last. A check returns a remark, or raises `Broken`, `NotSupported` or
+`NotDone`.
 """
 
 from __future__ import annotations
@@ -10,14 +11,39 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.cli.check.eos.verdict import Broken, NotDone, NotSupported
 from ottla.cli.command import UsageError
 
 if TYPE_CHECKING:
     from ottla.client.blocking.cluster import Cluster
     from ottla.client.token_source import TokenKeeper
+
+
+PASS = "pass"
+FAIL = "fail"
+NOT_SUPPORTED = "not supported"
+UNCLEAR = "unclear"
+
+
+class Broken(Exception):
+    """The broker broke the promise; the text says what was observed."""
+
+
+class NotSupported(Exception):
+    """The broker lacks the feature."""
+
+
+class NotDone(Exception):
+    """The check could not be made, so nothing is known about the promise."""
+
+
+class Verdict(NamedTuple):
+    name: str
+    verdict: str
+    detail: str
+    seconds: float
+
 
 WAIT_SECONDS = 10.0
 READ_SECONDS = 10.0

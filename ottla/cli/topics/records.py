@@ -1,7 +1,9 @@
-"""`ottla topic analyze`: counts records, bytes, batches, codecs, rate and time of each partition.
+"""`ottla topic clone` and `ottla topic analyze`: commands that read all records of a topic.
 
-The counts are from the headers of batches; the records are not decoded. The first batch counts as a whole, also with `--from-time`.
-`--keys` decodes the records and counts distinct keys, records without a key, and tombstones. Transaction markers are not counted.
+`clone` creates a topic like another, with its number of partitions, replication factor and settings. With `--records`, records keep their
+partition, key, headers and timestamp; offsets begin at 0. Records of open and aborted transactions, and records that are written after the
+start, are not copied. `analyze` counts records, bytes, batches and codecs by the headers of batches. The first batch counts as a whole,
+also with `--from-time`. `--keys` decodes the records. Transaction markers are not counted.
 """
 
 from __future__ import annotations
@@ -9,13 +11,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ottla.base.types import TopicPartition
-from ottla.cli.command import Args, command, flag, option
+from ottla.base.counted import counted
+from ottla.base.types import READ_COMMITTED, TopicPartition
+from ottla.cli.command import Args, UsageError, command, flag, option
 from ottla.cli.moments import format_ms, parse_moment_ms
-from ottla.cli.render.ottla import Output
-from ottla.cli.render.rows import Row, column, json_only
-from ottla.cli.topics.partitions import named_partitions, offsets_at
-from ottla.cli.topics.topic_names import ONE_TOPIC, one_topic
+from ottla.cli.progress import Progress
+from ottla.cli.render.ottla import Output, Row, column, json_only
+from ottla.cli.topics.changes import topic_settings
+from ottla.cli.topics.topic_names import ONE_TOPIC, named_partitions, offsets_at, one_topic
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin
 from ottla.wire.compression import CODEC_NAMES
@@ -24,7 +27,66 @@ if TYPE_CHECKING:
     from ottla.client.core.fetching import Fetched
 
 
+TOPIC_CONFIG_SOURCE = 1
 FETCH_BYTES = 4 * 1024 * 1024
+
+
+@command(
+    "topic clone",
+    "Make a topic like another, with or without its records.",
+    option("source", metavar="FROM", help="the topic to copy"),
+    option("target", metavar="TO", help="the new topic"),
+    flag("--records", help="copy the records, too"),
+    option("-z", "--compression-codec", choices=CODEC_NAMES, default="none", metavar="CODEC", help="codec of the copied batches"),
+    flag("--dry-run", help="let the broker validate, change nothing"),
+)
+def _clone(args: Args, cluster: Cluster, output: Output) -> None:
+    if args.source == args.target:
+        raise UsageError("a topic cannot be cloned to itself")
+    count = 0
+    source = cluster.topic(args.source)
+    partitions = cluster.partitions(args.source)
+    factor = max(len(partition.replica_nodes) for partition in source.partitions)
+    own = [entry for entry in topic_settings(cluster, args.source) if entry.config_source == TOPIC_CONFIG_SOURCE]
+    configs = {entry.name: entry.value for entry in own if not entry.is_sensitive}
+    admin.create_topic(
+        cluster, args.target, partitions=len(partitions), replication_factor=factor, configs=configs, validate_only=args.dry_run
+    )
+    if args.records and not args.dry_run:
+        count = copy_records(cluster, args.source, args.target, partitions, args.compression_codec, is_quiet=args.quiet)
+    what = {"source": args.source, "topic": args.target, "partitions": len(partitions), "configs": configs, "records": count}
+    done = f"Topic {args.source} could be cloned to" if args.dry_run else f"Cloned topic {args.source} to"
+    records = f" with {counted(count, 'record')}" if args.records and not args.dry_run else ""
+    output.done(f"{done} {args.target}{records}.", {**what, "dry_run": args.dry_run})
+
+
+def copy_records(cluster: Cluster, source: str, target: str, partitions: list[int], codec: str, *, is_quiet: bool = False) -> int:
+    """Copies the records before the current last stable offset of each partition, except aborted ones. Returns their number."""
+    from ottla.client.blocking.consumer import Consumer
+    from ottla.client.blocking.producer import Producer
+
+    wanted = [TopicPartition(source, number) for number in partitions]
+    ends = admin.list_offsets(cluster, dict.fromkeys(wanted, admin.LATEST), isolation_level=READ_COMMITTED)
+    stops = {partition: end.offset for partition, end in ends.items() if isinstance(end, admin.OffsetAt)}
+    count = 0
+    with (
+        Consumer(cluster, isolation_level=READ_COMMITTED, partition_bytes_max=FETCH_BYTES, auto_offset_reset="earliest") as consumer,
+        Producer(cluster, codec=codec) as producer,
+        Progress(f"to {target}", 0, is_quiet=is_quiet) as progress,
+    ):
+        consumer.assign(dict.fromkeys(wanted, admin.EARLIEST))
+        while any(consumer.positions[partition] < stops[partition] for partition in wanted):
+            for fetched in consumer.poll(0.5):
+                stop = stops[fetched.partition]
+                for record in fetched.records():
+                    if record.offset < stop:
+                        number, when, headers = fetched.partition.partition, record.timestamp, record.headers
+                        producer.produce(target, record.value, record.key, partition=number, timestamp=when, headers=headers)
+                        count += 1
+                        progress.add(1)
+            producer.poll()
+        producer.flush()
+    return count
 
 
 class TallyRow(Row):
@@ -105,7 +167,7 @@ class _Tally:
     flag("--keys", help="decode the records and count keys and tombstones"),
     may_watch=True,
 )
-def _run(args: Args, cluster: Cluster, output: Output) -> None:
+def _analyze(args: Args, cluster: Cluster, output: Output) -> None:
     name = one_topic(args)
     tallies = _read(cluster, named_partitions(cluster, name, args.partition), args)
     rows = [tally.row(partition) for partition, tally in sorted(tallies.items())]
