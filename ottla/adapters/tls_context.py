@@ -128,7 +128,6 @@ def _reason(error: ssl.SSLError) -> str:
 
 
 def _read(path: str | None, setting: str, where: str, password: str | None) -> str:
-    """Reads a key store or truststore and returns it as PEM."""
     if not path:
         raise AddressError(f"{where}: TLS needs {setting}, a file of PEM or PKCS#12")
     try:

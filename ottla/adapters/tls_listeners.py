@@ -97,7 +97,6 @@ class TlsListeners:
         return None, made
 
     def has(self, wanted: Mapping[str, TlsOptions]) -> bool:
-        """Whether the listeners already have these options."""
         return all(self._config.of_listeners.tls(listener) == options for listener, options in wanted.items())
 
     def keep(self, examined: Mapping[str, Contexts]) -> None:

@@ -155,7 +155,6 @@ class BrokerConfig(_AllSettings):
 
     @property
     def endpoints(self) -> list[Endpoint]:
-        """Returns the listeners to open."""
         return parse_endpoints("listeners", self.listeners, self._protocols(), self.controller_listener_names)
 
     @property
@@ -267,8 +266,6 @@ class BrokerConfig(_AllSettings):
         return bool(self.ottla_flush_on_ack) or log_config.flush_messages == 1
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        """Returns the settings of a topic's logs."""
-
         def value(name: str) -> Any:
             return self.topic_value(name, overrides)
 

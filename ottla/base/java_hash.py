@@ -35,5 +35,4 @@ def java_abs(value: int) -> int:
 
 @remembered(1 << 20)
 def java_partition(text: str, partition_count: int) -> int:
-    """Returns the partition of an internal topic for `text`."""
     return java_abs(java_hash(text)) % partition_count

@@ -178,7 +178,6 @@ class AclIndex:
         return self._rules
 
     def _patterns_of(self, principal: str, kinds: Iterable[ResourceType]) -> Iterator[Pattern]:
-        """Yields the patterns with an ACL for the principal."""
         for kind in kinds:
             rules = self._of.get((int(kind), principal))
             if rules is not None:
@@ -220,12 +219,10 @@ class AclIndex:
         return masks
 
     def has_rules(self, resource_type: ResourceType, name: str) -> bool:
-        """Whether any ACL concerns the resource, for any principal."""
         rules = self._of_all.get(int(resource_type))
         return rules is not None and rules.masks(name, WILDCARD) != 0
 
     def denies_all(self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType) -> bool:
-        """Whether the operation is denied on every resource of the type."""
         masks = 0
         for who in (principal, ANY_PRINCIPAL):
             rules = self._of.get((int(resource_type), who))

@@ -122,7 +122,6 @@ class Authentication:
         exchange.step(token, stepped)
 
     def end_session(self) -> None:
-        """Ends the session: the client has to authenticate again."""
         if self.state is _STATES.AUTHENTICATED:
             self._move(_STATES.ENDED)
 

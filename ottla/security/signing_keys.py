@@ -172,7 +172,6 @@ def _algorithms(entry: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _key(entry: dict[str, Any], algorithm: str) -> PyJWK | None:
-    """Returns the key; None if it cannot be used."""
     from jwt import PyJWK, PyJWTError
 
     try:

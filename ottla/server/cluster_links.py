@@ -106,7 +106,6 @@ class ClusterLinks:
         self.failure_detector.on_hang_up(broker_id)
 
     def on_metadata(self) -> None:
-        """Called when the controller has sent metadata."""
         self.suspects.review()
         self.failure_detector.review()
 

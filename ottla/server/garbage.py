@@ -98,7 +98,6 @@ class Garbage:
         return abs(self._memory_bytes() - self._given_back_bytes) >= CHANGE_BYTES
 
     def note_given_back(self) -> None:
-        """Notes that free memory was returned to the system."""
         self._given_back_bytes = self._memory_bytes()
 
     def _walk(self) -> None:

@@ -67,7 +67,6 @@ class Inspections:
             self._ask_next()
 
     def close(self) -> None:
-        """Ends the worker process, because the broker stops."""
         self._is_closed = True
         if self._rest is not None:
             self._rest.cancel()

@@ -171,7 +171,7 @@ class Listeners:
                 self._unauthenticated[connection] = ticks + 1
 
     def on_closed(self, connection: Connection) -> None:
-        """A connection has ended (`connection.ConnectionOwner`)."""
+        """Implements `connection.ConnectionOwner`."""
         del self.connections[connection]
         self._unauthenticated.pop(connection, None)
         host = connection.info.host

@@ -249,7 +249,6 @@ class PartitionTable:
             directory.clean_offsets[key] = clean_offset
 
     def is_moving(self, partition: Partition) -> bool:
-        """Whether the log has an unfinished copy in another directory."""
         return bool(self.copies) and str(partition.topic_partition) in self.copies
 
     def _finish_moves(self) -> None:

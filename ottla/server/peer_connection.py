@@ -129,7 +129,6 @@ class LoopConnection:
     # Requests
 
     def request(self, body: Request, done: Done, *, version: int | None = None, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
-        """Sends a request. Calls `done` with its answer or the error."""
         now_ms = self._clock.monotonic_ms()
         asked = _Waiting(done, now_ms + timeout_s * 1000, timeout_s)
         frame: bytes | OttlaError | None

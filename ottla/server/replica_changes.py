@@ -192,7 +192,6 @@ class ReplicaChanges:
         self.on_leader_and_isr([self._missing.pop(key) for key in keys if key in self._missing])
 
     def stop_fetching(self, topic_partition: TopicPartition) -> None:
-        """Stops fetching for a failed log."""
         self._fetchers.stop(topic_partition)
 
     def mark_offline(self, replicas: Sequence[TopicPartition]) -> None:

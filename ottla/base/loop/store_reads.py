@@ -22,7 +22,6 @@ class StoreFailure(Exception):
 
 
 def read_node(store: MetadataStore, path: str, watch: Watch | None = None) -> Procedure[StoreNode | None]:
-    """Returns the node, or None if it does not exist."""
     result, node = yield partial(store.get, path, watch=watch)
     if node is None and result is not StoreResult.NO_NODE:
         raise StoreFailure(result)

@@ -44,7 +44,7 @@ class Turns:
 
     @property
     def unfinished(self) -> Sized:
-        """The queue of unfinished work; a live view."""
+        """Returns the queue of unfinished work; a live view."""
         return self._work
 
     @property

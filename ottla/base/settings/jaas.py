@@ -66,7 +66,6 @@ def parse_jaas(text: str) -> JaasLine:
 
 
 def option_text(word: str) -> str:
-    """Returns the text of a word, without its quotes."""
     return _ESCAPE.sub(r"\1", word[1:-1]) if word[:1] in "\"'" else word
 
 

@@ -84,8 +84,6 @@ class ListenerValues:
         return users
 
     def tls(self, listener: str) -> TlsOptions:
-        """Returns the current TLS settings of a listener."""
-
         def value(name: str) -> Any:
             return self.value(listener, name)
 

@@ -114,7 +114,7 @@ class Setting(Generic[T]):
 
     @property
     def valid_text(self) -> str:
-        """The valid values, for people."""
+        """Describes the valid values, for people."""
         return "" if self.valid is None else str(getattr(self.valid, "description", ""))
 
     def parse(self, text: str) -> T:

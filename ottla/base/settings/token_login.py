@@ -87,7 +87,6 @@ class TokenLogin(NamedTuple):
 
     @property
     def is_by_file(self) -> bool:
-        """Whether the tokens are read from a file."""
         return self.properties.get(_URL, "").lower().startswith("file:")
 
     def __repr__(self) -> str:

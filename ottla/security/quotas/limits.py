@@ -53,7 +53,6 @@ class Limits:
         return bool(self._rates[kind])
 
     def find(self, kind: str, user: str, client_id: str) -> Limit | None:
-        """Returns the quota of this kind for a client; None if it has none."""
         rates = self._rates[kind]
         for entity, counted_user, counted_client in _levels(user, client_id):
             rate = rates.get(entity)

@@ -322,7 +322,6 @@ class DirectoryMoves:
     # Ends
 
     def _damaged(self, move: _Move, error: ApiError) -> None:
-        """Ends a move, because the log has an invalid batch that cannot be copied."""
         log.error("%s does not move: %s", move.partition.topic_partition, error.message)
         self.give_up(move.partition.topic_partition)
 

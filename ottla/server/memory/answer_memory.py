@@ -94,7 +94,6 @@ class AnswerMemory:
         self._accounts: dict[AnswerAccount, None] = {}
 
     def open(self, channel: Channel, host: str) -> AnswerAccount:
-        """Opens the account of a new connection from the address `host`."""
         account = AnswerAccount(self, channel, host)
         self._accounts[account] = None
         return account

@@ -128,7 +128,6 @@ class HttpPort:
         return f"http{'s' if self._access.is_encrypted else ''}://{f'[{self.host}]' if ':' in self.host else self.host or '*'}:{self.port}"
 
     async def stop(self) -> None:
-        """Closes the port and all of its connections."""
         self._metrics.stop()
         await self._listener.close()
         if self._making is not None:

@@ -71,7 +71,6 @@ class HttpListener:
             task.add_done_callback(self._serving.discard)
 
     async def close(self) -> None:
-        """Accepts nothing further."""
         for task in self._accepting:
             task.cancel()
         await asyncio.gather(*self._accepting, return_exceptions=True)

@@ -131,7 +131,6 @@ class ShareStateMetrics:
 
 
 def _active(hosts: Hosts) -> Iterator[Any]:
-    """Returns the loaded shards."""
     for host in list(hosts()):
         if host.state is HostState.ACTIVE:
             yield host.machine.shard

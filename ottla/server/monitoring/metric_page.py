@@ -47,7 +47,7 @@ def _translated(family: Family, dialect: str, lines: Sequence[str]) -> list[str]
 
 
 def labels_text(**labels: object) -> str:
-    """`{topic="a",partition="0"}`."""
+    """Returns `{topic="a",partition="0"}` for the labels."""
     return "{" + ",".join(f'{name}="{escape(str(value))}"' for name, value in labels.items()) + "}"
 
 

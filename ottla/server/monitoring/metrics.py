@@ -85,7 +85,6 @@ class Metrics:
         self._session_events[event] += 1
 
     def render(self) -> bytes:
-        """Returns the whole scrape in one step."""
         page = Page()
         for _ in self.steps(page):
             pass
@@ -111,7 +110,6 @@ class Metrics:
         return page.encode(self._dialects)
 
     def hosts(self) -> Iterable[MachineHost]:
-        """Returns all coordinators on this broker."""
         return [*self._broker.groups.all_hosts(), *self._broker.transactions.all_hosts(), *self._broker.share_states.all_hosts()]
 
     def _collect_cluster(self, page: Page) -> None:

@@ -47,7 +47,6 @@ class ConnectionGate:
             self._admit(listener, channel)
 
     def close(self) -> None:
-        """Closes all connections that are held back."""
         for timer in [*self._turns.values(), *self._refused.values()]:
             timer.cancel()
         for channel in [*self._refused, *(channel for waiting in self._waiting.values() for channel in waiting)]:

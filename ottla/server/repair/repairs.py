@@ -61,7 +61,7 @@ class Case:
         self.partition.state.damage = Damage(ranges, is_final=self.is_final)
 
     def give_up(self) -> None:
-        """Says once that no other replica can repair it."""
+        """Logs once that no other replica can repair the damage."""
         if not self.is_final:
             self.is_final = True
             self.note(self.ranges)
@@ -127,7 +127,6 @@ class Repairs:
         self._checks.run(partition, segment, checked)
 
     def take(self, partition: Partition, segment: Segment, check: SegmentCheck) -> None:
-        """Takes the result of a check of a segment that the log still has."""
         if not check.damaged or segment.is_sealed:
             self._remember(partition, segment.base_offset, is_damaged=bool(check.damaged))
         case = self._cases.get(partition)
@@ -286,7 +285,7 @@ def _report(partition: Partition, ranges: list[DamagedRange]) -> None:
 
 
 def _loss(case: Case) -> str:
-    """Says which offsets are lost and what can be done."""
+    """Returns a line that says which offsets are lost and what can be done."""
     key, end = case.partition.topic_partition, case.ranges[-1].end_offset
     return (
         f"{key}: no other replica can repair {_offsets(case.ranges)}; the other records are served. Read on from offset {end}, or run "

@@ -89,7 +89,6 @@ class ScrubSchedule:
                 yield None
 
     def _next(self) -> None:
-        """Checks the next segment, or waits for the next round."""
         if self._is_stopped or self._due is None:
             return
         if not self._config.ottla_scrub_interval_ms:
