@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+from collections.abc import Iterable
 from mmap import mmap
 
 from ottla.base.errors import DamagedLogError, DiskError, StorageError
@@ -23,6 +25,8 @@ _FILE_MODE = 0o666
 _DIRECTORY_MODE = 0o777
 # fdatasync spares the journal write for the modification time; the file's size is still made durable when it grew.
 _sync_descriptor = getattr(os, "fdatasync", os.fsync)
+SYNCFS_REPORTS_FAILURES = (5, 8)
+"""The first version of Linux whose syncfs fails if a write to the file system has failed."""
 
 
 def _failed(action: str, path: str, error: OSError) -> DiskError:
@@ -196,6 +200,25 @@ class OsDisk:
         except OSError as error:
             raise _failed("sync the directory", path, error) from error
 
+    def sync_file_systems(self, paths: Iterable[str]) -> bool:
+        import ctypes  # imported here, because only a stop with many changed logs needs it
+
+        syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+        if syncfs is None:
+            return False
+        for path in {_device_of(path): path for path in paths}.values():
+            try:
+                descriptor = os.open(path, os.O_RDONLY)
+            except OSError as error:
+                raise _failed("open", path, error) from error
+            try:
+                if syncfs(descriptor):
+                    number = ctypes.get_errno()
+                    raise _failed("sync the file system of", path, OSError(number, os.strerror(number)))
+            finally:
+                os.close(descriptor)
+        return _are_failures_reported(os.uname().release)
+
     def map_cells(self, path: str) -> memoryview:
         try:
             descriptor = os.open(path, _OPEN_FLAGS)
@@ -212,3 +235,15 @@ class OsDisk:
         except OSError as error:
             raise _failed("ask for the free space of", path, error) from error
         return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+
+
+def _device_of(path: str) -> int:
+    try:
+        return os.stat(path).st_dev
+    except OSError as error:
+        raise _failed("look at", path, error) from error
+
+
+def _are_failures_reported(release: str) -> bool:
+    """Whether syncfs reports failures in this release of Linux ("5.10.0-8-amd64")."""
+    return tuple(map(int, re.findall(r"\d+", release)[:2])) >= SYNCFS_REPORTS_FAILURES

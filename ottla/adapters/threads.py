@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 THREADS_MAX = 5
-STOP_THREADS_MAX = 32
-"""Threads that sync files at a stop. They share the flushes of the disk: 12,000 files took 4.5 s with 5 threads and 1.0 s with 32."""
 
 
 class LoopThreads:
@@ -22,9 +20,7 @@ class LoopThreads:
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop
-        self._threads_max = THREADS_MAX
         self._pool: ThreadPoolExecutor | None = None
-        self._narrow_pool: ThreadPoolExecutor | None = None
         self._is_closed = False
 
     def run(self, work: Callable[[], T], done: Callable[[T], object]) -> None:
@@ -35,15 +31,9 @@ class LoopThreads:
         if self._is_closed:
             return
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._threads_max, "ottla")
+            self._pool = ThreadPoolExecutor(THREADS_MAX, "ottla")
         future = self._pool.submit(work)
         future.add_done_callback(lambda finished: self._return(finished, done))
-
-    def widen(self) -> None:
-        """Uses a larger pool for later work. The smaller one finishes its work. Only the first call does something."""
-        if self._threads_max == THREADS_MAX:
-            self._threads_max = STOP_THREADS_MAX
-            self._narrow_pool, self._pool = self._pool, None
 
     def worker(self, module: str) -> Worker:
         from ottla.adapters.worker_process import WorkerProcess  # imported here, because most brokers need no worker
@@ -53,9 +43,8 @@ class LoopThreads:
     def close(self) -> None:
         """Waits for all work that was given to `run` before. Later calls of `run` do nothing."""
         self._is_closed = True
-        for pool in (self._narrow_pool, self._pool):
-            if pool is not None:
-                pool.shutdown()
+        if self._pool is not None:
+            self._pool.shutdown()
 
     def _return(self, finished: Future[T], done: Callable[[T], object]) -> None:
         if not self._loop.is_closed():

@@ -7,7 +7,7 @@ production adapters are thin. The simulation replaces all of them, so a seed rep
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Protocol, TypeVar
 
@@ -97,6 +97,9 @@ class Disk(Protocol):
 
     def sync_directory(self, path: str) -> None: ...
 
+    def sync_file_systems(self, paths: Iterable[str]) -> bool:
+        """Syncs the file systems that hold these paths. Returns False if a failure may be unknown: then each file must be synced too."""
+
     def map_cells(self, path: str) -> memoryview:
         """Maps a file into memory, as 64-bit numbers that can be changed. A change survives the end of the process. After a power failure
         each number has its last value; if the file was not synced since, it may have any earlier value."""
@@ -131,9 +134,6 @@ class Threads(Protocol):
 
     def run(self, work: Callable[[], Result], done: Callable[[Result], object]) -> None:
         """Runs `work` in a thread, then `done(result)` on the loop. `work` must not touch state that the loop owns."""
-
-    def widen(self) -> None:
-        """Runs more work concurrently from now on. Called when the broker stops, because threads then mostly wait for the disk."""
 
     def worker(self, module: str) -> Worker:
         """Returns a process that runs `main()` of this module. It is started by its first order."""

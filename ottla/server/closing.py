@@ -2,37 +2,33 @@
 markers.
 
 The stop waits for opened replicas, for syncs and for the answers of running requests, in all at most `ottla.shutdown.timeout.ms`. Peers
-that do not take their answers are not waited for. Closing the logs has no time limit; it is spread over iterations of the event loop,
-because there may be thousands of logs and health probes must be answered. A log that fails takes its directory offline. The other
-directories are closed cleanly.
+that do not take their answers are not waited for. Closing the logs (`log_closing.py`) has no time limit. A log that fails takes its
+directory offline. The other directories are closed cleanly.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import StorageError
-from ottla.base.loop.turns import Turns
 from ottla.base.ports import Peers, Ports, TimerHandle
-from ottla.replication.partition import Partition
 from ottla.replication.stage_space import StageSpace
 from ottla.server.coordinators import Coordinators
 from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.directories.moves import DirectoryMoves
 from ottla.server.execution.waiters import Waiters
-from ottla.server.flusher import Flusher, sync_all
+from ottla.server.flusher import Flusher
 from ottla.server.housekeeping import Housekeeping
 from ottla.server.inspections import Inspections
 from ottla.server.listener import Listeners
+from ottla.server.log_closing import LogClosing
 from ottla.server.partition_table import PartitionTable
 from ottla.server.replica_changes import ReplicaChanges
 from ottla.sharing.persister import SharePersister
 from ottla.sharing.registry import SharePartitions
-from ottla.storage import clean_close
-from ottla.storage.file_slice import Syncable
 
 if TYPE_CHECKING:
     from ottla.server.cluster_links import ClusterLinks
@@ -40,14 +36,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla")
 
-SYNCED_TOGETHER = 16
-"""Number of changed logs that one thread syncs one after another."""
 STILL_MS = 2000
 """A peer that takes no byte of its answers for this many milliseconds is disconnected, so that no client can delay a stop."""
-
-
-Changed = tuple[Partition, int, Sequence[Syncable]]
-"""A log to sync before it is closed: the partition, its log end offset, and its files in the order of their sync."""
 
 
 class Parts(Protocol):
@@ -79,11 +69,6 @@ class CleanStop:
     def __init__(self, node: Parts, done: Callable[[bool], object]) -> None:
         self._node = node
         self._done = done
-        self._is_clean = True
-        self._syncing = 0
-        """Threads that sync logs now, or wait for their turn."""
-        self._are_logs_closed = False
-        self._turns = Turns(node.ports.clock, node.ports.timers)
         self._next_look: TimerHandle | None = None
         self._deadline_ms = node.ports.clock.monotonic_ms() + node.config.ottla_shutdown_timeout_ms
 
@@ -143,75 +128,15 @@ class CleanStop:
         node.listeners.close_all()
         node.inspections.close()
         self._node.moves.close()
-        self._turns.begin()
-        self._turns.add(self._close_each())
-        self._turns.call_when_idle(self._close_directories_when_synced)
+        LogClosing(node.ports, node.partitions, self._close_directories).begin()
 
-    def _close_each(self) -> Iterator[None]:
-        """Closes the logs that have not changed. Writes the files of the other logs, and then has all of them synced at once: a write
-        during a sync would wait until the file system has committed its journal."""
-        changed: list[Changed] = []
-        for partition in self._node.partitions.all():
-            if not partition.is_online:
-                continue
-            end = partition.log.log_end_offset
-            try:
-                files = clean_close.prepare(partition.log)
-            except StorageError as error:
-                self._fail(partition, error)
-                continue
-            if files:
-                changed.append((partition, end, files))
-            else:
-                self._finish(partition, end)
-            yield
-        if changed:
-            self._node.ports.threads.widen()
-        for at in range(0, len(changed), SYNCED_TOGETHER):
-            self._sync(changed[at : at + SYNCED_TOGETHER])
-
-    def _sync(self, changed: list[Changed]) -> None:
-        failures: dict[Partition, StorageError] = {}
-        self._syncing += 1
-
-        def synced(_result: object) -> None:
-            self._syncing -= 1
-            self._turns.add(self._finish_each(changed, failures))
-            self._turns.call_when_idle(self._close_directories_when_synced)
-
-        self._node.ports.threads.run(lambda: sync_all(changed, failures), synced)
-
-    def _finish_each(self, changed: list[Changed], failures: dict[Partition, StorageError]) -> Iterator[None]:
-        for partition, end, _ in changed:
-            if partition in failures:
-                self._fail(partition, failures[partition])
-            else:
-                self._finish(partition, end)
-            yield
-
-    def _finish(self, partition: Partition, end: int) -> None:
-        try:
-            clean_close.finish(partition.log, end)
-        except StorageError as error:
-            self._fail(partition, error)
-
-    def _fail(self, partition: Partition, error: StorageError) -> None:
-        log.error("%s: %s", partition.topic_partition, error)
-        self._node.partitions.directory_of(partition).go_offline(str(error))
-        self._is_clean = False
-
-    def _close_directories_when_synced(self) -> None:
-        if not self._syncing and not self._are_logs_closed:
-            self._are_logs_closed = True
-            self._close_directories()
-
-    def _close_directories(self) -> None:
+    def _close_directories(self, is_clean: bool) -> None:
         node = self._node
         node.ports.threads.close()
         for directory in node.directories:
             if directory.is_online:
-                self._is_clean = close_directory(directory, node.partitions) and self._is_clean
-        self._done(self._is_clean)
+                is_clean = close_directory(directory, node.partitions) and is_clean
+        self._done(is_clean)
 
     def _go_on_when(self, notify: Callable[[Callable[[], None]], object], step: Callable[[], None]) -> None:
         """Runs `step` when `notify` calls back, or at the deadline."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -119,6 +121,17 @@ def test_free_space_is_within_the_total(place: Place) -> None:
     assert 0 < usable <= total
 
 
+def test_file_systems_are_synced(place: Place) -> None:
+    disk, root = place
+    disk.makedirs(f"{root}/a")
+    disk.open(f"{root}/a/file", create=True).close()
+    disk.sync_file_systems([root, f"{root}/a", f"{root}/a/file"])
+    disk.sync_file_systems([])
+    if isinstance(disk, MemDisk):
+        assert disk.image().exists(f"{root}/a/file")
+        assert disk.sync_file_systems([root])
+
+
 def test_only_the_real_disk_has_descriptors(place: Place) -> None:
     disk, root = place
     file = disk.open(f"{root}/a", create=True)
@@ -167,6 +180,51 @@ def test_a_failed_sync_is_never_retried_as_success(tmp_path: Path, monkeypatch: 
     with pytest.raises(StorageError, match="an earlier sync failed"):
         file.sync()
     file.close()
+
+
+class SyncFs:
+    """A C library whose syncfs fails for one file system."""
+
+    def __init__(self) -> None:
+        self.synced: list[str] = []
+
+    def syncfs(self, descriptor: int) -> int:
+        self.synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        ctypes.set_errno(errno.EIO)
+        return -1
+
+
+def test_a_file_system_that_cannot_be_synced_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = SyncFs()
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_args, **_options: library)
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(StorageError, match=r"^cannot sync the file system of .*/b: Input/output error$"):
+        OsDisk().sync_file_systems([str(tmp_path / "a"), str(tmp_path / "b")])
+    assert library.synced == [str(tmp_path / "b")], "both are in one file system"
+    with pytest.raises(StorageError, match=r"/missing: No such file"):
+        OsDisk().sync_file_systems([str(tmp_path / "missing")])
+
+
+@pytest.mark.parametrize(
+    ("release", "is_reported"),
+    [("4.18.0-553.el8_10.x86_64", False), ("5.7.19", False), ("5.8.0", True), ("5.10.0-8-amd64", True), ("6.1", True), ("odd", False)],
+)
+def test_the_release_of_linux_says_whether_a_failed_write_is_reported(
+    release: str, is_reported: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Library:
+        def syncfs(self, descriptor: int) -> int:
+            return 0
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_args, **_options: Library())
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(release=release))
+    assert OsDisk().sync_file_systems([str(tmp_path)]) is is_reported
+
+
+def test_a_system_without_syncfs_syncs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_args, **_options: SimpleNamespace())
+    assert not OsDisk().sync_file_systems([str(tmp_path)])
 
 
 def test_short_reads_and_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

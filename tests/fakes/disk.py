@@ -14,14 +14,16 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from ottla.base.errors import DamagedLogError, DiskError, StorageError
 from ottla.base.ports import Random
 
 CELL_BYTES = 8
-_OPERATIONS = frozenset({"open", "read", "write", "truncate", "sync", "list", "makedirs", "rename", "remove", "sync_directory"})
+_OPERATIONS = frozenset({
+    "open", "read", "write", "truncate", "sync", "list", "makedirs", "rename", "remove", "sync_directory", "sync_file_systems"
+})  # fmt: skip
 
 
 @dataclass
@@ -159,6 +161,7 @@ class MemDisk:
         self.capacity_bytes = capacity_bytes
         self.used_bytes = 0
         self.crashes = 0
+        self.are_failures_reported = True  # by `sync_file_systems`
         self.counts: dict[str, int] = {}  # changes so far by operation: "write", "sync" ...
         self.on_change: Callable[[str, str], object] | None = None  # called after each change with operation and path
         self._root = _Directory()
@@ -323,6 +326,13 @@ class MemDisk:
         directory = self._directory("sync_directory", path)
         directory.durable = dict(directory.names)
         self.changed("sync_directory", path)
+
+    def sync_file_systems(self, paths: Iterable[str]) -> bool:
+        for path in paths:
+            self.maybe_fail("sync_file_systems", path)
+        self.write_back()
+        self.changed("sync_file_systems", "/")
+        return self.are_failures_reported
 
     def map_cells(self, path: str) -> memoryview:
         self.maybe_fail("open", path)

@@ -46,9 +46,6 @@ class ManualThreads:
     def run(self, work: Callable[[], Result], done: Callable[[Result], object]) -> None:
         self.waiting.append(lambda: done(work()))
 
-    def widen(self) -> None:
-        pass
-
     def worker(self, module: str) -> Worker:
         assert module == "ottla.server.record_worker", f"{module} is not among the fakes"
         return self.record_worker

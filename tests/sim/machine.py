@@ -93,9 +93,6 @@ class LifeThreads:
 
         self._timers.call_later(self._chance.randint(*THREAD_MS), begin)
 
-    def widen(self) -> None:
-        pass
-
     def worker(self, module: str) -> Worker:
         assert module == "ottla.server.record_worker", f"{module} is not simulated"
         return RecordWorker()

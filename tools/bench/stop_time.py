@@ -1,11 +1,12 @@
 """Measures a clean stop with many partitions: after they were created, after a record was written to some of them, and without a write
-since the start.
+since the start. Also the starts in between, with their CPU time and memory.
 
 usage: python -m tools.bench.stop_time [PARTITIONS [WRITTEN]]
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import sys
@@ -39,12 +40,12 @@ def write(broker: Broker, count: int) -> None:
         sys.exit("some records were not written")
 
 
-def stop(broker: Broker) -> float:
-    """Stops the broker. Returns the seconds from SIGTERM to the end of the process."""
-    started = time.perf_counter()
+def stop(broker: Broker) -> str:
+    """Stops the broker. Returns the time from SIGTERM to the end of the process, and the CPU time."""
+    started, worked = time.perf_counter(), broker.cpu_seconds()
     broker.process.send_signal(signal.SIGTERM)
-    broker.process.wait(WAIT_S)
-    return time.perf_counter() - started
+    _, _, usage = os.wait4(broker.process.pid, 0)
+    return f"stop {time.perf_counter() - started:.2f} s (CPU {usage.ru_utime + usage.ru_stime - worked:.2f} s)"
 
 
 def main() -> None:
@@ -53,11 +54,12 @@ def main() -> None:
     broker = start_ottla()
     create(broker, count)
     write(broker, written)
-    print(f"{count:,} new partitions, a record written to {written:,}: stop {stop(broker):.2f} s", flush=True)
+    print(f"{count:,} new partitions, a record written to {written:,}: {stop(broker)}", flush=True)
     for records in (written, 0):
         broker = start_ottla(directory=broker.directory)
+        start = f"start {broker.start_ms / 1000:.2f} s (CPU {broker.cpu_seconds():.2f} s, {broker.resident_mib():.0f} MiB)"
         write(broker, records)
-        print(f"start {broker.start_ms / 1000:.2f} s; a record written to {records:,}: stop {stop(broker):.2f} s", flush=True)
+        print(f"{start}; a record written to {records:,}: {stop(broker)}", flush=True)
     shutil.rmtree(broker.directory)
 
 
