@@ -189,12 +189,12 @@ def finish_leftovers(opening: Opening) -> list[str]:
             disk.remove(f"{directory}/{name}")
         disk.sync_directory(directory)
         swapped = []
-    for name in names:
-        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")):
-            disk.remove(f"{directory}/{name}")
+    leftovers = [name for name in names if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp"))]
+    for name in leftovers:
+        disk.remove(f"{directory}/{name}")
     if swapped:
         _finish_swap(opening, names, swapped)
-    return disk.listdir(directory)
+    return disk.listdir(directory) if leftovers or swapped else names
 
 
 def _finish_swap(opening: Opening, names: list[str], swapped: list[str]) -> None:

@@ -31,11 +31,12 @@ SMALL = log_settings(segment_bytes=600, index_interval_bytes=150)
 
 
 class CountingDisk(MemDisk):
-    """Counts the bytes read from segments."""
+    """Counts the bytes read from segments, and the listings of directories."""
 
-    read_bytes = 0
+    read_bytes = lists = 0
 
     def maybe_fail(self, operation: str, path: str) -> None:
+        self.lists += operation == "list"
         if operation == "read" and path.endswith(".log"):
             self.read_bytes += 1
         super().maybe_fail(operation, path)
@@ -92,8 +93,9 @@ def test_a_clean_start_looks_at_the_end_only() -> None:
     built.append_many(2_000)
     built.log.close(clean=True)
     built.checkpoint()
-    disk.read_bytes = 0
+    disk.read_bytes = disk.lists = 0
     built.open(was_clean=True)
+    assert disk.lists == 1, "a start opens all logs"
     assert disk.read_bytes <= 2
     assert built.log.log_end_offset == 2_000
 
