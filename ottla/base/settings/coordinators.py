@@ -44,10 +44,10 @@ class GroupSettings:
         "group.consumer.heartbeat.interval.ms", 5000, "Interval of the heartbeats of members of consumer groups.", valid=at_least(1)
     )
     group_consumer_min_heartbeat_interval_ms = integer(
-        "group.consumer.min.heartbeat.interval.ms", 5000, "Smallest consumer.heartbeat.interval.ms of a group.", valid=at_least(1)
+        "group.consumer.min.heartbeat.interval.ms", 5000, "Smallest consumer.heartbeat.interval.ms that a group may set.", valid=at_least(1)
     )
     group_consumer_max_heartbeat_interval_ms = integer(
-        "group.consumer.max.heartbeat.interval.ms", 15000, "Largest consumer.heartbeat.interval.ms of a group.", valid=at_least(1)
+        "group.consumer.max.heartbeat.interval.ms", 15000, "Largest consumer.heartbeat.interval.ms that a group may set.", valid=at_least(1)
     )
     group_consumer_session_timeout_ms = integer(
         "group.consumer.session.timeout.ms",
@@ -56,10 +56,10 @@ class GroupSettings:
         valid=at_least(1),
     )
     group_consumer_min_session_timeout_ms = integer(
-        "group.consumer.min.session.timeout.ms", 45000, "Smallest consumer.session.timeout.ms of a group.", valid=at_least(1)
+        "group.consumer.min.session.timeout.ms", 45000, "Smallest consumer.session.timeout.ms that a group may set.", valid=at_least(1)
     )
     group_consumer_max_session_timeout_ms = integer(
-        "group.consumer.max.session.timeout.ms", 60000, "Largest consumer.session.timeout.ms of a group.", valid=at_least(1)
+        "group.consumer.max.session.timeout.ms", 60000, "Largest consumer.session.timeout.ms that a group may set.", valid=at_least(1)
     )
     group_consumer_assignment_interval_ms = integer(
         "group.consumer.assignment.interval.ms",
@@ -69,10 +69,13 @@ class GroupSettings:
         update=WIDE,
     )
     group_consumer_min_assignment_interval_ms = integer(
-        "group.consumer.min.assignment.interval.ms", 0, "Smallest consumer.assignment.interval.ms of a group.", valid=at_least(0)
+        "group.consumer.min.assignment.interval.ms", 0, "Smallest consumer.assignment.interval.ms that a group may set.", valid=at_least(0)
     )
     group_consumer_max_assignment_interval_ms = integer(
-        "group.consumer.max.assignment.interval.ms", 15000, "Largest consumer.assignment.interval.ms of a group.", valid=at_least(0)
+        "group.consumer.max.assignment.interval.ms",
+        15000,
+        "Largest consumer.assignment.interval.ms that a group may set.",
+        valid=at_least(0),
     )
     group_consumer_max_size = integer(
         "group.consumer.max.size", GROUP_MEMBERS_MAX, "Maximum number of members of a consumer group.", valid=at_least(1)
@@ -101,19 +104,19 @@ class GroupSettings:
         update=WIDE,
     )
     group_share_min_assignment_interval_ms = integer(
-        "group.share.min.assignment.interval.ms", 0, "Smallest share.assignment.interval.ms of a group.", valid=at_least(0)
+        "group.share.min.assignment.interval.ms", 0, "Smallest share.assignment.interval.ms that a group may set.", valid=at_least(0)
     )
     group_share_max_assignment_interval_ms = integer(
-        "group.share.max.assignment.interval.ms", 15000, "Largest share.assignment.interval.ms of a group.", valid=at_least(0)
+        "group.share.max.assignment.interval.ms", 15000, "Largest share.assignment.interval.ms that a group may set.", valid=at_least(0)
     )
     group_share_heartbeat_interval_ms = integer(
         "group.share.heartbeat.interval.ms", 5000, "Interval of the heartbeats of members of share groups.", valid=at_least(1)
     )
     group_share_min_heartbeat_interval_ms = integer(
-        "group.share.min.heartbeat.interval.ms", 5000, "Smallest share.heartbeat.interval.ms of a group.", valid=at_least(1)
+        "group.share.min.heartbeat.interval.ms", 5000, "Smallest share.heartbeat.interval.ms that a group may set.", valid=at_least(1)
     )
     group_share_max_heartbeat_interval_ms = integer(
-        "group.share.max.heartbeat.interval.ms", 15000, "Largest share.heartbeat.interval.ms of a group.", valid=at_least(1)
+        "group.share.max.heartbeat.interval.ms", 15000, "Largest share.heartbeat.interval.ms that a group may set.", valid=at_least(1)
     )
     group_share_session_timeout_ms = integer(
         "group.share.session.timeout.ms",
@@ -122,10 +125,10 @@ class GroupSettings:
         valid=at_least(1),
     )
     group_share_min_session_timeout_ms = integer(
-        "group.share.min.session.timeout.ms", 45000, "Smallest share.session.timeout.ms of a group.", valid=at_least(1)
+        "group.share.min.session.timeout.ms", 45000, "Smallest share.session.timeout.ms that a group may set.", valid=at_least(1)
     )
     group_share_max_session_timeout_ms = integer(
-        "group.share.max.session.timeout.ms", 60000, "Largest share.session.timeout.ms of a group.", valid=at_least(1)
+        "group.share.max.session.timeout.ms", 60000, "Largest share.session.timeout.ms that a group may set.", valid=at_least(1)
     )
     group_share_max_size = integer("group.share.max.size", 200, "Maximum number of members of a share group.", valid=Between(1, 1000))
     group_share_initialize_retry_interval_ms = integer(

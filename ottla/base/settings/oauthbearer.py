@@ -60,7 +60,7 @@ class OAuthBearerSettings:
         "Only for tests: accepts tokens without a signature, which may contain any user name, and no others.",
     )  # fmt: skip
     sasl_server_callback_handler_class: Setting[str | None] = Setting(
-        HANDLER, Type.CLASS, None, "Only Kafka's OAuthBearerValidatorCallbackHandler, which is the default."
+        HANDLER, Type.CLASS, None, "Only Kafka's handlers for OAUTHBEARER are accepted. They need not be set."
     )
 
 

@@ -19,10 +19,10 @@ class ShareSettings:
         "group.share.delivery.count.limit", 5, "Maximum number of deliveries of a record to a share group.", valid=Between(2, 10)
     )
     group_share_min_delivery_count_limit = integer(
-        "group.share.min.delivery.count.limit", 2, "Smallest share.delivery.count.limit of a group.", valid=Between(2, 5)
+        "group.share.min.delivery.count.limit", 2, "Smallest share.delivery.count.limit that a group may set.", valid=Between(2, 5)
     )
     group_share_max_delivery_count_limit = integer(
-        "group.share.max.delivery.count.limit", 10, "Largest share.delivery.count.limit of a group.", valid=Between(5, 25)
+        "group.share.max.delivery.count.limit", 10, "Largest share.delivery.count.limit that a group may set.", valid=Between(5, 25)
     )
     group_share_record_lock_duration_ms = integer(
         "group.share.record.lock.duration.ms",
@@ -31,10 +31,16 @@ class ShareSettings:
         valid=Between(1000, 3600000),
     )
     group_share_min_record_lock_duration_ms = integer(
-        "group.share.min.record.lock.duration.ms", 15000, "Smallest share.record.lock.duration.ms of a group.", valid=Between(1000, 30000)
+        "group.share.min.record.lock.duration.ms",
+        15000,
+        "Smallest share.record.lock.duration.ms that a group may set.",
+        valid=Between(1000, 30000),
     )
     group_share_max_record_lock_duration_ms = integer(
-        "group.share.max.record.lock.duration.ms", 60000, "Largest share.record.lock.duration.ms of a group.", valid=Between(30000, 3600000)
+        "group.share.max.record.lock.duration.ms",
+        60000,
+        "Largest share.record.lock.duration.ms that a group may set.",
+        valid=Between(30000, 3600000),
     )
     group_share_partition_max_record_locks = integer(
         "group.share.partition.max.record.locks",
@@ -43,12 +49,15 @@ class ShareSettings:
         valid=Between(100, 10000),
     )
     group_share_min_partition_max_record_locks = integer(
-        "group.share.min.partition.max.record.locks", 100, "Smallest share.partition.max.record.locks of a group.", valid=Between(100, 2000)
+        "group.share.min.partition.max.record.locks",
+        100,
+        "Smallest share.partition.max.record.locks that a group may set.",
+        valid=Between(100, 2000),
     )
     group_share_max_partition_max_record_locks = integer(
         "group.share.max.partition.max.record.locks",
         4000,
-        "Largest share.partition.max.record.locks of a group.",
+        "Largest share.partition.max.record.locks that a group may set.",
         valid=Between(2000, 10000),
     )
     group_share_max_share_sessions = integer(

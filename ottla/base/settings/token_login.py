@@ -51,7 +51,7 @@ class TokenLoginSettings:
     )
     sasl_login_callback_handler_class: Setting[str | None] = Setting(
         "sasl.login.callback.handler.class", Type.CLASS, None,
-        "Only Kafka's OAuthBearerLoginCallbackHandler, which is the default.",
+        "Only Kafka's handlers for OAUTHBEARER are accepted. They need not be set.",
     )  # fmt: skip
     sasl_oauthbearer_jwt_retriever_class: Setting[str | None] = Setting(
         "sasl.oauthbearer.jwt.retriever.class", Type.CLASS, "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
