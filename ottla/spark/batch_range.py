@@ -141,7 +141,7 @@ def _read_log(offsets: Path, batch_id: int, group: str) -> _Logged | None:
         return None
     if not lines or lines[0] not in OFFSET_LOG_VERSIONS:
         raise OffsetConflictError(
-            f"checkpointLocation: {offsets / str(batch_id)} is of a format that is not known here: {lines[0] if lines else 'empty'}"
+            f"checkpointLocation: {offsets / str(batch_id)} has an unknown format: {lines[0] if lines else 'empty'}"
         )
     known = [one for one in _sources(lines) if one.group == group]
     return _Logged(_merged(group, known), _checksum(known) if _are_apart(known) else "")
@@ -205,7 +205,7 @@ def _check_groups(groups: Sequence[str], group: str) -> None:
         named = ", ".join(map(repr, sorted([group, *others])))
         raise OffsetConflictError(
             f"group: the query's sources of format ottla have the groups {named}, and the sink would commit the offsets of {group!r} "
-            f"alone; set the option to {group!r} in all of them, or leave it out of a source whose position the checkpoint alone is to have"
+            f"alone; set the option to {group!r} in all of them, or remove it from a source that keeps its position only in the checkpoint"
         )
     if groups and group not in groups:
         named = ", ".join(repr(other) for other in groups) if any(groups) else "no group"

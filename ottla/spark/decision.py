@@ -171,8 +171,8 @@ def _last_batches(batch: PlannedBatch, committed: Mapping[TopicPartition, Commit
 
 def _gone(partition: TopicPartition) -> str:
     return (
-        f"the group has no offset for {partition} any more: it has expired (offsets.retention.minutes), or the topic was deleted; "
-        "the option trustCheckpoint=true goes on from the checkpoint"
+        f"the group no longer has an offset for {partition}: it has expired (offsets.retention.minutes), or the topic was deleted; "
+        "the option trustCheckpoint=true continues from the checkpoint"
     )
 
 
@@ -231,5 +231,5 @@ def check_query(batch: PlannedBatch, committed: Mapping[TopicPartition, Committe
             raise OffsetConflictError(
                 f"group: {batch.group!r} has the last batch of another query, {found.batch_id} of {found.query_id}, and this is batch "
                 f"{batch.batch_id} of {batch.query_id}. A query without a source of format ottla has its position in the checkpoint alone: "
-                "put that checkpoint back, or give a new one a group of its own"
+                "restore that checkpoint, or use a new group with the new one"
             )

@@ -55,7 +55,8 @@ _CONNECTION = (
 
 SOURCE_TABLE = (
     *_CONNECTION,
-    Option("subscribe", "", "streaming, batch", "Topics, separated by commas. Exactly one of the next three is required."),
+    Option("subscribe", "", "streaming, batch", "Topics, separated by commas. Exactly one of `subscribe`, `subscribePattern` and `assign` "
+        "is required."),
     Option("subscribePattern", "", "streaming, batch", "A regular expression (Python's) that whole topic names match. Internal topics "
         "are left out. A stream may begin before any topic matches."),
     Option("assign", "", "streaming, batch", 'Single partitions as JSON: `{"orders":[0,1]}`.'),

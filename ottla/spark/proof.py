@@ -107,7 +107,7 @@ def _judge_other_commit(partition: TopicPartition, known: InputRange | None, end
     if known is None:
         findings.notes.append(f"{partition}: another program had committed offset {end} before the first batch ({where})")
     elif end == known.end:
-        findings.notes.append(f"{partition}: another program committed offset {end}, where the pipeline stood ({where})")
+        findings.notes.append(f"{partition}: another program committed offset {end}, the pipeline's own position ({where})")
     else:
         message = f"{partition}: another program moved the committed offset from {known.end} to {end} ({where})"
         findings.faults.append(ProofFault("moved", message))
@@ -117,7 +117,7 @@ def _judge_other_commit(partition: TopicPartition, known: InputRange | None, end
 def _judge_range(partition: TopicPartition, known: InputRange | None, end: int, metadata: CommitMetadata, findings: Findings) -> None:
     if known is not None and is_replaced(known.topic_id, metadata.topic_id):
         findings.notes.append(
-            f"{partition}: the topic was deleted and created anew after offset {known.end}; the proof is of the new one alone "
+            f"{partition}: the topic was deleted and created again after offset {known.end}; the proof is of the new one alone "
             f"(id {metadata.topic_id})"
         )
         known = None
@@ -156,7 +156,7 @@ def _judge_batches(commits: Iterable[GroupCommit], findings: Findings) -> None:
         if newest is not None and newest.query_id != metadata.query_id:
             findings.notes.append(
                 f"query {metadata.query_id} took over after batch {newest.batch_id} of query {newest.query_id}: it began with a new "
-                "checkpoint. If it keeps state (windows, joins, totals), what the state held then was never written"
+                "checkpoint. If it keeps state (windows, joins, totals), the content of the state was never written"
             )
         newest = metadata
 
@@ -167,7 +167,7 @@ def _order_fault(metadata: CommitMetadata, before: int) -> ProofFault:
         return ProofFault("repeated", f"{name} is committed twice")
     if metadata.batch_id < before:
         return ProofFault("repeated", f"{name} is committed after batch {before}")
-    return ProofFault("skipped", f"{name} is committed after batch {before}; what stands between them is not")
+    return ProofFault("skipped", f"{name} is committed after batch {before}; the batches between them are not")
 
 
 # The sink
@@ -191,7 +191,7 @@ def _without_trimmed(
     excused = {number: fault.rows for number, fault in enumerate(faults) if fault and fault.kind == "missing" and number <= last}
     if not excused or sum(excused.values()) > sum(one.start for one in trimmed):
         return list(faults)
-    findings.notes.append(f"the oldest output ({len(excused)} batches) is no longer whole in the sink: retention has removed records")
+    findings.notes.append(f"the oldest output (batches: {len(excused)}) is no longer complete in the sink: retention has removed records")
     if all(number in excused for number, commit in enumerate(commits) if commit.metadata is not None and commit.metadata.rows):
         _judge_removed(commits, findings)
     return [None if number in excused else fault for number, fault in enumerate(faults)]
@@ -201,7 +201,7 @@ def _judge_removed(commits: Sequence[GroupCommit], findings: Findings) -> None:
     """Adds a fault if any of these batches wrote rows. The caller has found that the sink has lost rows of each batch."""
     written = sum(1 for commit in commits if commit.metadata is not None and commit.metadata.rows)
     if written:
-        message = f"the sink has the whole output of none of the {written} batches that wrote any: its records are removed"
+        message = f"the sink has the complete output of none of the {written} batches that wrote any: its records are removed"
         findings.faults.append(ProofFault("removed", f"{message}, so nothing can be proved"))
 
 
@@ -230,7 +230,7 @@ def _judge_uncommitted(commits: Sequence[GroupCommit], outputs: Mapping[Committe
     if older:
         findings.notes.append(f"not judged: transactions in the sink that are older than the first commit that is left ({len(older)})")
     for one in sorted(set(outputs) - set(older)):
-        message = f"{outputs[one].rows} rows of producer {one.producer_id}, epoch {one.epoch} stand in the sink without a commit of offsets"
+        message = f"{outputs[one].rows} rows of producer {one.producer_id}, epoch {one.epoch} are in the sink without a commit of offsets"
         findings.faults.append(ProofFault("uncommitted", message, one))
 
 

@@ -426,8 +426,8 @@ def _refuse_live_members(client: Client, group: str) -> None:
     if members:
         hosts = ", ".join(sorted({member.host for member in members})[:3])
         raise OffsetConflictError(
-            f"group: {group!r} has live members ({len(members)}, on {hosts}); their commits and those of this query would get "
-            "mixed up; stop them, or give the query a group of its own"
+            f"group: {group!r} has live members ({len(members)}, on {hosts}), which commit offsets too; stop them, or use "
+            "another group for the query"
         )
 
 

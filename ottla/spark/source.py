@@ -314,7 +314,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if backwards is not None:
             whose = f"the offsets of group {self.options.group!r}, or the checkpoint," if self.options.group else "the checkpoint"
             raise DataLossError(
-                f"{backwards} ends at offset {ends[backwards]}, but the query is to go on from {starts[backwards]}: {whose} belong to "
+                f"{backwards} ends at offset {ends[backwards]}, but the query would continue from {starts[backwards]}: {whose} belong to "
                 "another topic of this name, or the log was cut; reset the group's offsets and begin with a new checkpoint"
             )
 
@@ -330,8 +330,8 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = read_offsets(stored)
         if found is None:
             raise PipelineError(
-                f"checkpointLocation: the offsets in it are not those of format ottla: {json.dumps(stored)}; begin with a new checkpoint, "
-                "and where these are the offsets of Spark's Kafka connector, give them to startingOffsets"
+                f"checkpointLocation: it has offsets of another format: {json.dumps(stored)}; begin with a new checkpoint. "
+                "Offsets of Spark's Kafka connector may be given to startingOffsets"
             )
         if found.group != (self.options.group or ""):
             raise OptionError(f"group: the checkpoint was made with group {found.group!r}, the query has {self.options.group!r}")
@@ -388,18 +388,18 @@ def report_replaced(options: SourceOptions, topic: str, before: str, now: str) -
     """Raises `DataLossError` for a topic that was created again, or warns if `failOnDataLoss` is false."""
     if options.is_loss_fatal:
         raise replaced(options, topic, before, now)
-    _log.warning("topic %s was deleted and created anew (id %s, now %s); it is read from its first record", topic, before, now)
+    _log.warning("topic %s was deleted and created again (id %s, now %s); it is read from its first record", topic, before, now)
 
 
 def replaced(options: SourceOptions, topic: str, before: str, now: str) -> DataLossError:
-    advice = "start the query again to go on with the new topic"
+    advice = "start the query again to continue with the new topic"
     if options.is_loss_fatal:
         advice = (
-            "start the query with failOnDataLoss=false to go on with the new topic from its first record, or with a new group and a new "
-            "checkpoint to begin anew"
+            "start the query with failOnDataLoss=false to continue with the new topic from its first record, or with a new group and a new "
+            "checkpoint to begin again"
         )
     return DataLossError(
-        f"{options.subscription.option}: topic {topic!r} was deleted and created anew since the query read it (id {before}, now {now}), "
+        f"{options.subscription.option}: topic {topic!r} was deleted and created again since the query read it (id {before}, now {now}), "
         f"or this is another cluster, so its offsets no longer mean the same records; {advice}"
     )
 
@@ -410,10 +410,10 @@ def skip_lost(options: SourceOptions, partition: TopicPartition, start: int, log
         return start
     if options.is_loss_fatal:
         raise DataLossError(
-            f"offset {start} of {partition} is gone, the log begins at {log_start}: records were deleted before they were read; "
-            "set failOnDataLoss=false to go on without them"
+            f"offset {start} of {partition} no longer exists, the log begins at {log_start}: records were deleted before they were read; "
+            "set failOnDataLoss=false to continue without them"
         )
-    _log.warning("offsets %d to %d of %s are gone and left out (failOnDataLoss=false)", start, log_start - 1, partition)
+    _log.warning("offsets %d to %d of %s no longer exist and are skipped (failOnDataLoss=false)", start, log_start - 1, partition)
     return log_start
 
 
@@ -482,7 +482,7 @@ def _committed(client: Client, options: SourceOptions, partitions: BoundsByParti
     if last.batch_id > 0 and not may_be_apart:
         _log.warning(
             "group: this query begins with a new checkpoint where batch %d of query %s has left group %r; if the query keeps state "
-            "(windows, joins, totals), what the state held then is never written: put that query's checkpoint back",
+            "(windows, joins, totals), the content of the state is never written: restore that query's checkpoint",
             last.batch_id, last.query_id, options.group,
         )  # fmt: skip
     return offsets

@@ -250,8 +250,8 @@ def attach(transaction: Transaction, attachment: Attachment) -> None:
         if error.code is not ErrorCode.UNKNOWN_STAGE:
             raise
         raise SpoolError(
-            f"UNKNOWN_STAGE: output that tasks had put aside on the brokers is gone (a partition's leader moved or was started again, or "
-            f"ottla.stage.retention.ms passed): {error.message}. Nothing of the batch is committed; a restart of the query runs it again"
+            "UNKNOWN_STAGE: output that tasks had staged on the brokers no longer exists (a partition's leader moved or was started again, "
+            f"or ottla.stage.retention.ms passed): {error.message}. Nothing of the batch is committed; a restart of the query runs it again"
         ) from error
 
 

@@ -216,7 +216,7 @@ def _older_notes(sink: SinkContents, older: set[int]) -> list[str]:
 def _sink_notes(sink: SinkContents) -> list[str]:
     notes = []
     if sink.is_compacted:
-        notes.append("a sink topic is compacted: rows that a later one replaced are gone, so outputs were not compared")
+        notes.append("a sink topic is compacted: replaced rows are removed, so outputs were not compared")
     elif sink.is_recompressed:
         notes.append("a sink topic has a compression.type of its own: rows were counted, their bytes not compared")
     return notes

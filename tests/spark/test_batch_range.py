@@ -50,7 +50,7 @@ def test_a_topic_that_was_created_anew_has_no_start(tmp_path: Path) -> None:
 
 
 def test_a_partition_that_was_gone_and_is_back_starts_where_it_was(tmp_path: Path) -> None:
-    """Unless its topic was created anew meanwhile."""
+    """Unless its topic was created again meanwhile."""
     _log(tmp_path, 3, json.dumps(write_offsets("g", {A: 5}, {"in": "x", "other": "y"}, {B: 7})))
     for topic_id, start in ("y", {A: 5, B: 7}), ("z", {A: 5}):
         _log(tmp_path, 4, json.dumps(write_offsets("g", {A: 9, B: 8}, {"in": "x", "other": topic_id})))
@@ -105,7 +105,7 @@ def test_sources_of_two_groups_are_refused_since_the_sink_would_commit_one(tmp_p
         find_batch_range(str(tmp_path), 0, group="g", sink_topic="out")
     assert str(caught.value) == (
         "group: the query's sources of format ottla have the groups 'another', 'g', and the sink would commit the offsets of 'g' alone; "
-        "set the option to 'g' in all of them, or leave it out of a source whose position the checkpoint alone is to have"
+        "set the option to 'g' in all of them, or remove it from a source that keeps its position only in the checkpoint"
     )
 
 

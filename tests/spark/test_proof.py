@@ -90,7 +90,7 @@ def test_a_topic_that_was_created_anew_begins_a_new_chain() -> None:
         one.ranges[A] = CommittedRange(end, metadata._replace(topic_id=topic_id))
     found = judge(commits, outputs(0, 1, 2))
     assert not found.faults and found.ranges[A] == InputRange(0, 9, 2, "z")
-    assert found.notes == ["in-0: the topic was deleted and created anew after offset 50; the proof is of the new one alone (id z)"]
+    assert found.notes == ["in-0: the topic was deleted and created again after offset 50; the proof is of the new one alone (id z)"]
     assert [fault.kind for fault in judge([commits[0], commits[2]], outputs(0, 2)).faults] == ["skipped"]
 
 

@@ -1,4 +1,4 @@
-"""A topic that is deleted and created anew under its name stops the query by its id, or is read from its first record.
+"""A topic that is deleted and created again under its name stops the query by its id, or is read from its first record.
 
 The new topic has as many records as the old one or more, so that offsets alone show nothing.
 """
@@ -31,7 +31,7 @@ from tests.spark.pipeline import Pipeline, transaction_state, wait_for_markers, 
 
 WAIT_S = 60.0
 MESSAGE = (
-    r"subscribe: topic '{topic}' was deleted and created anew since the query read it \(id \S+, now \S+\), or this is another cluster"
+    r"subscribe: topic '{topic}' was deleted and created again since the query read it \(id \S+, now \S+\), or this is another cluster"
     r".*failOnDataLoss=false"
 )
 
@@ -129,7 +129,7 @@ def test_a_range_that_is_being_read_is_refused(broker: Broker, client: Client, t
     (planned,) = reader.partitions(start, reader.latestOffset(start, ReadMaxRows(100)))
     replace(client, topic, range(100, 100 + count))
     wanted = "start the query again" if lenient == "true" else "failOnDataLoss=false"
-    with pytest.raises(DataLossError, match=f"topic '{topic}' was deleted and created anew.*{wanted}"):
+    with pytest.raises(DataLossError, match=f"topic '{topic}' was deleted and created again.*{wanted}"):
         list(reader.read(planned))
 
 
@@ -182,4 +182,4 @@ def test_the_sink_commits_the_new_topic_s_offsets_and_the_proof_is_of_it_alone(c
     assert transaction_state(client, f"eos/{pipeline.group}") == "CompleteCommit"
     found = verify(client, pipeline.group, [pipeline.sink])
     assert found.is_proved and [tuple(one) for one in found.source] == [(*source, 0, 20, 2, 20, 0)]
-    assert any("was deleted and created anew after offset 50" in note for note in found.notes)
+    assert any("was deleted and created again after offset 50" in note for note in found.notes)

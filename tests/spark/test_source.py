@@ -224,7 +224,7 @@ def test_records_deleted_before_they_were_read(broker: Broker, client: Client, t
     reader = OttlaBatchReader(options_of(broker, subscribe=topic), None)
     planned = reader.partitions()
     client.delete_records({TopicPartition(topic, 0): 4})
-    with pytest.raises(DataLossError, match=r"offset 0 of .*-0 is gone, the log begins at 4.*failOnDataLoss=false"):
+    with pytest.raises(DataLossError, match=r"offset 0 of .*-0 no longer exists, the log begins at 4.*failOnDataLoss=false"):
         values(reader, planned)
     lenient = OttlaBatchReader(options_of(broker, subscribe=topic, failOnDataLoss="false"), None)
     assert [row[2] for row in values(lenient, planned)] == [4, 5, 6, 7, 8, 9]
@@ -347,7 +347,7 @@ def test_the_groups_offsets_come_first(broker: Broker, client: Client, topic: st
     assert offsets(reader.initialOffset())[topic, 0] == 5, "asked for once: a batch that is planned twice starts at the same offset"
     assert offsets(stream(broker, subscribe=topic, group=group).initialOffset()) == {(topic, 0): 3, (topic, 1): 0}
     client.commit(group, {TopicPartition(topic, 0): 9})
-    with pytest.raises(DataLossError, match=r"-0 ends at offset 5, but the query is to go on from 9: the offsets of group .*reset"):
+    with pytest.raises(DataLossError, match=r"-0 ends at offset 5, but the query would continue from 9: the offsets of group .*reset"):
         stream(broker, subscribe=topic, group=group).initialOffset()
 
 
@@ -466,7 +466,7 @@ def test_batches_of_a_stream_end_where_an_open_transaction_begins(broker: Broker
 def test_a_log_that_ends_before_the_checkpoint_stops_the_query(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_module, "SETTLE_PAUSE_S", 0.01)
     start = write_offsets("", {TopicPartition(topic, 0): 77, TopicPartition(topic, 1): 0})
-    with pytest.raises(DataLossError, match=f"{topic}-0 ends at offset 0, but the query is to go on from 77: the checkpoint belong"):
+    with pytest.raises(DataLossError, match=f"{topic}-0 ends at offset 0, but the query would continue from 77: the checkpoint belong"):
         stream(broker, subscribe=topic).latestOffset(start, ReadMaxRows(10))
 
 
@@ -508,7 +508,7 @@ def test_lag_is_reported(broker: Broker, topic: str, fill: Fill) -> None:
 
 
 def test_offsets_of_another_query_are_refused(broker: Broker, topic: str) -> None:
-    with pytest.raises(PipelineError, match=r"checkpointLocation: .* not those of format ottla: .*; begin with a new checkpoint"):
+    with pytest.raises(PipelineError, match=r"checkpointLocation: it has offsets of another format: .*; begin with a new checkpoint"):
         stream(broker, subscribe=topic).latestOffset({topic: {"0": 1}}, ReadMaxRows(1))
     with pytest.raises(OptionError, match="group: the checkpoint was made with group 'g', the query has None"):
         stream(broker, subscribe=topic).latestOffset(write_offsets("g", {}), ReadMaxRows(1))

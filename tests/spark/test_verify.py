@@ -59,7 +59,7 @@ def test_a_lost_checkpoint_gives_a_new_query_that_goes_on(pipeline: HandMadePipe
     found = check(pipeline)
     assert found.is_proved
     assert [note.partition(":")[0] for note in found.notes] == [f"query another took over after batch 0 of query {first}"]
-    assert "If it keeps state (windows, joins, totals), what the state held then was never written" in found.notes[0]
+    assert "If it keeps state (windows, joins, totals), the content of the state was never written" in found.notes[0]
 
 
 def test_a_history_without_its_beginning_says_where_the_proof_begins(pipeline: HandMadePipeline) -> None:
@@ -159,7 +159,7 @@ def test_a_sink_whose_oldest_records_are_gone_is_judged_from_where_it_is_whole(p
     pipeline.client.delete_records({TopicPartition(pipeline.sink, 0): 6})
     found = check(pipeline)
     assert found.is_proved
-    assert found.notes == ("the oldest output (1 batches) is no longer whole in the sink: retention has removed records",)
+    assert found.notes == ("the oldest output (batches: 1) is no longer complete in the sink: retention has removed records",)
 
 
 def test_a_sink_whose_records_are_all_gone_proves_nothing(pipeline: HandMadePipeline) -> None:
@@ -170,7 +170,7 @@ def test_a_sink_whose_records_are_all_gone_proves_nothing(pipeline: HandMadePipe
     pipeline.client.delete_records({one: ends[one].offset for one in sinks})
     found = check(pipeline)
     assert not found.is_proved and kinds(found) == ["removed"]
-    message = "the sink has the whole output of none of the 3 batches that wrote any: its records are removed, so nothing can be proved"
+    message = "the sink has the complete output of none of the 3 batches that wrote any: its records are removed, so nothing can be proved"
     assert found.faults[0].message == message
     pipeline.run()
     assert check(pipeline).is_proved
@@ -184,7 +184,7 @@ def test_a_record_that_is_deleted_within_a_batch_is_missed(pipeline: HandMadePip
     found = check(pipeline)
     assert [(one.partition, one.start, one.rows) for one in found.sink] == [(0, 1, 9), (1, 0, 10)]
     assert found.is_proved
-    assert found.notes == ("the oldest output (1 batches) is no longer whole in the sink: retention has removed records",)
+    assert found.notes == ("the oldest output (batches: 1) is no longer complete in the sink: retention has removed records",)
 
 
 def test_a_sink_of_which_one_partition_is_trimmed(pipeline: HandMadePipeline) -> None:
@@ -196,7 +196,7 @@ def test_a_sink_of_which_one_partition_is_trimmed(pipeline: HandMadePipeline) ->
     pipeline.client.delete_records({TopicPartition(pipeline.sink, 1): 12})
     found = check(pipeline)
     assert found.is_proved
-    assert found.notes == ("the oldest output (2 batches) is no longer whole in the sink: retention has removed records",)
+    assert found.notes == ("the oldest output (batches: 2) is no longer complete in the sink: retention has removed records",)
     pipeline.run(partitions=1)
     assert kinds(check(pipeline)) == ["missing"]
 

@@ -223,7 +223,7 @@ def test_a_source_that_was_created_anew_stops_the_pipeline_until_that_is_accepte
     world.client.delete_topic(source)
     world.broker.create_topic(source)
     world.produce(source, *({"id": number} for number in range(100, 120)))
-    with pytest.raises(QueryFailedError, match=f"^DataLossError: subscribe: topic '{source}' was deleted and created anew") as caught:
+    with pytest.raises(QueryFailedError, match=f"^DataLossError: subscribe: topic '{source}' was deleted and created again") as caught:
         run_pipelines([pipeline], world.session)
     assert "\n" not in str(caught.value)
     state = world.run(replace(pipeline, source_options={"failOnDataLoss": "false"}))

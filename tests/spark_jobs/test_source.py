@@ -188,7 +188,7 @@ def test_deleted_records_stop_a_query_with_one_line(
     with connect(broker.direct_server) as client:
         client.delete_records({TopicPartition(topic, 0): 5})
     message = failure(lambda: batches.run(rows, checkpoint))
-    assert f"DataLossError: offset 0 of {topic}-0 is gone, the log begins at 5" in message
+    assert f"DataLossError: offset 0 of {topic}-0 no longer exists, the log begins at 5" in message
     assert "failOnDataLoss=false" in message
     lenient = stream(spark, broker, assign=f'{{"{topic}":[0]}}', failOnDataLoss="false").load()
     batches.run(lenient, checkpoint)
