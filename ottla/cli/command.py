@@ -112,10 +112,8 @@ def add_options(parser: argparse.ArgumentParser, options: Sequence[Option]) -> N
 
 
 class Translation(NamedTuple):
-    """The translation of a command line of one of Kafka's tools.
-
-    `argv` is the command line of `ottla`. `printers` print rows and reports as the tool does, by class (`render/kafka.py`).
-    """
+    """The translation of a command line of one of Kafka's tools. `argv` is the command line of `ottla`. `printers` print rows and reports
+    as the tool does, by class (`render/kafka.py`)."""
 
     argv: list[str]
     printers: Mapping[Any, Callable[[Any], None]] = {}
@@ -163,10 +161,8 @@ WHOLE = (
 
 
 def parse_pairs(texts: list[str] | None, option: str) -> dict[str, str]:
-    """Parses `a=1 b=2`, `a=1,b=2` or repeated options. A value in square brackets may contain commas, as in Kafka's tools.
-
-    Raises `UsageError` for text that is not KEY=VALUE.
-    """
+    """Parses `a=1 b=2`, `a=1,b=2` or repeated options. A value in square brackets may contain commas, as in Kafka's tools. Raises
+    `UsageError` for text that is not KEY=VALUE."""
     found: dict[str, str] = {}
     for text in texts or []:
         for part in _split_pairs(text):

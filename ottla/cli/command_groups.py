@@ -66,10 +66,8 @@ ABSENT: dict[str, str] = {"console": "the console"}
 
 
 def find_command(words: Sequence[str]) -> tuple[Command, int] | None:
-    """Returns the command at the beginning of `words` and the number of its words: 1 (`produce`) or 2 (`topic list`).
-
-    The first word must be a group. Imports the modules of the group in order, until one has the command; returns None if none has it.
-    """
+    """Returns the command at the beginning of `words` and the number of its words: 1 (`produce`) or 2 (`topic list`). The first word must
+    be a group. Imports the modules of the group in order, until one has the command; returns None if none has it."""
     for module in GROUPS[words[0]].modules.split():
         importlib.import_module(f"ottla.cli.{module}")
         for count in (1, 2):

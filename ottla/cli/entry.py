@@ -4,7 +4,6 @@ from __future__ import annotations
 
 
 def main() -> int:
-    """Runs the program; returns its exit code."""
     try:
         from ottla.cli.main import main as run
 

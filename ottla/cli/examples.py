@@ -192,7 +192,6 @@ EXAMPLES = (
 
 
 def examples_of(command: str) -> list[Example]:
-    """Returns the examples of a command such as `topic list`."""
     return [example for example in EXAMPLES if f"ottla {command} " in f"{example.line} "]
 
 
@@ -280,7 +279,6 @@ TABLES: dict[str, tuple[HelpTable, ...]] = {"consume": (VERBS, STARTS, WHERE), "
 
 
 def after_options(command: str) -> str:
-    """Returns the tables and examples at the end of a command's `--help`."""
     from ottla.cli.examples import TABLES, examples_of
 
     lines = []

@@ -10,7 +10,6 @@ from ottla.cli.parser import OPTIONS
 
 
 def overview() -> str:
-    """Returns the page of `ottla --help`: every group of commands in its section."""
     lines = [
         "usage: ottla [OPTIONS] COMMAND [OPTIONS]",
         "",
@@ -30,7 +29,6 @@ def overview() -> str:
 
 
 def group_overview(name: str, commands: Mapping[str, Command]) -> str:
-    """Returns the page of `ottla GROUP --help`: the group's commands."""
     width = max(map(len, commands)) + 2
     lines = [f"usage: ottla {name} COMMAND [OPTIONS]", "", GROUPS[name].help, ""]
     lines += [f"  {verb.ljust(width)}{command.help}" for verb, command in commands.items()]

@@ -14,7 +14,6 @@ def file_text(path: str) -> str:
 
 
 def read_bytes(path: str) -> bytes:
-    """Returns the file's bytes."""
     try:
         with open(path, "rb") as file:
             return file.read()

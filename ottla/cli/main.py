@@ -37,7 +37,6 @@ STRUCTURED = ("json", "jsonl", "yaml")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the program; returns its exit code."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
     _prepare_streams()
     try:

@@ -16,7 +16,6 @@ PARTS = {"schemas": "schemas.record_schemas", "captures": "captures.conversation
 
 
 def part(name: str) -> Any:
-    """The entry module of a part."""
     return importlib.import_module(f"ottla.cli.{PARTS[name]}")
 
 

@@ -25,7 +25,6 @@ DEFAULT_TIMEOUT_MS = 15_000
 
 _SAME = {"metadata.broker.list": "bootstrap.servers", "sasl.mechanisms": "sasl.mechanism", "ssl.ca.location": "ssl.truststore.location"}
 
-
 BROKER_LIST = hidden("--broker-list", dest="bootstrap", metavar="HOST:PORT[,...]")
 """Adds --broker-list as the old name of --bootstrap-server. In other tools it is a list of broker ids."""
 

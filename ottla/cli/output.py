@@ -65,7 +65,6 @@ def write(text: str, colour: str = "") -> None:
 
 
 def write_error(text: str, colour: str = "") -> None:
-    """Writes to stderr, as `write` does to stdout."""
     _write(sys.stderr, text, colour)
 
 

@@ -15,7 +15,6 @@ from ottla.cli.command import Command, Option, UsageError, add_options, flag, he
 
 FORMATS = ("table", "json", "jsonl", "yaml", "csv", "plain")
 
-
 BOOTSTRAP = ("-b", "--bootstrap-server", "--bootstrap-servers", "--bootstrap", "--brokers")
 CONFIG = ("--command-config", "--producer.config", "--consumer.config", "--admin.config")
 PAIR: dict[str, Any] = {"action": "append", "default": [], "metavar": "KEY=VALUE"}

@@ -28,7 +28,6 @@ NAME_AND_PAIRS = (
     option("-b", "--bootstrap-server", dest="bootstrap", metavar="HOST:PORT[,...]", help="short for bootstrap.servers=..."),
 )
 
-
 NAME = (option("name"),)
 
 

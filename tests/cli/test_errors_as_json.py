@@ -28,7 +28,6 @@ FILES = {
     "order.proto": 'syntax = "proto3"; message Order { string item = 1; }',
 }  # fmt: skip
 
-
 OFFLINE = ("features version-mapping", "features feature-dependencies")
 CONNECTED = [name for name, command in COMMANDS.items() if command.has_connection and name not in (*REPORTS, *OFFLINE)]
 

@@ -75,7 +75,6 @@ CLUSTER = Resource(ResourceType.CLUSTER, CLUSTER_NAME, int(PatternType.LITERAL))
 Wanted = dict[Resource, list[Rule]]
 """Rules by resource. The lists are empty if the options name no principal."""
 
-
 RESOURCE_OPTIONS = (
     option("--topic", action="append", metavar="TOPIC", help="a topic; '*' means every topic; repeatable, as the next ones are"),
     option("--group", action="append", metavar="GROUP", help="a group"),
@@ -85,7 +84,6 @@ RESOURCE_OPTIONS = (
     option("--user-principal", action="append", metavar="User:NAME", help="a user, as the owner of delegation tokens"),
     option("--resource-pattern-type", default="literal", metavar="TYPE", help="literal (default) or prefixed; to choose also any or match"),
 )
-
 
 RULE_OPTIONS = (
     option("--allow-principal", action="append", metavar="User:NAME", help="who is allowed; User:'*' means everyone; repeatable"),

@@ -19,7 +19,6 @@ from ottla.cli.render.ottla import Output, Row
 if TYPE_CHECKING:
     from ottla.cli.access.certificates import Pair
 
-
 AUTHORITY = "ca"
 HERE = ("localhost", "127.0.0.1", "::1")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -83,10 +82,8 @@ def _check(names: Sequence[str], hosts: Sequence[str], days: int) -> None:
 
 
 def _authority(directory: Path, days: int) -> tuple[Pair, list[CertificateRow]]:
-    """Returns the CA of the directory and the rows of its files. Makes the CA if the directory has none; an existing CA has no rows.
-
-    Raises `Refused` if only the certificate or only the key exists.
-    """
+    """Returns the CA of the directory and the rows of its files. Makes the CA if the directory has none; an existing CA has no rows. Raises
+    `Refused` if only the certificate or only the key exists."""
     from ottla.cli.access.certificates import Pair, make_authority
 
     certificate, key = directory / f"{AUTHORITY}.pem", directory / f"{AUTHORITY}.key"

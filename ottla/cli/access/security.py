@@ -33,7 +33,6 @@ from ottla.client.errors import ClientError, KafkaError
 if TYPE_CHECKING:
     from ottla.client.tls import TlsDetails
 
-
 TOPICS_MAX = 20
 """The largest number of topics that are checked if no topic is named."""
 
@@ -119,10 +118,8 @@ def _rules(cluster: Cluster) -> tuple[list[Binding] | None, str]:
 
 
 def _by_broker(cluster: Cluster, rules: list[Binding] | None, principal: str | None, kind: ResourceType, name: str) -> tuple[str, str, str]:
-    """Asks the broker. Returns the allowed operations, the refused operations and the rules about them, each as text.
-
-    If the broker lists no operations, the rules are judged as in `_by_rules`. If the request fails, the last text is the error.
-    """
+    """Asks the broker. Returns the allowed operations, the refused operations and the rules about them, each as text. If the broker lists
+    no operations, the rules are judged as in `_by_rules`. If the request fails, the last text is the error."""
     try:
         allowed = acl_admin.allowed_operations(cluster, kind, name)
     except KafkaError as error:

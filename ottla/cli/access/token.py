@@ -14,8 +14,6 @@ from ottla.client.core import token_admin
 
 
 class TokenRow(Row):
-    """A delegation token."""
-
     token_id: str = column("TOKEN")
     owner: str
     requester: str
@@ -26,8 +24,6 @@ class TokenRow(Row):
 
 
 class SecretTokenRow(TokenRow):
-    """A delegation token with its secret."""
-
     hmac: str
 
 
@@ -96,10 +92,8 @@ def _expire(args: Args, cluster: Cluster, output: Output) -> None:
 
 
 def _secret_of(cluster: Cluster, token_id: str) -> bytes:
-    """Returns the HMAC of a token, which requests use to name the token. Asks the broker, so that the secret is no argument.
-
-    Raises `Refused` if the broker does not list the token.
-    """
+    """Returns the HMAC of a token, which requests use to name the token. Asks the broker, so that the secret is no argument. Raises
+    `Refused` if the broker does not list the token."""
     for token in token_admin.describe_tokens(cluster):
         if token.token_id == token_id:
             return token.hmac

@@ -105,7 +105,6 @@ SHARE_HEADER = "start.time, end.time, data.consumed.in.MB, MB.sec, nMsg.sec, dat
 
 
 def share_figures(count: int, size: int, elapsed_ms: float) -> dict[str, float]:
-    """Returns the numbers of a line of the share consumer test by column."""
     megabytes = size / BYTES_IN_MB
     seconds = max(elapsed_ms, 1.0) / 1000
     return {
@@ -128,7 +127,6 @@ def format_date(wall_ms: int, pattern: str = "yyyy-MM-dd HH:mm:ss:SSS") -> str:
 
 
 def end_to_end_lines(latencies_ms: list[float]) -> list[str]:
-    """Formats the last lines of the end-to-end test."""
     ordered = sorted(latencies_ms)
     found = [int(ordered[min(int(len(ordered) * share), len(ordered) - 1)]) for share in (0.5, 0.99, 0.999)]
     average = sum(ordered) / len(ordered)

@@ -22,7 +22,6 @@ from ottla.client.blocking.cluster import Cluster
 if TYPE_CHECKING:
     from ottla.client.blocking.producer import Delivery, Producer
 
-
 CHUNK_RECORDS = 256
 TRANSACTION_MS = 3_000
 

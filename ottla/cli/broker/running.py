@@ -70,10 +70,8 @@ def _is_held(directory: str) -> bool:
 
 
 def stop(running: Running, timeout_s: float) -> None:
-    """Sends SIGTERM and waits until the broker has ended or released the directory.
-
-    Raises `Refused` after the timeout, or if the process belongs to another user or is not the lock's holder.
-    """
+    """Sends SIGTERM and waits until the broker has ended or released the directory. Raises `Refused` after the timeout, or if the process
+    belongs to another user or is not the lock's holder."""
     check_holder(running)
     try:
         os.kill(running.pid, signal.SIGTERM)

@@ -41,10 +41,8 @@ def _print_unit(args: Args, output: Output) -> None:
 
 
 def configured_directories(config: str) -> tuple[str, ...]:
-    """Returns the data directories that the configuration file sets; an empty tuple if it sets none.
-
-    Raises `Refused` if the file cannot be read or is invalid, or a directory is relative.
-    """
+    """Returns the data directories that the configuration file sets; an empty tuple if it sets none. Raises `Refused` if the file cannot be
+    read or is invalid, or a directory is relative."""
     from ottla.base.config import ConfigError, ConfigSource, load
 
     try:
@@ -115,10 +113,8 @@ def _boolean(value: bool) -> str:
 
 
 def _places(places: Sequence[str]) -> tuple[str, str]:
-    """Returns the lines about the data directories for the sections Unit and Service.
-
-    systemd creates directories below /var/lib. Other directories must exist; the unit waits until their file systems are mounted.
-    """
+    """Returns the lines about the data directories for the sections Unit and Service. systemd creates directories below /var/lib. Other
+    directories must exist; the unit waits until their file systems are mounted."""
     made = [place.removeprefix(STATE) for place in places if place.startswith(STATE)]
     others = [place for place in places if not place.startswith(STATE)]
     listed = " ".join(map(_quoted, others))

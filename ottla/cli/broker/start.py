@@ -29,7 +29,6 @@ SNIPPETS = """
 
 """
 
-
 NOT_OFFERED = {
     "sasl": "one option for SASL (a listener has it by listeners=SASL_PLAINTEXT://HOST:PORT and users, see docs/security.md)",
     "console_port": "the console",
@@ -56,7 +55,6 @@ OPTIONS = (
     option("--log-level", choices=("debug", "info", "warning", "error"), help="lowest level that is logged"),
 )
 """The options that one broker accepts."""
-
 
 START_OPTIONS = (
     *OPTIONS,
@@ -86,10 +84,8 @@ def start(args: Args) -> int:
 
 
 def check_arguments(args: Args) -> list[int]:
-    """Checks the options and returns the ports of `--ports`. Adds the setting of `--acls` to `args.assignments`.
-
-    Raises `UsageError` for contradictions and `Refused` for options that this version does not offer.
-    """
+    """Checks the options and returns the ports of `--ports`. Adds the setting of `--acls` to `args.assignments`. Raises `UsageError` for
+    contradictions and `Refused` for options that this version does not offer."""
     for name, what in NOT_OFFERED.items():
         if getattr(args, name):
             raise Refused(f"this version does not offer {what}; leave out --{name.replace('_', '-')}", "UNSUPPORTED_VERSION")

@@ -230,10 +230,8 @@ class _Side:
 
 
 def conversation(data: bytes, port: int | None) -> Iterator[SeenFrame]:
-    """Yields the frames of a capture in order. A response is matched with its request by connection and correlation id.
-
-    With `port`, only connections of brokers that listen on it are read. Raises `WireError` for a damaged capture.
-    """
+    """Yields the frames of a capture in order. A response is matched with its request by connection and correlation id. With `port`, only
+    connections of brokers that listen on it are read. Raises `WireError` for a damaged capture."""
     clients = clients_of(data)
     sides: dict[tuple[Endpoint, Endpoint], _Side] = {}
     asked: dict[tuple[Endpoint, Endpoint, int], tuple[int, int]] = {}
@@ -265,10 +263,8 @@ def _whole_frames(side: _Side) -> Iterator[bytes]:
 def _frame_of(
     piece: Piece, raw: bytes, clients: set[Endpoint], port: int | None, asked: dict[tuple[Endpoint, Endpoint, int], tuple[int, int]]
 ) -> Frame | None:
-    """Explains a frame as a request or a response; returns None for a response without a captured request, or another port.
-
-    `port` decides which side is the broker, else the captured SYN, else the first bytes of the frame.
-    """
+    """Explains a frame as a request or a response; returns None for a response without a captured request, or another port. `port` decides
+    which side is the broker, else the captured SYN, else the first bytes of the frame."""
     correlation_id = int.from_bytes(raw[4:8], "big", signed=True)
     question = asked.pop((piece.target, piece.source, correlation_id), None)
     if port is not None:

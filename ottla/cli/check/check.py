@@ -14,8 +14,6 @@ from ottla.client.blocking.cluster import Cluster
 
 
 class CheckRow(Row):
-    """The verdict of a check."""
-
     check: str
     verdict: str
     seconds: float

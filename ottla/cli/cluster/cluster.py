@@ -152,10 +152,8 @@ def _broker_row(cluster: Cluster, broker_id: int, partitions: Partitions) -> Bro
 
 
 def _view_of(cluster: Cluster, broker_id: int) -> tuple[int | None, int | None, int | None]:
-    """Returns the controller epoch that the broker knows, and its counts of ISR expansions and shrinks since its start.
-
-    A value is None if the broker does not answer or is not an Ottla broker.
-    """
+    """Returns the controller epoch that the broker knows, and its counts of ISR expansions and shrinks since its start. A value is None if
+    the broker does not answer or is not an Ottla broker."""
     try:
         seen = admin.describe_cluster(cluster, broker_id) if broker_id in cluster.brokers else None
     except OttlaError:
@@ -244,7 +242,6 @@ def _api_versions(args: Args, cluster: Cluster, output: Output) -> None:
 
 
 def _api_row(broker_id: int, node: str, api: Any) -> ApiRow:
-    """Returns the row of one API of a broker."""
     ours = API_VERSION_RANGES.get(api.api_key)
     usable = None if ours is None else min(ours[1], api.max_version)
     if ours is not None and usable is not None and usable < max(ours[0], api.min_version):

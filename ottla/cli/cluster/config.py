@@ -44,8 +44,6 @@ DYNAMIC_DEFAULT_BROKER = 3
 
 
 class ConfigRow(Row):
-    """A setting of an entity."""
-
     entity_name: str = column("NAME")
     key: str
     value: str | None
@@ -72,9 +70,6 @@ class SettingRow(Row):
     default: str | None
     type: str
     doc: str
-
-
-# describe
 
 
 @command(
@@ -132,9 +127,6 @@ def _row(word: str, entity: str, entry: Any) -> ConfigRow:
     return ConfigRow(entity or "(default)", entry.name, value, source, entry.is_sensitive, word, entry.read_only, synonyms)
 
 
-# alter
-
-
 @command(
     "config alter",
     "Change settings.",
@@ -182,9 +174,6 @@ def changes_of(args: Args) -> tuple[dict[str, str], list[str]]:
     if both:
         raise UsageError(f"{both[0]} is both set and deleted")
     return changes, deletions
-
-
-# check, defaults
 
 
 @command(

@@ -43,9 +43,6 @@ class Described(NamedTuple):
     credentials: Mapping[str, list[scram_admin.Credential] | ApiError]
 
 
-# describe
-
-
 def describe(cluster: Cluster, output: Output, entities: Entities) -> None:
     quotas = quota_admin.describe_quotas(cluster, [_filter(KINDS[word], name) for word, name in entities.parts])
     credentials = _credentials(cluster, entities)
@@ -71,10 +68,8 @@ def _filter(kind: str, name: str | None) -> tuple[str, int, str | None]:
 
 
 def _credentials(cluster: Cluster, entities: Entities) -> dict[str, Any]:
-    """Returns the credentials, or the error, of the named user or of all users. Omits a user without credentials.
-
-    The result is empty for other entities, and if the broker does not support SCRAM.
-    """
+    """Returns the credentials, or the error, of the named user or of all users. Omits a user without credentials. The result is empty for
+    other entities, and if the broker does not support SCRAM."""
     word, name = entities.parts[0]
     if word != "users" or len(entities.parts) > 1 or name == "":
         return {}
@@ -90,9 +85,6 @@ def _credentials(cluster: Cluster, entities: Entities) -> dict[str, Any]:
 def _row(entity: Sequence[tuple[str, str | None]], key: str, value: str) -> QuotaRow:
     words, names = ",".join(word for word, _ in entity), ",".join(name or "(default)" for _, name in entity)
     return QuotaRow(words, names, key, value, dict(entity))
-
-
-# alter
 
 
 def alter(args: Args, cluster: Cluster, entities: Entities, changes: Mapping[str, str], deletions: Sequence[str]) -> str | None:

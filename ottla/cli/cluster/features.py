@@ -38,10 +38,8 @@ def metadata_name(level: int) -> str | None:
 
 
 def dependency(name: str, level: int) -> tuple[str, int] | None:
-    """Returns the feature and level that a level of a feature needs, or None.
-
-    Raises `UsageError` for an unknown feature and `Refused` for an unknown level.
-    """
+    """Returns the feature and level that a level of a feature needs, or None. Raises `UsageError` for an unknown feature and `Refused` for
+    an unknown level."""
     if name == METADATA:
         if metadata_name(level) is None:
             raise Refused(f"Unknown metadata.version {level}", "INVALID_UPDATE_VERSION")
@@ -83,13 +81,10 @@ LEVELS: dict[str, dict[str, int]] = {release: dict(zip(_NAMES, levels, strict=Tr
 RELEASES = {**LEVELS, **{str(metadata_name(levels[METADATA])): levels for levels in LEVELS.values()}}
 """`LEVELS` with a second key for each release: the name of its metadata.version, such as 4.0-IV3."""
 
-
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 class FeatureRow(Row):
-    """A feature in `describe`."""
-
     feature: str
     supported_min: int
     supported_max: int
@@ -110,8 +105,6 @@ class ChangeRow(Row):
 
 
 class LevelRow(Row):
-    """The level of a feature in a release."""
-
     release: str
     feature: str
     level: int
@@ -206,10 +199,8 @@ def _disable(args: Args, cluster: Cluster, output: Output) -> int:
 def _change(
     args: Args, cluster: Cluster, output: Output, verb: str, levels: dict[str, int], kind: int, *, only_offered: bool = False
 ) -> int:
-    """Requests the levels and prints the results. Returns exit code 1 if the broker refuses a level.
-
-    With `only_offered`, omits features that the broker does not support.
-    """
+    """Requests the levels and prints the results. Returns exit code 1 if the broker refuses a level. With `only_offered`, omits features
+    that the broker does not support."""
     from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
     if only_offered:

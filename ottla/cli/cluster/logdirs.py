@@ -14,8 +14,6 @@ from ottla.client.core import admin
 
 
 class ReplicaRow(Row):
-    """A replica in a log directory."""
-
     broker: int
     log_dir: str
     topic: str

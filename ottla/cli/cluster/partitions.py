@@ -246,9 +246,6 @@ class CancelledRow(Row):
     error: str | None
 
 
-# Moving
-
-
 FILE_OPTION = (option("--reassignment-json-file", required=True, metavar="FILE", help="partitions with their new replicas"),)
 
 

@@ -14,8 +14,6 @@ from ottla.client.blocking.cluster import Cluster
 
 
 class CredentialRow(Row):
-    """A SCRAM credential of a user."""
-
     user: str
     mechanism: str
     iterations: int
@@ -32,7 +30,6 @@ MECHANISM_OPTION = (
     option("name", metavar="USER", help="the name of the user"),
     option("--mechanism", action="append", choices=tuple(scram_admin.MECHANISMS), help="repeatable"),
 )
-
 
 OPTIONS = (
     *MECHANISM_OPTION,

@@ -48,8 +48,6 @@ class OffsetRow(Row):
 
 
 class MemberRow(Row):
-    """A member of a group."""
-
     group: str
     consumer_id: str
     instance_id: str | None = json_only()
@@ -60,8 +58,6 @@ class MemberRow(Row):
 
 
 class GroupStateRow(Row):
-    """The state of a group."""
-
     group: str
     coordinator: str = column("COORDINATOR (ID)")
     assignment_strategy: str
@@ -84,8 +80,6 @@ class LagRow(Row):
 
 
 class OffsetDeletionRow(Row):
-    """The result of deleting the committed offset of a partition."""
-
     group: str
     topic: str
     partition: int
@@ -182,10 +176,7 @@ KIND = Kind(
     possessions="all committed offsets",
 )
 
-
 add_views(KIND)
-
-# lag
 
 
 @command("group lag", "How far groups are behind, in records and seconds.", *GROUP_OPTIONS, may_watch=True)
@@ -198,9 +189,7 @@ def _lag(args: Args, cluster: Cluster, output: Output) -> None:
 
 def lag_rows(cluster: Cluster, group_id: str) -> list[LagRow]:
     """Returns the lag of each committed partition that has a leader: in records to the high watermark and to the last stable offset.
-
-    `lag_seconds` is the age of the next record: 0 without lag, None if the record could not be read in time.
-    """
+    `lag_seconds` is the age of the next record: 0 without lag, None if the record could not be read in time."""
     committed = group_admin.committed_offsets(cluster, group_id)
     if not committed:
         return []
@@ -224,10 +213,8 @@ def lag_rows(cluster: Cluster, group_id: str) -> list[LagRow]:
 
 
 def _ages_s(cluster: Cluster, positions: dict[TopicPartition, int]) -> dict[TopicPartition, float | None]:
-    """Returns the age in seconds of the first record at or after each position; 0 if only transaction markers follow.
-
-    Omits partitions that cannot be read within 5 s, or within the timeout of the cluster if that is shorter.
-    """
+    """Returns the age in seconds of the first record at or after each position; 0 if only transaction markers follow. Omits partitions that
+    cannot be read within 5 s, or within the timeout of the cluster if that is shorter."""
     import time
 
     from ottla.cli.moments import now_ms
@@ -250,8 +237,6 @@ def _ages_s(cluster: Cluster, positions: dict[TopicPartition, int]) -> dict[Topi
 
 
 add_changes(KIND)
-
-# delete-offsets
 
 
 @command(

@@ -97,9 +97,6 @@ def add_changes(kind: Kind) -> None:
     )
 
 
-# list
-
-
 def listed_groups(cluster: Cluster, kind: Kind, states: Sequence[str], types: Sequence[str] = ()) -> list[ListedGroup]:
     """Returns the groups of a kind, sorted by name. Sends states in Kafka's spelling, because brokers compare upper and lower case."""
     named = [state for state in kind.states if state.lower() in {word.lower() for word in states}]
@@ -114,9 +111,6 @@ def check_list_filters(kind: Kind, args: Args) -> tuple[list[str], list[str]]:
 def _list(kind: Kind, args: Args, cluster: Cluster, output: Output) -> None:
     found = listed_groups(cluster, kind, *check_list_filters(kind, args))
     output.rows("groups", kind.list_class, [kind.list_row(group) for group in found])
-
-
-# describe
 
 
 def _describe(kind: Kind, args: Args, cluster: Cluster, output: Output) -> None:
@@ -162,9 +156,6 @@ def _as_object(kind: Kind, group: Description, offsets: list[Any]) -> dict[str, 
         "offsets": [row.as_json(without=("group",)) for row in own],
         "lag": sum(row.lag or 0 for row in own),
     }
-
-
-# delete
 
 
 def _delete(kind: Kind, args: Args, cluster: Cluster, output: Output) -> int:

@@ -13,7 +13,6 @@ from ottla.client.core.group_admin import list_groups
 CONSUMERS = ("consumer", "")
 SHARES = ("share",)
 
-
 GROUP_OPTIONS = (
     option("names", nargs="*", metavar="GROUP", help="groups"),
     option("-g", "--group", action="append", default=[], metavar="GROUP", help="a group, as an option, repeatable"),

@@ -106,10 +106,8 @@ def _target(scenario: str, partition: TopicPartition, facts: Facts, number: int)
 
 
 def parse_reset_file(text: str, name: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
-    """Parses lines `topic,partition,offset` (of one group) or `group,topic,partition,offset` into offsets by group and partition.
-
-    Raises `UsageError` with the number of the first bad line.
-    """
+    """Parses lines `topic,partition,offset` (of one group) or `group,topic,partition,offset` into offsets by group and partition. Raises
+    `UsageError` with the number of the first bad line."""
     found: dict[str, dict[TopicPartition, int]] = {}
     widths = set()
     for number, fields in _rows(text, name):
@@ -144,10 +142,8 @@ def _rows(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def format_reset_file(plans: Mapping[str, ResetPlan], *, is_quoted: bool = True) -> str:
-    """Formats plans as `parse_reset_file` reads them. Rows begin with the group if there are several groups.
-
-    With `is_quoted` all names have quotes. Without it, as in Kafka's tool, only names that need quotes have them.
-    """
+    """Formats plans as `parse_reset_file` reads them. Rows begin with the group if there are several groups. With `is_quoted` all names
+    have quotes. Without it, as in Kafka's tool, only names that need quotes have them."""
     import csv
     import io
 
@@ -164,8 +160,6 @@ SCENARIOS = ("to_earliest", "to_latest", "to_current", "to_offset", "shift_by", 
 
 
 class ResetRow(Row):
-    """A partition of a reset."""
-
     group: str
     topic: str
     partition: int
@@ -200,7 +194,6 @@ COMMITTED = OffsetStore(
     lambda cluster, group: {place: found.offset for place, found in group_admin.committed_offsets(cluster, group).items()},
     group_admin.commit_offsets,
 )
-
 
 RESET_OPTIONS = (
     *headed(
@@ -255,8 +248,7 @@ def make_plans(cluster: Cluster, args: Args, store: OffsetStore) -> dict[str, Re
 
 def check_usage(args: Args) -> str:
     """Returns the chosen scenario. Raises `UsageError` for options that exclude each other or are missing, before a broker is asked. The
-    list of partitions in `--topic` and the file of `--from-file` are checked later.
-    """
+    list of partitions in `--topic` and the file of `--from-file` are checked later."""
     given_to = {name: getattr(args, name) for name in SCENARIOS}
     chosen = [name for name, value in given_to.items() if value is not None and value is not False]  # an offset of 0 is one
     if len(chosen) != 1:

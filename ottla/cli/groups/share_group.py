@@ -40,8 +40,6 @@ class StartOffsetRow(Row):
 
 
 class ShareMemberRow(Row):
-    """A member of a share group."""
-
     group: str
     consumer_id: str
     host: str
@@ -53,8 +51,6 @@ class ShareMemberRow(Row):
 
 
 class ShareStateRow(Row):
-    """The state of a share group."""
-
     group: str
     coordinator: str = column("COORDINATOR (ID)")
     state: str
@@ -64,8 +60,6 @@ class ShareStateRow(Row):
 
 
 class TopicDeletionRow(Row):
-    """The result of deleting the offsets of a topic."""
-
     group: str
     topic: str
     status: str
@@ -103,10 +97,8 @@ def _member_row(group: str, member: Any) -> ShareMemberRow:
 
 
 def state_of(cluster: Cluster, name: str) -> str:
-    """Returns the state of a share group. An unknown group has an empty state, because a reset creates the group.
-
-    Raises `ApiError` for a group of another kind.
-    """
+    """Returns the state of a share group. An unknown group has an empty state, because a reset creates the group. Raises `ApiError` for a
+    group of another kind."""
     try:
         return share_admin.describe_share_group(cluster, name).state
     except ApiError as error:
@@ -147,7 +139,6 @@ KIND = Kind(
     is_checked=True,
     possessions="the state of their records",
 )
-
 
 add_views(KIND)
 add_changes(KIND)

@@ -32,10 +32,8 @@ def from_digits(text: str) -> bytes | None:
 
 
 def _from_literal(text: str) -> bytes | None:
-    """Evaluates a Python literal `b"..."`, or a C literal: a quoted text with a backslash. All escapes of Python are valid in both.
-
-    Returns None for other text.
-    """
+    """Evaluates a Python literal `b"..."`, or a C literal: a quoted text with a backslash. All escapes of Python are valid in both. Returns
+    None for other text."""
     found = _PYTHON.match(text)
     if found is None or not (text[0] == "b" or "\\" in found["inside"]):
         return None

@@ -37,10 +37,8 @@ def decode_record(record: Record, kind: str) -> tuple[str | None, str | None]:
 
 
 def message_json(record: Record, kind: str, types: Container[int]) -> str | None:
-    """Returns a record as the formatters of Kafka's console consumer print it.
-
-    Returns None for a record whose type is not in `types`, and for a record that cannot be decoded.
-    """
+    """Returns a record as the formatters of Kafka's console consumer print it. Returns None for a record whose type is not in `types`, and
+    for a record that cannot be decoded."""
     key, value = record.key, record.value
     if key is None or len(key) < 2 or (number := int.from_bytes(key[:2], "big", signed=True)) not in types:
         return None

@@ -21,8 +21,6 @@ def map_file(path: str) -> bytes | memoryview:
 
 
 class Options(NamedTuple):
-    """The options of a dump."""
-
     is_printing: bool = False
     is_deep: bool = False
     is_hex: bool = False

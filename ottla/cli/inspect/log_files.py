@@ -32,10 +32,8 @@ def base_offset_of(path: str) -> int:
 
 
 def batches_of(data: Buffer, path: str, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Yields complete batches with their positions. Ends at an incomplete batch, or if only zeros follow.
-
-    Raises `Refused` for bytes that are no batch of magic 2.
-    """
+    """Yields complete batches with their positions. Ends at an incomplete batch, or if only zeros follow. Raises `Refused` for bytes that
+    are no batch of magic 2."""
     end = len(data)
     while end - position >= BATCH_OVERHEAD:
         if legacy_magic(data, position) is not None:
@@ -272,10 +270,8 @@ def _segment_beside(dump: Dump, path: str) -> Buffer | None:
 
 
 def _positions_beside(path: str) -> list[tuple[int, int]]:
-    """Returns the offset index beside a time index as (offset, position); an empty list if it is missing.
-
-    It saves reading the segment from its beginning for each time entry.
-    """
+    """Returns the offset index beside a time index as (offset, position); an empty list if it is missing. It saves reading the segment from
+    its beginning for each time entry."""
     try:
         with open(path.rpartition(".")[0] + ".index", "rb") as file:
             entries = _entries(file.read(), _OFFSET_ENTRY)

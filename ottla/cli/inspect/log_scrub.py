@@ -24,8 +24,6 @@ PIECE_BYTES = 16 << 20
 
 
 class DamageRow(Row):
-    """Damage in a segment."""
-
     file: str
     first_offset: int
     last_offset: int | None

@@ -16,7 +16,6 @@ from ottla.cli.render.ottla import Output, Row
 if TYPE_CHECKING:
     from http.client import HTTPConnection
 
-
 SETTING = "ottla.metrics.listen"
 CERTIFICATE_SETTING = "ottla.metrics.ssl.certificate"
 TIMEOUT_S = 5.0
@@ -25,8 +24,6 @@ _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 
 
 class MetricRow(Row):
-    """A sample of a metric."""
-
     name: str
     labels: dict[str, str]
     value: float
@@ -74,10 +71,8 @@ def metrics_address(args: Args) -> str:
 
 
 def scrape(address: str, credentials: str | None = None, *, token_file: str | None = None, ca_file: str | None = None) -> str:
-    """Returns the text of `/metrics`. Uses TLS if the address begins with `https://` or `ca_file` is given.
-
-    Raises `UsageError` for a bad address or file, `ConnectError` without a connection, `Refused` for an HTTP status other than 200.
-    """
+    """Returns the text of `/metrics`. Uses TLS if the address begins with `https://` or `ca_file` is given. Raises `UsageError` for a bad
+    address or file, `ConnectError` without a connection, `Refused` for an HTTP status other than 200."""
     import http.client
     import ssl
 

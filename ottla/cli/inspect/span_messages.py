@@ -69,7 +69,6 @@ def walk_batches(reader: SpanReader, end: int) -> None:
 
 
 def walk_batch(reader: SpanReader) -> None:
-    """Explains one batch: header and records."""
     start = reader.position
     size = read_batch_header(reader.data, start).size_bytes
     if size > len(reader.data) - start:

@@ -24,10 +24,8 @@ _FORMATS = {letter: Struct(">" + letter) for letter in ("b", "h", "i", "q", "B",
 
 
 class Span(NamedTuple):
-    """A field: its name, value, nesting depth and bytes `data` from `start` to `end`, with a remark.
-
-    If `is_unpacked`, the positions count decompressed bytes.
-    """
+    """A field: its name, value, nesting depth and bytes `data` from `start` to `end`, with a remark. If `is_unpacked`, the positions count
+    decompressed bytes."""
 
     start: int
     end: int

@@ -76,9 +76,6 @@ def _run(args: Args, output: Output) -> int:
     return 0
 
 
-# Reading
-
-
 def _read(words: list[str]) -> bytes:
     if not words or words == ["-"]:
         if not words and sys.stdin.isatty():
@@ -112,9 +109,6 @@ def _as_bytes(data: bytes, name: str) -> bytes:
     return found
 
 
-# Explaining
-
-
 def _explain(data: bytes, key: int | None, args: Args) -> Iterator[Frame]:
     if args.response:
         if key is None or args.version is None:
@@ -131,9 +125,6 @@ def _explain(data: bytes, key: int | None, args: Args) -> Iterator[Frame]:
             yield explain_response(piece, key, args.version, start)
         else:
             yield explain_request(piece, start)
-
-
-# Showing
 
 
 def _show(output: Output, frames: list[SeenFrame], *, is_brief: bool) -> None:

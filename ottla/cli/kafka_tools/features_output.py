@@ -11,7 +11,6 @@ from ottla.cli.render.kafka import Printers
 
 
 def show_features(rows: Sequence[FeatureRow]) -> None:
-    """Prints the lines of `describe`."""
     for row in rows:
         low, high, level = (_level(row.feature, number) for number in (row.supported_min, row.supported_max, row.finalized))
         write(
@@ -25,7 +24,6 @@ def _level(feature: str, level: int) -> str:
 
 
 def show_changes(rows: Sequence[ChangeRow]) -> None:
-    """Prints the lines of `upgrade`, `downgrade` and `disable`."""
     done = {"upgrade": "upgraded", "downgrade": "downgraded", "disable": "disabled"}
     for row in rows:
         to = "" if row.verb == "disable" else f" to {row.level}"
@@ -39,13 +37,11 @@ def show_changes(rows: Sequence[ChangeRow]) -> None:
 
 
 def show_levels(rows: Sequence[LevelRow]) -> None:
-    """Prints the lines of `version-mapping`."""
     for row in rows:
         write(f"{row.feature}={row.level}" + (f" ({row.release})\n" if row.feature == METADATA else "\n"))
 
 
 def show_dependencies(rows: Sequence[DependencyRow]) -> None:
-    """Prints the lines of `feature-dependencies`."""
     for row in rows:
         write(f"{row.named} requires:\n    {row.needs}\n" if row.needs else f"{row.named} has no dependencies.\n")
 

@@ -91,7 +91,6 @@ def consumer_members(group: Any, *, is_verbose: bool) -> str:
 
 
 def share_members(group: Any, *, is_verbose: bool) -> str:
-    """Returns the table of a share group's members."""
     columns = (
         ToolColumn("GROUP", lambda _: group.group_id),
         attribute("CONSUMER-ID", "member_id"),

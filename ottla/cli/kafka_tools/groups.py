@@ -53,7 +53,6 @@ class GroupTool(NamedTuple):
 
 
 def _add(tool: GroupTool) -> None:
-    """Registers the tool as a command."""
     only_consumers = (
         option("--validate-regex", metavar="REGEX", help="check a regular expression for subscriptions"),
         option("--type", nargs="?", action="append", const="", metavar="TYPE[,...]", help="show types; with --list only these"),
@@ -117,9 +116,6 @@ def _validate_regex(pattern: str) -> int:
     return 0
 
 
-# list, describe
-
-
 def _list(cluster: Cluster, tool: GroupTool, args: Args) -> int:
     found = listed_groups(cluster, tool.kind, *check_list_filters(tool.kind, args))
     found = [listed for listed in found if listed.protocol_type in tool.kind.protocols]
@@ -162,9 +158,6 @@ def _describe(cluster: Cluster, tool: GroupTool, args: Args) -> int:
     return 1 if is_refused else 0
 
 
-# reset-offsets, delete
-
-
 def _reset(cluster: Cluster, tool: GroupTool, args: Args) -> int:
     named = [
         TopicPartition(topic, number)
@@ -192,7 +185,6 @@ def _reset(cluster: Cluster, tool: GroupTool, args: Args) -> int:
 
 
 def _plan_table(plans: Mapping[str, ResetPlan]) -> str:
-    """Returns the table with the new offset of each partition."""
     rows = [(name, *step.partition, step.new) for name, plan in plans.items() for step in plan.steps]
     return table([item("GROUP", 0), item("TOPIC", 1), item("PARTITION", 2, 10), item("NEW-OFFSET", 3, 0)], rows)
 
@@ -374,12 +366,8 @@ SHARES = GroupTool(
     delete_offsets=_delete_starts,
 )
 
-
 for _tool in (CONSUMERS, SHARES):
     _add(_tool)
-
-
-# kafka-groups
 
 
 @command(

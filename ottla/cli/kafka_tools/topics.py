@@ -16,7 +16,6 @@ from ottla.client.core import admin
 if TYPE_CHECKING:
     from ottla.cli.topics.topic import PartitionRow
 
-
 ACTIONS = ("list", "describe", "create", "alter", "delete")
 FILTERS = (
     "under-replicated-partitions",

@@ -79,9 +79,6 @@ OUTPUTS: Mapping[str, str] = {
 """The module with the PRINTERS of a translated line, by the line's first word."""
 
 
-# One function a tool
-
-
 def _console_share_consumer(arguments: list[str]) -> Translation:
     """Translates the console share consumer. `--group` and `group.id=` must agree; without both, the group is Kafka's default."""
     names = {"--group": "--share-group", "--consumer-config": "--command-config"}
@@ -254,10 +251,8 @@ def _server_start(arguments: list[str]) -> Translation | Command:
 
 
 def _start_daemon(line: list[str]) -> int:
-    """Starts a broker that outlives this program and logs to DAEMON_LOG. Returns 0 when the broker is ready.
-
-    Raises `Refused` if the broker has ended, or is not ready within DAEMON_SECONDS. In the second case it continues to run.
-    """
+    """Starts a broker that outlives this program and logs to DAEMON_LOG. Returns 0 when the broker is ready. Raises `Refused` if the broker
+    has ended, or is not ready within DAEMON_SECONDS. In the second case it continues to run."""
     import subprocess
     import time
 

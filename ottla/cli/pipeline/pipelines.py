@@ -38,10 +38,8 @@ def is_file(word: str) -> bool:
 
 
 def load_pipelines(args: Args, path: str) -> list[Pipeline]:
-    """Returns the pipelines of a file in the order of definition. `--group` selects the pipelines of the named groups.
-
-    `-b` and other connection options replace the file's. Raises UsageError if there is no such pipeline, `Refused` if the file fails.
-    """
+    """Returns the pipelines of a file in the order of definition. `--group` selects the pipelines of the named groups. `-b` and other
+    connection options replace the file's. Raises UsageError if there is no such pipeline, `Refused` if the file fails."""
     from ottla.spark.pipeline import Pipeline
 
     module = _import_file(Path(path))
@@ -284,8 +282,6 @@ class SinkRow(Row):
 
 
 class VerificationRow(Row):
-    """The result of verifying a pipeline."""
-
     group: str
     proved: bool
     batches: int
@@ -337,7 +333,6 @@ def _verify(args: Args, group: str, sinks: list[str], pipeline: Any) -> Verifica
 
 
 def verification_row(found: Verification) -> VerificationRow:
-    """Returns the row of a verification."""
     return VerificationRow(
         found.group,
         found.is_proved,

@@ -82,10 +82,8 @@ def make_consumer(
     partition_bytes_max: int | None = None,
     max_wait_ms: int = MAX_WAIT_MS,
 ) -> Consumer:
-    """Returns a consumer. Raises UsageError for an invalid value.
-
-    `group_id` and `isolation_level` win over properties; a property wins over the other arguments, which are the command's defaults.
-    """
+    """Returns a consumer. Raises UsageError for an invalid value. `group_id` and `isolation_level` win over properties; a property wins
+    over the other arguments, which are the command's defaults."""
     from ottla.client.blocking import consumer as consuming
 
     isolation = isolation_level or properties.get("isolation.level", "read_uncommitted")
@@ -118,10 +116,8 @@ def make_share_consumer(
     max_wait_ms: int = MAX_WAIT_MS,
     on_acknowledged: Acknowledged | None = None,
 ) -> ShareConsumer:
-    """Returns a consumer of a share group, with isolation and offset reset as set in the group. Raises UsageError for an invalid value.
-
-    The properties `share.acquire.mode` and `fetch.max.wait.ms` win over `has_record_limit` and `max_wait_ms`.
-    """
+    """Returns a consumer of a share group, with isolation and offset reset as set in the group. Raises UsageError for an invalid value. The
+    properties `share.acquire.mode` and `fetch.max.wait.ms` win over `has_record_limit` and `max_wait_ms`."""
     from ottla.client.blocking import share_consumer as sharing
     from ottla.client.core.share_session import BATCH_OPTIMIZED, RECORD_LIMIT
 

@@ -45,12 +45,10 @@ if TYPE_CHECKING:
     from ottla.client.blocking.consumer import Consumer
     from ottla.client.core.fetching import Fetched
 
-
 POLL_S = 0.5
 PARTITION_BYTES_MAX = 4 * 1024 * 1024
 
 Keeps = Callable[[str, int, Record], bool]
-
 
 SCHEMA_OPTIONS = (
     *headed(

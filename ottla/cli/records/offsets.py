@@ -24,7 +24,6 @@ TIMES = {
     "earliest-pending-upload": admin.EARLIEST_PENDING_UPLOAD,
 }
 
-
 NO_EFFECT = ("--max-wait-ms", "--offsets")
 """Options of GetOffsetShell up to 2.x. They are accepted, and have no effect."""
 

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from ottla.client.blocking.cluster import Cluster
     from ottla.client.blocking.producer import Delivery, Producer
 
-
 SHOWN_PARTITIONS_MAX = 4
 SHOWN_BYTES_MAX = 40
 OF_ONE_RECORD = frozenset(

@@ -36,7 +36,6 @@ _TOKEN = re.compile(r"%([svSRkKThtpo%])(?:(?<=[svk])\{(hex|base64)\})?")
 _Part = bytes | tuple[str, str | None]
 _NULL_LENGTH = -1
 
-
 INTERNAL_FORMATTERS: Mapping[str, tuple[str, tuple[int, ...]]] = {
     "OffsetsMessageFormatter": ("offsets", (0, 1)),
     "GroupMetadataMessageFormatter": ("offsets", (2,)),
@@ -147,10 +146,8 @@ def _length(data: bytes | None) -> int:
 
 
 def json_formatter(topic: str, partition: int, header: BatchHeader, record: Record, delivery: int = 0, /) -> bytes:
-    """Returns a record as one line of JSON. A key or value that is not UTF-8 is in base64, as `key_base64` or `payload_base64`.
-
-    A header value that is not UTF-8 is in base64, too, but nothing marks it.
-    """
+    """Returns a record as one line of JSON. A key or value that is not UTF-8 is in base64, as `key_base64` or `payload_base64`. A header
+    value that is not UTF-8 is in base64, too, but nothing marks it."""
     members: dict[str, Any] = {
         "topic": topic,
         "partition": partition,

@@ -144,9 +144,7 @@ class LineReader:
 
 def parse_layout(text: str) -> tuple[re.Pattern[bytes], dict[str, str]]:
     """Compiles a layout such as `%k;%v{hex}` to a regular expression. Also returns the encoding of each encoded part. Raises UsageError.
-
-    Each part matches as little as possible, except a part at the end of the layout.
-    """
+    Each part matches as little as possible, except a part at the end of the layout."""
     pattern = b""
     encodings: dict[str, str] = {}
     position = 0

@@ -42,7 +42,6 @@ NOT_SHARED = {
 }
 """Options that `--share-group` excludes. Start and isolation are settings of the group, and its records cannot be filtered."""
 
-
 OPTIONS = (
     *headed(
         "share groups",

@@ -36,7 +36,6 @@ class Start(NamedTuple):
 
     @property
     def has_end(self) -> bool:
-        """Whether a stop is given."""
         return self.is_to_end or self.end_ms is not None or self.end_offset is not None
 
     @property
@@ -66,10 +65,8 @@ def parse_start(args: Args) -> Start:
 
 
 def parse_range(text: str) -> Start | None:
-    """Parses `:end`, `A:B`, `A:`, `:B`, `A-B`, `@TIME:TIME`, `@TIME:` and `@:TIME`. Returns None for other text.
-
-    Raises UsageError for a range of offsets that ends before its start.
-    """
+    """Parses `:end`, `A:B`, `A:`, `:B`, `A-B`, `@TIME:TIME`, `@TIME:` and `@:TIME`. Returns None for other text. Raises UsageError for a
+    range of offsets that ends before its start."""
     if text == ":end":
         return Start(BEGINNING, is_to_end=True)
     found = re.fullmatch(r"(\d*):(\d*|end)", text, re.ASCII)

@@ -53,12 +53,10 @@ def unshown(*, default: Any = _REQUIRED) -> Any:
 
 
 def dashed(key: str) -> str:
-    """Returns a field's title in the style of most tables: `CURRENT-OFFSET`."""
     return key.upper().replace("_", "-")
 
 
 def spaced(key: str) -> str:
-    """Returns a field's title in capitals with spaces: `CURRENT OFFSET`."""
     return key.upper().replace("_", " ")
 
 
@@ -69,8 +67,6 @@ def joined(key: str) -> str:
 
 @dataclass_transform(field_specifiers=(column, json_only, unshown))
 class Row:
-    """Base class of all rows."""
-
     columns: ClassVar[tuple[Column, ...]] = ()
 
     def __init_subclass__(cls, titles: Callable[[str], str] = dashed) -> None:
@@ -110,7 +106,6 @@ class Row:
         return {one.key: _plain(self.__dict__[one.key]) for one in self.columns if one.is_in_json and one.key not in without}
 
     def changed(self: R, **values: Any) -> R:
-        """Returns a copy with some values replaced."""
         return type(self)(**{**self.__dict__, **values})
 
 
@@ -123,7 +118,6 @@ def _plain(value: Any) -> Any:
 
 
 def titled(kind: type[Row], *, is_wide: bool = False) -> list[Column]:
-    """Returns the columns of a table of these rows."""
     return [one for one in kind.columns if one.title is not None and (is_wide or not one.is_wide)]
 
 
@@ -196,11 +190,9 @@ class Output:
         raise error
 
     def explain_input(self, text: str) -> None:
-        """Prints on stderr how lines from a terminal are read."""
         write_error(text)
 
     def prompt(self) -> None:
-        """Prints the prompt for a line on stderr."""
         write_error("> ")
         sys.stderr.flush()
 

@@ -153,10 +153,8 @@ def json_schema(text: str, where: str) -> Format:
 
 
 def protobuf_source(text: str, where: str) -> Format:
-    """Compiles a `.proto`. Its imports must be Google's, or files in its directory. Raises UsageError if it does not compile.
-
-    Raises `Refused` if the compiler takes more than `COMPILE_SECONDS_MAX`.
-    """
+    """Compiles a `.proto`. Its imports must be Google's, or files in its directory. Raises UsageError if it does not compile. Raises
+    `Refused` if the compiler takes more than `COMPILE_SECONDS_MAX`."""
     _library("grpc_tools")
     with tempfile.TemporaryDirectory(prefix="ottla-proto-") as directory:
         source = Path(where) if where.endswith(".proto") else Path(directory, "schema.proto")
@@ -233,9 +231,7 @@ def _path_of(message: Any) -> tuple[int, ...]:
 
 def _message(pool: Any, file: Any, where: str, name: str | None, path: Sequence[int]) -> Any:
     """Returns the descriptor of the message with this name (with package or without), else with this path, else of the first message.
-
-    Raises UsageError for an unknown name, `Misfit` for an unknown path.
-    """
+    Raises UsageError for an unknown name, `Misfit` for an unknown path."""
     messages = list(file.message_types_by_name.values())
     if name is not None:
         for candidate in (name, f"{file.package}.{name}"):

@@ -26,10 +26,8 @@ MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 
 
 class Registry:
-    """A schema registry at an address, which may contain user and password. All methods raise `NotReached` and `Refused`.
-
-    Methods that return or use a schema raise UsageError if its text is not valid.
-    """
+    """A schema registry at an address, which may contain user and password. All methods raise `NotReached` and `Refused`. Methods that
+    return or use a schema raise UsageError if its text is not valid."""
 
     def __init__(self, url: str) -> None:
         if not _is_address(url):
@@ -100,10 +98,8 @@ def _format(answer: dict[str, Any], url: str) -> Format:
 
 
 def request_json(url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Sends a GET, or a POST if there is a body. Returns the JSON object of the answer. Raises `NotReached` and `Refused`.
-
-    Returns an empty object for JSON of another type.
-    """
+    """Sends a GET, or a POST if there is a body. Returns the JSON object of the answer. Raises `NotReached` and `Refused`. Returns an empty
+    object for JSON of another type."""
     import http.client
     import urllib.error
     import urllib.request

@@ -18,8 +18,6 @@ DEFAULT_SOURCE = 5
 
 
 class TopicSettingRow(Row):
-    """A setting of a topic."""
-
     key: str
     value: str | None
     default: bool
@@ -33,9 +31,6 @@ class TrimRow(Row):
     before: int
     low_watermark: int | None
     error: str | None
-
-
-# alter
 
 
 @command(
@@ -88,9 +83,6 @@ def _grow(cluster: Cluster, args: Args, name: str, total: int) -> None:
     admin.create_partitions(cluster, name, total, assignments=placed and placed[before:], validate_only=args.dry_run)
 
 
-# config
-
-
 @command(
     "topic config",
     "Show and change a topic's settings.",
@@ -114,9 +106,6 @@ def _config(args: Args, cluster: Cluster, output: Output) -> None:
     output.rows("configs", TopicSettingRow, rows, extra={"topic": name})
 
 
-# add-partitions
-
-
 @command(
     "topic add-partitions",
     "Add partitions to a topic.",
@@ -132,9 +121,6 @@ def _add_partitions(args: Args, cluster: Cluster, output: Output) -> None:
     _grow(cluster, args, name, total)
     sentence = f"Topic {name} {'could have' if args.dry_run else 'has'} {counted(total, 'partition')}."
     output.done(sentence, {"topic": name, "partitions": total, "dry_run": args.dry_run})
-
-
-# trim
 
 
 @command(

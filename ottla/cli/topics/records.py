@@ -26,7 +26,6 @@ from ottla.wire.compression import CODEC_NAMES
 if TYPE_CHECKING:
     from ottla.client.core.fetching import Fetched
 
-
 TOPIC_CONFIG_SOURCE = 1
 FETCH_BYTES = 4 * 1024 * 1024
 
@@ -90,8 +89,6 @@ def copy_records(cluster: Cluster, source: str, target: str, partitions: list[in
 
 
 class TallyRow(Row):
-    """The counts of a partition."""
-
     topic: str = json_only()
     partition: int
     records: int
@@ -106,8 +103,6 @@ class TallyRow(Row):
 
 
 class KeyTallyRow(TallyRow):
-    """The counts of a partition with `--keys`."""
-
     keys: int
     no_key: int
     tombstones: int

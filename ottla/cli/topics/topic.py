@@ -57,9 +57,6 @@ class DescribedTopic(Row):
     min_isr: int = unshown(default=1)
 
 
-# list
-
-
 @command(
     "topic list", "Names of all topics.", *TOPIC_FILTER, hidden("--topic-id-type"), hidden("--list", action="store_true"), may_watch=True
 )
@@ -80,9 +77,6 @@ def _uuid(raw: bytes) -> str:
     from ottla.base.uuids import ZERO_UUID, uuid_to_text
 
     return "" if raw == ZERO_UUID else uuid_to_text(raw)
-
-
-# describe
 
 
 @command(
@@ -190,9 +184,6 @@ def configs_text(topic: DescribedTopic) -> str:
     return ",".join(f"{key}={value}" for key, value in topic.configs.items())
 
 
-# create
-
-
 @command(
     "topic create",
     "Make topics.",
@@ -260,9 +251,6 @@ def _made_sentence(topic: dict[str, Any]) -> str:
     if "dry_run" not in topic:
         return f"Topic {topic['topic']} exists already."
     return f"Topic {topic['topic']} could be created." if topic["dry_run"] else f"Created topic {topic['topic']}."
-
-
-# delete
 
 
 @command(

@@ -26,19 +26,15 @@ def named_partitions(cluster: Cluster, topic: str, numbers: Sequence[int] | None
 def offsets_at(
     cluster: Cluster, partitions: Iterable[TopicPartition], moment_ms: int, *, isolation_level: int = READ_UNCOMMITTED
 ) -> dict[TopicPartition, int]:
-    """Returns the first offset at or after a time (or EARLIEST or LATEST) of each partition, -1 if all records are older.
-
-    Raises the `ApiError` of the first partition with an error.
-    """
+    """Returns the first offset at or after a time (or EARLIEST or LATEST) of each partition, -1 if all records are older. Raises the
+    `ApiError` of the first partition with an error."""
     found = list_offsets(cluster, dict.fromkeys(partitions, moment_ms), isolation_level=isolation_level)
     return {partition: granted(result).offset for partition, result in found.items()}
 
 
 def parse_replica_assignment(text: str | None) -> list[list[int]] | None:
-    """Returns the brokers of each partition: `0:1,1:2` puts partition 0 on brokers 0 and 1, and partition 1 on 1 and 2.
-
-    Returns None without text. Raises UsageError for an invalid assignment.
-    """
+    """Returns the brokers of each partition: `0:1,1:2` puts partition 0 on brokers 0 and 1, and partition 1 on 1 and 2. Returns None
+    without text. Raises UsageError for an invalid assignment."""
     if not text:
         return None
     try:
@@ -71,10 +67,8 @@ def pattern_of(text: str) -> re.Pattern[str]:
 
 
 def chosen_topics(cluster: Cluster, args: Args, *, is_optional: bool = False) -> list[Any]:
-    """Returns the metadata of the named topics, or of all topics if none is named, by name.
-
-    Raises ApiError if a name, pattern or id matches no topic, unless `is_optional`.
-    """
+    """Returns the metadata of the named topics, or of all topics if none is named, by name. Raises ApiError if a name, pattern or id
+    matches no topic, unless `is_optional`."""
     answer = cluster.refresh(None)
     topics = {topic.name: topic for topic in answer.topics if topic.name is not None and not topic.error_code}
     if args.exclude_internal:

@@ -187,8 +187,6 @@ COORDINATOR_GRACE_MS = 5 * 60_000
 
 
 class TransactionRow(Row, titles=joined):
-    """A transactional id in `txn list`."""
-
     transactional_id: str
     coordinator: int
     producer_id: int
@@ -217,9 +215,6 @@ class HangingRow(OpenRow, titles=joined):
     transactional_id: str | None = json_only(default=None)
     last_sequence: int = json_only()
     minutes: int = column("Duration(min)", default=0)
-
-
-# list, describe
 
 
 @command(
@@ -258,9 +253,6 @@ def _describe(args: Args, cluster: Cluster, output: Output) -> None:
     output.rows("transactions", DescribedRow, [DescribedRow(**{**found._asdict(), **shown})])
 
 
-# describe-producers
-
-
 PARTITION_OPTIONS = (*ONE_TOPIC, option("--partition", type=int, metavar="N", help="the partition"))
 PRODUCERS_OPTIONS = (*PARTITION_OPTIONS, option("--broker-id", type=int, metavar="ID", help="ask this replica (default: the leader)"))
 
@@ -280,14 +272,9 @@ def _describe_producers(args: Args, cluster: Cluster, output: Output) -> None:
     output.rows("producers", ProducerRow, list(map(producer_row, granted(found))))
 
 
-# find-hanging
-
-
 def is_hanging(row: OpenRow, partitions_of: dict[str, frozenset[TopicPartition]], limit_ms: int) -> bool:
-    """Returns whether a transaction is idle for more than `limit_ms` and will not be ended by a coordinator.
-
-    `partitions_of` has the partitions of each transactional id's current transaction, as its coordinator knows them.
-    """
+    """Returns whether a transaction is idle for more than `limit_ms` and will not be ended by a coordinator. `partitions_of` has the
+    partitions of each transactional id's current transaction, as its coordinator knows them."""
     if row.idle_ms <= limit_ms:
         return False
     return row.transactional_id is None or row.place not in partitions_of.get(row.transactional_id, frozenset())
@@ -311,9 +298,6 @@ def _find_hanging(args: Args, cluster: Cluster, output: Output) -> int:
     hanging = [HangingRow(**vars(row), minutes=row.idle_ms // 60_000) for row in rows if is_hanging(row, described, limit_ms)]
     output.rows("hanging", HangingRow, hanging)
     return output.verdict(not hanging)
-
-
-# abort
 
 
 @command(

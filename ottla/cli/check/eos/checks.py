@@ -43,7 +43,6 @@ CHECKS = (
     Check("retry", "A batch sent again after a cut connection is written once.", retry_writes_once),
 )
 
-
 UNAVAILABLE = frozenset(
     (
         "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_MSG_TIMED_OUT", "_TRANSPORT", "COORDINATOR_LOAD_IN_PROGRESS",

@@ -86,7 +86,6 @@ class Proxy:
                 _shut(one)
 
     def _front_of(self, broker: Address) -> Address:
-        """The proxy in front of one broker."""
         with self._lock:
             listener = self._listeners.get(broker)
             if listener is None:

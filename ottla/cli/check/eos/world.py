@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ottla.client.blocking.cluster import Cluster
     from ottla.client.token_source import TokenKeeper
 
-
 PASS = "pass"
 FAIL = "fail"
 NOT_SUPPORTED = "not supported"
@@ -246,5 +245,4 @@ class World:
 
 
 def shown(values: Sequence[str], most: int = 8) -> str:
-    """A list of values in one line."""
     return (", ".join(values[:most]) + (f", ... ({len(values)})" if len(values) > most else "")) or "nothing"
