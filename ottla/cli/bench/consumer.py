@@ -24,22 +24,34 @@ from ottla.cli.render.ottla import Output
 from ottla.cli.topics.topic_names import pattern_of
 from ottla.client.blocking.cluster import Cluster
 
+NUM_RECORDS = option("--num-records", "--messages", type=int, dest="num_records", required=True, metavar="N", help="how many")
+REPORT_OPTIONS = (
+    option("--timeout", type=int, default=10_000, dest="idle_ms", metavar="MS", help="give up after this time without a record"),
+    option("--reporting-interval", type=int, default=5_000, metavar="MS", help="how often to report"),
+    flag("--show-detailed-stats", help="report while running"),
+)
+LINE_OPTIONS = (
+    flag("--hide-header", help="no header line"),
+    option("--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", metavar="FORMAT", help="in the form of Java's SimpleDateFormat"),
+    flag("--print-metrics", help="metrics of the client at the end"),
+)
+TIMED_OUT = (
+    "WARNING: Exiting before consuming the expected number of records: timeout ({} ms) exceeded. You can use the --timeout option to "
+    "increase the timeout."
+)
+
 
 @command(
     "bench consumer",
     "Read as fast as possible.",
     option("--topic", metavar="NAME", help="what to read"),
     option("--include", metavar="REGEX", help="topics by regular expression"),
-    option("--num-records", "--messages", type=int, dest="num_records", required=True, metavar="N", help="how many"),
+    NUM_RECORDS,
     option("--group", metavar="GROUP", help="the group to read as (default: a new one)"),
     option("--fetch-size", type=int, default=1024 * 1024, metavar="BYTES", help="at most this much of a partition per fetch"),
     flag("--from-latest", help="start at the end if the group has no offset"),
-    option("--timeout", type=int, default=10_000, dest="idle_ms", metavar="MS", help="give up after this time without a record"),
-    option("--reporting-interval", type=int, default=5_000, metavar="MS", help="how often to report"),
-    flag("--show-detailed-stats", help="report while running"),
-    flag("--hide-header", help="no header line"),
-    option("--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", metavar="FORMAT", help="in the form of Java's SimpleDateFormat"),
-    flag("--print-metrics", help="metrics of the client at the end"),
+    *REPORT_OPTIONS,
+    *LINE_OPTIONS,
     *(hidden(name) for name in ("--socket-buffer-size", "--threads", "--num-fetch-threads", "--max-wait-ms")),
     hidden("--new-consumer", action="store_true"),
     BROKER_LIST,
@@ -89,8 +101,7 @@ def _consume(consumer: Any, args: Args, output: Output) -> dict[str, Any]:
         if found:
             last_seen = time.perf_counter()
         elif (now - last_seen) * 1000 > args.idle_ms:
-            why = f"Exiting before consuming the expected number of records: timeout ({args.idle_ms} ms) exceeded."
-            output.note(f"WARNING: {why} You can use the --timeout option to increase the timeout.")
+            output.note(TIMED_OUT.format(args.idle_ms))
             break
         window_ms = (now - window_started) * 1000
         if args.show_detailed_stats and window_ms >= args.reporting_interval:
@@ -110,36 +121,21 @@ CLIENT_ID = "perf-share-consumer-client"
 POLL_S = 0.1
 
 
-class _Totals:
-    """The record count of all consumers, updated under the lock, and whether a consumer has timed out."""
-
-    def __init__(self, wanted: int) -> None:
-        self.wanted = wanted
-        self.count = 0
-        self.lock = threading.Lock()
-        self.is_timed_out = False
-
-    def add(self, count: int) -> None:
-        with self.lock:
-            self.count += count
-
-
 class _Member(threading.Thread):
-    """A thread with one consumer and its connections. `failure` is the error that ended it."""
+    """A thread with one consumer and its connections. `members` are the threads of all consumers; `failure` is the error that ended it."""
 
-    def __init__(self, number: int, args: Args, output: Output, tally: _Totals) -> None:
+    def __init__(self, number: int, args: Args, output: Output, members: list[_Member]) -> None:
         super().__init__(daemon=True)
-        self.number = number
-        self.args = args
-        self.output = output
-        self.tally = tally
+        self.number, self.args, self.output, self.members = number, args, output, members
+        self.client_id = CLIENT_ID if args.threads == 1 else f"{CLIENT_ID}-{number}"
         self.count = self.bytes = 0
+        self.is_timed_out = False
         self.failure: OttlaError | None = None
 
     def run(self) -> None:
         try:
             with connect(self.args) as cluster:
-                cluster.client_id = CLIENT_ID if self.args.threads == 1 else f"{CLIENT_ID}-{self.number}"
+                cluster.client_id = self.client_id
                 properties = {**properties_of(self.args), "fetch.max.bytes": str(self.args.fetch_size)}
                 with make_share_consumer(cluster, properties, self.args.group) as consumer:
                     consumer.subscribe([self.args.topic])
@@ -151,17 +147,16 @@ class _Member(threading.Thread):
     def _consume(self, consumer: Any) -> None:
         last_seen = window_started = time.perf_counter()
         window_count = window_size = 0
-        while self.tally.count < self.tally.wanted:
+        while sum(member.count for member in self.members) < self.args.num_records:
             found = consumer.poll(POLL_S)
             now = time.perf_counter()
             for _, _, record, _ in found:
                 self.bytes += (0 if record[2] is None else len(record[2])) + (0 if record[3] is None else len(record[3]))
             if found:
                 self.count += len(found)
-                self.tally.add(len(found))
                 last_seen = now
             elif (now - last_seen) * 1000 > self.args.idle_ms:
-                self.tally.is_timed_out = True
+                self.is_timed_out = True
                 return
             if self.args.show_detailed_stats and (now - window_started) * 1000 >= self.args.reporting_interval:
                 window = figures.share_figures(self.count - window_count, self.bytes - window_size, (now - window_started) * 1000)
@@ -174,17 +169,13 @@ class _Member(threading.Thread):
     "bench share-consumer",
     "Measure consuming in a share group, with the options of kafka-share-consumer-perf-test.",
     option("--topic", required=True, metavar="NAME", help="what to read"),
-    option("--num-records", "--messages", type=int, dest="num_records", required=True, metavar="N", help="how many"),
+    NUM_RECORDS,
     option("--group", default=GROUP, metavar="GROUP", help=f"the share group (default {GROUP})"),
     option("--fetch-size", type=int, default=1024 * 1024, metavar="BYTES", help="at most this much per fetch"),
     option("--threads", type=int, default=1, metavar="N", help="number of consumers (default 1)"),
-    option("--timeout", type=int, default=10_000, dest="idle_ms", metavar="MS", help="give up after this time without a record"),
-    option("--reporting-interval", type=int, default=5_000, metavar="MS", help="how often to report"),
-    flag("--show-detailed-stats", help="report while running"),
+    *REPORT_OPTIONS,
     flag("--show-consumer-stats", help="a line for each consumer"),
-    flag("--hide-header", help="no header line"),
-    option("--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", metavar="FORMAT", help="in the form of Java's SimpleDateFormat"),
-    flag("--print-metrics", help="metrics of the client at the end"),
+    *LINE_OPTIONS,
     hidden("--socket-buffer-size"),
 )
 def _share_consumer(args: Args, cluster: Cluster, output: Output) -> None:
@@ -193,8 +184,8 @@ def _share_consumer(args: Args, cluster: Cluster, output: Output) -> None:
     cluster.topic(args.topic)
     if not args.hide_header:
         write_line(output, figures.SHARE_HEADER)
-    tally = _Totals(args.num_records)
-    members = [_Member(number, args, output, tally) for number in range(1, args.threads + 1)]
+    members: list[_Member] = []
+    members += [_Member(number, args, output, members) for number in range(1, args.threads + 1)]
     wall_started, started = now_ms(), time.perf_counter()
     for member in members:
         member.start()
@@ -204,19 +195,18 @@ def _share_consumer(args: Args, cluster: Cluster, output: Output) -> None:
     for member in members:
         if member.failure is not None:
             raise member.failure
-    if tally.is_timed_out and tally.count < args.num_records:
-        why = f"Exiting before consuming the expected number of records: timeout ({args.idle_ms} ms) exceeded."
-        output.note(f"WARNING: {why} You can use the --timeout option to increase the timeout.")
+    count = sum(member.count for member in members)
+    if any(member.is_timed_out for member in members) and count < args.num_records:
+        output.note(TIMED_OUT.format(args.idle_ms))
     start, end = (figures.format_date(wall, args.date_format) for wall in (wall_started, now_ms()))
     if args.show_consumer_stats:
         for member in members:
             found = figures.consumer_line(start, end, figures.share_figures(member.count, member.bytes, elapsed_ms))
-            name = CLIENT_ID if args.threads == 1 else f"{CLIENT_ID}-{member.number}"
-            write_line(output, f"Share consumer {member.number} having client id {name} consumption metrics- {found}")
-    total = figures.share_figures(tally.count, sum(member.bytes for member in members), elapsed_ms)
+            write_line(output, f"Share consumer {member.number} having client id {member.client_id} consumption metrics- {found}")
+    total = figures.share_figures(count, sum(member.bytes for member in members), elapsed_ms)
     write_line(output, figures.consumer_line(start, end, total))
     if args.print_metrics:
-        write_line(output, f"records-consumed-total : {tally.count}")
+        write_line(output, f"records-consumed-total : {count}")
     if output.is_structured:
         output.show_object({"start.time": start, "end.time": end, **total})
 

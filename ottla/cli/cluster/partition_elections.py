@@ -13,7 +13,6 @@ from ottla.base.errors import error_code
 from ottla.base.types import TopicPartition
 from ottla.cli.cluster.partitions import read_entries
 from ottla.cli.command import YES, Args, UsageError, command, confirm, flag, merged, option
-from ottla.cli.options import output_of
 from ottla.cli.output import write_error
 from ottla.cli.render.ottla import Output, Row, unshown
 from ottla.client.blocking.cluster import Cluster
@@ -69,7 +68,7 @@ def _elect(args: Args, cluster: Cluster, output: Output) -> int:
         confirm(args, UNCLEAN_QUESTION)
     wanted = _wanted(args, cluster)
     if args.accept_loss:
-        wanted = _accepted(args, cluster, wanted)
+        wanted = _accepted(args, cluster, output, wanted)
     rows = [] if wanted == [] else _ask(cluster, kind, wanted)
     output.rows("partitions", ElectionRow, rows)
     # ELECTION_NOT_NEEDED is no failure: the partition already has the wanted leader.
@@ -97,7 +96,7 @@ def _ask(cluster: Cluster, kind: str, wanted: Sequence[TopicPartition] | None) -
 # Losses
 
 
-def _accepted(args: Args, cluster: Cluster, wanted: Sequence[TopicPartition] | None) -> list[TopicPartition]:
+def _accepted(args: Args, cluster: Cluster, output: Output, wanted: Sequence[TopicPartition] | None) -> list[TopicPartition]:
     """Prints the risk for each wanted partition without a leader and asks for confirmation. Returns these partitions."""
     names = sorted(cluster.topic_names() if wanted is None else {found.topic for found in wanted})
     described = admin.describe_topics(cluster, names)
@@ -111,7 +110,7 @@ def _accepted(args: Args, cluster: Cluster, wanted: Sequence[TopicPartition] | N
     if accepted:
         confirm(args, "These records may be lost for good. Elect these leaders?")
     else:
-        output_of(args).note("every one of these partitions has a leader, or does not exist; nothing was changed")
+        output.note("every one of these partitions has a leader, or does not exist; nothing was changed")
     return accepted
 
 

@@ -22,15 +22,6 @@ from ottla.client.blocking.cluster import Cluster, nearest_hint
 from ottla.client.core import group_admin
 from ottla.client.core.admin import EARLIEST, LATEST, OffsetAt, list_offsets
 
-TO_EARLIEST = "to-earliest"
-TO_LATEST = "to-latest"
-TO_CURRENT = "to-current"
-TO_OFFSET = "to-offset"
-SHIFT_BY = "shift-by"
-TO_DATETIME = "to-datetime"
-FROM_FILE = "from-file"
-TO_GROUP = "to-group"
-
 
 class Bounds(NamedTuple):
     """The start and end offset of a partition."""
@@ -62,7 +53,7 @@ class ResetPlan(NamedTuple):
 
 
 def plan(scenario: str, partitions: Sequence[TopicPartition], facts: Facts, number: int = 0) -> ResetPlan:
-    """Returns the new offset of each partition. Raises `Refused` if `shift-by` meets a partition without a committed offset."""
+    """Returns the new offset of each partition. Raises `Refused` if `shift_by` meets a partition without a committed offset."""
     steps, warnings = [], []
     for partition in partitions:
         old = facts.committed.get(partition)
@@ -81,25 +72,19 @@ def plan(scenario: str, partitions: Sequence[TopicPartition], facts: Facts, numb
 def _target(scenario: str, partition: TopicPartition, facts: Facts, number: int) -> tuple[int, str]:
     """Returns the offset of the scenario, which may be out of range, and a warning or an empty text."""
     bounds, old = facts.bounds[partition], facts.committed.get(partition)
-    if scenario == TO_EARLIEST:
-        return bounds.start, ""
-    if scenario == TO_LATEST:
-        return bounds.end, ""
-    if scenario == TO_CURRENT:
-        return (bounds.end, "") if old is None else (old, "")
-    if scenario == TO_OFFSET:
-        return number, ""
-    if scenario == SHIFT_BY:
+    if scenario == "shift_by":
         if old is None:
             raise Refused(f"{partition} has no committed offset to shift; leave it out or use another scenario", "INVALID_REQUEST")
         return old + number, ""
-    if scenario == TO_DATETIME:
+    if scenario in ("to_datetime", "by_duration"):
         found = facts.at_time.get(partition, -1)
         if found < 0:
             return bounds.end, f"{partition}: no record at or after that time, so the offset is set to the end, {bounds.end}"
         return found, ""
-    assert scenario in (FROM_FILE, TO_GROUP), f"no scenario {scenario}"
-    return facts.given[partition], ""
+    if scenario in ("from_file", "to_group"):
+        return facts.given[partition], ""
+    current = bounds.end if old is None else old
+    return {"to_earliest": bounds.start, "to_latest": bounds.end, "to_current": current, "to_offset": number}[scenario], ""
 
 
 # The CSV files of --from-file and --export
@@ -302,9 +287,8 @@ def _plan(cluster: Cluster, args: Args, scenario: str, store: OffsetStore, group
         given = {partition: other[partition] for partition in partitions}
     bounds = _bounds(cluster, partitions)
     facts = Facts(bounds, committed, _at_time(cluster, args, scenario, partitions), given)
-    name = TO_DATETIME if scenario == "by_duration" else scenario.replace("_", "-")
     number = args.to_offset if scenario == "to_offset" else args.shift_by if scenario == "shift_by" else 0
-    return plan(name, partitions, facts, number)
+    return plan(scenario, partitions, facts, number)
 
 
 def _bounds(cluster: Cluster, partitions: list[TopicPartition]) -> dict[TopicPartition, Bounds]:

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 from ottla.cli import options
 from ottla.cli.command import Args, Refused, UsageError, command, flag, merged, option
 from ottla.cli.moments import format_ms
-from ottla.cli.options import output_of
 from ottla.cli.output import write
 from ottla.cli.render.ottla import Output, Row, column, json_only, unshown
 
@@ -43,8 +42,9 @@ def load_pipelines(args: Args, path: str) -> list[Pipeline]:
     from ottla.spark.pipeline import Pipeline
 
     module = _import_file(Path(path))
-    found = list(dict.fromkeys(_Same(value) for value in vars(module).values() if isinstance(value, Pipeline)))
-    pipelines = [_connected(args, one.pipeline) for one in found]
+    # By identity, because a file may give one pipeline two names, and two pipelines equal values.
+    found = {id(value): value for value in vars(module).values() if isinstance(value, Pipeline)}
+    pipelines = [_connected(args, one) for one in found.values()]
     if not pipelines:
         raise UsageError(f"{path} defines no pipeline; it needs a line such as `pipeline = ottla.spark.Pipeline(group=..., ...)`")
     wanted = getattr(args, "group", None)
@@ -53,19 +53,6 @@ def load_pipelines(args: Args, path: str) -> list[Pipeline]:
         if not pipelines:
             raise UsageError(f"{path} defines no pipeline of the group {', '.join(wanted)}")
     return pipelines
-
-
-class _Same:
-    """Compares pipelines by identity, because a file may give one pipeline two names, and two pipelines equal values."""
-
-    def __init__(self, pipeline: Pipeline) -> None:
-        self.pipeline = pipeline
-
-    def __hash__(self) -> int:
-        return id(self.pipeline)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.pipeline is self.pipeline
 
 
 def _import_file(path: Path) -> Any:
@@ -138,7 +125,7 @@ def _run(args: Args, output: Output) -> int:
         pipelines = load_pipelines(args, args.file)
         if args.checkpoint and len(pipelines) > 1:
             raise UsageError("--checkpoint is for one pipeline; choose it by --group")
-        return _run_all(args, [_changed(args, pipeline) for pipeline in pipelines])
+        return _run_all(args, output, [_changed(args, pipeline) for pipeline in pipelines])
     except QueryFailedError as error:
         if error.details:
             output.note(error.details)
@@ -159,10 +146,9 @@ def _changed(args: Args, pipeline: Pipeline) -> Pipeline:
     return replace(pipeline, settings=settings, trigger=trigger, checkpoint=args.checkpoint or pipeline.checkpoint)
 
 
-def _run_all(args: Args, pipelines: list[Pipeline]) -> int:
+def _run_all(args: Args, output: Output, pipelines: list[Pipeline]) -> int:
     from ottla.spark.runner import StopRequest, run_pipelines
 
-    output = output_of(args)
     for pipeline in pipelines:
         topics = f"{', '.join(pipeline.sources)} -> {', '.join(pipeline.sinks)}"
         output.note(f"{pipeline.query_name}: {topics}, checkpoint {pipeline.checkpoint_location}")

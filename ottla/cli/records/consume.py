@@ -50,19 +50,17 @@ PARTITION_BYTES_MAX = 4 * 1024 * 1024
 
 Keeps = Callable[[str, int, Record], bool]
 
-SCHEMA_OPTIONS = (
-    *headed(
-        "schemas (extra ottla[schemas])",
-        option(
-            "--schema",
-            metavar="FILE",
-            help="of the values: Avro (.avsc), Protobuf (.proto, .desc), else JSON Schema; they are shown as JSON",
-        ),
-        option("--key-schema", metavar="FILE", help="the same for keys"),
-        option("--message", metavar="NAME", help="the Protobuf message (default: the first of the file)"),
-        flag("--framed", help="a registry's header stands before each value, though --schema is a file"),
-        option("--registry", metavar="URL", help="a schema registry that has the schemas of values and keys"),
+SCHEMA_OPTIONS = headed(
+    "schemas (extra ottla[schemas])",
+    option(
+        "--schema",
+        metavar="FILE",
+        help="of the values: Avro (.avsc), Protobuf (.proto, .desc), else JSON Schema; they are shown as JSON",
     ),
+    option("--key-schema", metavar="FILE", help="the same for keys"),
+    option("--message", metavar="NAME", help="the Protobuf message (default: the first of the file)"),
+    flag("--framed", help="a registry's header stands before each value, though --schema is a file"),
+    option("--registry", metavar="URL", help="a schema registry that has the schemas of values and keys"),
 )
 
 

@@ -129,19 +129,17 @@ class _IdleInput(io.RawIOBase):
         return os.readv(self._descriptor, [buffer])
 
 
-SCHEMA_OPTIONS = (
-    *headed(
-        "schemas (Avro, Protobuf and registries: extra ottla[schemas])",
-        option(
-            "--schema",
-            metavar="FILE",
-            help="values are JSON, and written as Avro (.avsc), Protobuf (.proto, .desc), or checked by JSON Schema",
-        ),
-        option("--key-schema", metavar="FILE", help="the same for keys"),
-        option("--message", metavar="NAME", help="the Protobuf message (default: the first of the file)"),
-        option("--registry", metavar="URL", help="a schema registry: by the newest schema of TOPIC-value, or --schema is stored there"),
-        option("--schema-id", type=int, metavar="N", help="with --registry: by the schema of this id"),
+SCHEMA_OPTIONS = headed(
+    "schemas (Avro, Protobuf and registries: extra ottla[schemas])",
+    option(
+        "--schema",
+        metavar="FILE",
+        help="values are JSON, and written as Avro (.avsc), Protobuf (.proto, .desc), or checked by JSON Schema",
     ),
+    option("--key-schema", metavar="FILE", help="the same for keys"),
+    option("--message", metavar="NAME", help="the Protobuf message (default: the first of the file)"),
+    option("--registry", metavar="URL", help="a schema registry: by the newest schema of TOPIC-value, or --schema is stored there"),
+    option("--schema-id", type=int, metavar="N", help="with --registry: by the schema of this id"),
 )
 
 

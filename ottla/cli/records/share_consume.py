@@ -42,14 +42,12 @@ NOT_SHARED = {
 }
 """Options that `--share-group` excludes. Start and isolation are settings of the group, and its records cannot be filtered."""
 
-OPTIONS = (
-    *headed(
-        "share groups",
-        option("--share-group", metavar="GROUP", help="take records from this share group"),
-        flag("--accept", help="acknowledge what was printed (the default)"),
-        flag("--reject", help="reject the printed records: no consumer gets them again"),
-        flag("--release", help="release the printed records: other consumers may get them"),
-    ),
+OPTIONS = headed(
+    "share groups",
+    option("--share-group", metavar="GROUP", help="take records from this share group"),
+    flag("--accept", help="acknowledge what was printed (the default)"),
+    flag("--reject", help="reject the printed records: no consumer gets them again"),
+    flag("--release", help="release the printed records: other consumers may get them"),
 )
 
 
