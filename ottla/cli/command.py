@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.base.errors import ApiError
-from ottla.cli.output import write_error
 
 Args = argparse.Namespace
 T = TypeVar("T")
@@ -90,6 +89,8 @@ def confirm(args: Args, question: str) -> None:
     """Asks before a destructive command, except with `--yes`. Raises UsageError if the answer is no, or if there is no terminal."""
     if getattr(args, "yes", False):
         return
+    from ottla.cli.output import write_error
+
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(f"{question} Add --yes to skip this question")
     write_error(f"{question} [y/N] ")
@@ -147,9 +148,17 @@ def pointing_to(command: str, message: str) -> str:
     return f"{message} See `{command}`." if message.endswith("?") else f"{message}; see `{command}`"
 
 
-def merged(*texts: list[str] | None) -> list[str]:
+def merged(*texts: Sequence[str] | None) -> list[str]:
     """Joins repeated options and splits each at commas. Returns one list without empty entries."""
     return [part.strip() for values in texts for text in values or [] for part in text.split(",") if part.strip()]
+
+
+def merged_numbers(texts: Sequence[str] | None, message: str) -> list[int]:
+    """Returns `merged` as whole numbers. Raises `UsageError` with the message for other text."""
+    try:
+        return [int(part) for part in merged(texts)]
+    except ValueError:
+        raise UsageError(message) from None
 
 
 WHOLE = (

@@ -1,7 +1,7 @@
 """`ottla config`: shows and changes the settings of a cluster. `check` and `defaults` use the settings tables of this program, without a
 connection.
 
-Users, clients and ips have quotas instead of settings (`config_quotas.py`). The options that name an entity are in `config_entities.py`.
+Users, clients and ips have quotas instead of settings (`config_entities.py`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode, OttlaError
-from ottla.cli.cluster import config_quotas
-from ottla.cli.cluster.config_entities import ENTITY_OPTIONS, RESOURCES, entities_of
+from ottla.cli.cluster.config_entities import ENTITY_OPTIONS, RESOURCES, alter_quotas, describe_quotas, entities_of
 from ottla.cli.command import Args, UsageError, command, flag, granted, merged, option, parse_pairs
 from ottla.cli.input_files import file_text, read_text
 from ottla.cli.options import read_properties
@@ -88,7 +87,7 @@ def _describe(args: Args, cluster: Cluster, output: Output) -> None:
         return
     asked = entities_of(args)
     if asked.has_quotas:
-        config_quotas.describe(cluster, output, asked)
+        describe_quotas(cluster, output, asked)
         return
     word, name = asked.parts[0]
     resource_type = RESOURCES[word]
@@ -144,7 +143,7 @@ def _alter(args: Args, cluster: Cluster, output: Output) -> None:
     remark = None
     word, name = entities.parts[0]
     if entities.has_quotas:
-        remark = config_quotas.alter(args, cluster, entities, changes, deletions)
+        remark = alter_quotas(args, cluster, entities, changes, deletions)
     else:
         resource_type = RESOURCES[word]
         _names(cluster, resource_type, name)

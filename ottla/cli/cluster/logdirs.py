@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from ottla.base.errors import OttlaError, error_code
-from ottla.cli.command import Args, UsageError, command, flag, hidden, merged, option
+from ottla.cli.command import Args, command, flag, hidden, merged, merged_numbers, option
 from ottla.cli.output import write
 from ottla.cli.render.ottla import Output, Row, column, json_only
 from ottla.client.blocking.cluster import Cluster
@@ -75,10 +75,8 @@ def failed_directories(cluster: Cluster) -> list[str]:
 def _run(args: Args, cluster: Cluster, output: Output) -> int:
     topics_found = cluster.refresh(None if args.exclude_internal else []).topics
     internal = frozenset(str(topic.name) for topic in topics_found if topic.is_internal)
-    try:
-        brokers = [int(part) for part in merged([args.broker_list])] if args.broker_list else sorted(cluster.brokers)
-    except ValueError:
-        raise UsageError(f"--broker-list {args.broker_list!r} is not ID,ID,...") from None
+    named = merged_numbers([args.broker_list or ""], f"--broker-list {args.broker_list!r} is not ID,ID,...")
+    brokers = named if args.broker_list else sorted(cluster.brokers)
     topics = merged([args.topic_list]) if args.topic_list else None
     found = {broker_id: admin.describe_log_dirs(cluster, broker_id, topics) for broker_id in brokers}
     directories = [_directory(broker_id, directory, internal) for broker_id in brokers for directory in found[broker_id]]

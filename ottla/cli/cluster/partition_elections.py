@@ -12,7 +12,7 @@ from typing import Any
 from ottla.base.errors import error_code
 from ottla.base.types import TopicPartition
 from ottla.cli.cluster.partitions import read_entries
-from ottla.cli.command import YES, Args, UsageError, command, confirm, flag, merged, option
+from ottla.cli.command import YES, Args, UsageError, command, confirm, flag, merged_numbers, option
 from ottla.cli.output import write_error
 from ottla.cli.render.ottla import Output, Row, unshown
 from ottla.client.blocking.cluster import Cluster
@@ -42,10 +42,7 @@ def _wanted(args: Args, cluster: Cluster) -> list[TopicPartition] | None:
         return [TopicPartition(entry["topic"], entry["partition"]) for entry in read_entries(args.path_to_json_file)]
     if args.all_topic_partitions:
         return None
-    try:
-        numbers = [int(part) for part in merged(args.partition)]
-    except ValueError:
-        raise UsageError("--partition is a number") from None
+    numbers = merged_numbers(args.partition, "--partition is a number")
     return [TopicPartition(args.topic, number) for number in numbers or cluster.partitions(args.topic)]
 
 

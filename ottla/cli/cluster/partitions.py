@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.cli.command import YES, Args, Refused, UsageError, command, confirm, flag, merged, option
+from ottla.cli.command import YES, Args, Refused, UsageError, command, confirm, flag, merged_numbers, option
 from ottla.cli.input_files import read_json
 from ottla.cli.output import write
 from ottla.cli.render.ottla import Output, Row
@@ -158,7 +158,7 @@ class Cleared(NamedTuple):
     flag("--disable-rack-aware", help="accepted and ignored: racks are not considered"),
 )
 def _generate(args: Args, cluster: Cluster, output: Output) -> None:
-    brokers = read_brokers(merged(args.broker_list))
+    brokers = read_brokers(args.broker_list)
     topics = read_topics(args.topics_to_move_json_file)
     now: dict[TopicPartition, list[int]] = {}
     proposed: dict[TopicPartition, list[int]] = {}
@@ -195,11 +195,8 @@ def place(partitions: int, copies: int, brokers: Sequence[int], *, start: int) -
     ]
 
 
-def read_brokers(words: list[str]) -> list[int]:
-    try:
-        brokers = [int(word) for word in words]
-    except ValueError:
-        raise UsageError("--broker-list is a list of broker ids, such as 0,1,2") from None
+def read_brokers(texts: list[str]) -> list[int]:
+    brokers = merged_numbers(texts, "--broker-list is a list of broker ids, such as 0,1,2")
     if not brokers or len(set(brokers)) != len(brokers):
         raise UsageError("--broker-list names no broker, or one twice")
     return brokers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import sys
 
-from ottla.cli.cluster.config_quotas import check_iterations
+from ottla.cli.cluster.config_entities import check_iterations
 from ottla.cli.command import YES, Args, UsageError, command, confirm, granted, hidden, one_of, option
 from ottla.cli.input_files import read_text
 from ottla.cli.render.ottla import Output, Row

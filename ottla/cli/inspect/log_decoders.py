@@ -48,14 +48,18 @@ def message_json(record: Record, kind: str, types: Container[int]) -> str | None
     try:
         shown: dict[str, Any] = {"key": {"type": number, "data": struct_object(decoder(classes[0], 0)(key, 2)[0], 0)}, "value": None}
         if value is not None:
-            version = int.from_bytes(value[:2], "big", signed=True)
-            lowest, highest = classes[1].VERSIONS
-            known = len(value) >= 2 and lowest <= version <= highest
-            data = struct_object(decoder(classes[1], version)(value, 2)[0], version) if known else "unknown"
-            shown["value"] = {"version": version, "data": data}
+            version, decoded = _decoded(classes[1], value)
+            shown["value"] = {"version": version, "data": "unknown" if decoded is None else struct_object(decoded, version)}
     except WireError:
         return None
     return _json(shown)
+
+
+def _decoded(cls: type[Message], value: bytes) -> tuple[int, Struct | None]:
+    """Returns the version of a record's value and its fields; None for an unknown version."""
+    version = int.from_bytes(value[:2], "big", signed=True)
+    is_known = len(value) >= 2 and cls.VERSIONS[0] <= version <= cls.VERSIONS[1]
+    return version, decoder(cls, version)(value, 2)[0] if is_known else None
 
 
 def _text(data: bytes | None) -> str | None:
@@ -70,11 +74,9 @@ def _decode(key: bytes, value: bytes | None, kind: str) -> tuple[str, str | None
     shown_key = _json({"type": str(number), "data": struct_object(decoder(classes[0], 0)(key, 2)[0], 0)})
     if value is None:
         return shown_key, "<DELETE>"
-    version = int.from_bytes(value[:2], "big", signed=True)
-    lowest, highest = classes[1].VERSIONS
-    if len(value) < 2 or not lowest <= version <= highest:
+    version, decoded = _decoded(classes[1], value)
+    if decoded is None:
         return shown_key, _json({"version": str(version), "data": "unknown"})
-    decoded = decoder(classes[1], version)(value, 2)[0]
     tree = struct_object(decoded, version)
     if type(decoded).__name__ == "GroupMetadataValue" and tree.get("protocolType") == "consumer":
         _explain_members(decoded, tree)

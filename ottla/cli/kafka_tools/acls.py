@@ -19,7 +19,7 @@ from ottla.cli.access.acl import (
     wanted_of,
 )
 from ottla.cli.command import Args, UsageError, command, flag, hidden, option
-from ottla.cli.kafka_tools.usage import action_of, java_error
+from ottla.cli.kafka_tools.usage import action_of, java_error, refuse_options
 from ottla.cli.output import write
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import acl_admin
@@ -48,9 +48,7 @@ _NAMES = {number: name.upper() for name, number in PATTERN_TYPES.items()}
 def _run(args: Args, cluster: Cluster) -> int:
     action = action_of(args, ACTIONS)
     if action == "list":
-        for name in ONLY_TO_CHANGE:
-            if getattr(args, name):
-                raise UsageError(f'Option "[list]" can\'t be used with option "[{name.replace("_", "-")}]"')
+        refuse_options(args, action, ONLY_TO_CHANGE)
     elif args.principal:
         raise UsageError("The --principal option is only available if --list is set")
     check_shortcuts(args)

@@ -7,7 +7,7 @@ import os
 from ottla.base.errors import ApiError
 from ottla.base.uuids import fresh_uuid, uuid_to_text
 from ottla.cli.command import Args, UsageError, command, flag, granted, option
-from ottla.cli.kafka_tools.usage import Once, action_of, plain_message
+from ottla.cli.kafka_tools.usage import Once, action_of, plain_message, refuse_options
 from ottla.cli.output import write
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin
@@ -41,9 +41,7 @@ UNFIT = {
 )
 def _run(args: Args, cluster: Cluster) -> int:
     action = action_of(args, ACTIONS)
-    for name in UNFIT[action]:
-        if getattr(args, name) is not None:
-            raise UsageError(f'Option "[{action}]" can\'t be used with option "[{name.replace("_", "-")}]"')
+    refuse_options(args, action, UNFIT[action])
     if action == "alter" and bool(args.name) == bool(args.generate_name):
         raise UsageError("One of --name or --generate-name must be specified with --alter.")
     if action == "delete" and not args.name:

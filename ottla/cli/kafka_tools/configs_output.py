@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ottla.base.errors import ApiError
 from ottla.cli.cluster.config import ConfigRow, EntityConfigs
-from ottla.cli.cluster.config_quotas import Described, QuotaRow
+from ottla.cli.cluster.config_entities import Described, QuotaRow
 from ottla.cli.output import write
 from ottla.cli.records.record_numbers import java_decimal
 from ottla.cli.render.kafka import Printers, print_nothing

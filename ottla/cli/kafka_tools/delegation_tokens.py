@@ -10,7 +10,7 @@ from datetime import datetime
 from ottla.base.errors import ApiError
 from ottla.cli.access.acl import principal_of
 from ottla.cli.command import Args, UsageError, command, flag, option
-from ottla.cli.kafka_tools.usage import action_of, java_error
+from ottla.cli.kafka_tools.usage import action_of, java_error, refuse_options
 from ottla.cli.output import write, write_error
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import token_admin
@@ -50,9 +50,7 @@ def _run(args: Args, cluster: Cluster) -> int:
     for name in NEEDED[action]:
         if getattr(args, name) is None:
             raise UsageError(f'Missing required argument "[{name.replace("_", "-")}]"')
-    for name in UNFIT[action]:
-        if getattr(args, name) is not None:
-            raise UsageError(f'Option "[{action}]" can\'t be used with option "[{name.replace("_", "-")}]"')
+    refuse_options(args, action, UNFIT[action])
     do = {"create": _create, "renew": _renew, "expire": _expire, "describe": _describe}[action]
     try:
         do(cluster, args)

@@ -237,19 +237,14 @@ def _delete_committed(cluster: Cluster, args: Args) -> int:
     if len(args.group) != 1 or not args.topic:
         raise UsageError("--delete-offsets takes one --group and one or more --topic")
     name = args.group[0]
-    failure = None
     partitions = sorted(_named_partitions(cluster, args.topic))
     try:
         results = group_admin.delete_offsets(cluster, name, partitions)
+        failure = "Encountered some partition-level error, see the follow-up details." if any(results.values()) else ""
     except KafkaError as error:
-        failure = error
+        failure = java_error(error).partition(": ")[2]
         results = dict.fromkeys(partitions, error)
-    if failure is not None:
-        write(f"\nError: {java_error(failure).partition(': ')[2]}\n")
-    elif any(results.values()):
-        write("\nError: Encountered some partition-level error, see the follow-up details.\n")
-    else:
-        write(f"Request succeeded for deleting offsets from group {name}.\n")
+    write(f"\nError: {failure}\n" if failure else f"Request succeeded for deleting offsets from group {name}.\n")
     rows = [
         (*partition, "Successful" if failed is None else f"Error: {java_error(failed)}")
         for partition, failed in sorted(results.items(), key=lambda item: item[0])

@@ -62,6 +62,13 @@ class Once(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
+def refuse_options(args: Args, action: str, names: Sequence[str]) -> None:
+    """Raises UsageError if one of these options is given, which the action does not take."""
+    for name in names:
+        if (value := getattr(args, name)) is not None and value is not False:
+            raise UsageError(f'Option "[{action}]" can\'t be used with option "[{name.replace("_", "-")}]"')
+
+
 def action_of(args: Args, actions: Sequence[str]) -> str:
     """Returns the chosen action, as the attribute of its option. Raises UsageError unless exactly one is chosen."""
     chosen = [action for action in actions if getattr(args, action)]

@@ -161,8 +161,7 @@ def _command(help: str, run: Callable[[Args], None]) -> Command:
 
 def _alter_user(place: Place, args: Args) -> None:
     from ottla.cli.cluster.config import changes_of
-    from ottla.cli.cluster.config_entities import entities_of
-    from ottla.cli.cluster.config_quotas import parse_credential
+    from ottla.cli.cluster.config_entities import entities_of, parse_credential
     from ottla.client.blocking.scram_admin import MECHANISMS
 
     user = entities_of(args).parts[0][1]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.cluster.config_quotas import parse_credential
+from ottla.cli.cluster.config_entities import parse_credential
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
 from tests.clients.certificates import Authority
