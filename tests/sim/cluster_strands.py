@@ -4,6 +4,7 @@
   eligible replica comes back with less than it had; often the leader ends as well, before that replica has fetched anything.
 - alter: `min.insync.replicas` of a topic is altered, above all while a leader is stranded: controller and leader learn of it at different
   times.
+- unseat: the controller is deposed again and again, and learns of it late, after it has asked the store (`cluster_lateness.py`).
 - hiccup: a write or a sync of a leader's log fails, and soon its disk works again.
 - flap: leadership moves among living replicas while clients write, so that the former leader cuts what only it has, fetches at once what
   has taken its place, and syncs meanwhile.
@@ -21,6 +22,7 @@ from ottla.handlers.configs import incremental_alter_configs
 from ottla.wire.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from tests.sim.cluster_broker import ClusterBroker
 from tests.sim.cluster_clients import CONTROLLER
+from tests.sim.cluster_lateness import depose
 from tests.sim.network import Call
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ SLOW_STORE_MS = (20, 200)
 SLOW_FOR_MS = (100, 500)
 ALTERED = 0.15
 """How often the setting is altered when there is no eligible replica; with one it always is."""
+UNSEAT_MS = (200, 900)
 HICCUP_MS = (500, 2_000)
 FLAP_MS = (100, 500)
 ELECTED_MS, CUT_MS = (20, 120), (80, 250)
@@ -60,6 +63,8 @@ class Strands:
             world.later(*STRAND_MS, self._strand)
         if may_alter:  # what one replica alone has acknowledged is lost with its disk, and without a sync also with its power
             world.later(*STRAND_MS, self._alter)
+        if "unseat" in world.swarm:
+            world.later(*UNSEAT_MS, self._unseat)
         if "hiccup" in world.swarm:
             world.later(*HICCUP_MS, self._hiccup)
         if "flap" in world.swarm and world.is_operated:
@@ -127,6 +132,11 @@ class Strands:
         topic = AlterConfigsResource(resource_type=CONFIG_TOPIC, resource_name="t", configs=[setting])
         body = IncrementalAlterConfigsRequest(resources=[topic], validate_only=False)
         self.world.send(Call(incremental_alter_configs, 1, lambda: body, CONTROLLER), answered)
+
+    def _unseat(self) -> None:
+        if not self.world.is_ending:
+            self.world.later(*UNSEAT_MS, self._unseat)
+            depose(self.world)
 
     def _hiccup(self) -> None:
         world = self.world

@@ -21,6 +21,7 @@ SWITCHES = {
     "flap": 0.3,
     "slow": 0.4,
     "roll": 0.4,
+    "unseat": 0.3,
 }
 """How likely each switch is on."""
 USUAL_MS, SLOW_MS = (0, 15), (0, 120)
