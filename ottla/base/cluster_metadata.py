@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field
+from typing import NamedTuple
 
 from ottla.base.immutable import immutable
 
@@ -71,6 +72,13 @@ class LogDirectoryHistory:
 
     path: str
     generations: tuple[str, ...]
+
+
+class Renewal(NamedTuple):
+    """A generation of a log directory, and how many times the running broker has renewed it."""
+
+    generation: str
+    number: int
 
 
 @immutable(kw_only=True)

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from functools import partial
 from typing import TypeVar
 
-from ottla.base.cluster_metadata import BrokerMetadata, LogDirectoryHistory
+from ottla.base.cluster_metadata import BrokerMetadata, LogDirectoryHistory, Renewal
 from ottla.base.immutable import immutable
 from ottla.base.loop.procedure import FOREVER, Procedure
 from ottla.base.loop.store_reads import StoreFailure, read_in_order, read_node, write
@@ -42,6 +41,10 @@ def _is_unproved() -> bool:
     return False
 
 
+def _no_histories(_stored: Mapping[str, Renewal]) -> Mapping[str, LogDirectoryHistory]:
+    return {}
+
+
 @immutable(kw_only=True)
 class Registration:
     """The content of a broker's registration, and the id that a new cluster gets."""
@@ -53,8 +56,9 @@ class Registration:
     rack: str | None = None
     incarnation: str = ""
     """The ids of the data directories, separated by commas."""
-    histories: Mapping[str, LogDirectoryHistory] = field(default_factory=dict)
-    """The generations of the data directories, by their ids."""
+    histories: Callable[[Mapping[str, Renewal]], Mapping[str, LogDirectoryHistory]] = _no_histories
+    """Returns the generations of the data directories, by their ids. The renewals in the metadata store are passed: a directory that is
+    older forgets its noted generation."""
     is_clean: Callable[[], bool] = _is_unproved
     """Returns whether the logs are proved to have lost nothing since the last registration that a controller has processed."""
 
@@ -68,10 +72,12 @@ class Registrar:
         self._clock = clock
         self._registration = registration
         self._path = znodes.broker_path(registration.broker_id)
+        self._histories: Mapping[str, LogDirectoryHistory] = {}
 
     def register(self) -> Procedure[tuple[int, str]]:
         """Returns the broker's epoch and the cluster's id. Raises `RegistrationRefused`."""
         yield from self._retried(self._make_base_nodes)
+        self._histories = self._registration.histories((yield from self._retried(self._read_renewals)))
         yield from self._retried(self._create)
         while True:
             node = yield from self._retried(partial(read_node, self._store, self._path))
@@ -130,6 +136,17 @@ class Registrar:
                 break
         raise StoreFailure(result)
 
+    def _read_renewals(self) -> Procedure[Mapping[str, Renewal]]:
+        """Returns the renewals that this broker has written, by the ids of its directories. Returns none if the node is damaged, or if an
+        operator has deleted the epochs, because all brokers are set back to a backup."""
+        path = znodes.renewals_path(self._registration.broker_id)
+        epochs, node = yield from read_in_order(self._store, [znodes.BROKER_EPOCHS, path])
+        try:
+            return {} if epochs is None or node is None else znodes.read_renewals(node.data)
+        except znodes.NodeError as error:
+            log.warning("%s in the metadata store cannot be used, and is replaced: %s", path, error)
+            return {}
+
     def _create(self) -> Procedure[None]:
         """Creates the broker's node, unless there is one."""
         outcome = yield from write(self._store, [self._node()])
@@ -140,7 +157,7 @@ class Registrar:
         registration = self._registration
         broker = BrokerMetadata(
             broker_id=registration.broker_id, endpoints=registration.endpoints, rack=registration.rack, is_clean=registration.is_clean(),
-            histories=registration.histories,
+            histories=self._histories,
         )  # fmt: skip
         data = znodes.broker_bytes(broker, registration.protocols, self._clock.wall_ms(), incarnation=registration.incarnation)
         return Create(self._path, data, ephemeral=True)

@@ -26,6 +26,7 @@ from ottla.base.cluster_metadata import (
     PartitionMetadata,
     QuotaEntity,
     QuotaPut,
+    Renewal,
     TopicMetadata,
 )
 from ottla.base.uuids import uuid_from_text, uuid_to_text
@@ -35,6 +36,8 @@ from ottla.metadata_store.node_json import NodeError as NodeError  # noqa: PLC04
 BROKER_IDS = "/brokers/ids"
 BROKER_EPOCHS = "/brokers/epochs"
 """Ours: the broker epochs that the controller has processed (`controller/membership.py`). A single broker has no such node."""
+RENEWALS = "/brokers/generations"
+"""Ours: a node for each broker of a cluster, with the renewals of its log directories (`storage/generations.py`)."""
 TOPICS = "/brokers/topics"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -60,6 +63,7 @@ BASE_PATHS = (
     "/brokers",
     BROKER_IDS,
     "/brokers/seqid",
+    RENEWALS,
     TOPICS,
     "/cluster",
     "/config",
@@ -83,6 +87,10 @@ PLAIN_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0
 
 def broker_path(broker_id: int) -> str:
     return f"{BROKER_IDS}/{broker_id}"
+
+
+def renewals_path(broker_id: int) -> str:
+    return f"{RENEWALS}/{broker_id}"
 
 
 def topic_path(topic: str) -> str:
@@ -308,6 +316,18 @@ def read_noted_directories(data: bytes) -> tuple[dict[int, tuple[str, ...]], dic
     if not isinstance(generations, dict) or not all(isinstance(name, str) for name in generations.values()):
         raise NodeError("generations are no map of directories to names")
     return {int(key): tuple(map(str, ids)) for key, ids in value.items()}, generations
+
+
+def renewals_bytes(renewals: Mapping[str, Renewal]) -> bytes:
+    """Encodes a broker's node below `RENEWALS`; `renewals` by the ids of its log directories."""
+    return write_json({"version": 1, "directories": {key: renewals[key]._asdict() for key in sorted(renewals)}})
+
+
+def read_renewals(data: bytes) -> dict[str, Renewal]:
+    found = field_of(read_json(data), "directories")
+    if not isinstance(found, dict) or not all(isinstance(entry, dict) for entry in found.values()):
+        raise NodeError("directories are no map of ids to renewals")
+    return {key: Renewal(str(field_of(entry, "generation")), integer_of(entry, "number")) for key, entry in found.items()}
 
 
 def _epochs(value: Any) -> dict[int, int]:

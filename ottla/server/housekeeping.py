@@ -17,6 +17,7 @@ from ottla.cluster.metadata_cache import MetadataCache
 from ottla.machine.host import SlewedClock
 from ottla.replication.partition import Partition
 from ottla.server.compaction_schedule import CompactionSchedule
+from ottla.server.directories.generation_renewals import GenerationRenewals
 from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.flusher import Flusher
 from ottla.server.listener import Listeners
@@ -85,6 +86,8 @@ class Housekeeping:
         self._is_writing_checkpoints = False
         self._are_checkpoints_due = False
         self._are_starts_due = False
+        is_alone = config.is_single_broker
+        self._renewals = None if is_alone else GenerationRenewals(ports.store, threads, config.this_broker_id, partitions.log_directories)
         self.compaction = CompactionSchedule(
             config=config, clock=clock, timers=timers, disk=disk, threads=threads, partitions=partitions,
             remove_later=self.remove_later, checkpoints_due=self._checkpoints_due,
@@ -105,6 +108,8 @@ class Housekeeping:
         config = self._config
         self._every("retention", lambda: config.log_retention_check_interval_ms, self.apply_retention)
         self._every("checkpoints", lambda: config.log_flush_offset_checkpoint_interval_ms, self.write_checkpoints)
+        if self._renewals is not None:
+            self._every("generations", lambda: config.log_flush_offset_checkpoint_interval_ms, self._renewals.renew)
         self._every("watermarks", lambda: config.replica_high_watermark_checkpoint_interval_ms, self.write_watermarks)
         self._every("tick", lambda: config.ottla_tick_interval_ms, self.flush_due)
         self._every("producers", lambda: config.producer_id_expiration_check_interval_ms, self.expire_producers)

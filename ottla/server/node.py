@@ -12,10 +12,10 @@ failed read, write or sync takes the log directory offline; a damaged log is tak
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.base.cluster_metadata import NO_LEADER, BrokerMetadata, QuotaEntity
+from ottla.base.cluster_metadata import NO_LEADER, BrokerMetadata, LogDirectoryHistory, QuotaEntity, Renewal
 from ottla.base.config import BrokerConfig, Endpoint
 from ottla.base.control_messages import ControlMessage
 from ottla.base.errors import DamagedLogError, ErrorCode, StorageError
@@ -387,10 +387,14 @@ class Node:
             rack=self.config.broker_rack,
             cluster_id=self.cluster_id,
             incarnation=",".join(directory.directory_id for directory in self.directories if directory.directory_id),
-            histories={directory.directory_id: directory.history for directory in self.directories if directory.directory_id},
+            histories=self._histories,
             is_clean=self._is_clean,
         )
         self.member.start(registration, on_registered=self._serve, refused=on_refused)
+
+    def _histories(self, stored: Mapping[str, Renewal]) -> dict[str, LogDirectoryHistory]:
+        named = {directory.directory_id: directory for directory in self.directories if directory.directory_id}
+        return {key: directory.history(stored.get(key), self.ports.random) for key, directory in named.items()}
 
     def _is_clean(self) -> bool:
         """Whether the log directories are proved to have lost no records. See `Registration.is_clean`."""

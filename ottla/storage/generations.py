@@ -1,8 +1,13 @@
-"""The generations of a log directory: random ids in a file of the directory. Each run of the broker that registers appends one.
+"""The generations of a log directory: random ids in a file of the directory. Each run of the broker that registers appends one, and counts
+its renewals behind it.
 
-The controller notes the newest one in the metadata store when the broker has registered. An older copy of the directory lacks the noted id,
+The controller notes the newest id in the metadata store when the broker has registered. An older copy of the directory lacks the noted id,
 so the controller recognizes a disk that was set back to an earlier state (`controller/membership.py`). A copy that was made during the
-present run has the id, so it is accepted.
+present run has the id. So a running broker renews its generation at an interval: it raises the number first in the file and then in the
+metadata store (`server/directories/generation_renewals.py`). A copy that has a lower number than the store is too old. `compare` then
+forgets all ids, and the controller does not accept the directory, because it lacks the noted id. Invariant: the number in the file is never
+lower than the number in the store, whenever the broker was killed. A file that lacks an id, or has a newer one behind it, has no number to
+compare: the controller judges it by the ids.
 
 A broker appends the id before it registers. If it ends before a controller has processed the registration, its next run registers with the
 same id: the controller may have noted the id or not, and nothing was written to the logs.
@@ -10,6 +15,9 @@ same id: the controller may have noted the id or not, and nothing was written to
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from ottla.base.cluster_metadata import Renewal
 from ottla.base.ports import Disk, Random
 from ottla.base.uuids import uuid_to_text
 from ottla.storage.small_files import read_whole, write_atomically
@@ -20,33 +28,70 @@ KEPT_MAX = 32
 """Generations that a directory remembers. One is enough, except after the metadata store was restored from an older copy."""
 
 
+class _Stored(NamedTuple):
+    """`is_noted`: a controller has noted the newest generation."""
+
+    generations: tuple[Renewal, ...]
+    is_noted: bool
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(found.generation for found in self.generations)
+
+
 def begin(disk: Disk, directory: str, random: Random) -> tuple[str, ...]:
     """Appends a new id durably, if a controller has noted the newest one or there is none. Returns the remembered ids, the newest last.
     Raises `StorageError`.
     """
-    ids, is_noted = _read(disk, directory)
-    if is_noted or not ids:
-        ids = (*ids, uuid_to_text(random.token_bytes(16)))[-KEPT_MAX:]
-        _write(disk, directory, ids, is_noted=False)
-    return ids
+    found = _read(disk, directory)
+    if found.is_noted or not found.generations:
+        found = _Stored((*found.generations, _new(random))[-KEPT_MAX:], is_noted=False)
+        _write(disk, directory, found)
+    return found.ids
 
 
 def note(disk: Disk, directory: str) -> None:
     """Stores that a controller has noted the newest generation, so that the next run begins another one. Raises `StorageError`."""
-    ids, is_noted = _read(disk, directory)
-    if ids and not is_noted:
-        _write(disk, directory, ids, is_noted=True)
+    found = _read(disk, directory)
+    if found.generations and not found.is_noted:
+        _write(disk, directory, found._replace(is_noted=True))
 
 
-def _read(disk: Disk, directory: str) -> tuple[tuple[str, ...], bool]:
-    """Returns the ids, and whether a controller has noted the newest one. A damaged file holds no noted id, so the controller does not
-    accept the directory as current.
+def renew(disk: Disk, directory: str) -> Renewal | None:
+    """Counts one more renewal of the newest generation durably. Returns None if no controller has noted it. Raises `StorageError`."""
+    found = _read(disk, directory)
+    if not found.is_noted or not found.generations:
+        return None
+    newest = found.generations[-1]
+    renewed = Renewal(newest.generation, newest.number + 1)
+    _write(disk, directory, found._replace(generations=(*found.generations[:-1], renewed)))
+    return renewed
+
+
+def compare(disk: Disk, directory: str, random: Random, stored: Renewal) -> tuple[str, ...]:
+    """Returns the ids of the directory. If it is a copy from before the renewal that the metadata store has, forgets all ids and begins
+    another one. Raises `StorageError`.
     """
+    found = _read(disk, directory)
+    if any(own.generation == stored.generation and own.number < stored.number for own in found.generations):
+        found = _Stored((_new(random),), is_noted=False)
+        _write(disk, directory, found)
+    return found.ids
+
+
+def _new(random: Random) -> Renewal:
+    return Renewal(uuid_to_text(random.token_bytes(16)), 0)
+
+
+def _read(disk: Disk, directory: str) -> _Stored:
+    """Reads the file. A damaged one holds no noted id, so the controller does not accept the directory as current."""
     lines = (read_whole(disk, f"{directory}/{GENERATIONS_FILE}") or b"").decode(errors="replace").split()
     is_noted = lines[-1:] == [NOTED]
-    return tuple(lines[:-1] if is_noted else lines)[-KEPT_MAX:], is_noted
+    found = [line.partition(":") for line in (lines[:-1] if is_noted else lines)[-KEPT_MAX:]]
+    return _Stored(tuple(Renewal(name, int(number) if number.isdecimal() else 0) for name, _, number in found), is_noted)
 
 
-def _write(disk: Disk, directory: str, ids: tuple[str, ...], *, is_noted: bool) -> None:
-    lines = [*ids, *[NOTED] * is_noted]
+def _write(disk: Disk, directory: str, stored: _Stored) -> None:
+    lines = [f"{found.generation}:{found.number}" if found.number else found.generation for found in stored.generations]
+    lines += [NOTED] * stored.is_noted
     write_atomically(disk, f"{directory}/{GENERATIONS_FILE}", "".join(f"{line}\n" for line in lines).encode())

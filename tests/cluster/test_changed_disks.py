@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
+from ottla.base.cluster_metadata import Renewal
 from ottla.base.errors import ErrorCode
+from ottla.base.ports import MetadataStore, Operation, Outcome, Set, StoreResult
+from ottla.metadata_store import znodes
+from ottla.storage.generations import GENERATIONS_FILE
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from tests.cluster.nodes import Nodes, content
 from tests.cluster.test_kips import has_a_leader, state
 from tests.fakes.disk import MemDisk
+from tests.fakes.memory_store import MemoryStore
 
 TWO = ("/data-a", "/data-b")
 UNCLEAN = ElectLeadersRequest(election_type=1, topic_partitions=[TopicPartitions(topic="t", partitions=[0])])
@@ -123,6 +128,94 @@ def test_an_older_copy_of_the_same_disk_leads_nothing(caplog: pytest.LogCaptureF
     wait_for_all(world)
     assert [content(world.replica(broker_id)) for broker_id in (1, 2, 3)] == [kept] * 3
     assert any("broker 2 has an older copy of its log directory /data" in record.getMessage() for record in caplog.records)
+
+
+RENEWED_MS = 10_000
+OFTEN = f"log.flush.offset.checkpoint.interval.ms={RENEWED_MS}"
+
+
+def test_a_hot_copy_from_before_the_last_renewals_leads_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """The copy was made while its broker ran, and is put back before the next start. No follower has a watermark above what it holds."""
+    world = Nodes(3, OFTEN)
+    world.create("t", [2, 3, 1], min_insync_replicas="2")
+    world.write("on all")
+    world.until(lambda: all(world.replica(broker_id).high_watermark == 1 for broker_id in (1, 2, 3)))
+    world.settle(RENEWED_MS)
+    world.disks[2].write_back()
+    copy = world.disks[2].copy_of("/data")
+    world.settle(2 * RENEWED_MS)
+    world.write("after the copy")
+    world.until(lambda: world.replica(2).high_watermark == 2)
+    assert [world.replica(broker_id).high_watermark for broker_id in (1, 3)] == [1, 1]
+    kept = content(world.replica(2))
+    for broker_id in (1, 3, 2):
+        stop(world, broker_id)
+    assert world.disks[2].put_back("/data", copy)
+    for broker_id in (2, 1, 3):
+        world.start(broker_id, is_awaited=False)
+        world.settle(2_000)
+    wait_for_all(world)
+    assert [content(world.replica(broker_id)) for broker_id in (1, 2, 3)] == [kept] * 3
+    assert [line for line in messages(caplog) if "broker 2 has an older copy of its log directory /data" in line]
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_a_kill_within_a_renewal_makes_no_disk_an_older_copy(caplog: pytest.LogCaptureFixture, is_stored: bool) -> None:
+    """Whether the metadata store has the number that the disk has, or the one before it."""
+    world = Nodes(3, OFTEN)
+    path = f"/data/{GENERATIONS_FILE}"
+
+    def numbers() -> tuple[int, int]:
+        node = world.model.tree.get(znodes.renewals_path(2))
+        (stored,) = znodes.read_renewals(node.data).values() if node is not None else [Renewal("", 0)]
+        return int(world.disks[2].durable_file(path).split()[-2].rpartition(b":")[2]), stored.number
+
+    world.settle(RENEWED_MS + 1_000)
+    assert numbers() == (1, 1)
+    if not is_stored:
+        refuse(world.nodes[2].ports.store)
+    world.settle(RENEWED_MS)
+    assert numbers() == (2, 2 if is_stored else 1)
+    for broker_id in (1, 2, 3):
+        stop(world, broker_id)
+    for broker_id in (2, 1, 3):
+        world.start(broker_id, is_awaited=False)
+    world.until(lambda: all(node.is_ready for node in world.nodes.values()))
+    world.settle(RENEWED_MS + 1_000)
+    assert numbers() == (1, 1), "of the next generation"
+    assert not [line for line in messages(caplog) if "older copy" in line]
+
+
+@pytest.mark.parametrize("data", [b"garbage", b'{"directories":{"/data":7}}', b'{"directories":{"/data":{"generation":"x","number":"x"}}}'])
+def test_a_damaged_renewal_in_the_store_is_replaced(caplog: pytest.LogCaptureFixture, data: bytes) -> None:
+    world, path = Nodes(2, OFTEN), znodes.renewals_path(2)
+    world.settle(RENEWED_MS + 1_000)
+    world.model.session().multi([Set(path, data, -1)], lambda outcome: None)
+    stop(world, 2)
+    world.start(2)
+    assert [line for line in messages(caplog) if f"{path} in the metadata store cannot be used" in line]
+    assert not [line for line in messages(caplog) if "older copy" in line]
+    world.settle(RENEWED_MS + 1_000)
+    node = world.model.tree.get(path)
+    assert node is not None and [found.number for found in znodes.read_renewals(node.data).values()] == [1]
+
+
+def refuse(store: MetadataStore) -> None:
+    """The store does not take another renewal."""
+    assert isinstance(store, MemoryStore)
+    multi = store.multi
+
+    def without_renewals(operations: Sequence[Operation], done: Callable[[Outcome], object]) -> None:
+        if any(operation.path.startswith(f"{znodes.RENEWALS}/") for operation in operations):
+            done(Outcome(StoreResult.UNKNOWN))
+        else:
+            multi(operations, done)
+
+    store.multi = without_renewals  # type: ignore[method-assign]
+
+
+def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records]
 
 
 def preferred() -> ElectLeadersRequest:

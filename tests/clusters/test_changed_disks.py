@@ -154,6 +154,39 @@ def test_an_old_disk_that_is_put_back_later_leads_nothing_although_it_was_closed
     assert read_partition(cluster, TOPIC, 0) == {0: 0, 1: 1, 2: 2}
 
 
+@pytest.fixture
+def renewing(zookeeper: ZooKeeperProcess, tmp_path: Path) -> Iterator[Cluster]:
+    with running(Cluster(tmp_path, zookeeper, log_flush_offset_checkpoint_interval_ms=300)) as started:
+        yield started
+
+
+def renewals(cluster: Cluster, broker_id: int) -> int:
+    """How often the broker has renewed the generation of its directory."""
+    with cluster.nodes() as client:
+        path = znodes.renewals_path(broker_id)
+        found = znodes.read_renewals(client.get(path)[0]) if client.exists(path) else {}
+    return sum(renewal.number for renewal in found.values())
+
+
+def test_a_copy_of_a_running_brokers_disk_that_is_put_back_after_a_kill_leads_nothing(renewing: Cluster) -> None:
+    cluster, broker = renewing, renewing.brokers[VICTIM]
+    create(cluster, [VICTIM, FOLLOWER, THIRD], min_insync=2)
+    write(cluster, 0)
+    eventually(lambda: renewals(cluster, VICTIM) > 0, WAIT_SECONDS)
+    copy = broker.data.with_name("copy")
+    eventually(lambda: subprocess.run(["cp", "-r", broker.data, copy], check=False, capture_output=True).returncode == 0, WAIT_SECONDS)
+    copied = renewals(cluster, VICTIM)
+    eventually(lambda: renewals(cluster, VICTIM) > copied + 1, WAIT_SECONDS)
+    write(cluster, 1, 2)
+    cluster.kill()
+    put_back(cluster, VICTIM, copy)
+    for number in (VICTIM, FOLLOWER, THIRD):
+        cluster.brokers[number].start()
+    cluster.wait_until_healthy(TOPIC)
+    assert f"broker {VICTIM} has an older copy of its log directory" in "".join(each.log_text() for each in cluster.brokers.values())
+    assert read_partition(cluster, TOPIC, 0) == {0: 0, 1: 1, 2: 2}
+
+
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_broker_that_lacks_one_of_its_directories_after_a_power_failure_of_all_loses_nothing(
     with_two_directories: Cluster, is_first: bool

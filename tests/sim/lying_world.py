@@ -18,10 +18,11 @@ class LyingWorld(ClusterWorld):
 
 
 class OldDiskWorld(LyingWorld):
-    """A whole disk is what it was earlier. Its broker may have started since. Otherwise the copy has the newest generation, and only a
-    follower's watermark shows that records are missing."""
+    """A whole disk is what it was earlier. Its broker may have started since, or has renewed its generation. Otherwise only a follower's
+    watermark shows that records are missing."""
 
     lies = ("old disk",)
+    settings = ("log.flush.offset.checkpoint.interval.ms=300",)
 
 
 class RottenWorld(LyingWorld):

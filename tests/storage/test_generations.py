@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.base.cluster_metadata import Renewal
 from ottla.storage import generations
 from ottla.storage.generations import GENERATIONS_FILE, KEPT_MAX
 from tests.fakes.disk import MemDisk
@@ -50,3 +51,34 @@ def test_nothing_is_noted_in_a_directory_without_generations() -> None:
     disk = MemDisk(ROOT)
     generations.note(disk, ROOT)
     assert disk.listdir(ROOT) == []
+
+
+def test_a_copy_from_before_a_renewal_in_the_store_forgets_its_ids() -> None:
+    disk = MemDisk(ROOT)
+    assert generations.renew(disk, ROOT) is None, "there is no generation"
+    (first,) = generations.begin(disk, ROOT, RANDOM)
+    assert generations.renew(disk, ROOT) is None, "no controller has noted it"
+    generations.note(disk, ROOT)
+    renewed = [generations.renew(disk, ROOT) for _ in range(3)]
+    assert renewed == [Renewal(first, number) for number in (1, 2, 3)]
+    copy = disk.image()
+    assert generations.compare(copy, ROOT, RANDOM, Renewal(first, 3)) == (first,)
+    assert generations.compare(copy, ROOT, RANDOM, Renewal(first, 2)) == (first,), "killed between the file and the store"
+    (other,) = generations.compare(copy, ROOT, RANDOM, Renewal(first, 4))
+    assert other != first
+    assert generations.compare(copy, ROOT, RANDOM, Renewal(first, 4)) == (other,), "that is final"
+    assert generations.begin(copy, ROOT, RANDOM) == (other,)
+
+
+def test_a_next_life_is_not_behind_the_renewals_of_the_one_before_it_but_its_copy_is() -> None:
+    disk = MemDisk(ROOT)
+    generations.begin(disk, ROOT, RANDOM)
+    generations.note(disk, ROOT)
+    copy = disk.image()
+    stored = generations.renew(disk, ROOT)
+    assert stored is not None
+    ids = generations.begin(disk, ROOT, RANDOM)
+    assert len(ids) == 2 and generations.compare(disk, ROOT, RANDOM, stored) == ids
+    begun = generations.begin(copy, ROOT, RANDOM)
+    assert len(begun) == 2 and not {*begun} & {*generations.compare(copy, ROOT, RANDOM, stored)}
+    assert generations.compare(disk, ROOT, RANDOM, Renewal("of another directory", 9)) == ids

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from typing import Protocol
 
-from ottla.base.cluster_metadata import LogDirectoryHistory
+from ottla.base.cluster_metadata import LogDirectoryHistory, Renewal
 from ottla.base.errors import DirectoryRefused, StorageError
 from ottla.base.loop.turns import run_steps
 from ottla.base.ports import Disk, Random
@@ -119,8 +119,19 @@ class LogDirectoryState:
         """Begins a generation of the directory before the broker registers. Raises `StorageError`."""
         self.generations = generations.begin(self._disk, self.path, random)
 
-    @property
-    def history(self) -> LogDirectoryHistory:
+    def renew_generation(self) -> Renewal | None:
+        """Renews the newest generation; called in a thread. Raises `StorageError`."""
+        return generations.renew(self._disk, self.path)
+
+    def history(self, stored: Renewal | None, random: Random) -> LogDirectoryHistory:
+        """Returns the path and the generations. Begins a new list of generations if the directory is older than `stored`, the last renewal
+        in the metadata store."""
+        if stored is not None and self.generations and self.is_online:
+            try:
+                self.generations = generations.compare(self._disk, self.path, random, stored)
+            except StorageError as error:  # the directory proves nothing
+                log.error("%s", error)
+                self.generations = (uuid_to_text(random.token_bytes(16)),)
         return LogDirectoryHistory(self.path, self.generations)
 
     def _read_proof(self, before: Boot) -> None:
