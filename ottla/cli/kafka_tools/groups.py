@@ -30,9 +30,6 @@ class GroupTool(NamedTuple):
     noun: str
     kind: Kind
     actions: Sequence[str]
-    describe: Callable[[Cluster, str], Any]
-    """Describes a group. For a missing group it first writes a similar group name, if there is one, to stderr. Then it raises
-    GROUP_ID_NOT_FOUND with the message of Kafka's tool."""
     stops_at_unknown: bool
     """Whether `--describe` ends at the first group that does not exist. Otherwise it reports the group and continues."""
     remark: Callable[[Args, Any], str]
@@ -136,7 +133,7 @@ def _describe(cluster: Cluster, tool: GroupTool, args: Args) -> int:
     is_refused = False
     for name in chosen_groups(cluster, args, tool.kind.protocols):
         try:
-            found = tool.describe(cluster, name)
+            found = _described(cluster, tool, name)
         except ApiError as error:
             if tool.stops_at_unknown or error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
                 raise
@@ -156,6 +153,22 @@ def _describe(cluster: Cluster, tool: GroupTool, args: Args) -> int:
         else:
             write(tool.without_offsets.format(name))
     return 1 if is_refused else 0
+
+
+def _described(cluster: Cluster, tool: GroupTool, name: str) -> Any:
+    """Describes a group. For a missing group it first writes a similar group name, if there is one, to stderr. Then it raises
+    GROUP_ID_NOT_FOUND with the message of Kafka's tool."""
+    try:
+        return tool.kind.describe(cluster, name)
+    except ApiError as error:
+        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+    known = [listed.group_id for listed in listed_groups(cluster, tool.kind, [])]
+    if name in known:
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {name} is not a {tool.noun} group.")
+    if hint := nearest_hint(name, known):
+        write_error(hint.removeprefix("; ") + "\n")
+    raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {name} not found.")
 
 
 def _reset(cluster: Cluster, tool: GroupTool, args: Args) -> int:
@@ -205,22 +218,6 @@ def _delete(cluster: Cluster, tool: GroupTool, args: Args) -> int:
 # Consumer groups
 
 
-def _describe_consumers(cluster: Cluster, name: str) -> Any:
-    found = group_admin.describe_group(cluster, name)
-    if found.state != "Dead" or group_admin.committed_offsets(cluster, name):
-        return found
-    known = [listed.group_id for listed in group_admin.list_groups(cluster)]
-    if name in known:
-        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {name} is not a consumer group.")
-    _hint(name, known)
-    raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {name} not found.")
-
-
-def _hint(name: str, known: Sequence[str]) -> None:
-    if hint := nearest_hint(name, known):
-        write_error(hint.removeprefix("; ") + "\n")
-
-
 def _consumer_remark(_: Args, found: Any) -> str:
     if found.state == "Empty":
         return f"Consumer group '{found.group_id}' has no active members."
@@ -268,16 +265,6 @@ def _named_partitions(cluster: Cluster, topics: Sequence[str]) -> list[TopicPart
 # Share groups
 
 
-def _describe_shares(cluster: Cluster, name: str) -> Any:
-    try:
-        return share_admin.describe_share_group(cluster, name)
-    except ApiError as error:
-        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
-            raise
-    _hint(name, [listed.group_id for listed in listed_groups(cluster, share_group.KIND, [])])
-    raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {name} not found.")
-
-
 def _share_remark(args: Args, found: Any) -> str:
     has_remark = not found.members and (args.members or args.state is not None)
     return f"Share group '{found.group_id}' has no active members." if has_remark else ""
@@ -311,7 +298,7 @@ def _delete_starts(cluster: Cluster, args: Args) -> int:
     topics = list(dict.fromkeys(args.topic))
     why = {}
     try:
-        _describe_shares(cluster, args.group[0])
+        _described(cluster, SHARES, args.group[0])
         results = share_admin.delete_share_offsets(cluster, args.group[0], topics)
     except ApiError as error:
         found = error.message if error.code is ErrorCode.GROUP_ID_NOT_FOUND else java_error(error).partition(": ")[2]
@@ -328,7 +315,6 @@ CONSUMERS = GroupTool(
     noun="consumer",
     kind=group.KIND,
     actions=(*ACTIONS, "validate_regex"),
-    describe=_describe_consumers,
     stops_at_unknown=False,
     remark=_consumer_remark,
     offset_columns=group_columns.CONSUMER_OFFSETS,
@@ -346,7 +332,6 @@ SHARES = GroupTool(
     noun="share",
     kind=share_group.KIND,
     actions=ACTIONS,
-    describe=_describe_shares,
     stops_at_unknown=True,
     remark=_share_remark,
     offset_columns=group_columns.SHARE_OFFSETS,
