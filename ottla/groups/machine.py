@@ -1,8 +1,8 @@
 """The group coordinator of one partition of `__consumer_offsets`, as a log machine.
 
-Each command has one method here that returns a `Decision`. The logic is in `classic/`, `consumer/`, `share/`, `offsets/` and `admin.py`.
-`apply` applies one record to the shard, `apply_marker` the marker of a client's transaction, and `resume` starts the timers of the groups
-found in the log.
+The functions in `classic_requests.py`, `consumer/`, `share/`, `offsets/` and `admin.py` decide requests on the machine's shard. `apply`
+applies one record to the shard, `apply_marker` the marker of a client's transaction, and `resume` starts the timers of the groups found in
+the log.
 
 Invariants: only `apply` and `apply_marker` change hard state; the same log gives the same hard state on every broker (P9, I36). Unreadable
 records change nothing.
@@ -17,46 +17,26 @@ from typing import Any, NamedTuple
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Random
 from ottla.base.share_state import Persister
-from ottla.groups import admin, records
-from ottla.groups.classic import join, leave, rebalance, sync
+from ottla.groups import records
+from ottla.groups.classic import rebalance
 from ottla.groups.classic.group import ClassicGroup
-from ottla.groups.commands import (
-    AlterShareOffsets,
-    CommitOffsets,
-    CommitOffsetsInTransaction,
-    ConsumerHeartbeat,
-    DeleteOffsets,
-    DeleteShareOffsets,
-    FetchOffsets,
-    Heartbeat,
-    Join,
-    Leave,
-    ListGroups,
-    ShareHeartbeat,
-    Sync,
-)
-from ottla.groups.consumer import classic_members, heartbeat
-from ottla.groups.consumer.describe import describe_consumer_groups
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.consumer.records import CONSUMER_KEYS, CONSUMER_SCHEMA, fold_consumer
 from ottla.groups.consumer.sessions import watch_all_members
 from ottla.groups.modern.records import EpochSchema
-from ottla.groups.offsets import commit, delete, expiry, fetch
+from ottla.groups.offsets import delete, expiry
 from ottla.groups.offsets.store import CommittedOffset
 from ottla.groups.settings import GroupCoordinatorSettings, OwnSettings, TopicsView, no_overrides
 from ottla.groups.shard import GroupShard
-from ottla.groups.share.describe import describe_share_groups
 from ottla.groups.share.group import ShareGroup
-from ottla.groups.share.heartbeat import share_heartbeat
 from ottla.groups.share.no_states import NO_SHARE_STATES
-from ottla.groups.share.offsets import alter_share_offsets, delete_share_offsets, known_share_topics
 from ottla.groups.share.records import SHARE_KEYS, SHARE_SCHEMA, fold_share
 from ottla.groups.share.sessions import watch_share_members
 from ottla.groups.share.topics import forget_deleted_topics, resume_share_states
 from ottla.groups.states import ALLOWED, DEAD
-from ottla.machine.contract import NOTHING, Decision, Effect, LogRecord, Reply, RunDecision, Transactional, run_nothing
+from ottla.machine.contract import Decision, Effect, LogRecord, RunDecision, Transactional, run_nothing
 from ottla.machine.draft import Draft
-from ottla.machine.memory import NO_OWNER, CoordinatorMemory
+from ottla.machine.memory import CoordinatorMemory
 from ottla.wire.messages.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -113,98 +93,11 @@ class GroupMachine:
     def configure(self, settings: GroupCoordinatorSettings) -> None:
         self.shard.settings = settings
 
-    # Commands
-
-    def join_group(self, command: Join, reply: Reply, now_ms: int) -> Decision:
-        group = self.shard.groups.get(command.group_id)
-        if type(group) is not ConsumerGroup:
-            return join.join_group(self.shard, command, reply, now_ms)
-        draft = Draft()
-        if classic_members.give_way(self.shard, group, command, draft):
-            return self._join_afterwards(draft, command, reply)
-        return classic_members.join_group(self.shard, group, command, reply, now_ms)
-
-    def _join_afterwards(self, draft: Draft, command: Join, reply: Reply) -> Decision:
-        """Logs the conversion of a consumer group to a classic group. The member joins when the conversion is committed."""
-        member_id = command.member_id
-        deferred = self.shard.deferred.defer("join", reply, lambda code: rebalance.refuse_join(code, member_id), draft)
-        draft.schedule(deferred.key, 0, lambda now_ms: self.join_group(command, reply, now_ms) if deferred.take() else NOTHING)
-        return draft.decision()
-
-    def sync_group(self, command: Sync, reply: Reply, now_ms: int) -> Decision:
-        group = self.shard.groups.get(command.group_id)
-        if type(group) is ConsumerGroup:
-            return classic_members.sync_group(self.shard, group, command, reply, now_ms)
-        return sync.sync_group(self.shard, command, reply, now_ms)
-
-    def heartbeat(self, command: Heartbeat, reply: Reply, now_ms: int) -> Decision:
-        group = self.shard.groups.get(command.group_id)
-        if type(group) is ConsumerGroup:
-            return classic_members.heartbeat(self.shard, group, command, reply, now_ms)
-        return sync.heartbeat(self.shard, command, reply, now_ms)
-
-    def leave_group(self, command: Leave, reply: Reply, now_ms: int) -> Decision:
-        group = self.shard.groups.get(command.group_id)
-        if type(group) is ConsumerGroup:
-            return classic_members.leave_group(self.shard, group, command, reply)
-        return leave.leave_group(self.shard, command, reply, now_ms)
-
-    def consumer_heartbeat(self, command: ConsumerHeartbeat, reply: Reply, now_ms: int) -> Decision:
-        return heartbeat.heartbeat(self.shard, command, self._claiming(command.group_id, command.caller.owner, reply), now_ms)
-
-    def describe_consumer_groups(self, group_ids: Iterable[str], reply: Reply) -> Decision:
-        return describe_consumer_groups(self.shard, group_ids, reply)
-
-    def share_heartbeat(self, command: ShareHeartbeat, reply: Reply, now_ms: int) -> Decision:
-        return share_heartbeat(self.shard, command, self._claiming(command.group_id, command.caller.owner, reply), now_ms)
-
-    def describe_share_groups(self, group_ids: Iterable[str], reply: Reply) -> Decision:
-        return describe_share_groups(self.shard, group_ids, reply)
-
-    def known_share_topics(self, group_id: str, reply: Reply) -> Decision:
-        return known_share_topics(self.shard, group_id, reply)
-
-    def alter_share_offsets(self, command: AlterShareOffsets, reply: Reply) -> Decision:
-        return alter_share_offsets(self.shard, command, reply)
-
-    def delete_share_offsets(self, command: DeleteShareOffsets, reply: Reply) -> Decision:
-        return delete_share_offsets(self.shard, command, reply)
+    # Topics
 
     def topics_changed(self) -> None:
         """Called when a topic was created, deleted or extended. Groups look up their topics again at their members' next heartbeat."""
         self.shard.topics_version += 1
-
-    def commit_offsets(self, command: CommitOffsets, reply: Reply, now_ms: int) -> Decision:
-        return commit.commit_offsets(self.shard, command, self._claiming(command.group_id, command.owner, reply), now_ms)
-
-    def commit_in_transaction(self, command: CommitOffsetsInTransaction, reply: Reply, now_ms: int) -> Decision:
-        return commit.commit_in_transaction(self.shard, command, self._claiming(command.group_id, command.owner, reply), now_ms)
-
-    def _claiming(self, group_id: str, owner: str, reply: Reply) -> Reply:
-        """Returns a reply for a request that may create a group. The reply makes `owner` the group's owner before it answers."""
-        if owner == NO_OWNER or self.shard.owner_of(group_id) != NO_OWNER:
-            return reply
-
-        def claimed(answer: Any) -> None:
-            self.shard.claim(group_id, owner)
-            reply(answer)
-
-        return claimed
-
-    def fetch_offsets(self, command: FetchOffsets, reply: Reply) -> Decision:
-        return fetch.fetch_offsets(self.shard, command, reply)
-
-    def delete_offsets(self, command: DeleteOffsets, reply: Reply) -> Decision:
-        return delete.delete_offsets(self.shard, command, reply)
-
-    def list_groups(self, command: ListGroups, reply: Reply) -> Decision:
-        return admin.list_groups(self.shard, command, reply)
-
-    def describe_groups(self, group_ids: Iterable[str], reply: Reply) -> Decision:
-        return admin.describe_groups(self.shard, group_ids, reply)
-
-    def delete_group(self, group_id: str, reply: Reply) -> Decision:
-        return admin.delete_group(self.shard, group_id, reply)
 
     def topics_deleted(self, names: Iterable[str]) -> None:
         """Records deleted topics for `forget_topics`. If the log is loading, `resume` handles them."""

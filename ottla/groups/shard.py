@@ -7,6 +7,7 @@ and `apply_marker` change it. All else is soft state.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.ports import Random
@@ -18,7 +19,7 @@ from ottla.groups.deferred import Deferred, DeferredAnswers
 from ottla.groups.offsets.store import OffsetStore
 from ottla.groups.settings import OFFSET_BYTES, GroupCoordinatorSettings, OwnSettings, TopicsView
 from ottla.groups.share.group import ShareGroup
-from ottla.machine.contract import RunDecision, run_nothing
+from ottla.machine.contract import Reply, RunDecision, run_nothing
 from ottla.machine.draft import Draft
 from ottla.machine.memory import NO_OWNER, CoordinatorMemory
 
@@ -135,25 +136,10 @@ class GroupShard:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
         return group
 
-    def session_timeout_ms(self, group_id: str) -> int:
-        """Returns the session timeout of a consumer group's members. A group may override this setting."""
-        return self.own_settings(group_id).get("consumer.session.timeout.ms", self.settings.consumer_session_timeout_ms)
-
-    def heartbeat_interval_ms(self, group_id: str) -> int:
-        return self.own_settings(group_id).get("consumer.heartbeat.interval.ms", self.settings.consumer_heartbeat_interval_ms)
-
-    def assignment_interval_ms(self, group_id: str) -> int:
-        return self.own_settings(group_id).get("consumer.assignment.interval.ms", self.settings.consumer_assignment_interval_ms)
-
-    def share_session_timeout_ms(self, group_id: str) -> int:
-        """Returns the session timeout of a share group's members. A group may override this setting."""
-        return self.own_settings(group_id).get("share.session.timeout.ms", self.settings.share_session_timeout_ms)
-
-    def share_heartbeat_interval_ms(self, group_id: str) -> int:
-        return self.own_settings(group_id).get("share.heartbeat.interval.ms", self.settings.share_heartbeat_interval_ms)
-
-    def share_assignment_interval_ms(self, group_id: str) -> int:
-        return self.own_settings(group_id).get("share.assignment.interval.ms", self.settings.share_assignment_interval_ms)
+    def setting_of(self, group_id: str, name: str) -> int:
+        """Returns a setting that a group may override, such as `share.session.timeout.ms`; by default the broker's `group.*` setting."""
+        own = self.own_settings(group_id)
+        return own[name] if name in own else getattr(self.settings, name.replace(".", "_"))
 
     def add_joiner(self, group_id: str, deferred: Deferred, go_on: Callable[[Draft], None]) -> None:
         self.share_joiners.setdefault(group_id, {})[deferred] = go_on
@@ -188,6 +174,17 @@ class GroupShard:
         group = self.groups.get(group_id)
         if group is not None and group.owner == NO_OWNER:
             group.owner = owner
+
+    def claiming(self, group_id: str, owner: str, reply: Reply) -> Reply:
+        """Returns a reply for a request that may create a group. The reply makes `owner` the group's owner before it answers."""
+        if owner == NO_OWNER or self.owner_of(group_id) != NO_OWNER:
+            return reply
+
+        def claimed(answer: Any) -> None:
+            self.claim(group_id, owner)
+            reply(answer)
+
+        return claimed
 
     def owner_of(self, group_id: str, owner: str = NO_OWNER) -> str:
         """Returns the owner of a group; `owner` if it has none."""

@@ -16,7 +16,9 @@ from ottla.groups.commands import AlterShareOffsets, Caller, ShareHeartbeat, Sta
 from ottla.groups.coordinator import GroupCoordinator
 from ottla.groups.offsets.store import CommittedOffset
 from ottla.groups.records import offset_commit
+from ottla.groups.share.heartbeat import share_heartbeat
 from ottla.groups.share.no_states import NO_SHARE_STATES
+from ottla.groups.share.offsets import alter_share_offsets
 from ottla.machine.host import HostState
 from ottla.server.coordinator_views import MetadataTopics
 from tests.fakes.clock import ManualClock
@@ -83,7 +85,7 @@ def test_what_share_coordinators_answer_is_decided_on_the_shard_that_asked() -> 
     assert host is not None
     command = ShareHeartbeat(group_id="g", caller=Caller("c", "/h"), member_id="m", member_epoch=0, topics=["t"])
     persister.is_held = True
-    host.run(lambda now_ms: host.machine.share_heartbeat(command, answers.append, now_ms))
+    host.run(lambda now_ms: share_heartbeat(host.machine.shard, command, answers.append, now_ms))
     timers.run_due()
     assert not answers
     persister.release()
@@ -91,7 +93,7 @@ def test_what_share_coordinators_answer_is_decided_on_the_shard_that_asked() -> 
     assert list(answers[0].assignment.values()) == [(0, 1)]
     persister.is_held = True
     alteration = AlterShareOffsets(group_id="h", starts=[StartOffset("t", 0, 0)])
-    host.run(lambda now_ms: host.machine.alter_share_offsets(alteration, answers.append))
+    host.run(lambda _now_ms: alter_share_offsets(host.machine.shard, alteration, answers.append))
     hosts.resign(0)
     persister.release()
     assert answers[1].error is ErrorCode.NOT_COORDINATOR, "an answer of share coordinators after the shard has moved counts for nothing"

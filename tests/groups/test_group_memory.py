@@ -10,7 +10,10 @@ import pytest
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.identifiers import ID_CHARACTERS_MAX
 from ottla.base.uuids import ZERO_UUID
+from ottla.groups.admin import delete_group
 from ottla.groups.commands import Caller, CommitOffsets, ConsumerHeartbeat, OffsetToCommit
+from ottla.groups.consumer.heartbeat import heartbeat
+from ottla.groups.offsets.commit import commit_offsets
 from ottla.groups.settings import MEMBER_BYTES
 from ottla.machine.memory import COUNTED_AT_ONCE, CoordinatorMemory
 from tests.groups.classic.coordinator import Coordinator
@@ -117,7 +120,7 @@ def beat(coordinator: Coordinator, group_id: str, **fields: Any) -> ErrorCode:
     known = {"member_id": "m", "member_epoch": 0, "rebalance_timeout_ms": 60_000, "topics": ["t"], "owned": {}}
     answers: list[Any] = []
     command = ConsumerHeartbeat(**{"group_id": group_id, "caller": Caller("client", "/host"), **known, **fields})
-    coordinator.take(coordinator.machine.consumer_heartbeat(command, answers.append, coordinator.now_ms))
+    coordinator.take(heartbeat(coordinator.shard, command, answers.append, coordinator.now_ms))
     return ErrorCode(answers[-1].error)
 
 
@@ -156,7 +159,7 @@ def test_i46_the_offsets_of_one_user_do_not_take_all(coordinator: Coordinator) -
 def commit(coordinator: Coordinator, group_id: str, owner: str) -> ErrorCode:
     answers: list[Any] = []
     command = CommitOffsets(group_id, "", None, -1, [OffsetToCommit("t", ZERO_UUID, 0, 5, -1, "")], owner=owner)
-    coordinator.take(coordinator.machine.commit_offsets(command, answers.append, coordinator.now_ms))
+    coordinator.take(commit_offsets(coordinator.shard, command, answers.append, coordinator.now_ms))
     return ErrorCode(answers[-1][0])
 
 
@@ -175,7 +178,7 @@ def test_nothing_is_left_of_a_group_that_was_deleted(coordinator: Coordinator) -
     assert beat(coordinator, "g") is ErrorCode.NONE
     assert beat(coordinator, "g", member_epoch=-1) is ErrorCode.NONE
     codes: list[ErrorCode] = []
-    coordinator.take(coordinator.machine.delete_group("g", codes.append))
+    coordinator.take(delete_group(coordinator.shard, "g", codes.append))
     assert codes == [ErrorCode.NONE]
     coordinator.advance(120_000)
     shard = coordinator.shard

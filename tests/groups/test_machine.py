@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from ottla.base.errors import ErrorCode
+from ottla.groups.admin import delete_group
 from ottla.groups.classic.group import ClassicGroup
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.machine import GroupMachine
@@ -208,7 +209,7 @@ def test_a_rebalance_of_many_members_answers_each_once() -> None:
 
 def test_a_decision_says_what_to_answer_when_the_log_refuses() -> None:
     world = World()
-    decision: Decision = world.machine.delete_group("unknown", print)
+    decision: Decision = delete_group(world.shard, "unknown", print)
     effects = decision.refused(ErrorCode.NOT_COORDINATOR)
     assert [effect.response for effect in effects if isinstance(effect, Respond)] == [ErrorCode.NOT_COORDINATOR]
 
@@ -221,7 +222,7 @@ def test_two_deletions_of_one_big_group_are_both_answered() -> None:
         world.run("commit - " + " ".join(f"t-{partition}={partition}" for partition in range(start, start + 500)))
     codes: list[ErrorCode] = []
     for _ in range(2):
-        world.host.run(lambda _now: world.machine.delete_group("g", codes.append))
+        world.host.run(lambda _now: delete_group(world.shard, "g", codes.append))
     assert codes == []
     world.timers.run_due()
     assert codes == [ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND]

@@ -27,7 +27,7 @@ from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.base.uuids import ZERO_UUID, Uuid
-from ottla.groups import records
+from ottla.groups import admin, classic_requests, records
 from ottla.groups.answers import (
     Beat,
     DeletedOffsets,
@@ -55,10 +55,13 @@ from ottla.groups.commands import (
     Sync,
     TopicPartitions,
 )
+from ottla.groups.consumer import describe, heartbeat
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.machine import GroupMachine
+from ottla.groups.offsets import commit, delete, fetch
 from ottla.groups.offsets.store import CommittedOffset
 from ottla.groups.settings import GroupCoordinatorSettings
+from ottla.groups.shard import GroupShard
 from ottla.groups.share.group import ShareGroup
 from ottla.machine.host import MachineHost
 from ottla.wire.codec import encoder
@@ -116,6 +119,10 @@ class World:
         machine: GroupMachine = self.host.machine
         return machine
 
+    @property
+    def shard(self) -> GroupShard:
+        return self.machine.shard
+
     def run(self, command: str) -> list[str]:
         self.lines = []
         word, *rest = command.split()
@@ -169,7 +176,7 @@ class World:
                 self.ids[name] = joined.member_id
             self._say_joined(name, joined)
 
-        self.host.run(lambda now: self.machine.join_group(command, answer, now))
+        self.host.run(lambda now: classic_requests.join_group(self.shard, command, answer, now))
 
     def _say_joined(self, name: str, joined: Joined) -> None:
         if joined.error:
@@ -196,7 +203,7 @@ class World:
         def answer(synced: Synced) -> None:
             self.say(f"{name}: {name_of(synced.error) if synced.error else f'assigned {show_share(synced.assignment)!r}'}")
 
-        self.host.run(lambda now: self.machine.sync_group(command, answer, now))
+        self.host.run(lambda now: classic_requests.sync_group(self.shard, command, answer, now))
 
     def do_heartbeat(self, arguments: Arguments) -> None:
         name = arguments.words[0]
@@ -206,7 +213,11 @@ class World:
             arguments.maybe("static"),
             arguments.number("generation", self.generations.get(name, 0)),
         )
-        self.host.run(lambda now: self.machine.heartbeat(command, lambda code: self.say(f"{name}: {name_of(code)}"), now))
+
+        def answer(code: ErrorCode) -> None:
+            self.say(f"{name}: {name_of(code)}")
+
+        self.host.run(lambda now: classic_requests.heartbeat(self.shard, command, answer, now))
 
     def do_leave(self, arguments: Arguments) -> None:
         static = arguments.maybe("static")
@@ -220,7 +231,7 @@ class World:
             for member_id, instance_id, code in left.members:
                 self.say(f"  {member_id or instance_id} {name_of(code)}")
 
-        self.host.run(lambda now: self.machine.leave_group(command, answer, now))
+        self.host.run(lambda now: classic_requests.leave_group(self.shard, command, answer, now))
 
     # The consumer protocol
 
@@ -254,7 +265,7 @@ class World:
             has = "" if beat.assignment is None else f" has {show_partitions(beat.assignment)}"
             self.say(f"{name}: epoch={beat.member_epoch}{has}")
 
-        self.host.run(lambda now: self.machine.consumer_heartbeat(command, answer, now))
+        self.host.run(lambda now: heartbeat.heartbeat(self.shard, command, answer, now))
 
     def _owned(self, text: str) -> dict[Uuid, frozenset[int]]:
         """`t:0,1/u:0` as topics with partitions."""
@@ -277,7 +288,7 @@ class World:
                     kind = "classic" if member.is_classic else "consumer"
                     self.say(f"  {member.member_id} epoch={member.epoch} {kind} reads {wants} has {has} of {goal}")
 
-        self.host.run(lambda _now: self.machine.describe_consumer_groups([arguments.text("group", "g")], answer))
+        self.host.run(lambda _now: describe.describe_consumer_groups(self.shard, [arguments.text("group", "g")], answer))
 
     def do_topic(self, arguments: Arguments) -> None:
         """`topic NAME COUNT`: made, or given more partitions."""
@@ -298,7 +309,7 @@ class World:
             knows_epochs=arguments.number("version", 9) >= 9,
         )
         answer = self._results(name, command.offsets)
-        self.host.run(lambda now: self.machine.commit_offsets(command, answer, now))
+        self.host.run(lambda now: commit.commit_offsets(self.shard, command, answer, now))
 
     def _offsets(self, words: Iterable[str], metadata_length: int) -> list[OffsetToCommit]:
         return [
@@ -328,7 +339,7 @@ class World:
             offsets=[offset._replace(topic_id=ZERO_UUID) for offset in self._offsets(offsets, arguments.number("metadata", 0))],
         )
         answer = self._results(f"producer {producer_id}", command.offsets)
-        self.host.run(lambda now: self.machine.commit_in_transaction(command, answer, now))
+        self.host.run(lambda now: commit.commit_in_transaction(self.shard, command, answer, now))
 
     def do_marker(self, arguments: Arguments) -> None:
         producer_id, is_commit = int(arguments.words[0]), arguments.words[1] == "commit"
@@ -359,7 +370,7 @@ class World:
                     error = f" {name_of(found)}" if isinstance(found, ErrorCode) else ""
                     self.say(f"{topic.topic}-{partition} {found.offset if isinstance(found, CommittedOffset) else -1}{error}")
 
-        self.host.run(lambda _now: self.machine.fetch_offsets(command, answer))
+        self.host.run(lambda _now: fetch.fetch_offsets(self.shard, command, answer))
 
     def do_delete_offset(self, arguments: Arguments) -> None:
         topics = [TopicPartitions(topic, [p for p, _ in partitions]) for topic, partitions in by_topic(arguments.words).items()]
@@ -373,7 +384,7 @@ class World:
             ]
             self.say(f"delete: {name_of(deleted.error) if deleted.error else ' '.join(results)}")
 
-        self.host.run(lambda _now: self.machine.delete_offsets(command, answer))
+        self.host.run(lambda _now: delete.delete_offsets(self.shard, command, answer))
 
     def do_drop_topic(self, arguments: Arguments) -> None:
         self.machine.topics_deleted(arguments.words)
@@ -387,7 +398,7 @@ class World:
         def answer(code: ErrorCode) -> None:
             self.say(f"delete {group_id}: {name_of(code)}")
 
-        self.host.run(lambda _now: self.machine.delete_group(group_id, answer))
+        self.host.run(lambda _now: admin.delete_group(self.shard, group_id, answer))
         self.timers.run_due()
 
     def do_list(self, arguments: Arguments) -> None:
@@ -400,7 +411,7 @@ class World:
             for group in found.groups:
                 self.say(f"{group.group_id} {group.protocol_type or '-'} {group.state} {group.type}")
 
-        self.host.run(lambda _now: self.machine.list_groups(command, answer))
+        self.host.run(lambda _now: admin.list_groups(self.shard, command, answer))
 
     def do_describe(self, arguments: Arguments) -> None:
         def answer(groups: list[DescribedClassicGroup]) -> None:
@@ -410,7 +421,7 @@ class World:
                 for member in group.members:
                     self.say(f"  {member.member_id} {member.instance_id or '-'} {member.client_host} {show_share(member.assignment)!r}")
 
-        self.host.run(lambda _now: self.machine.describe_groups([arguments.text("group", "g")], answer))
+        self.host.run(lambda _now: admin.describe_groups(self.shard, [arguments.text("group", "g")], answer))
 
     def do_state(self, arguments: Arguments) -> None:
         group = self.machine.shard.groups.get(arguments.text("group", "g"))

@@ -18,8 +18,10 @@ from ottla.groups.commands import AlterShareOffsets, Caller, DeleteShareOffsets,
 from ottla.groups.machine import GroupMachine
 from ottla.groups.settings import GroupCoordinatorSettings
 from ottla.groups.shard import Group
+from ottla.groups.share.describe import describe_share_groups
 from ottla.groups.share.group import ShareGroup
-from ottla.groups.share.offsets import KnownTopic
+from ottla.groups.share.heartbeat import share_heartbeat
+from ottla.groups.share.offsets import KnownTopic, alter_share_offsets, delete_share_offsets, known_share_topics
 from ottla.machine.host import HostState, MachineHost
 from tests.fakes.coordinator_settings import group_settings
 from tests.fakes.persister import MemoryPersister
@@ -68,7 +70,7 @@ class World(groups_world.World):
             has = "" if beat.assignment is None else f" has {show_partitions(beat.assignment)}"
             self.say(f"{name}: epoch={beat.member_epoch}{has}")
 
-        self.host.run(lambda now: self.machine.share_heartbeat(command, answer, now))
+        self.host.run(lambda now: share_heartbeat(self.shard, command, answer, now))
 
     def do_share_describe(self, arguments: Arguments) -> None:
         def answer(groups: list[DescribedEpochGroup]) -> None:
@@ -81,7 +83,7 @@ class World(groups_world.World):
                     reads, has = ",".join(member.topics), show_topics(member.assigned)
                     self.say(f"  {member.member_id} epoch={member.epoch} rack={member.rack_id} reads {reads} has {has}")
 
-        self.host.run(lambda _now: self.machine.describe_share_groups([arguments.text("group", "g")], answer))
+        self.host.run(lambda _now: describe_share_groups(self.shard, [arguments.text("group", "g")], answer))
 
     def do_share_state(self, arguments: Arguments) -> None:
         """The calls that the share coordinators got for the group's partitions."""
@@ -101,7 +103,7 @@ class World(groups_world.World):
         def answer(known: list[KnownTopic]) -> None:
             self.say(show_partitions({topic.topic_id: topic.partitions for topic in known}))
 
-        self.host.run(lambda _now: self.machine.known_share_topics(arguments.text("group", "g"), answer))
+        self.host.run(lambda _now: known_share_topics(self.shard, arguments.text("group", "g"), answer))
 
     def do_share_alter(self, arguments: Arguments) -> None:
         starts = [
@@ -115,7 +117,7 @@ class World(groups_world.World):
             results = [f"{outcome.topic}-{outcome.partition} {name_of(outcome.error)}" for outcome in altered.outcomes]
             self.say(f"alter: {name_of(altered.error)} {' '.join(results)}".rstrip())
 
-        self.host.run(lambda _now: self.machine.alter_share_offsets(command, answer))
+        self.host.run(lambda _now: alter_share_offsets(self.shard, command, answer))
 
     def do_share_forget(self, arguments: Arguments) -> None:
         command = DeleteShareOffsets(group_id=arguments.text("group", "g"), topics=arguments.words)
@@ -127,7 +129,7 @@ class World(groups_world.World):
             ]
             self.say(f"forget: {name_of(forgotten.error)} {', '.join(results)}".rstrip())
 
-        self.host.run(lambda _now: self.machine.delete_share_offsets(command, answer))
+        self.host.run(lambda _now: delete_share_offsets(self.shard, command, answer))
 
     def do_persister(self, arguments: Arguments) -> None:
         failure = arguments.maybe("fail")

@@ -22,6 +22,7 @@ from ottla.base.config import BrokerConfig
 from ottla.base.uuids import Uuid
 from ottla.groups.answers import Beat
 from ottla.groups.commands import Caller, ConsumerHeartbeat
+from ottla.groups.consumer.heartbeat import heartbeat
 from ottla.groups.machine import GroupMachine
 from ottla.groups.settings import GroupCoordinatorSettings
 from ottla.machine.contract import Call, Decision, Respond
@@ -105,7 +106,7 @@ class Coordinator:
 
     def beat(self, command: ConsumerHeartbeat) -> None:
         """Runs one heartbeat. The member takes the epoch and the partitions from the response."""
-        (answer,) = self.carry_out(lambda: self.machine.consumer_heartbeat(command, print, 0))
+        (answer,) = self.carry_out(lambda: heartbeat(self.machine.shard, command, print, 0))
         if answer.error:
             raise AssertionError(f"{command.member_id}: {answer.message}")
         if answer.member_epoch < 0:

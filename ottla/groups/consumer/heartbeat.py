@@ -50,6 +50,7 @@ from ottla.machine.draft import Draft, answered
 
 
 def heartbeat(shard: GroupShard, command: ConsumerHeartbeat, reply: Reply, now_ms: int) -> Decision:
+    reply = shard.claiming(command.group_id, command.caller.owner, reply)
     try:
         _check_request(shard, command)
         if command.member_epoch < 0:
@@ -125,7 +126,7 @@ def _beat(shard: GroupShard, command: ConsumerHeartbeat, reply: Reply, now_ms: i
     )
     # `has_moved` must be called for each heartbeat, because it records the connection.
     is_new = session.has_moved(command.caller.connection) or is_full or position.assigned != position_before.assigned
-    heartbeat_interval_ms = shard.heartbeat_interval_ms(command.group_id)
+    heartbeat_interval_ms = shard.setting_of(command.group_id, "consumer.heartbeat.interval.ms")
     answer = Beat(ErrorCode.NONE, None, member_id, position.epoch, heartbeat_interval_ms, position.assigned if is_new else None)
     draft.answer(reply, answer, refuse_beat)
     return draft.decision()

@@ -38,7 +38,7 @@ def may_assign(shard: GroupShard, group: ConsumerGroup, now_ms: int) -> bool:
 
 
 def _has_rested(shard: GroupShard, group: ConsumerGroup, now_ms: int) -> bool:
-    return not group.target or group.has_rested(shard.assignment_interval_ms(group.group_id), now_ms)
+    return not group.target or group.has_rested(shard.setting_of(group.group_id, "consumer.assignment.interval.ms"), now_ms)
 
 
 class GroupUpdate(EpochUpdate[ConsumerChange]):

@@ -47,6 +47,7 @@ states, and for the target assignment. Partitions that are ready later are sent 
 
 
 def share_heartbeat(shard: GroupShard, command: ShareHeartbeat, reply: Reply, now_ms: int) -> Decision:
+    reply = shard.claiming(command.group_id, command.caller.owner, reply)
     try:
         _check_request(command)
         check_names(shard.settings, (command.member_id, command.rack_id), command.topics)
@@ -171,7 +172,7 @@ def _answer(shard: GroupShard, group_id: str, member_id: str, position: SharePos
     return Beat(
         member_id=member_id,
         member_epoch=position.epoch,
-        heartbeat_interval_ms=shard.share_heartbeat_interval_ms(group_id),
+        heartbeat_interval_ms=shard.setting_of(group_id, "share.heartbeat.interval.ms"),
         assignment=position.assigned if has_partitions else None,
     )
 
@@ -196,7 +197,7 @@ def _may_assign(shard: GroupShard, group: ShareGroup, now_ms: int) -> bool:
         return False
     if group.state_topics.initialized and now_ms < refresh_of(shard, group.group_id).gathers_until_ms:
         return False
-    return not any(group.target.values()) or group.has_rested(shard.share_assignment_interval_ms(group.group_id), now_ms)
+    return not any(group.target.values()) or group.has_rested(shard.setting_of(group.group_id, "share.assignment.interval.ms"), now_ms)
 
 
 def _next_position(shard: GroupShard, group: ShareGroup, member_id: str, facts: ShareFacts) -> SharePosition:

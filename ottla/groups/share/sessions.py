@@ -11,7 +11,7 @@ from ottla.machine.draft import Draft
 
 
 def extend_share_session(shard: GroupShard, group_id: str, member_id: str, draft: Draft, now_ms: int) -> Session:
-    return epoch_sessions.extend(shard, group_id, member_id, shard.share_session_timeout_ms(group_id), RULES, draft, now_ms)
+    return epoch_sessions.extend(shard, group_id, member_id, shard.setting_of(group_id, "share.session.timeout.ms"), RULES, draft, now_ms)
 
 
 def _remove_late(shard: GroupShard, group: ShareGroup, member_id: str, now_ms: int) -> Decision:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups.answers import DescribedEpochMember
+from ottla.groups.consumer.describe import describe_consumer_groups
 from ottla.handlers.context import Broker, RequestContext
 from ottla.handlers.groups.coordination import offers_consumer_groups
 from ottla.handlers.groups.descriptions import GroupKind, describe_groups, shown_topics
@@ -57,7 +58,7 @@ def require_offered(broker: Broker) -> None:
 CONSUMER = GroupKind(
     response=ConsumerGroupDescribeResponse,
     group=DescribedGroup,
-    ask=lambda machine, group_id, reply: machine.describe_consumer_groups([group_id], reply),
+    ask=describe_consumer_groups,
     show_member=show_member,
     require_offered=require_offered,
 )

@@ -14,6 +14,7 @@ from typing import Any
 from ottla.base.errors import ErrorCode
 from ottla.groups.answers import Beat, refuse_beat
 from ottla.groups.commands import ConsumerHeartbeat
+from ottla.groups.consumer.heartbeat import heartbeat
 from ottla.handlers.context import Broker, RequestContext
 from ottla.handlers.groups.coordination import ask_about_topics, caller_of, offers_consumer_groups
 from ottla.handlers.rights import describable_topics
@@ -36,7 +37,7 @@ def handle(broker: Broker, request: RequestContext, body: ConsumerGroupHeartbeat
         request,
         body.group_id,
         body.subscribed_topic_names or (),
-        lambda machine, reply, now_ms: machine.consumer_heartbeat(command, reply, now_ms),
+        lambda shard, reply, now_ms: heartbeat(shard, command, reply, now_ms),
         respond,
     )
 

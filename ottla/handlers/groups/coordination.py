@@ -8,7 +8,6 @@ code.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +21,11 @@ from ottla.security.acl import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from ottla.base.ports import TimerHandle
-    from ottla.groups.machine import GroupMachine
+    from ottla.groups.shard import GroupShard
     from ottla.machine.contract import Decision, Reply
 
-Command = Callable[["GroupMachine", "Reply", int], "Decision"]
-"""Called with (machine, reply, now_ms). Returns the machine's decision."""
+Command = Callable[["GroupShard", "Reply", int], "Decision"]
+"""Called with (shard, reply, now_ms). Returns the decision of a command."""
 
 SUBSCRIBED_TOPICS_MAX = 10_000
 """Maximum of topics by name in the subscription of one member of a consumer group. A larger one can be a pattern."""
@@ -97,7 +96,8 @@ def run(broker: Broker, group_id: str, command: Command, reply: Reply) -> None:
     host = broker.groups.host_of(group_id)
     if host.is_full:
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too many answers wait for the replicas of the coordinator's partition")
-    host.run(partial(command, host.machine, reply))
+    shard = host.machine.shard
+    host.run(lambda now_ms: command(shard, reply, now_ms))
 
 
 def run_commit(broker: Broker, group_id: str, command: Command, answer: Callable[[Iterable[ErrorCode]], None]) -> None:

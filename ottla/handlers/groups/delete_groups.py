@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.groups.admin import delete_group
 from ottla.handlers.context import Broker, Pending, RequestContext
 from ottla.handlers.groups.coordination import Gathering, run
 from ottla.handlers.rights import require
@@ -44,6 +45,6 @@ def _delete(broker: Broker, request: RequestContext, group_id: str, add: Callabl
 
     try:
         require(broker, request, AclOperation.DELETE, ResourceType.GROUP, group_id)
-        run(broker, group_id, lambda machine, reply, _now: machine.delete_group(group_id, reply), deleted)
+        run(broker, group_id, lambda shard, reply, _now: delete_group(shard, group_id, reply), deleted)
     except ApiError as error:
         add(group_id, error.code)

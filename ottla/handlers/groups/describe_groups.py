@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.groups import admin
 from ottla.groups.answers import DescribedClassicGroup
 from ottla.handlers.authorized_operations import authorized_operations
 from ottla.handlers.context import Broker, Pending, RequestContext
@@ -51,7 +52,7 @@ def _describe(
 
     try:
         require(broker, request, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
-        run(broker, group_id, lambda machine, reply, _now: machine.describe_groups([group_id], reply), answer)
+        run(broker, group_id, lambda shard, reply, _now: admin.describe_groups(shard, [group_id], reply), answer)
     except ApiError as error:
         answer([DescribedClassicGroup(group_id=group_id, error=error.code)])
 

@@ -19,7 +19,7 @@ from ottla.handlers.rights import permits, require
 from ottla.security.acl import AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from ottla.groups.machine import GroupMachine
+    from ottla.groups.shard import GroupShard
     from ottla.machine.contract import Decision, Reply
 
 
@@ -28,7 +28,7 @@ class GroupKind(NamedTuple):
 
     response: Callable[..., Any]
     group: Callable[..., Any]
-    ask: Callable[[GroupMachine, str, Reply], Decision]
+    ask: Callable[[GroupShard, Sequence[str], Reply], Decision]
     show_member: Callable[[DescribedEpochMember], Any]
     """Converts a described member to the response's class."""
     require_offered: Callable[[Broker], None]
@@ -62,7 +62,7 @@ def _describe_one(
         require(broker, request, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
         if not group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
-        run(broker, group_id, lambda machine, reply, _now: kind.ask(machine, group_id, reply), lambda groups: answer(groups[0]))
+        run(broker, group_id, lambda shard, reply, _now: kind.ask(shard, [group_id], reply), lambda groups: answer(groups[0]))
     except ApiError as error:
         answer(DescribedEpochGroup(group_id=group_id, error=error.code, message=error.message or None))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ErrorCode
+from ottla.groups import classic_requests
 from ottla.groups.commands import Heartbeat
 from ottla.handlers.context import Broker, RequestContext
 from ottla.handlers.groups.coordination import ask
@@ -19,7 +20,9 @@ from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 def handle(broker: Broker, request: RequestContext, body: HeartbeatRequest) -> Any:
     command = Heartbeat(body.group_id, body.member_id, body.group_instance_id, body.generation_id)
-    return ask(broker, request, body.group_id, lambda machine, reply, now_ms: machine.heartbeat(command, reply, now_ms), respond)
+    return ask(
+        broker, request, body.group_id, lambda shard, reply, now_ms: classic_requests.heartbeat(shard, command, reply, now_ms), respond
+    )
 
 
 def respond(code: ErrorCode) -> HeartbeatResponse:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.groups import classic_requests
 from ottla.groups.answers import Joined
 from ottla.groups.classic.rebalance import refuse_join
 from ottla.groups.commands import Join
@@ -30,7 +31,7 @@ def handle(broker: Broker, request: RequestContext, body: JoinGroupRequest) -> A
         broker,
         request,
         body.group_id,
-        lambda machine, reply, now_ms: machine.join_group(command, reply, now_ms),
+        lambda shard, reply, now_ms: classic_requests.join_group(shard, command, reply, now_ms),
         lambda joined: respond(joined, request.version),
         lambda code: refuse_join(code, body.member_id),
     )

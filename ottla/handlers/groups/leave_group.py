@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.groups import classic_requests
 from ottla.groups.answers import Left
 from ottla.groups.classic.leave import refuse_leave
 from ottla.groups.commands import Leave, MemberName
@@ -30,7 +31,7 @@ def handle(broker: Broker, request: RequestContext, body: LeaveGroupRequest) -> 
         broker,
         request,
         body.group_id,
-        lambda machine, reply, now_ms: machine.leave_group(command, reply, now_ms),
+        lambda shard, reply, now_ms: classic_requests.leave_group(shard, command, reply, now_ms),
         respond_single if is_single else respond,
         refuse_leave,
     )

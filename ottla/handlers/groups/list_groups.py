@@ -14,6 +14,7 @@ from typing import Any
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.loop.turns import pieces_of
 from ottla.groups import answers as groups
+from ottla.groups.admin import list_groups
 from ottla.groups.answers import GroupList
 from ottla.groups.commands import ListGroups
 from ottla.handlers.context import Broker, Pending, RequestContext
@@ -56,7 +57,7 @@ def _lowered(names: Iterable[str]) -> Generator[None, None, frozenset[str]]:
 
 def _ask(host: MachineHost, command: ListGroups, add: Callable[[GroupList], None]) -> None:
     try:
-        host.run(lambda _now_ms: host.machine.list_groups(command, add))
+        host.run(lambda _now_ms: list_groups(host.machine.shard, command, add))
     except ApiError as error:
         add(GroupList(error=error.code))
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups.commands import CommitOffsets
+from ottla.groups.offsets.commit import commit_offsets
 from ottla.handlers.context import Broker, Pending, RequestContext
 from ottla.handlers.groups.coordination import run_commit
 from ottla.handlers.groups.offset_topics import joined, offsets_of, sort_out
@@ -47,7 +48,7 @@ def handle(broker: Broker, request: RequestContext, body: OffsetCommitRequest) -
             pending.complete(OffsetCommitResponse(topics=joined([*(outcome(topic, each) for topic in topics), *results])))
 
         command = command_of(request, body, topics)
-        run_commit(broker, body.group_id, lambda machine, reply, now_ms: machine.commit_offsets(command, reply, now_ms), answer)
+        run_commit(broker, body.group_id, lambda shard, reply, now_ms: commit_offsets(shard, command, reply, now_ms), answer)
     except ApiError as error:
         return OffsetCommitResponse(topics=[outcome(topic, repeat(error.code)) for topic in body.topics])
     return pending

@@ -13,6 +13,7 @@ from typing import Any
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups.answers import DeletedOffsets
 from ottla.groups.commands import DeleteOffsets, TopicPartitions
+from ottla.groups.offsets.delete import delete_offsets
 from ottla.handlers.context import Broker, Pending, RequestContext
 from ottla.handlers.groups.coordination import run
 from ottla.handlers.rights import is_allowed, require
@@ -43,7 +44,7 @@ def handle(broker: Broker, request: RequestContext, body: OffsetDeleteRequest) -
         kept = _sort_out(broker, request, body.topics, refused)
         topics = [TopicPartitions(topic.name, [partition.partition_index for partition in topic.partitions]) for topic in kept]
         command = DeleteOffsets(group_id=body.group_id, topics=topics)
-        run(broker, body.group_id, lambda machine, reply, _now: machine.delete_offsets(command, reply), answer)
+        run(broker, body.group_id, lambda shard, reply, _now: delete_offsets(shard, command, reply), answer)
     except ApiError as error:
         return OffsetDeleteResponse(error_code=error.code)
     return pending

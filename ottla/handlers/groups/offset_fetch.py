@@ -16,6 +16,7 @@ from typing import Any
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups.answers import FetchedOffset, FetchedOffsets
 from ottla.groups.commands import FetchOffsets, TopicPartitions
+from ottla.groups.offsets.fetch import fetch_offsets
 from ottla.groups.offsets.store import CommittedOffset
 from ottla.handlers.context import Broker, Pending, RequestContext
 from ottla.handlers.groups.coordination import require_lease, run
@@ -94,7 +95,7 @@ def _fetch(
         require_lease(broker)
         topics = None if group.topics is None else _sort_out(broker, request, group.topics, refused)
         command = FetchOffsets(group.group_id, topics, group.member_id, group.member_epoch, require_stable)
-        run(broker, group.group_id, lambda machine, reply, _now: machine.fetch_offsets(command, reply), answer)
+        run(broker, group.group_id, lambda shard, reply, _now: fetch_offsets(shard, command, reply), answer)
     except ApiError as error:
         refused.clear()
         answer(FetchedOffsets(error=error.code))

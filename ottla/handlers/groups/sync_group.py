@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ErrorCode
+from ottla.groups import classic_requests
 from ottla.groups.answers import Synced
 from ottla.groups.classic.rebalance import refuse_sync
 from ottla.groups.commands import Sync
@@ -33,7 +34,12 @@ def handle(broker: Broker, request: RequestContext, body: SyncGroupRequest) -> A
         assignments={assignment.member_id: bytes(assignment.assignment) for assignment in body.assignments},
     )
     return ask(
-        broker, request, body.group_id, lambda machine, reply, now_ms: machine.sync_group(command, reply, now_ms), respond, refuse_sync
+        broker,
+        request,
+        body.group_id,
+        lambda shard, reply, now_ms: classic_requests.sync_group(shard, command, reply, now_ms),
+        respond,
+        refuse_sync,
     )
 
 

@@ -17,6 +17,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.uuids import ZERO_UUID
 from ottla.groups.answers import ShareOffsetOutcomes, refuse_share_offsets
 from ottla.groups.commands import AlterShareOffsets, StartOffset
+from ottla.groups.share.offsets import alter_share_offsets
 from ottla.handlers.advertised_levels import require_share_groups
 from ottla.handlers.context import Broker, Pending, RequestContext
 from ottla.handlers.groups.coordination import run
@@ -51,7 +52,7 @@ def handle(broker: Broker, request: RequestContext, body: AlterShareGroupOffsets
         topics = _sort_out(broker, request, body, refused)
         starts = [StartOffset(topic.topic_name, part.partition_index, part.start_offset) for topic in topics for part in topic.partitions]
         command = AlterShareOffsets(group_id=body.group_id, starts=starts)
-        run(broker, body.group_id, lambda machine, reply, _now: machine.alter_share_offsets(command, reply), answer)
+        run(broker, body.group_id, lambda shard, reply, _now: alter_share_offsets(shard, command, reply), answer)
     except ApiError as error:
         return respond(refuse_share_offsets(error.code, error.message))
     return pending

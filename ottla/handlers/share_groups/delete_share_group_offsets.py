@@ -14,6 +14,7 @@ from typing import Any
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups.answers import ShareOffsetOutcomes, refuse_share_offsets
 from ottla.groups.commands import DeleteShareOffsets
+from ottla.groups.share.offsets import delete_share_offsets
 from ottla.handlers.advertised_levels import require_share_groups
 from ottla.handlers.context import Broker, Pending, RequestContext
 from ottla.handlers.groups.coordination import run
@@ -52,7 +53,7 @@ def handle(broker: Broker, request: RequestContext, body: DeleteShareGroupOffset
                 code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 refused.append(DeleteShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, error_code=code))
         command = DeleteShareOffsets(group_id=body.group_id, topics=kept)
-        run(broker, body.group_id, lambda machine, reply, _now: machine.delete_share_offsets(command, reply), answer)
+        run(broker, body.group_id, lambda shard, reply, _now: delete_share_offsets(shard, command, reply), answer)
     except ApiError as error:
         return respond(refuse_share_offsets(error.code, error.message))
     return pending

@@ -19,7 +19,7 @@ from ottla.base.cluster_metadata import CONFIG_GROUP
 from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.base.share_state import SharePartitionKey, ShareState
 from ottla.base.uuids import ZERO_UUID
-from ottla.groups.share.offsets import KnownTopic
+from ottla.groups.share.offsets import KnownTopic, known_share_topics
 from ottla.handlers.advertised_levels import require_share_groups
 from ottla.handlers.context import Broker, Pending, RequestContext
 from ottla.handlers.groups.coordination import Gathering, run
@@ -73,7 +73,7 @@ def _describe(
         require(broker, request, AclOperation.DESCRIBE, ResourceType.GROUP, asked.group_id)
         if not asked.group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
-        run(broker, asked.group_id, lambda machine, reply, _now: machine.known_share_topics(asked.group_id, reply), answer)
+        run(broker, asked.group_id, lambda shard, reply, _now: known_share_topics(shard, asked.group_id, reply), answer)
     except ApiError as error:
         group.error_code, group.error_message = error.code, error.message or None
         gathering.part_done()

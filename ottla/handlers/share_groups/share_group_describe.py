@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.groups.answers import DescribedEpochMember
+from ottla.groups.share.describe import describe_share_groups
 from ottla.handlers.advertised_levels import require_share_groups
 from ottla.handlers.context import Broker, RequestContext
 from ottla.handlers.groups.descriptions import GroupKind, describe_groups, shown_topics
@@ -43,7 +44,7 @@ def show_member(member: DescribedEpochMember) -> Member:
 SHARE = GroupKind(
     response=ShareGroupDescribeResponse,
     group=DescribedGroup,
-    ask=lambda machine, group_id, reply: machine.describe_share_groups([group_id], reply),
+    ask=describe_share_groups,
     show_member=show_member,
     require_offered=lambda broker: require_share_groups(broker.config.ottla_advertise_level),
 )

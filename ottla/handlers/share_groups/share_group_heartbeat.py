@@ -14,6 +14,7 @@ from typing import Any
 from ottla.base.errors import ApiError
 from ottla.groups.answers import Beat, refuse_beat
 from ottla.groups.commands import ShareHeartbeat
+from ottla.groups.share.heartbeat import share_heartbeat
 from ottla.handlers.advertised_levels import require_share_groups
 from ottla.handlers.context import Broker, RequestContext
 from ottla.handlers.groups.coordination import ask_about_topics, caller_of
@@ -46,7 +47,7 @@ def handle(broker: Broker, request: RequestContext, body: ShareGroupHeartbeatReq
         request,
         body.group_id,
         body.subscribed_topic_names or (),
-        lambda machine, reply, now_ms: machine.share_heartbeat(command, reply, now_ms),
+        lambda shard, reply, now_ms: share_heartbeat(shard, command, reply, now_ms),
         respond,
         TOPICS_MAX,
     )

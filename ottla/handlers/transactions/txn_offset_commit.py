@@ -19,6 +19,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.java_hash import java_partition
 from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
 from ottla.groups.commands import CommitOffsetsInTransaction
+from ottla.groups.offsets.commit import commit_in_transaction
 from ottla.handlers.context import Broker, Pending, RequestContext
 from ottla.handlers.groups.coordination import run_commit
 from ottla.handlers.groups.offset_topics import joined, offsets_of, sort_out
@@ -63,7 +64,7 @@ def handle(broker: Broker, request: RequestContext, body: TxnOffsetCommitRequest
             if code:
                 raise ApiError(code, "the transaction coordinator did not let this group in")
             command = command_of(request, body, topics)
-            run_commit(broker, body.group_id, lambda machine, reply, now_ms: machine.commit_in_transaction(command, reply, now_ms), answer)
+            run_commit(broker, body.group_id, lambda shard, reply, now_ms: commit_in_transaction(shard, command, reply, now_ms), answer)
         except ApiError as error:
             answer(repeat(error.code))
 

@@ -12,6 +12,7 @@ from ottla.base.errors import ErrorCode
 from ottla.groups.answers import Beat
 from ottla.groups.commands import Caller, ConsumerHeartbeat
 from ottla.groups.consumer.group import ConsumerGroup
+from ottla.groups.consumer.heartbeat import heartbeat
 from ottla.groups.states import EMPTY, STABLE
 from tests.scenarios.groups_world import World
 
@@ -71,7 +72,7 @@ class Client:
         return Caller(self.member_id, "/10.0.0.1", f"{self.member_id}:{self.connections}")
 
     def _send(self, command: ConsumerHeartbeat, reply: Any) -> None:
-        self.world.host.run(lambda now: self.world.machine.consumer_heartbeat(command, reply, now))
+        self.world.host.run(lambda now: heartbeat(self.world.shard, command, reply, now))
 
 
 STEPS = st.lists(

@@ -9,6 +9,8 @@ import pytest
 from ottla.base.errors import ErrorCode
 from ottla.groups.commands import Caller, ConsumerHeartbeat, ShareHeartbeat
 from ottla.groups.consumer.group import ConsumerGroup
+from ottla.groups.consumer.heartbeat import heartbeat
+from ottla.groups.share.heartbeat import share_heartbeat
 from ottla.machine.memory import CoordinatorMemory
 from tests.groups.classic.coordinator import Coordinator
 from tests.instructions import instructions
@@ -30,9 +32,8 @@ def beat(coordinator: Coordinator, member: int, kind: type[Any] = ConsumerHeartb
         fields = {"owned": {}, "topics": None, "rebalance_timeout_ms": 60_000, **fields}
     command = kind(**{"group_id": "g", "caller": caller, "member_id": f"m{member}", "member_epoch": 0, **fields})
     answers: list[Any] = []
-    machine = coordinator.machine
-    handle = machine.consumer_heartbeat if kind is ConsumerHeartbeat else machine.share_heartbeat
-    coordinator.take(handle(command, answers.append, coordinator.now_ms))
+    handle: Any = heartbeat if kind is ConsumerHeartbeat else share_heartbeat
+    coordinator.take(handle(coordinator.shard, command, answers.append, coordinator.now_ms))
     coordinator.now_ms += 1
     return answers[0] if answers else None
 

@@ -6,7 +6,9 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.base.uuids import ZERO_UUID
+from ottla.groups.admin import delete_group
 from ottla.groups.commands import CommitOffsets, CommitOffsetsInTransaction, OffsetToCommit
+from ottla.groups.offsets import commit as commits
 from ottla.machine.contract import Transactional
 from ottla.machine.memory import CoordinatorMemory
 from tests.groups.classic.coordinator import Coordinator
@@ -29,14 +31,14 @@ def offsets(*partitions: int, metadata: str = TEXT, offset: int = 1) -> list[Off
 def commit(coordinator: Coordinator, group_id: str, wanted: list[OffsetToCommit]) -> set[ErrorCode]:
     answers: list[list[ErrorCode]] = []
     command = CommitOffsets(group_id, "", None, -1, wanted)
-    coordinator.take(coordinator.machine.commit_offsets(command, answers.append, coordinator.now_ms))
+    coordinator.take(commits.commit_offsets(coordinator.shard, command, answers.append, coordinator.now_ms))
     return set(answers[0])
 
 
 def commit_in_transaction(coordinator: Coordinator, group_id: str, producer_id: int) -> set[ErrorCode]:
     answers: list[list[ErrorCode]] = []
     command = CommitOffsetsInTransaction(group_id, "", None, -1, offsets(0, 1, 2, 3), producer_id, 0)
-    decision = coordinator.machine.commit_in_transaction(command, answers.append, coordinator.now_ms)
+    decision = commits.commit_in_transaction(coordinator.shard, command, answers.append, coordinator.now_ms)
     for record in decision.records:
         coordinator.machine.apply(0, record, Transactional(producer_id, 0))
     decision.records.clear()
@@ -64,7 +66,7 @@ def test_offsets_that_are_gone_make_room(coordinator: Coordinator) -> None:
     for number in range(10):
         commit(coordinator, f"group-{number}", offsets(0, 1, 2, 3))
     codes: list[ErrorCode] = []
-    coordinator.take(coordinator.machine.delete_group("group-0", codes.append))
+    coordinator.take(delete_group(coordinator.shard, "group-0", codes.append))
     assert codes == [ErrorCode.NONE]
     assert commit(coordinator, "another", offsets(0, 1, 2, 3)) == {ErrorCode.NONE}
 

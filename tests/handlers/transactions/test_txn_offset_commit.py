@@ -10,7 +10,6 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
-from ottla.groups.commands import CommitOffsetsInTransaction
 from ottla.handlers.context import ConnectionInfo, RequestContext
 from ottla.handlers.transactions import txn_offset_commit
 from ottla.replication.verification import VerificationGuard, Verifications
@@ -21,6 +20,7 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from tests.groups.classic.coordinator import Coordinator as GroupCoordinator
 
 OFFSETS = TopicPartition(GROUP_METADATA_TOPIC, 0)
 Answer = Callable[[dict[TopicPartition, ErrorCode]], None]
@@ -34,12 +34,13 @@ class Coordinator:
         self.asked: list[Answer] = []
         self.committed = 0
         self.is_open = False
+        groups = GroupCoordinator()
         topic = SimpleNamespace(name="in", partitions=[0], topic_id=bytes(16))
         self.broker: Any = SimpleNamespace(
             authorizer=AllowClients(),
             quotas=None,
             metadata=SimpleNamespace(topic=lambda _name: topic, partition=lambda _topic, index: index),
-            groups=SimpleNamespace(host_of=lambda _group_id: SimpleNamespace(machine=self, run=self._run, is_full=False)),
+            groups=SimpleNamespace(host_of=lambda _group_id: SimpleNamespace(machine=groups.machine, run=self._run, is_full=False)),
             partitions=SimpleNamespace(get=lambda _topic, _index: SimpleNamespace(leader=self)),
             transactions=SimpleNamespace(admit=lambda *arguments: self.asked.append(arguments[-1])),
             clock=SimpleNamespace(wall_ms=lambda: 0),
@@ -56,11 +57,10 @@ class Coordinator:
         return self.verifications.begin(producer_id, producer_epoch, base_sequence)
 
     def _run(self, decide: Callable[[int], Any]) -> None:
-        decide(0)
-
-    def commit_in_transaction(self, command: CommitOffsetsInTransaction, reply: Callable[[Any], None], _now_ms: int) -> None:
-        self.committed += 1
-        reply([ErrorCode.NONE] * len(command.offsets))
+        decision = decide(0)
+        self.committed += len(decision.records)
+        for effect in decision.effects:
+            effect.reply(effect.response)
 
     def ask(self, group_id: str = "g") -> Any:
         topic = TxnOffsetCommitRequestTopic(name="in", partitions=[TxnOffsetCommitRequestPartition(committed_offset=5)])
