@@ -1,32 +1,23 @@
-"""The records of `__transaction_state`: Kafka's TransactionLogKey version 0 and TransactionLogValue version 1 (4.x); version 0 is decoded
-too.
-
-`read_record` returns None for a record that this coordinator does not know (another key, a later version, damaged bytes). Such records are
-skipped without an error, because a client could have written them.
-"""
+"""The records of `__transaction_state`: Kafka's TransactionLogKey and TransactionLogValue (reads versions 0 and 1)."""
 
 from __future__ import annotations
 
-from struct import Struct as Packer
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ottla.base.bounded_cache import remembered
-from ottla.base.errors import WireError
 from ottla.base.immutable import immutable
 from ottla.base.types import TopicPartition
 from ottla.machine.contract import LogRecord
+from ottla.machine.record_format import RecordFormat, write_key, write_value
 from ottla.transactions.metadata import TransactionMetadata
 from ottla.transactions.states import DEAD, EMPTY, STATUS_NUMBERS, STATUS_STATES
-from ottla.wire.codec import decoder, encoder
+from ottla.wire.messages import transaction_records
 from ottla.wire.messages.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
 
-_INT16 = Packer(">h")
 KEYS_BYTES_MAX = 2 << 20
 """Memory for the encoded keys of the transactional ids that were used last. 2 MiB: about 4,000 ids."""
-KEY_VERSION = 0
 VALUE_VERSION = 1
-_KEY_PREFIX = _INT16.pack(KEY_VERSION)
-_VALUE_PREFIX = _INT16.pack(VALUE_VERSION)
+_FORMAT = RecordFormat(transaction_records)
 
 
 class TransactionRecord(NamedTuple):
@@ -45,7 +36,7 @@ class TransactionStateRecord(LogRecord):
 
 def state_record(metadata: TransactionMetadata) -> TransactionStateRecord:
     assert metadata.state is not DEAD, "a dead id is a tombstone"
-    value = _VALUE_PREFIX + encoder(TransactionLogValue, VALUE_VERSION)(_to_value(metadata))
+    value = write_value(_to_value(metadata), VALUE_VERSION)
     return TransactionStateRecord(_write_key(metadata.transactional_id), value, metadata)
 
 
@@ -54,39 +45,25 @@ def tombstone(transactional_id: str) -> LogRecord:
 
 
 def read_record(record: LogRecord) -> TransactionRecord | None:
+    """Returns None for an unknown record (`machine/record_format.py`)."""
     if type(record) is TransactionStateRecord:
         return TransactionRecord(record.metadata.transactional_id, record.metadata)
-    try:
-        key = _read_key(record.key)
-        if key is None:
-            return None
-        if record.value is None:
-            return TransactionRecord(key.transactional_id, None)
-        metadata = _read_value(key.transactional_id, record.value)
-    except WireError:
+    key: Any = _FORMAT.read_key(record.key)
+    if key is None:
         return None
+    if record.value is None:
+        return TransactionRecord(key.transactional_id, None)
+    value: Any = _FORMAT.read_value(key, record.value)
+    metadata = None if value is None else _to_metadata(key.transactional_id, value)
     return TransactionRecord(key.transactional_id, metadata) if metadata is not None else None
 
 
 @remembered(KEYS_BYTES_MAX)
 def _write_key(transactional_id: str) -> bytes:
-    return _KEY_PREFIX + encoder(TransactionLogKey, KEY_VERSION)(TransactionLogKey(transactional_id=transactional_id))
+    return write_key(TransactionLogKey(transactional_id=transactional_id))
 
 
-def _read_key(data: bytes) -> TransactionLogKey | None:
-    if data[:2] != _KEY_PREFIX:
-        return None
-    key, end = decoder(TransactionLogKey, KEY_VERSION)(data, 2)
-    return key if end == len(data) else None
-
-
-def _read_value(transactional_id: str, data: bytes) -> TransactionMetadata | None:
-    if len(data) < 2:
-        return None
-    version = _INT16.unpack_from(data)[0]
-    if not 0 <= version <= VALUE_VERSION:
-        return None
-    value, _ = decoder(TransactionLogValue, version)(data, 2)
+def _to_metadata(transactional_id: str, value: TransactionLogValue) -> TransactionMetadata | None:
     state = STATUS_STATES.get(value.transaction_status)
     if state is None or state is DEAD:
         return None
