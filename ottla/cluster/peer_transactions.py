@@ -13,8 +13,7 @@ from typing import Any
 from ottla.base.errors import ErrorCode, error_code
 from ottla.base.ports import Peers
 from ottla.base.types import TopicPartition
-from ottla.transactions.markers import Marker
-from ottla.transactions.metadata import ProducerIdAndEpoch
+from ottla.transactions.metadata import Marker, ProducerIdAndEpoch
 from ottla.transactions.remote import DoneCodes
 
 

@@ -24,6 +24,7 @@ from ottla.machine.draft import Draft, followed, logged
 from ottla.transactions.metadata import (
     NO_IDENTITY,
     TRANSACTIONS_V2,
+    Marker,
     ProducerIdAndEpoch,
     TransactionMetadata,
     completed,
@@ -72,20 +73,14 @@ def send_markers(shard: Shard, metadata: TransactionMetadata) -> Callable[[], No
         if not shard.is_completing(metadata.transactional_id):
             shard.wake(metadata.transactional_id)
 
-    def send() -> None:
-        shard.markers.send(
-            metadata.transactional_id,
-            metadata.producer_id,
-            metadata.producer_epoch,
-            shard.coordinator_epoch,
-            metadata.state is PREPARE_COMMIT,
-            sorted(metadata.partitions),
-            metadata.client_transaction_version,
-            lambda: not shard.is_abandoned,
-            complete,
-        )
-
-    return send
+    marker = Marker(
+        metadata.producer_id,
+        metadata.producer_epoch,
+        shard.coordinator_epoch,
+        metadata.state is PREPARE_COMMIT,
+        metadata.client_transaction_version,
+    )
+    return lambda: shard.markers.send(marker, sorted(metadata.partitions), lambda: not shard.is_abandoned, complete)
 
 
 def new_producer_id_if_exhausted(shard: Shard, metadata: TransactionMetadata) -> int | None:

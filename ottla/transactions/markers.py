@@ -15,11 +15,12 @@ delivery stops without a message, because this machine is about to be dropped. D
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.ports import Clock, Timers
 from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
+from ottla.transactions.metadata import Marker
 from ottla.transactions.remote import NO_LEADER, DoneCodes, Leaders
 
 RETRY_MS = 100
@@ -28,16 +29,6 @@ PARTITIONS_PER_TURN = 20
 because the first batch of a log creates its index files."""
 ALL_IN_SYNC = -1
 MARKER_IS_THERE = frozenset({ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH})
-
-
-class Marker(NamedTuple):
-    """The content of a marker, which is the same in all partitions of a transaction."""
-
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int
-    is_commit: bool
-    transaction_version: int
 
 
 class HasLogEnd(Protocol):
@@ -164,18 +155,8 @@ class MarkerDelivery:
         self.timers = timers
 
     def send(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        coordinator_epoch: int,
-        is_commit: bool,
-        partitions: Sequence[TopicPartition],
-        transaction_version: int,
-        is_wanted: Callable[[], bool],
-        done: Callable[[], None],
+        self, marker: Marker, partitions: Sequence[TopicPartition], is_wanted: Callable[[], bool], done: Callable[[], None]
     ) -> None:
-        marker = Marker(producer_id, producer_epoch, coordinator_epoch, is_commit, transaction_version)
         _Delivery(self, marker, partitions, is_wanted, done).start()
 
 

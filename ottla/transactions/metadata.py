@@ -49,6 +49,16 @@ class ProducerIdAndEpoch(NamedTuple):
 NO_IDENTITY = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
+class Marker(NamedTuple):
+    """The content of a marker, which is the same in all partitions of a transaction."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
+    transaction_version: int
+
+
 class TransactionMetadata(NamedTuple):
     """The logged state of one transactional id. Times are wall times in milliseconds."""
 

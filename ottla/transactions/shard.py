@@ -18,7 +18,7 @@ from ottla.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, To
 from ottla.machine.contract import Decision, LogRecord, Reply, RunDecision, run_nothing
 from ottla.machine.draft import answered, same_code
 from ottla.machine.memory import NO_OWNER, CoordinatorMemory
-from ottla.transactions.metadata import TransactionMetadata
+from ottla.transactions.metadata import Marker, TransactionMetadata
 from ottla.transactions.records import read_record
 from ottla.transactions.settings import TransactionCoordinatorSettings
 from ottla.transactions.states import ONGOING, PREPARED
@@ -31,16 +31,7 @@ class MarkerSender(Protocol):
     """Writes the markers of a transaction to all of its partitions, whichever brokers lead them, and repeats failed writes."""
 
     def send(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        coordinator_epoch: int,
-        is_commit: bool,
-        partitions: Sequence[TopicPartition],
-        transaction_version: int,
-        is_wanted: Callable[[], bool],
-        done: Callable[[], None],
+        self, marker: Marker, partitions: Sequence[TopicPartition], is_wanted: Callable[[], bool], done: Callable[[], None]
     ) -> None:
         """Calls `done` once when every marker is committed, possibly before this returns. Stops when `is_wanted` returns False."""
 

@@ -7,8 +7,7 @@ import pytest
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cluster.peer_transactions import PeerTransactions
-from ottla.transactions.markers import Marker
-from ottla.transactions.metadata import ProducerIdAndEpoch
+from ottla.transactions.metadata import Marker, ProducerIdAndEpoch
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,

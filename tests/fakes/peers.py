@@ -11,8 +11,7 @@ from ottla.base.ports import DEFAULT_LANE, REFUSED, Channel, Locate
 from ottla.base.types import TopicPartition
 from ottla.sharing.commands import DoneResult, StateCommand
 from ottla.sharing.remote import OtherShareCoordinators
-from ottla.transactions.markers import Marker
-from ottla.transactions.metadata import ProducerIdAndEpoch
+from ottla.transactions.metadata import Marker, ProducerIdAndEpoch
 from ottla.transactions.remote import DoneCodes, OtherCoordinators
 
 

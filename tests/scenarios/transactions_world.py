@@ -28,7 +28,7 @@ from ottla.machine.memory import CoordinatorMemory
 from ottla.transactions.coordinators import TransactionCoordinators
 from ottla.transactions.init_producer_id import InitProducerId
 from ottla.transactions.markers import LocalMarkers
-from ottla.transactions.metadata import NO_IDENTITY, ProducerIdAndEpoch, TransactionMetadata
+from ottla.transactions.metadata import NO_IDENTITY, Marker, ProducerIdAndEpoch, TransactionMetadata
 from ottla.transactions.producer_ids import ProducerIds
 from ottla.transactions.queries import ListFilter
 from ottla.transactions.records import read_record, state_record
@@ -92,19 +92,14 @@ class HeldMarkers:
 
     def send(
         self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        coordinator_epoch: int,
-        is_commit: bool,
+        marker: Marker,
         partitions: Sequence[TopicPartition],
-        transaction_version: int,
         is_wanted: Callable[[], bool],
         done: Callable[[], None],
     ) -> None:
-        kind = "commit" if is_commit else "abort"
-        where = show_partitions(partitions)
-        self._say(f"markers: {kind} {producer_id}/{producer_epoch} {where} v{transaction_version} by {coordinator_epoch}")
+        kind, where = "commit" if marker.is_commit else "abort", show_partitions(partitions)
+        identity, version = f"{marker.producer_id}/{marker.producer_epoch}", marker.transaction_version
+        self._say(f"markers: {kind} {identity} {where} v{version} by {marker.coordinator_epoch}")
         if self.is_holding:
             self.held.append(done)
         else:

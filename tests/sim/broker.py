@@ -23,7 +23,8 @@ from ottla.replication.partition import Partition
 from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.node import Node
 from ottla.storage.log import Log
-from ottla.transactions.markers import LocalMarkers, Marker, Written
+from ottla.transactions.markers import LocalMarkers, Written
+from ottla.transactions.metadata import Marker
 from tests.fakes.clock import ManualClock
 from tests.fakes.coordinator_settings import transaction_settings
 from tests.fakes.memory_store import MemoryStore, ZooKeeperModel

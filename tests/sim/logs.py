@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.machine.contract import LogRecord
 from ottla.replication.partition import Partition
-from ottla.transactions.markers import Marker
+from ottla.transactions.metadata import Marker
 from ottla.transactions.records import read_record
 from ottla.transactions.states import ALLOWED, EMPTY, PREPARE_COMMIT, PREPARED, TransactionState
 from ottla.wire.batch_header import BatchHeader, read_batch_header

@@ -12,7 +12,7 @@ from typing import Any
 
 from ottla.base.types import TopicPartition
 from ottla.groups.machine import GroupMachine
-from ottla.transactions.markers import Marker
+from ottla.transactions.metadata import Marker
 from tests.groups.hard_state import hard_state
 from tests.sim import logs, readers
 from tests.sim.base_world import ProducerWorld, check_replay

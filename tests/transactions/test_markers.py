@@ -10,7 +10,8 @@ import pytest
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
-from ottla.transactions.markers import PARTITIONS_PER_TURN, RETRY_MS, LocalMarkers, Marker, MarkerDelivery
+from ottla.transactions.markers import PARTITIONS_PER_TURN, RETRY_MS, LocalMarkers, MarkerDelivery
+from ottla.transactions.metadata import Marker
 from ottla.transactions.remote import NO_LEADER
 from tests.fakes.clock import ManualClock
 from tests.fakes.peers import HeldPeerTransactions
@@ -108,7 +109,7 @@ class MarkersWorld(World):
         def finished() -> None:
             self.done += 1
 
-        self.delivery.send("tx", 7, 3, 5, True, partitions, 2, lambda: self.is_wanted, finished)
+        self.delivery.send(Marker(7, 3, 5, True, 2), partitions, lambda: self.is_wanted, finished)
 
 
 def test_local_markers_are_written_at_once() -> None:

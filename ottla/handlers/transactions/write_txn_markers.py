@@ -14,7 +14,7 @@ from ottla.base.types import TopicPartition
 from ottla.handlers.context import Broker, Pending, RequestContext
 from ottla.handlers.rights import is_allowed_on_cluster, may_be_broker
 from ottla.security.acl import AclOperation
-from ottla.transactions.markers import Marker
+from ottla.transactions.metadata import Marker
 from ottla.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,

@@ -24,7 +24,7 @@ from ottla.handlers.transactions import (
     write_txn_markers,
 )
 from ottla.security.acl import AclOperation, ResourceType
-from ottla.transactions.markers import Marker
+from ottla.transactions.metadata import Marker
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
 from ottla.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
