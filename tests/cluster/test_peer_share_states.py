@@ -32,7 +32,7 @@ HANDLERS: dict[type, Any] = {
 
 def answer_to(command: StateCommand, result: StateResult) -> Any:
     """What the handler of the other broker answers."""
-    return HANDLERS[type(command)].respond({KEY: result})
+    return HANDLERS[type(command)].API.respond({KEY: result})
 
 
 @pytest.mark.parametrize(
@@ -72,5 +72,5 @@ def test_each_broker_is_asked_by_one_request() -> None:
 
 
 def test_an_answer_about_something_else_is_an_error() -> None:
-    response = HANDLERS[DeleteState].respond({KEY._replace(partition=KEY.partition + 1): StateResult(ErrorCode.NONE)})
+    response = HANDLERS[DeleteState].API.respond({KEY._replace(partition=KEY.partition + 1): StateResult(ErrorCode.NONE)})
     assert result_of(DeleteState(KEY), response).code is ErrorCode.UNKNOWN_SERVER_ERROR

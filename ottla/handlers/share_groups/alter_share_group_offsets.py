@@ -13,15 +13,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.errors import ErrorCode
 from ottla.base.uuids import ZERO_UUID
-from ottla.groups.answers import ShareOffsetOutcomes, refuse_share_offsets
+from ottla.groups.answers import ShareOffsetOutcomes
 from ottla.groups.commands import AlterShareOffsets, StartOffset
 from ottla.groups.share.offsets import alter_share_offsets
-from ottla.handlers.advertised_levels import require_share_groups
-from ottla.handlers.context import Broker, Pending, RequestContext
-from ottla.handlers.groups.coordination import run
-from ottla.handlers.rights import is_allowed, require
+from ottla.handlers.context import Broker, RequestContext
+from ottla.handlers.groups.coordination import Command
+from ottla.handlers.rights import is_allowed
+from ottla.handlers.share_groups.offset_changes import change_offsets
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -32,30 +32,23 @@ from ottla.wire.messages.alter_share_group_offsets import (
 
 
 def handle(broker: Broker, request: RequestContext, body: AlterShareGroupOffsetsRequest) -> Any:
-    pending = Pending()
-    refused: list[AlterShareGroupOffsetsResponseTopic] = []
-
-    def answer(outcomes: ShareOffsetOutcomes) -> None:
-        response = respond(outcomes)
-        if response.error_code:
-            pending.complete(response)
-            return
-        response.responses += refused
-        # A member that ended without leaving may have left share partitions open. After the close, the next fetch loads the new state.
-        broker.share_partitions.close_group(body.group_id, lambda: pending.complete(response))
-
-    try:
-        require_share_groups(broker.config.ottla_advertise_level)
-        require(broker, request, AclOperation.READ, ResourceType.GROUP, body.group_id)
-        if not body.group_id:
-            raise ApiError(ErrorCode.INVALID_GROUP_ID)
-        topics = _sort_out(broker, request, body, refused)
-        starts = [StartOffset(topic.topic_name, part.partition_index, part.start_offset) for topic in topics for part in topic.partitions]
+    def make() -> tuple[Command, list[AlterShareGroupOffsetsResponseTopic]]:
+        starts: list[StartOffset] = []
+        refused: list[AlterShareGroupOffsetsResponseTopic] = []
+        for topic in body.topics:
+            name, code = topic.topic_name, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            if is_allowed(broker, request, AclOperation.READ, ResourceType.TOPIC, name):
+                starts += [StartOffset(name, partition.partition_index, partition.start_offset) for partition in topic.partitions]
+                continue
+            results = [
+                AlterShareGroupOffsetsResponsePartition(partition_index=partition.partition_index, error_code=code)
+                for partition in topic.partitions
+            ]
+            refused.append(AlterShareGroupOffsetsResponseTopic(topic_name=name, topic_id=ZERO_UUID, partitions=results))
         command = AlterShareOffsets(group_id=body.group_id, starts=starts)
-        run(broker, body.group_id, lambda shard, reply, _now: alter_share_offsets(shard, command, reply), answer)
-    except ApiError as error:
-        return respond(refuse_share_offsets(error.code, error.message))
-    return pending
+        return lambda shard, reply, _now_ms: alter_share_offsets(shard, command, reply), refused
+
+    return change_offsets(broker, request, body.group_id, AclOperation.READ, make, respond)
 
 
 def respond(outcomes: ShareOffsetOutcomes) -> AlterShareGroupOffsetsResponse:
@@ -73,21 +66,3 @@ def respond(outcomes: ShareOffsetOutcomes) -> AlterShareGroupOffsetsResponse:
     return AlterShareGroupOffsetsResponse(
         error_code=outcomes.error, error_message=outcomes.message, responses=list(topics.values())
     )
-
-
-def _sort_out(
-    broker: Broker, request: RequestContext, body: AlterShareGroupOffsetsRequest, refused: list[AlterShareGroupOffsetsResponseTopic]
-) -> list[Any]:
-    kept = []
-    for topic in body.topics:
-        if is_allowed(broker, request, AclOperation.READ, ResourceType.TOPIC, topic.topic_name):
-            kept.append(topic)
-            continue
-        results = [
-            AlterShareGroupOffsetsResponsePartition(
-                partition_index=partition.partition_index, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            )
-            for partition in topic.partitions
-        ]
-        refused.append(AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=ZERO_UUID, partitions=results))
-    return kept

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.base.errors import ApiError, ErrorCode
-from ottla.groups.answers import ShareOffsetOutcomes, refuse_share_offsets
+from ottla.base.errors import ErrorCode
+from ottla.groups.answers import ShareOffsetOutcomes
 from ottla.groups.commands import DeleteShareOffsets
 from ottla.groups.share.offsets import delete_share_offsets
-from ottla.handlers.advertised_levels import require_share_groups
-from ottla.handlers.context import Broker, Pending, RequestContext
-from ottla.handlers.groups.coordination import run
-from ottla.handlers.rights import is_allowed, require
+from ottla.handlers.context import Broker, RequestContext
+from ottla.handlers.groups.coordination import Command
+from ottla.handlers.rights import is_allowed
+from ottla.handlers.share_groups.offset_changes import change_offsets
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
@@ -28,24 +28,9 @@ from ottla.wire.messages.delete_share_group_offsets import (
 
 
 def handle(broker: Broker, request: RequestContext, body: DeleteShareGroupOffsetsRequest) -> Any:
-    pending = Pending()
-    refused: list[DeleteShareGroupOffsetsResponseTopic] = []
-
-    def answer(outcomes: ShareOffsetOutcomes) -> None:
-        response = respond(outcomes)
-        if response.error_code:
-            pending.complete(response)
-            return
-        response.responses += refused
-        # A member that ended without leaving the group may keep them open; the next reader begins at the stored state.
-        broker.share_partitions.close_group(body.group_id, lambda: pending.complete(response))
-
-    try:
-        require_share_groups(broker.config.ottla_advertise_level)
-        require(broker, request, AclOperation.DELETE, ResourceType.GROUP, body.group_id)
-        if not body.group_id:
-            raise ApiError(ErrorCode.INVALID_GROUP_ID)
-        kept = []
+    def make() -> tuple[Command, list[DeleteShareGroupOffsetsResponseTopic]]:
+        kept: list[str] = []
+        refused: list[DeleteShareGroupOffsetsResponseTopic] = []
         for topic in body.topics:
             if is_allowed(broker, request, AclOperation.READ, ResourceType.TOPIC, topic.topic_name):
                 kept.append(topic.topic_name)
@@ -53,10 +38,9 @@ def handle(broker: Broker, request: RequestContext, body: DeleteShareGroupOffset
                 code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 refused.append(DeleteShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, error_code=code))
         command = DeleteShareOffsets(group_id=body.group_id, topics=kept)
-        run(broker, body.group_id, lambda shard, reply, _now: delete_share_offsets(shard, command, reply), answer)
-    except ApiError as error:
-        return respond(refuse_share_offsets(error.code, error.message))
-    return pending
+        return lambda shard, reply, _now_ms: delete_share_offsets(shard, command, reply), refused
+
+    return change_offsets(broker, request, body.group_id, AclOperation.DELETE, make, respond)
 
 
 def respond(outcomes: ShareOffsetOutcomes) -> DeleteShareGroupOffsetsResponse:

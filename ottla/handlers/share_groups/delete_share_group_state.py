@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.base.share_state import SharePartitionKey
 from ottla.handlers.context import Broker, RequestContext
-from ottla.handlers.share_groups.state_requests import ask, responder
-from ottla.sharing.commands import DeleteState, StateResult
+from ottla.handlers.share_groups.state_requests import StateApi, ask
+from ottla.sharing.commands import DeleteState
 from ottla.wire.messages.delete_share_group_state import (
     DeleteShareGroupStateRequest,
     DeleteShareGroupStateResponse,
@@ -23,16 +22,7 @@ from ottla.wire.messages.delete_share_group_state import (
 
 
 def handle(broker: Broker, request: RequestContext, body: DeleteShareGroupStateRequest) -> Any:
-    commands = [
-        DeleteState(SharePartitionKey(body.group_id, topic.topic_id, asked.partition))
-        for topic in body.topics
-        for asked in topic.partitions
-    ]
-    return ask(broker, request, commands, respond)
+    return ask(broker, request, body, API)
 
 
-def to_wire(partition: int, result: StateResult) -> PartitionResult:
-    return PartitionResult(partition=partition, error_code=result.code, error_message=result.message)
-
-
-respond = responder(DeleteShareGroupStateResponse, DeleteStateResult, to_wire)
+API = StateApi(lambda key, _asked: DeleteState(key), DeleteShareGroupStateResponse, DeleteStateResult, PartitionResult)

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.base.share_state import SharePartitionKey
 from ottla.handlers.context import Broker, RequestContext
-from ottla.handlers.share_groups.state_requests import ask, responder
-from ottla.sharing.commands import InitializeState, StateResult
+from ottla.handlers.share_groups.state_requests import StateApi, ask
+from ottla.sharing.commands import InitializeState
 from ottla.wire.messages.initialize_share_group_state import (
     InitializeShareGroupStateRequest,
     InitializeShareGroupStateResponse,
@@ -24,16 +23,12 @@ from ottla.wire.messages.initialize_share_group_state import (
 
 
 def handle(broker: Broker, request: RequestContext, body: InitializeShareGroupStateRequest) -> Any:
-    commands = [
-        InitializeState(SharePartitionKey(body.group_id, topic.topic_id, asked.partition), asked.state_epoch, asked.start_offset)
-        for topic in body.topics
-        for asked in topic.partitions
-    ]
-    return ask(broker, request, commands, respond)
+    return ask(broker, request, body, API)
 
 
-def to_wire(partition: int, result: StateResult) -> PartitionResult:
-    return PartitionResult(partition=partition, error_code=result.code, error_message=result.message)
-
-
-respond = responder(InitializeShareGroupStateResponse, InitializeStateResult, to_wire)
+API = StateApi(
+    lambda key, asked: InitializeState(key, asked.state_epoch, asked.start_offset),
+    InitializeShareGroupStateResponse,
+    InitializeStateResult,
+    PartitionResult,
+)

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.base.share_state import SharePartitionKey
+from ottla.base.share_state import ShareState
 from ottla.handlers.context import Broker, RequestContext
-from ottla.handlers.share_groups.state_requests import ask, responder
-from ottla.sharing.commands import ReadState, StateResult
+from ottla.handlers.share_groups.state_requests import StateApi, ask
+from ottla.sharing.commands import ReadState
 from ottla.wire.messages.read_share_group_state import (
     PartitionResult,
     ReadShareGroupStateRequest,
@@ -25,27 +25,17 @@ from ottla.wire.messages.read_share_group_state import (
 
 
 def handle(broker: Broker, request: RequestContext, body: ReadShareGroupStateRequest) -> Any:
-    commands = [
-        ReadState(SharePartitionKey(body.group_id, topic.topic_id, asked.partition), asked.leader_epoch)
-        for topic in body.topics
-        for asked in topic.partitions
+    return ask(broker, request, body, API)
+
+
+def shown(state: ShareState) -> dict[str, Any]:
+    batches = [
+        StateBatch(first_offset=first, last_offset=last, delivery_state=delivery_state, delivery_count=count)
+        for first, last, delivery_state, count in state.batches
     ]
-    return ask(broker, request, commands, respond)
+    return {"state_epoch": state.state_epoch, "start_offset": state.start_offset, "state_batches": batches}
 
 
-def to_wire(partition: int, result: StateResult) -> PartitionResult:
-    state = result.state
-    if state is None:
-        return PartitionResult(partition=partition, error_code=result.code, error_message=result.message)
-    return PartitionResult(
-        partition=partition,
-        state_epoch=state.state_epoch,
-        start_offset=state.start_offset,
-        state_batches=[
-            StateBatch(first_offset=first, last_offset=last, delivery_state=delivery_state, delivery_count=count)
-            for first, last, delivery_state, count in state.batches
-        ],
-    )
-
-
-respond = responder(ReadShareGroupStateResponse, ReadStateResult, to_wire)
+API = StateApi(
+    lambda key, asked: ReadState(key, asked.leader_epoch), ReadShareGroupStateResponse, ReadStateResult, PartitionResult, shown
+)

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.base.share_state import SharePartitionKey
+from ottla.base.share_state import ShareState
 from ottla.handlers.context import Broker, RequestContext
-from ottla.handlers.share_groups.state_requests import ask, responder
-from ottla.sharing.commands import ReadSummary, StateResult
+from ottla.handlers.share_groups.state_requests import StateApi, ask
+from ottla.sharing.commands import ReadSummary
 from ottla.wire.messages.read_share_group_state_summary import (
     PartitionResult,
     ReadShareGroupStateSummaryRequest,
@@ -25,25 +25,22 @@ from ottla.wire.messages.read_share_group_state_summary import (
 
 
 def handle(broker: Broker, request: RequestContext, body: ReadShareGroupStateSummaryRequest) -> Any:
-    commands = [
-        ReadSummary(SharePartitionKey(body.group_id, topic.topic_id, asked.partition), asked.leader_epoch)
-        for topic in body.topics
-        for asked in topic.partitions
-    ]
-    return ask(broker, request, commands, respond)
+    return ask(broker, request, body, API)
 
 
-def to_wire(partition: int, result: StateResult) -> PartitionResult:
-    state = result.state
-    if state is None:
-        return PartitionResult(partition=partition, error_code=result.code, error_message=result.message)
-    return PartitionResult(
-        partition=partition,
-        state_epoch=state.state_epoch,
-        leader_epoch=state.leader_epoch,
-        start_offset=state.start_offset,
-        delivery_complete_count=state.delivery_complete_count,
-    )
+def shown(state: ShareState) -> dict[str, Any]:
+    return {
+        "state_epoch": state.state_epoch,
+        "leader_epoch": state.leader_epoch,
+        "start_offset": state.start_offset,
+        "delivery_complete_count": state.delivery_complete_count,
+    }
 
 
-respond = responder(ReadShareGroupStateSummaryResponse, ReadStateSummaryResult, to_wire)
+API = StateApi(
+    lambda key, asked: ReadSummary(key, asked.leader_epoch),
+    ReadShareGroupStateSummaryResponse,
+    ReadStateSummaryResult,
+    PartitionResult,
+    shown,
+)

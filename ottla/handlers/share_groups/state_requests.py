@@ -6,62 +6,60 @@ partition that is named twice is asked once, and a request without a group gets 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from ottla.base.errors import ErrorCode
-from ottla.base.share_state import SharePartitionKey
-from ottla.base.uuids import Uuid
+from ottla.base.share_state import SharePartitionKey, ShareState
 from ottla.handlers.context import Broker, Pending, RequestContext
 from ottla.handlers.rights import is_broker
 from ottla.sharing.commands import StateCommand, StateResult
 
-ResponseT = TypeVar("ResponseT")
-Results = dict[SharePartitionKey, StateResult]
 REFUSED = StateResult(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 NEGATIVE = StateResult(ErrorCode.INVALID_REQUEST, None, "a partition is not negative")
 
 
-def ask(broker: Broker, request: RequestContext, commands: Iterable[StateCommand], respond: Callable[[Results], Any]) -> Any:
+class StateApi(NamedTuple):
+    """The differences of one API: its command, the classes of its response, and the fields of its results that show a state."""
+
+    command: Callable[[SharePartitionKey, Any], StateCommand]
+    """Makes the command for a share partition, from the partition's part of the request."""
+    response: Callable[..., Any]
+    topic_result: Callable[..., Any]
+    partition_result: Callable[..., Any]
+    shown: Callable[[ShareState], Mapping[str, Any]] | None = None
+
+    def respond(self, results: Mapping[SharePartitionKey, StateResult]) -> Any:
+        topics: dict[bytes, Any] = {}
+        for key, result in results.items():
+            state = {} if self.shown is None or result.state is None else self.shown(result.state)
+            shown = self.partition_result(partition=key.partition, error_code=result.code, error_message=result.message, **state)
+            if key.topic_id not in topics:
+                topics[key.topic_id] = self.topic_result(topic_id=key.topic_id)
+            topics[key.topic_id].partitions.append(shown)
+        return self.response(results=list(topics.values()))
+
+
+def ask(broker: Broker, request: RequestContext, body: Any, api: StateApi) -> Any:
     """Returns the response, or a `Pending` that the coordinators complete."""
-    asked = {command.key: command for command in commands if command.key.group_id}
+    asked: dict[SharePartitionKey, StateCommand] = {}
+    for topic in body.topics if body.group_id else ():
+        for partition in topic.partitions:
+            key = SharePartitionKey(body.group_id, topic.topic_id, partition.partition)
+            asked[key] = api.command(key, partition)
     if not is_broker(broker, request):
-        return respond(dict.fromkeys(asked, REFUSED))
-    results: Results = {}
+        return api.respond(dict.fromkeys(asked, REFUSED))
+    results: dict[SharePartitionKey, StateResult] = {}
     pending = Pending()
 
     def answered(key: SharePartitionKey, result: StateResult) -> None:
         results[key] = result
         if len(results) == len(asked):
-            pending.complete(respond({key: results[key] for key in asked}))
+            pending.complete(api.respond({key: results[key] for key in asked}))
 
     for key, command in asked.items():
         if key.partition < 0:
             answered(key, NEGATIVE)
         else:
             broker.share_states.run(command, lambda result, key=key: answered(key, result))  # type: ignore[misc]
-    return pending if asked else respond({})
-
-
-def responder(
-    response: Callable[..., ResponseT], topic_result: Callable[..., Any], partition_result: Callable[[int, StateResult], Any]
-) -> Callable[[Results], ResponseT]:
-    """Returns a function that builds a response from results by topic and partition."""
-
-    def respond(results: Results) -> ResponseT:
-        return response(
-            results=[
-                topic_result(topic_id=topic_id, partitions=[partition_result(partition, result) for partition, result in partitions])
-                for topic_id, partitions in _by_topic(results).items()
-            ]
-        )
-
-    return respond
-
-
-def _by_topic(results: Results) -> dict[Uuid, list[tuple[int, StateResult]]]:
-    """Groups the partitions and results by topic, in the order of the request."""
-    topics: dict[Uuid, list[tuple[int, StateResult]]] = {}
-    for key, result in results.items():
-        topics.setdefault(key.topic_id, []).append((key.partition, result))
-    return topics
+    return pending if asked else api.respond({})

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
+from ottla.base.share_state import ShareState, StateBatch
 from ottla.handlers.context import Broker, RequestContext
-from ottla.handlers.share_groups.state_requests import ask, responder
-from ottla.sharing.commands import StateResult, WriteState
+from ottla.handlers.share_groups.state_requests import StateApi, ask
+from ottla.sharing.commands import WriteState
 from ottla.wire.messages.write_share_group_state import (
     PartitionData,
     PartitionResult,
@@ -25,19 +25,7 @@ from ottla.wire.messages.write_share_group_state import (
 
 
 def handle(broker: Broker, request: RequestContext, body: WriteShareGroupStateRequest) -> Any:
-    commands = [
-        WriteState(SharePartitionKey(body.group_id, topic.topic_id, asked.partition), to_state(asked))
-        for topic in body.topics
-        for asked in topic.partitions
-    ]
-    return ask(broker, request, commands, respond)
-
-
-def to_wire(partition: int, result: StateResult) -> PartitionResult:
-    return PartitionResult(partition=partition, error_code=result.code, error_message=result.message)
-
-
-respond = responder(WriteShareGroupStateResponse, WriteStateResult, to_wire)
+    return ask(broker, request, body, API)
 
 
 def to_state(asked: PartitionData) -> ShareState:
@@ -45,3 +33,8 @@ def to_state(asked: PartitionData) -> ShareState:
         StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count) for batch in asked.state_batches
     ]
     return ShareState(asked.state_epoch, asked.leader_epoch, asked.start_offset, asked.delivery_complete_count, tuple(batches))
+
+
+API = StateApi(
+    lambda key, asked: WriteState(key, to_state(asked)), WriteShareGroupStateResponse, WriteStateResult, PartitionResult
+)
