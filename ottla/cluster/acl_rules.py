@@ -109,7 +109,6 @@ class AclRules:
             self._waiting[0].run()
 
     def change(self, changes: Mapping[Pattern, RuleChange], done: Done) -> None:
-        """Makes the changes of a request after the changes of earlier requests."""
         if len(self._waiting) >= CHANGES_MAX:
             done(dict.fromkeys(changes, ErrorCode.REQUEST_TIMED_OUT))
             return

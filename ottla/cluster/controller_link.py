@@ -164,7 +164,6 @@ class ControllerLink:
 
     @property
     def is_active(self) -> bool:
-        """Whether this broker is the controller."""
         return self.local.is_active
 
     @property

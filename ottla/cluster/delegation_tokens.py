@@ -40,8 +40,6 @@ Done = Callable[[ErrorCode, DelegationToken | None], object]
 
 
 class DelegationTokens:
-    """All tokens of the cluster."""
-
     def __init__(
         self, store: MetadataStore, retries: StoreRetries, timers: Timers, clock: Clock, *, is_alone: bool, expiry_interval_ms: int
     ) -> None:

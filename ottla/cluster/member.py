@@ -45,8 +45,6 @@ class NoOtherBrokers:
 
 
 class ClusterMember:
-    """One broker in its cluster."""
-
     def __init__(
         self,
         *,
@@ -238,7 +236,6 @@ class ClusterMember:
             on_ready()
 
     def _take_broker_configs(self) -> None:
-        """Applies the settings of all brokers and of this one."""
         of_all = self.metadata.configs(CONFIG_BROKER, ALL_BROKERS)
         of_this = self.metadata.configs(CONFIG_BROKER, str(self._config.this_broker_id))
         for notice in self._config.set_dynamic(of_all, of_this):

@@ -44,7 +44,6 @@ class MemberWatches:
         self._death_mark.watch(broker_epoch)
 
     def watch_configs(self) -> None:
-        """Reads all settings, and watches them."""
         self._configs.start()
 
     def stop(self) -> None:
@@ -53,7 +52,6 @@ class MemberWatches:
         self._configs.stop()
 
     def report_replicas(self, reopened: Sequence[TopicPartition]) -> None:
-        """Reports a change of the failed replicas. Replicas in `reopened` work again."""
         self._failed_replicas.report(reopened)
 
     def report_short_leader(self, state: PartitionState) -> None:

@@ -54,7 +54,6 @@ class MetadataCache(ClusterMetadata):
         """Called when credentials of users have changed."""
 
     def broker_epoch(self, broker_id: int) -> int | None:
-        """Returns the epoch of a broker's registration in the newest metadata, or None."""
         broker = self.brokers.get(broker_id)
         return None if broker is None else broker.epoch
 
@@ -71,7 +70,6 @@ class MetadataCache(ClusterMetadata):
         return key.partition in self._offline.get(key.topic, ())
 
     def offline_here(self) -> list[TopicPartition]:
-        """Returns the replicas that are marked as offline."""
         return [TopicPartition(name, index) for name, partitions in self._offline.items() for index in partitions]
 
     def mark_online(self, replicas: Iterable[TopicPartition]) -> None:

@@ -15,8 +15,6 @@ from ottla.sharing.commands import DeleteState, DoneResult, InitializeState, Rea
 
 
 class PeerShareStates:
-    """Implements the port over `base.ports.Peers`."""
-
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
 

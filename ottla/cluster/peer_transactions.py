@@ -18,8 +18,6 @@ from ottla.transactions.remote import DoneCodes
 
 
 class PeerTransactions:
-    """Implements both ports over `base.ports.Peers`."""
-
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
 
@@ -56,7 +54,6 @@ class PeerTransactions:
         self._peers.send(broker_id, AddPartitionsToTxnRequest(transactions=[asked]), answered)
 
     def write_markers(self, broker_id: int, marker: Marker, partitions: Sequence[TopicPartition], done: DoneCodes) -> None:
-        """Sends WriteTxnMarkers to the leader of these partitions."""
         from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 
         asked = WritableTxnMarker(

@@ -64,8 +64,6 @@ class Registration:
 
 
 class Registrar:
-    """Registers one broker, once in each session."""
-
     def __init__(self, store: MetadataStore, retries: StoreRetries, clock: Clock, registration: Registration) -> None:
         self._store = store
         self._retries = retries
@@ -148,7 +146,6 @@ class Registrar:
             return {}
 
     def _create(self) -> Procedure[None]:
-        """Creates the broker's node, unless there is one."""
         outcome = yield from write(self._store, [self._node()])
         if outcome.result not in (StoreResult.OK, StoreResult.NODE_EXISTS):
             raise StoreFailure(outcome.result)

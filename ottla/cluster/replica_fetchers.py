@@ -46,7 +46,6 @@ class ReplicaFetchers:
 
     @property
     def bytes_in(self) -> int:
-        """Returns the number of bytes of records that leaders have sent this broker."""
         return self._bytes_in + sum(driven.fetcher.bytes_in for driven in self._driven.values())
 
     @property
@@ -83,7 +82,6 @@ class ReplicaFetchers:
         return partition.leader_id, fetcher_number(topic, number, self._config.num_replica_fetchers)
 
     def close(self) -> None:
-        """Stops all fetchers. Answers in flight are ignored."""
         self._is_closed = True
         for driven in self._driven.values():
             driven.close()

@@ -24,8 +24,6 @@ REFUSED_RETRY_MS = 1_000
 
 
 class SessionState(Enum):
-    """The state of a broker's session."""
-
     NEW = "new"
     REGISTERED = "registered"
     SUSPENDED = "suspended"

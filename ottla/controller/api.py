@@ -33,8 +33,6 @@ class NewTopic:
 
 @immutable(kw_only=True)
 class TopicResult:
-    """The result for one topic."""
-
     name: str
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None

@@ -34,7 +34,6 @@ class BrokerWatch:
         self._watch = StoreWatch(retries, self._read)
 
     def start(self) -> None:
-        """Reads the registrations now and after each later change."""
         self._watch.start()
 
     def stop(self) -> None:

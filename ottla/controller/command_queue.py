@@ -114,7 +114,6 @@ class CommandQueue:
     # The procedure of the queue. Any function that it calls may close the queue, which cancels the procedure.
 
     def _serve(self) -> Procedure[None]:
-        """Executes the waiting commands, one after the other."""
         while self._queue and self._may_act():
             command = self._current = self._queue.popleft()
             plan, code = yield from self._execute(command)
@@ -176,7 +175,6 @@ class CommandQueue:
         return StoreResult.OK if was_executed else StoreResult.UNKNOWN
 
     def _was_executed(self, part: PlanPart) -> Procedure[bool]:
-        """Whether a write with a lost answer was executed."""
         paths = list(dict.fromkeys(operation.path for operation in part.operations))
         while True:
             yield from self._wait_for_earlier_writes()

@@ -15,8 +15,6 @@ def damaged_line(path: str, error: Exception) -> str:
 
 
 class DamageNotes:
-    """The lines that were logged."""
-
     def __init__(self) -> None:
         self._logged: dict[str, None] = {}
 

@@ -52,8 +52,6 @@ class Choice(Enum):
 
 @immutable
 class Elected:
-    """The new leader and in-sync set."""
-
     leader: int
     isr: tuple[int, ...]
     choice: Choice = Choice.IN_SYNC

@@ -49,7 +49,6 @@ NodesRead = Callable[[StoreResult, dict[str, StoreNode]], object]
 
 
 def read_nodes(store: MetadataStore, roots: Sequence[str], done: NodesRead) -> None:
-    """Reads all nodes at and below the roots."""
     _Reader(store, roots, done, is_deep=True).run()
 
 

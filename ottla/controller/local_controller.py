@@ -239,7 +239,6 @@ class LocalController:
         return state
 
     def _balance_leadership(self) -> Procedure[None]:
-        """Moves leadership back to preferred replicas, at intervals."""
 
         def moved(count: int) -> None:
             if count:

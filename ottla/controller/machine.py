@@ -188,7 +188,6 @@ def partition_result(topic: TopicMetadata, partition: PartitionMetadata, error: 
 
 
 def decide_reassign(state: ClusterState, requests: Sequence[Reassignment], rules: TopicRules) -> Plan:
-    """Begins, changes or cancels moves of replicas."""
     new: dict[tuple[str, int], PartitionMetadata] = {}
     results = []
     for request in requests:

@@ -46,12 +46,10 @@ def is_moving(partition: PartitionMetadata) -> bool:
 
 
 def target_of(partition: PartitionMetadata) -> tuple[int, ...]:
-    """Returns the partition's replicas after the move."""
     return tuple(replica for replica in partition.replicas if replica not in partition.removing_replicas)
 
 
 def origin_of(partition: PartitionMetadata) -> tuple[int, ...]:
-    """Returns the partition's replicas before the move."""
     return tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)
 
 

@@ -89,7 +89,6 @@ class ClusterState(ClusterMetadata):
 
     @property
     def is_whole(self) -> bool:
-        """Whether every topic and the state of every partition is known."""
         return not self.damaged_topics and all(partition.partition_epoch >= 0 for _, partition in self.partitions())
 
     def name_like(self, metric_name: str) -> str | None:
@@ -97,7 +96,6 @@ class ClusterState(ClusterMetadata):
         return self._names_by_metric.get(metric_name)
 
     def apply(self, changes: Sequence[Change]) -> None:
-        """Applies changes that the store has confirmed."""
         is_membership_changed = False
         moved: dict[str, dict[int, PartitionMetadata]] = {}
         for change in changes:

@@ -45,8 +45,6 @@ class Joined:
 
 @immutable(kw_only=True)
 class Synced:
-    """A member's assignment."""
-
     error: ErrorCode = OK
     protocol_type: str | None = None
     protocol_name: str | None = None
@@ -54,8 +52,6 @@ class Synced:
 
 
 class MemberLeft(NamedTuple):
-    """The outcome for one member of a Leave."""
-
     member_id: str
     instance_id: str | None
     error: ErrorCode
@@ -63,8 +59,6 @@ class MemberLeft(NamedTuple):
 
 @immutable(kw_only=True)
 class Left:
-    """The outcome of a Leave."""
-
     error: ErrorCode = OK
     members: Sequence[MemberLeft] = ()
 
@@ -98,8 +92,6 @@ class AssignedTopic(NamedTuple):
 
 @immutable(kw_only=True)
 class DescribedEpochMember:
-    """A member of a consumer or share group."""
-
     member_id: str
     epoch: int
     client_id: str
@@ -115,8 +107,6 @@ class DescribedEpochMember:
 
 @immutable(kw_only=True)
 class DescribedEpochGroup:
-    """A consumer or share group."""
-
     group_id: str
     error: ErrorCode = OK
     message: str | None = None
@@ -155,8 +145,6 @@ class DeletedOffsets:
 
 
 class ListedGroup(NamedTuple):
-    """A group in the list."""
-
     group_id: str
     protocol_type: str
     state: str
@@ -165,15 +153,11 @@ class ListedGroup(NamedTuple):
 
 @immutable(kw_only=True)
 class GroupList:
-    """The groups of one shard."""
-
     error: ErrorCode = OK
     groups: Sequence[ListedGroup] = ()
 
 
 class DescribedClassicMember(NamedTuple):
-    """A member of a classic group."""
-
     member_id: str
     instance_id: str | None
     client_id: str
@@ -184,8 +168,6 @@ class DescribedClassicMember(NamedTuple):
 
 @immutable(kw_only=True)
 class DescribedClassicGroup:
-    """A classic group."""
-
     group_id: str
     error: ErrorCode = OK
     message: str | None = None
@@ -209,8 +191,6 @@ class ShareOffsetOutcome:
 
 @immutable(kw_only=True)
 class ShareOffsetOutcomes:
-    """The answer to AlterShareOffsets and DeleteShareOffsets."""
-
     error: ErrorCode = OK
     message: str | None = None
     outcomes: Sequence[ShareOffsetOutcome] = field(default_factory=tuple)

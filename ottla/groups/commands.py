@@ -68,8 +68,6 @@ class Sync:
 
 @immutable
 class Heartbeat:
-    """Heartbeat of a classic member."""
-
     group_id: str
     member_id: str
     instance_id: str | None
@@ -85,8 +83,6 @@ class MemberName(NamedTuple):
 
 @immutable(kw_only=True)
 class Leave:
-    """LeaveGroup."""
-
     group_id: str
     members: Sequence[MemberName]
 
@@ -128,8 +124,6 @@ class ShareHeartbeat:
 
 
 class OffsetToCommit(NamedTuple):
-    """One partition of a commit."""
-
     topic: str
     topic_id: Uuid
     partition: int
@@ -167,8 +161,6 @@ class CommitOffsetsInTransaction:
 
 
 class TopicPartitions(NamedTuple):
-    """Some partitions of a topic."""
-
     topic: str
     partitions: Sequence[int]
     topic_id: Uuid = ZERO_UUID
@@ -187,8 +179,6 @@ class FetchOffsets:
 
 @immutable(kw_only=True)
 class DeleteOffsets:
-    """OffsetDelete."""
-
     group_id: str
     topics: Sequence[TopicPartitions]
 
@@ -214,15 +204,11 @@ class StartOffset(NamedTuple):
 
 @immutable(kw_only=True)
 class AlterShareOffsets:
-    """AlterShareGroupOffsets."""
-
     group_id: str
     starts: Sequence[StartOffset]
 
 
 @immutable(kw_only=True)
 class DeleteShareOffsets:
-    """DeleteShareGroupOffsets."""
-
     group_id: str
     topics: Sequence[str]

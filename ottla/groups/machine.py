@@ -170,7 +170,6 @@ class GroupMachine:
     def _apply_epochs(
         self, kind: EpochKind, _offset: int, key: Any, value: Any, _transactional: Transactional | None
     ) -> None:
-        """Applies a record of a consumer or share group."""
         groups = self.shard.groups
         group = groups.get(key.group_id)
         if type(group) is not kind.group:

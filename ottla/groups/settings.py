@@ -20,8 +20,6 @@ OFFSET_BYTES = 600
 
 @immutable(kw_only=True)
 class GroupCoordinatorSettings:
-    """Settings of all groups of a broker."""
-
     session_timeout_min_ms: int  # group.min.session.timeout.ms
     session_timeout_max_ms: int  # group.max.session.timeout.ms
     initial_rebalance_delay_ms: int  # group.initial.rebalance.delay.ms

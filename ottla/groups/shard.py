@@ -74,8 +74,6 @@ def offset_bytes(topic: str, metadata: str) -> int:
 
 
 class GroupShard:
-    """The state that the commands of a group coordinator use."""
-
     __slots__ = (
         "beginning",
         "deferred",

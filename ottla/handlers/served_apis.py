@@ -18,8 +18,6 @@ from ottla.wire.apis import APIS, EXTENSIONS_SINCE, KEYS
 
 
 class Right(NamedTuple):
-    """An operation on a kind of resource."""
-
     operation: AclOperation
     resource_type: ResourceType
 

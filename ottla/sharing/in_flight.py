@@ -77,8 +77,6 @@ class OffsetRun:
 
 
 class InFlight:
-    """See the module."""
-
     __slots__ = ("available_count", "complete_count", "end", "runs", "start")
 
     def __init__(self, start: int, batches: Iterable[StateBatch] = ()) -> None:
@@ -99,11 +97,9 @@ class InFlight:
 
     @property
     def count(self) -> int:
-        """Returns the number of offsets in flight, in any state."""
         return self.end - self.start
 
     def next_offset(self) -> int:
-        """Returns the first offset that can be acquired."""
         if not self.available_count:
             return self.end
         for run in self.runs:
@@ -112,7 +108,6 @@ class InFlight:
         raise AssertionError(f"{self.available_count} should be available")
 
     def index_of(self, offset: int) -> int:
-        """Returns the index of the run with this offset."""
         assert self.start <= offset < self.end, f"offset {offset} is not in flight"
         return bisect_right(self.runs, offset, key=_first) - 1
 

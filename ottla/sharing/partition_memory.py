@@ -16,8 +16,6 @@ IN_FLIGHT_WHEN_SHORT = 10
 
 
 class PartitionMemory:
-    """The memory of all share partitions of a broker."""
-
     def __init__(self, memory: CoordinatorMemory | None = None) -> None:
         self._memory = memory or CoordinatorMemory()
         self._share = self._memory.exact_share()

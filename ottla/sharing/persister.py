@@ -149,8 +149,6 @@ class SharePersister:
 
 
 class _Attempt:
-    """One call without an answer."""
-
     __slots__ = ("_done", "command", "persister", "tries")
 
     def __init__(self, persister: SharePersister, command: StateCommand, done: DoneResult) -> None:

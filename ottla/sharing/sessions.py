@@ -101,8 +101,6 @@ class ShareSession:
 
 
 class ShareSessions:
-    """All sessions of this broker."""
-
     def __init__(
         self, shares: SharePartitions, sessions_max: int, partitions_max: int = PARTITIONS_MAX, turns: Turns | None = None
     ) -> None:

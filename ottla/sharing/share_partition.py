@@ -65,8 +65,6 @@ def member_error(code: ErrorCode) -> ErrorCode:
 
 
 class GroupTerms(NamedTuple):
-    """The settings of a group for its records."""
-
     lock_duration_ms: int
     delivery_count_max: int
     in_flight_max: int
@@ -165,7 +163,6 @@ class SharePartition:
         self.notifier.notify()
 
     def _hold(self, size: int) -> None:
-        """Sets the memory counted for this share partition, in bytes."""
         self._memory.hold(size - self._held_bytes)
         self._held_bytes = size
 

@@ -84,7 +84,6 @@ class ShareStateCoordinators(Coordinator[SharePartitionKey]):
         return place(key, partition_count)
 
     def forget_topics(self) -> None:
-        """Deletes the share states of deleted topics."""
         for host in self.all_hosts():
             if host.state is HostState.ACTIVE:
                 host.run(host.machine.forget_topics)

@@ -14,8 +14,6 @@ from ottla.base.uuids import Uuid
 
 @immutable(kw_only=True)
 class ShareStateSettings:
-    """Settings of all share partitions of a broker."""
-
     updates_per_snapshot: int  # share.coordinator.snapshot.update.records.per.snapshot
     cold_snapshot_interval_ms: int  # share.coordinator.cold.partition.snapshot.interval.ms
     prune_interval_ms: int  # share.coordinator.state.topic.prune.interval.ms

@@ -27,8 +27,6 @@ BATCH_BYTES = 160
 
 
 class StoredShare(NamedTuple):
-    """One share partition."""
-
     state: ShareState
     snapshot_epoch: int
     created_ms: int

@@ -166,7 +166,6 @@ class TransactionCoordinators(Coordinator[str]):
         )
 
     def add_offsets(self, transactional_id: str, identity: ProducerIdAndEpoch, group_id: str, version: int, done: DoneCode) -> None:
-        """Adds the group's offsets to the transaction."""
         try:
             offsets = TopicPartition(GROUP_METADATA_TOPIC, self._group_partition(group_id))
         except ApiError as error:

@@ -39,7 +39,6 @@ from ottla.transactions.states import COMPLETE_ABORT, COMPLETE_COMMIT, ONGOING, 
 def decide_end(
     shard: Shard, now_ms: int, transactional_id: str, identity: ProducerIdAndEpoch, is_commit: bool, version: int, reply: Reply
 ) -> Decision:
-    """Decides an EndTxn of a client."""
     metadata = shard.transactions.get(transactional_id)
     if metadata is None:
         return answer_end(reply, ErrorCode.INVALID_PRODUCER_ID_MAPPING)

@@ -20,7 +20,6 @@ from ottla.transactions.states import EXPIRABLE
 
 
 def decide_timeouts(shard: Shard, now_ms: int) -> Decision:
-    """Aborts transactions that have been open for too long."""
     draft, interval_ms = Draft(), shard.settings.timeout_scan_interval_ms
     for transactional_id in shard.ongoing:
         metadata = shard.transactions[transactional_id]

@@ -36,8 +36,6 @@ NO_TIMEOUT_MS = 0x7FFFFFFF
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """A producer id with an epoch."""
-
     producer_id: int
     epoch: int
 
@@ -77,7 +75,6 @@ class TransactionMetadata(NamedTuple):
 
     @property
     def identity(self) -> ProducerIdAndEpoch:
-        """The identity that the client uses from now on."""
         if self.next_producer_id == NO_PRODUCER_ID:
             return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
         return ProducerIdAndEpoch(self.next_producer_id, max(self.next_producer_epoch, 0))

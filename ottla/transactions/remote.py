@@ -39,8 +39,6 @@ class PeerCoordinators(Protocol):
 
 
 class OtherCoordinators:
-    """The transaction coordinators on other brokers."""
-
     def __init__(self, broker_id: int, leaders: Leaders, peers: PeerCoordinators) -> None:
         self._broker_id = broker_id
         self._leaders = leaders

@@ -11,8 +11,6 @@ from ottla.base.immutable import immutable
 
 @immutable(kw_only=True)
 class TransactionCoordinatorSettings:
-    """Settings of all transactional ids of a broker."""
-
     timeout_max_ms: int  # transaction.max.timeout.ms
     timeout_scan_interval_ms: int  # transaction.abort.timed.out.transaction.cleanup.interval.ms
     expiry_scan_interval_ms: int  # transaction.remove.expired.transaction.cleanup.interval.ms

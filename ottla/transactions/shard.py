@@ -65,8 +65,6 @@ class EndResult(NamedTuple):
 
 
 class LastClient(NamedTuple):
-    """The client that used an id last."""
-
     client_id: str = ""
     host: str = ""
     owner: str = NO_OWNER
@@ -163,7 +161,6 @@ class Shard:
 
 
 def held_bytes(transactional_id: str, partitions: Collection[TopicPartition]) -> int:
-    """The approximate memory of an id and of its transaction's partitions, in bytes."""
     letters = len(transactional_id) if transactional_id.isascii() else 4 * len(transactional_id)
     return ID_BYTES + letters + PARTITION_BYTES * len(partitions)
 

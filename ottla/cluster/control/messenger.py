@@ -72,7 +72,6 @@ class Outbox:
         return self._is_wanted(self._broker_id, message)
 
     def _send_all(self) -> Procedure[None]:
-        """Sends the waiting messages, one after the other."""
         while (letter := self._waiting.take()) is not None:
             letter.done((yield from self._deliver(letter.message)))
 

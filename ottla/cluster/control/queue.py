@@ -44,7 +44,6 @@ class ControlQueue:
         self._joined: list[_Joined] = []
 
     def __len__(self) -> int:
-        """Returns the number of waiting messages."""
         return sum(len(joined.done) for joined in self._joined)
 
     def add(self, letter: Letter) -> None:
@@ -55,7 +54,6 @@ class ControlQueue:
             letter.done(ErrorCode.NONE)
 
     def take(self) -> Letter | None:
-        """Removes and returns the next message, or None if there is none."""
         if not self._joined:
             return None
         letter = self._joined[0].take()

@@ -205,7 +205,6 @@ class MessageParts:
             self._add_metadata(request)
 
     def message(self, last: ControlRequest) -> ControlMessage:
-        """Returns the whole message after its last part was added."""
         sender: dict[str, Any] = {
             "controller_id": last.controller_id, "controller_epoch": last.controller_epoch, "broker_epoch": last.broker_epoch,
         }  # fmt: skip

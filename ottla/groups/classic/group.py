@@ -87,7 +87,6 @@ class ClassicGroup:
 
     @classmethod
     def from_record(cls, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-        """Returns the group after its record was loaded from the log."""
         group = cls(group_id, value.current_state_timestamp)
         group.stored = value
         group.protocol_type = value.protocol_type or None
@@ -220,7 +219,6 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest rebalance timeout of the members."""
         return max([member.rebalance_timeout_ms for member in self.members.values()], default=0)
 
     @property

@@ -206,7 +206,6 @@ def _join_known(join: Joining) -> None:
 
 
 def _answer_present(join: Joining, *, with_members: bool) -> None:
-    """Answers with the current generation."""
     member_id = join.command.member_id
     answer = rebalance.joined(join.group, member_id, with_members=with_members)
     join.draft.answer(join.reply, answer, lambda code: rebalance.refuse_join(code, member_id))

@@ -68,7 +68,6 @@ class ClassicMember:
         return self.join_reply is not None or self.sync_reply is not None
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """The member's metadata for the chosen protocol."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata

@@ -36,7 +36,6 @@ def refuse_sync(code: ErrorCode) -> Synced:
 
 
 def answer_join(member: ClassicMember, group: ClassicGroup, draft: Draft, answer: Joined) -> None:
-    """Answers a member's waiting JoinGroup."""
     reply = member.join_reply
     if reply is None:
         return
@@ -47,7 +46,6 @@ def answer_join(member: ClassicMember, group: ClassicGroup, draft: Draft, answer
 
 
 def answer_sync(member: ClassicMember, draft: Draft, answer: Synced) -> None:
-    """Answers a member's waiting SyncGroup."""
     reply = member.sync_reply
     if reply is None:
         return

@@ -81,7 +81,6 @@ def _read_the_same(members: Sequence[MemberSpec]) -> bool:
 
 
 def _readers(members: Sequence[MemberSpec], counts: Mapping[Uuid, int]) -> Generator[None, None, dict[Uuid, list[int]]]:
-    """Returns the indexes of the members that subscribe to each topic."""
     if members and _read_the_same(members):
         everyone = list(range(len(members)))
         return {topic: everyone for topic in counts if topic in members[0].topics}

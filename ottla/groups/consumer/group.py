@@ -39,8 +39,6 @@ class ClassicFacts(NamedTuple):
 
 
 class MemberFacts(NamedTuple):
-    """A member's description of itself: client, subscription, instance."""
-
     instance_id: str | None = None
     rack_id: str | None = None
     client_id: str = ""
@@ -53,8 +51,6 @@ class MemberFacts(NamedTuple):
 
 
 class ConsumerAssignment(NamedTuple):
-    """A member's current assignment and epoch."""
-
     epoch: int = 0
     previous_epoch: int = 0
     state: MemberState = MemberState.STABLE
@@ -71,15 +67,12 @@ class ConsumerAssignment(NamedTuple):
 
 
 class ResolvedRegex(NamedTuple):
-    """The topics that a regular expression matched."""
-
     topics: tuple[str, ...]
     version: int
     timestamp_ms: int
 
 
 def _is_in(name: str, names: tuple[str, ...]) -> bool:
-    """Whether sorted `names` contain the name."""
     place = bisect_left(names, name)
     return place < len(names) and names[place] == name
 
@@ -136,12 +129,10 @@ class ConsumerGroup(EpochGroup[MemberFacts, ConsumerAssignment]):
         return list({id(names): names for names in [*super().subscriptions(), *found]}.values())
 
     def subscribed_among(self, topics: Iterable[str]) -> set[str]:
-        """Returns the subset of `topics` that a member subscribes to."""
         subscriptions = self.subscriptions()
         return {topic for topic in topics if any(_is_in(topic, names) for names in subscriptions)}
 
     def used_regexes(self) -> dict[str, None]:
-        """The expressions that members subscribe to."""
         return {facts.regex: None for facts in self.facts.values() if facts.regex is not None}
 
     def preferred_assignor(self, known: tuple[str, ...]) -> str:

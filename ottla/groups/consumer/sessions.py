@@ -72,7 +72,6 @@ def _rebalance_key(group_id: str, member_id: str) -> str:
 
 
 def watch_revocation(group: ConsumerGroup, shard: GroupShard, member_id: str, draft: Draft) -> None:
-    """Starts the timer for revoking partitions."""
     group_id, epoch = group.group_id, group.position(member_id).epoch
     delay_ms = max(group.facts[member_id].rebalance_timeout_ms, 0)
 

@@ -22,7 +22,6 @@ def check_regex(pattern: str) -> None:
 
 
 def forget_regexes(change: ConsumerChange) -> None:
-    """Removes expressions that no member uses any more."""
     if change.group.regexes:
         used = change.group.used_regexes()
         for pattern in [pattern for pattern in change.group.regexes if pattern not in used]:

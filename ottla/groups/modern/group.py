@@ -93,7 +93,6 @@ def admit(share: Share, before: FactsT | None, facts: FactsT, owner: str) -> Non
 
 
 def fenced(position: CurrentAssignment, epoch: int) -> ApiError:
-    """Returns the error for a member that sent a wrong epoch."""
     return ApiError(ErrorCode.FENCED_MEMBER_EPOCH, f"epoch {epoch} is not the member's epoch {position.epoch}; it must join again")
 
 
@@ -103,7 +102,6 @@ def merged_topics(before: tuple[str, ...], names: Iterable[str] | None) -> tuple
 
 
 def facts_bytes(facts: DeclaredFacts) -> int:
-    """Returns the approximate memory of a member."""
     return MEMBER_BYTES + sum([NAME_BYTES + len(name) for name in facts.topics])
 
 
@@ -173,7 +171,6 @@ class EpochGroup(Generic[FactsT, PlaceT]):
         return not 0 <= now_ms - self.target_timestamp_ms < interval_ms
 
     def held_bytes(self) -> int:
-        """Returns the approximate memory of the members."""
         return sum([facts_bytes(facts) for facts in self.facts.values()])
 
     # The fold of the log

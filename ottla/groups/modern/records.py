@@ -108,7 +108,6 @@ class EpochChange(Generic[GroupT, FactsT, PlaceT]):
         self.log(key, self.schema.write_position(position)).set_position(member_id, position)
 
     def remove_member(self, member_id: str) -> None:
-        """Removes all records of a member."""
         for key_class in (self.schema.position_key, self.schema.target_member_key, self.schema.member_key):
             self.log(key_class(group_id=self.group_id, member_id=member_id), None)
         self.group.remove_position(member_id)

@@ -81,7 +81,6 @@ def find_topics(topics: TopicsView, subscriptions: Iterable[Sequence[str]]) -> G
 
 
 def metadata_hash(shard: GroupShard, group: EpochGroup[Any, Any]) -> int:
-    """Returns the hash of the group's topics, computed in one step."""
     return run_steps(find_topics(shard.topics, (group.subscribed_topics(),))).hash
 
 

@@ -126,7 +126,6 @@ class EpochUpdate(ABC, Generic[ChangeT]):
     # The last steps of every update
 
     def _log_target(self, group: EpochGroup[Any, Any], target: Mapping[str, PartitionsByTopic]) -> Steps[ChangeT]:
-        """Logs the differences from the group's last target."""
         changed: list[tuple[str, PartitionsByTopic]] = []
         members = topics = 0
         for member_id, mine in target.items():

@@ -23,8 +23,6 @@ OffsetKey = tuple[str, int]
 
 
 class CommittedOffset(NamedTuple):
-    """A client's commit for one partition."""
-
     offset: int
     leader_epoch: int
     metadata: str
@@ -35,8 +33,6 @@ class CommittedOffset(NamedTuple):
 
 
 class OffsetStore:
-    """Offsets by group, then by topic and partition."""
-
     __slots__ = ("committed", "open_transactions", "pending", "rewrites")
 
     def __init__(self) -> None:
@@ -55,12 +51,10 @@ class OffsetStore:
         return None if offsets is None else offsets.get((topic, partition))
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether an open transaction has a pending offset for this partition."""
         keys = self.open_transactions.get(group_id)
         return keys is not None and (topic, partition) in keys
 
     def pending_keys(self, group_id: str) -> Collection[OffsetKey]:
-        """Returns the group's partitions with pending offsets of open transactions."""
         return self.open_transactions.get(group_id, ())
 
     def newest_record(self, group_id: str, key: OffsetKey) -> int:
@@ -74,13 +68,11 @@ class OffsetStore:
         return bool(self.committed.get(group_id) or self.open_transactions.get(group_id))
 
     def keys_of(self, group_id: str) -> list[OffsetKey]:
-        """Returns every partition with an offset of the group, committed or pending."""
         keys = dict.fromkeys(self.committed.get(group_id, ()))
         keys.update(dict.fromkeys(self.open_transactions.get(group_id, ())))
         return list(keys)
 
     def group_ids(self) -> list[str]:
-        """Returns every group with an offset, committed or pending."""
         return list(dict.fromkeys([*self.committed, *self.open_transactions]))
 
     def all_of(self, group_id: str) -> list[tuple[OffsetKey, CommittedOffset]]:

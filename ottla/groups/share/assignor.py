@@ -28,8 +28,6 @@ SEEN_PER_STEP = 5_000
 
 
 class ShareMember(NamedTuple):
-    """The properties of a member that the assignor uses."""
-
     member_id: str
     topics: frozenset[Uuid]
     target: Mapping[Uuid, Sequence[int]]  # the member's previous target assignment

@@ -29,8 +29,6 @@ would need a pass over all subscriptions.
 
 
 class ShareFacts(NamedTuple):
-    """A member's description of itself."""
-
     rack_id: str | None = None
     client_id: str = ""
     client_host: str = ""
@@ -38,8 +36,6 @@ class ShareFacts(NamedTuple):
 
 
 class SharePosition(NamedTuple):
-    """A member's current assignment and epoch."""
-
     epoch: int = 0
     previous_epoch: int = 0
     assigned: Mapping[Uuid, tuple[int, ...]] = {}
@@ -86,7 +82,6 @@ class ShareGroup(EpochGroup[ShareFacts, SharePosition]):
         return twin
 
     def read_topics(self) -> KeysView[str]:
-        """Returns every topic that a member reads."""
         if self._counts is not None:
             return self._counts.keys()
         subscriptions, counts = self.subscriptions(), dict[str, int]()
@@ -103,7 +98,6 @@ class ShareGroup(EpochGroup[ShareFacts, SharePosition]):
         return sorted(self.read_topics())
 
     def held_bytes(self) -> int:
-        """Returns the approximate memory of the members and the share states."""
         return super().held_bytes() + state_topics_bytes(self.state_topics)
 
     def initializing_keys(self) -> list[SharePartitionKey]:
@@ -145,7 +139,6 @@ def state_topics_bytes(topics: StateTopics) -> int:
 
 
 def topic_bytes(name: str, partitions: int = 0) -> int:
-    """Returns the approximate memory of one topic's share states."""
     return TOPIC_BYTES + len(name) + PARTITION_BYTES * partitions
 
 

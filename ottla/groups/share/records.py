@@ -102,8 +102,6 @@ def fold_share(group: ShareGroup, key: Any, value: Any) -> None:
 
 
 class ShareChange(EpochChange[ShareGroup, ShareFacts, SharePosition]):
-    """The records of a decision about a share group."""
-
     __slots__ = ()
 
     schema = SHARE_SCHEMA

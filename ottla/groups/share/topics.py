@@ -333,7 +333,6 @@ def forget_states(
 
 
 def _log_forgotten(change: ShareChange, codes: CodesByPartition) -> None:
-    """Logs the topics whose states are all deleted."""
     topics = change.group.state_topics
     failed = {key.topic_id for key, code in codes.items() if code is not ErrorCode.NONE}
     done = {key.topic_id for key in codes} - failed

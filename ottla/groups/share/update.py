@@ -47,7 +47,6 @@ class ShareUpdate(EpochUpdate[ShareChange]):
 
 
 def _members(shard: GroupShard, group: ShareGroup) -> Generator[None, None, list[ShareMember]]:
-    """Returns the members with their topic ids, for the assignor."""
     ids = TopicIds(shard)
     members: list[ShareMember] = []
     work = 0

@@ -65,7 +65,6 @@ def handle(
 
 
 def _refused(entries: list[Entry], refusal: ScramResult) -> Generator[None, None, AlterUserScramCredentialsResponse]:
-    """Refuses every change of a request."""
     results: dict[str, AlterUserScramCredentialsResult] = {}
     for number, entry in enumerate(entries, 1):
         if entry.name not in results:

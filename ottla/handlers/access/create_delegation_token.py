@@ -68,7 +68,6 @@ def _token(broker: Broker, body: CreateDelegationTokenRequest, owner: str, reque
 
 
 def _answer(code: ErrorCode, owner: str, requester: str) -> CreateDelegationTokenResponse:
-    """Returns an answer without a token."""
     owner_type, owner_name = split_principal(owner)
     requester_type, requester_name = split_principal(requester)
     return CreateDelegationTokenResponse(

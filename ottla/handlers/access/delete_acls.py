@@ -76,7 +76,6 @@ def _removed(pattern: Pattern, rule: Rule) -> DeleteAclsMatchingAcl:
 
 
 def _mark(removed: list[DeleteAclsMatchingAcl], failed: Mapping[Pattern, ErrorCode]) -> None:
-    """Sets the error of each rule with a pattern that could not be changed."""
     for each in removed:
         pattern = Pattern(ResourceType(each.resource_type), each.resource_name, PatternType(each.pattern_type))
         each.error_code = failed.get(pattern, ErrorCode.NONE)

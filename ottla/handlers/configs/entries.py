@@ -18,8 +18,6 @@ BROKER_ID_NAMES = ("broker.id", "node.id")
 
 
 class ShownSetting(NamedTuple):
-    """One setting of one resource."""
-
     setting: Setting[Any]
     value: str | None
     source: ConfigSource

@@ -81,7 +81,6 @@ def _shown(kind: GroupKind, group: DescribedEpochGroup) -> Any:
 
 
 def shown_topics(message: Callable[..., Any], topics: Sequence[AssignedTopic]) -> list[Any]:
-    """Converts the topics of an assignment to the protocol's class."""
     return [message(topic_id=topic.topic_id, topic_name=topic.name, partitions=list(topic.partitions)) for topic in topics]
 
 

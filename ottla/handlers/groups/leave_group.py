@@ -43,5 +43,4 @@ def respond(left: Left) -> LeaveGroupResponse:
 
 
 def respond_single(left: Left) -> LeaveGroupResponse:
-    """Builds the response of versions with one member."""
     return LeaveGroupResponse(error_code=left.members[0].error if left.members else left.error)

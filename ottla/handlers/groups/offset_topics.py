@@ -46,7 +46,6 @@ def _with(topic_class: type[TopicT], topic: TopicT, partitions: Collection[Any])
 
 
 def _look_up(broker: Broker, request: RequestContext, topic: Any, by_id: bool) -> tuple[ErrorCode, int]:
-    """Returns the error of the topic, and its number of partitions."""
     metadata = broker.metadata
     found = metadata.topic_by_id(topic.topic_id) if by_id else metadata.topic(topic.name)
     if by_id and found is None:
@@ -71,7 +70,6 @@ def joined(results: Iterable[TopicT]) -> list[TopicT]:
 
 
 def offsets_of(topics: Iterable[Any]) -> list[OffsetToCommit]:
-    """Returns the offsets in a request, in order."""
     return [
         OffsetToCommit(
             topic.name,

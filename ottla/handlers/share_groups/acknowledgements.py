@@ -31,16 +31,12 @@ Codes = dict[TopicIdPartition, ErrorCode]
 
 
 class AcknowledgedBatch(Protocol):
-    """An acknowledgement batch of either request."""
-
     first_offset: int
     last_offset: int
     acknowledge_types: list[int]
 
 
 class StatedPartition(Protocol):
-    """A partition of either request."""
-
     @property
     def acknowledgement_batches(self) -> Sequence[AcknowledgedBatch]: ...
 

@@ -32,8 +32,6 @@ READS_MAX = 32
 
 
 class Got(NamedTuple):
-    """The records of one partition in an answer."""
-
     records: FileSlice
     acquired: list[Acquired]
 

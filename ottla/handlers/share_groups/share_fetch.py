@@ -81,7 +81,6 @@ def answer_later(broker: Broker, refusal: ShareFetchResponse, wait_ms: int) -> P
 
 
 def check_renewal(body: ShareFetchRequest) -> None:
-    """Raises `ApiError` if a request that renews locks also asks for records."""
     for name in ("max_bytes", "min_bytes", "max_records", "max_wait_ms"):
         if getattr(body, name):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} must be zero where locks are renewed, it is {getattr(body, name)}")

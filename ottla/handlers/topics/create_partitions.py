@@ -48,6 +48,5 @@ def handle(broker: Broker, request: RequestContext, body: CreatePartitionsReques
 
 
 def _added(broker: Broker, wanted: NewPartitions) -> int:
-    """Returns the number of new partitions."""
     topic = broker.metadata.topic(wanted.name)
     return wanted.count - len(topic.partitions) if topic is not None else 0
