@@ -19,7 +19,7 @@ from ottla.groups.commands import FetchOffsets, TopicPartitions
 from ottla.groups.offsets.fetch import fetch_offsets
 from ottla.groups.offsets.store import CommittedOffset
 from ottla.handlers.context import Broker, Pending, RequestContext
-from ottla.handlers.groups.coordination import require_lease, run
+from ottla.handlers.groups.coordination import Gathering, require_lease, run
 from ottla.handlers.rights import describable_topics, is_allowed, require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.offset_fetch import (
@@ -51,18 +51,16 @@ def handle(broker: Broker, request: RequestContext, body: OffsetFetchRequest) ->
     if not groups:
         return OffsetFetchResponse()
     found: list[Any] = [None] * len(groups)
-    missing = len(groups)
+
+    def complete() -> None:
+        is_list = request.version >= GROUPS_SINCE
+        pending.complete(make_response(groups=found) if is_list else _single(request.version, groups[0], found[0]))
+
+    gathering = Gathering(len(groups), complete)
 
     def add(index: int, response: OffsetFetchResponseGroup) -> None:
-        nonlocal missing
         found[index] = response
-        missing -= 1
-        if missing:
-            return
-        if request.version >= GROUPS_SINCE:
-            pending.complete(make_response(groups=found))
-        else:
-            pending.complete(_single(request.version, groups[0], found[0]))
+        gathering.part_done()
 
     for index, group in enumerate(groups):
         _fetch(broker, request, group, body.require_stable, partial(add, index))

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from ottla.base.errors import ErrorCode, WireError
 from ottla.base.types import INTERNAL_TOPICS, TopicPartition
 from ottla.handlers.context import Broker, Pending, RequestContext
+from ottla.handlers.groups.coordination import Gathering
 from ottla.handlers.rights import is_allowed, is_broker, may_be_broker
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdAndEpoch
@@ -82,20 +83,17 @@ def handle_batch(broker: Broker, request: RequestContext, body: AddPartitionsToT
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     pending = Pending()
     response = AddPartitionsToTxnResponse()
-    missing = len(body.transactions)
-    if not missing:
+    if not body.transactions:
         return response
+    gathering = Gathering(len(body.transactions), lambda: pending.complete(response))
 
     def finish(transaction: AddPartitionsToTxnTransaction, codes: Codes) -> None:
-        nonlocal missing
         if request.version < ABORTABLE_SINCE:
             codes = {key: ErrorCode.INVALID_TXN_STATE if code is ErrorCode.TRANSACTION_ABORTABLE else code for key, code in codes.items()}
         response.results_by_transaction.append(
             AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=topic_results(codes))
         )
-        missing -= 1
-        if not missing:
-            pending.complete(response)
+        gathering.part_done()
 
     for transaction in body.transactions:
         run_one(broker, request, transaction, lambda codes, transaction=transaction: finish(transaction, codes))  # type: ignore[misc]

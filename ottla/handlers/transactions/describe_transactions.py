@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
 from ottla.handlers.context import Broker, Pending, RequestContext
+from ottla.handlers.groups.coordination import Gathering
 from ottla.handlers.rights import is_allowed, permits
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.transactions.metadata import TransactionMetadata
@@ -28,16 +29,13 @@ OWN_TOOLS = "ottla"
 def handle(broker: Broker, request: RequestContext, body: DescribeTransactionsRequest) -> DescribeTransactionsResponse | Pending:
     pending = Pending()
     response = DescribeTransactionsResponse()
-    missing = len(body.transactional_ids)
-    if not missing:
+    if not body.transactional_ids:
         return response
+    gathering = Gathering(len(body.transactional_ids), lambda: pending.complete(response))
 
     def described(state: TransactionState, found: TransactionMetadata | ErrorCode | None) -> None:
-        nonlocal missing
         fill_in(broker, request, state, found)
-        missing -= 1
-        if not missing:
-            pending.complete(response)
+        gathering.part_done()
 
     for transactional_id in body.transactional_ids:
         state = TransactionState(transactional_id=transactional_id)
