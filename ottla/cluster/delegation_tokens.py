@@ -12,11 +12,14 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from ottla.base.delegation_token import DelegationToken
 from ottla.base.errors import ErrorCode
+from ottla.base.loop.procedure import Procedure, Runner
+from ottla.base.loop.store_reads import StoreFailure, read_node, write
 from ottla.base.loop.store_retries import TRANSIENT, StoreRetries
-from ottla.base.ports import Clock, Create, Delete, MetadataStore, Operation, Outcome, Set, StoreNode, StoreResult, Timers
+from ottla.base.ports import Clock, Create, Delete, MetadataStore, Operation, Set, StoreNode, StoreResult, Timers
 from ottla.cluster.change_watch import ChangeWatch, WatchedNodes
 from ottla.controller.plans import NODE_BYTES_MAX
 from ottla.metadata_store import delegation_token_nodes
@@ -37,6 +40,8 @@ Decide = Callable[[DelegationToken], DelegationToken | ErrorCode | None]
 """Returns the changed token, None to remove it, or the answer's code if the token is not changed."""
 Done = Callable[[ErrorCode, DelegationToken | None], object]
 """Called with NONE and the token (None if it was removed) when the change is stored and in force here; otherwise with the error."""
+
+Changed = tuple[ErrorCode, DelegationToken | None]
 
 
 class DelegationTokens:
@@ -78,7 +83,7 @@ class DelegationTokens:
         if not self._has_space(token) or len(delegation_token_nodes.token_bytes(token)) > NODE_BYTES_MAX:
             done(ErrorCode.POLICY_VIOLATION, None)
             return
-        self._create(token, done, ATTEMPTS_MAX)
+        Runner().start(self._carry_out(partial(self._create, token), done))
 
     def _has_space(self, token: DelegationToken) -> bool:
         """Whether the token's owner has fewer tokens, and shorter names, than are still free. So one owner can get at most half of the
@@ -88,65 +93,54 @@ class DelegationTokens:
 
     def update(self, token_id: str, decide: Decide, done: Done) -> None:
         """Changes a token by `decide`. Answers DELEGATION_TOKEN_NOT_FOUND if it is not stored or its node is damaged."""
-        self._update(token_id, decide, done, ATTEMPTS_MAX)
+        Runner().start(self._carry_out(partial(self._update, token_id, decide), done))
 
-    def _create(self, token: DelegationToken, done: Done, attempts: int) -> None:
-        def written(outcome: Outcome) -> None:
-            if outcome.result in (StoreResult.OK, StoreResult.NODE_EXISTS):  # Ids are random, so an existing node is an earlier attempt's.
-                self._put(token.token_id, token)
-                done(ErrorCode.NONE, token)
+    def _carry_out(self, attempt: Callable[[], Procedure[Changed]], done: Done) -> Procedure[None]:
+        """Repeats a change after a lost race or a transient failure, up to `ATTEMPTS_MAX` attempts in total, and calls `done`."""
+        result = StoreResult.OK
+        for left in reversed(range(ATTEMPTS_MAX)):
+            try:
+                changed = yield from attempt()
+            except StoreFailure as failure:
+                result = failure.result
             else:
-                self._retry(outcome.result, attempts, lambda: self._create(token, done, attempts - 1), done)
+                done(*changed)
+                return
+            if not left or result is StoreResult.DISK_FAILED or result not in (*CHANGED, *TRANSIENT):
+                break
+            if result not in CHANGED:
+                yield self._retries.again
+        log.error("a delegation token could not be changed: %s", result.name)
+        done(ErrorCode.KAFKA_STORAGE_ERROR if result is StoreResult.DISK_FAILED else ErrorCode.REQUEST_TIMED_OUT, None)
 
-        create = Create(delegation_token_nodes.token_path(token.token_id), delegation_token_nodes.token_bytes(token))
-        self._store.multi(self._announced(create, token.token_id), written)
+    def _create(self, token: DelegationToken) -> Procedure[Changed]:
+        path, data = delegation_token_nodes.token_path(token.token_id), delegation_token_nodes.token_bytes(token)
+        outcome = yield from write(self._store, self._announced(Create(path, data), token.token_id))
+        if outcome.result not in (StoreResult.OK, StoreResult.NODE_EXISTS):  # Ids are random: an existing node is an earlier attempt's.
+            raise StoreFailure(outcome.result)
+        self._put(token.token_id, token)
+        return ErrorCode.NONE, token
 
-    def _update(self, token_id: str, decide: Decide, done: Done, attempts: int) -> None:
-        def again() -> None:
-            self._update(token_id, decide, done, attempts - 1)
-
-        def read(result: StoreResult, node: StoreNode | None) -> None:
-            token = None if node is None else _understood(token_id, node.data)
-            if result is StoreResult.NO_NODE or (result is StoreResult.OK and token is None):
-                self._put(token_id, None)
-                done(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, None)
-            elif token is None or node is None:
-                self._retry(result, attempts, again, done)
-            else:
-                self._write(token, node.version, decide(token), done, lambda result: self._retry(result, attempts, again, done))
-
-        self._store.get(delegation_token_nodes.token_path(token_id), read)
-
-    def _write(
-        self, token: DelegationToken, version: int, decided: DelegationToken | ErrorCode | None, done: Done,
-        failed: Callable[[StoreResult], object],
-    ) -> None:  # fmt: skip
+    def _update(self, token_id: str, decide: Decide) -> Procedure[Changed]:
+        path = delegation_token_nodes.token_path(token_id)
+        node = yield from read_node(self._store, path)
+        token = None if node is None else _understood(token_id, node.data)
+        if node is None or token is None:
+            self._put(token_id, None)
+            return ErrorCode.DELEGATION_TOKEN_NOT_FOUND, None
+        decided = decide(token)
         if isinstance(decided, ErrorCode):
-            done(decided, token)
-            return
-
-        def written(outcome: Outcome) -> None:
-            if outcome.result is StoreResult.OK:
-                self._put(token.token_id, decided)
-                done(ErrorCode.NONE, decided)
-            else:
-                failed(outcome.result)
-
-        path = delegation_token_nodes.token_path(token.token_id)
-        write = Delete(path, version) if decided is None else Set(path, delegation_token_nodes.token_bytes(decided), version)
-        self._store.multi(self._announced(write, token.token_id), written)
+            return decided, token
+        data = b"" if decided is None else delegation_token_nodes.token_bytes(decided)
+        change = Delete(path, node.version) if decided is None else Set(path, data, node.version)
+        outcome = yield from write(self._store, self._announced(change, token_id))
+        if outcome.result is not StoreResult.OK:
+            raise StoreFailure(outcome.result)
+        self._put(token_id, decided)
+        return ErrorCode.NONE, decided
 
     def _announced(self, write: Operation, token_id: str) -> list[Operation]:
         return [write] if self._is_alone else [write, delegation_token_nodes.change(token_id)]
-
-    def _retry(self, result: StoreResult, attempts: int, again: Callable[[], object], done: Done) -> None:
-        if attempts > 1 and result in CHANGED:
-            again()
-        elif attempts > 1 and result in TRANSIENT and result is not StoreResult.DISK_FAILED:
-            self._retries.again(again)
-        else:
-            log.error("a delegation token could not be changed: %s", result.name)
-            done(ErrorCode.KAFKA_STORAGE_ERROR if result is StoreResult.DISK_FAILED else ErrorCode.REQUEST_TIMED_OUT, None)
 
     def _put(self, token_id: str, token: DelegationToken | None) -> None:
         known = self._tokens.pop(token_id, None)

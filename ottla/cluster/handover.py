@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Protocol
 
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import ErrorCode
+from ottla.base.loop.procedure import Answer, Procedure, Runner, pause
 from ottla.base.ports import Timers
 from ottla.cluster.member import ClusterMember
 from ottla.replication.partition import Partition
@@ -59,10 +61,8 @@ class Handover:
         self._config = config
         self._timers = timers
         self._done = done
-        self._pause_ms = RETRY_FIRST_MS
-        self._is_asking = False
-        self._is_over = False
-        self._has_left = False
+        self._work = Runner()
+        self._moves = Runner()
 
     def begin(self) -> None:
         config, member = self._config, self._member
@@ -71,57 +71,36 @@ class Handover:
             self._done()
             return
         log.info("handing over to brokers %s", ", ".join(map(str, sorted(others))))
-        time_ms = config.controlled_shutdown_max_retries * config.controlled_shutdown_retry_backoff_ms
-        self._deadline = self._timers.call_later(time_ms, self._give_up)
-        self._ask()
+        self._work.start(self._hand_over())
 
-    def _ask(self) -> None:
-        if self._is_over:
-            return
-        self._is_asking = True
-        self._controller.controlled_shutdown(self._config.this_broker_id, self._member.broker_epoch(), self._on_answer)
+    def _hand_over(self) -> Procedure[None]:
+        config, moved, left = self._config, Answer[None](), Answer[None]()
+        self._moves.start(self._move_leaders(moved))
+        if not (yield from moved.wait(self._timers, config.controlled_shutdown_max_retries * config.controlled_shutdown_retry_backoff_ms)):
+            led = sum(1 for _ in self._led_partitions())
+            log.warning("the time to hand over is up; %d partitions are still led by this broker", led)
+        self._moves.cancel()
+        self._member.leave(left)
+        yield from left.wait(self._timers, LEAVING_MS_MAX)  # Without an answer, the end of the session removes the registration.
+        self._done()
 
-    def _on_answer(self, error: ErrorCode, remaining: list[tuple[str, int]]) -> None:
-        if self._is_over or not self._is_asking:
-            return
-        self._is_asking = False
-        if error is ErrorCode.NONE and not remaining and not self._leads_with_others():
-            self._announced()
-            return
-        pause_ms, self._pause_ms = self._pause_ms, min(2 * self._pause_ms, RETRY_MAX_MS)
-        self._timers.call_later(pause_ms, self._ask)
+    def _move_leaders(self, moved: Answer[None]) -> Procedure[None]:
+        """Repeats ControlledShutdown until other brokers lead. A controller then waits until the brokers have answered its messages about
+        the new leaders (`ANNOUNCED_MS_MAX`)."""
+        pause_ms, announced = RETRY_FIRST_MS, Answer[None]()
+        while True:
+            ask = partial(self._controller.controlled_shutdown, self._config.this_broker_id, self._member.broker_epoch())
+            error, remaining = yield ask
+            if error is ErrorCode.NONE and not remaining and not self._leads_with_others():
+                break
+            yield from pause(self._timers, pause_ms)
+            pause_ms = min(2 * pause_ms, RETRY_MAX_MS)
+        self._member.controller.call_when_announced(announced)
+        yield from announced.wait(self._timers, ANNOUNCED_MS_MAX)
+        moved()
 
     def _leads_with_others(self) -> bool:
         """Whether this broker leads a partition with a replica on another live broker. It leads all other partitions until it stops."""
         live = self._member.metadata.brokers
         own = self._config.this_broker_id
         return any(any(replica in live and replica != own for replica in partition.state.replicas) for partition in self._led_partitions())
-
-    def _announced(self) -> None:
-        """Unregisters. A controller first waits until the brokers have answered its messages about the new leaders (`ANNOUNCED_MS_MAX`)."""
-        waiting = self._timers.call_later(ANNOUNCED_MS_MAX, self._leave)
-
-        def announced() -> None:
-            waiting.cancel()
-            self._leave()
-
-        self._member.controller.call_when_announced(announced)
-
-    def _give_up(self) -> None:
-        led = sum(1 for _ in self._led_partitions())
-        log.warning("the time to hand over is up; %d partitions are still led by this broker", led)
-        self._leave()
-
-    def _leave(self) -> None:
-        if not self._is_over:
-            self._is_over = True
-            self._deadline.cancel()
-            self._waiting = self._timers.call_later(LEAVING_MS_MAX, self._left)
-            self._member.leave(self._left)
-
-    def _left(self) -> None:
-        """Called when the metadata store has answered, or not in time: then the end of the session removes the registration."""
-        if not self._has_left:
-            self._has_left = True
-            self._waiting.cancel()
-            self._done()

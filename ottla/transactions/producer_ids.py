@@ -15,7 +15,9 @@ import logging
 from collections.abc import Callable
 
 from ottla.base.errors import ErrorCode
-from ottla.base.ports import Create, MetadataStore, Operation, Outcome, Set, StoreNode, StoreResult
+from ottla.base.loop.procedure import Procedure, Runner
+from ottla.base.loop.store_reads import StoreFailure, read_node, write
+from ottla.base.ports import Create, MetadataStore, Set, StoreResult
 from ottla.base.types import NO_PRODUCER_ID
 
 log = logging.getLogger("ottla.transactions")
@@ -82,50 +84,40 @@ class ProducerIds:
     def _maybe_fetch(self) -> None:
         if not self._is_fetching and self._following is None:
             self._is_fetching = True
-            self._read(1)
+            Runner().start(self._fetch())
 
-    def _read(self, attempt: int) -> None:
-        self._store.get(BLOCK_PATH, lambda result, node: self._claim(result, node, attempt))
-
-    def _claim(self, result: StoreResult, node: StoreNode | None, attempt: int) -> None:
-        if result not in (StoreResult.OK, StoreResult.NO_NODE):
-            self._fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            return
-        start = 0 if node is None else _block_end(node.data) + 1
-        if start < 0 or start > PRODUCER_ID_MAX - BLOCK_SIZE:
-            self._note_damage()
-            self._fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            return
-        data = _block_bytes(self._broker_id, start)
-        operation: Operation = Create(BLOCK_PATH, data) if node is None else Set(BLOCK_PATH, data, node.version)
-        self._store.multi([operation], lambda outcome: self._claimed(outcome, start, attempt))
-
-    def _note_damage(self) -> None:
-        """Logs once, until a block is claimed again, that no ids can be allocated."""
-        if not self._is_damage_noted:
-            self._is_damage_noted = True
-            log.error("%s in the metadata store is damaged, or all producer ids are used: there are no new producer ids", BLOCK_PATH)
-
-    def _claimed(self, outcome: Outcome, start: int, attempt: int) -> None:
-        if outcome.result is StoreResult.OK:
-            self._succeed(range(start, start + BLOCK_SIZE))
-        elif outcome.result not in LOST_RACES or attempt >= ATTEMPTS_MAX:
-            self._fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        else:
-            self._read(attempt + 1)
-
-    def _succeed(self, block: range) -> None:
-        self._is_fetching = self._is_damage_noted = False
-        self._following = block
-        waiting, self._waiting = self._waiting, []
-        for done in waiting:
-            done(ErrorCode.NONE)
-
-    def _fail(self, code: ErrorCode) -> None:
+    def _fetch(self) -> Procedure[None]:
+        block = yield from self._claim_block()
         self._is_fetching = False
+        self._following = block
+        code = ErrorCode.NONE if block is not None else ErrorCode.COORDINATOR_NOT_AVAILABLE
         waiting, self._waiting = self._waiting, []
         for done in waiting:
             done(code)
+
+    def _claim_block(self) -> Procedure[range | None]:
+        """Returns the claimed ids, or None if the store or its node fails. Logs a damaged node once, until a block is claimed again."""
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                node = yield from read_node(self._store, BLOCK_PATH)
+            except StoreFailure:
+                return None
+            start = 0 if node is None else _block_end(node.data) + 1
+            if start < 0 or start > PRODUCER_ID_MAX - BLOCK_SIZE:
+                if not self._is_damage_noted:
+                    self._is_damage_noted = True
+                    log.error("%s in the metadata store is damaged, or all producer ids are used: there are no new ids", BLOCK_PATH)
+                return None
+            data = _block_bytes(self._broker_id, start)
+            outcome = yield from write(
+                self._store, [Create(BLOCK_PATH, data) if node is None else Set(BLOCK_PATH, data, node.version)]
+            )
+            if outcome.result is StoreResult.OK:
+                self._is_damage_noted = False
+                return range(start, start + BLOCK_SIZE)
+            if outcome.result not in LOST_RACES:
+                return None
+        return None
 
 
 def _block_bytes(broker_id: int, start: int) -> bytes:

@@ -11,7 +11,7 @@ import pytest
 from ottla.base.delegation_token import DelegationToken
 from ottla.base.errors import ErrorCode
 from ottla.base.loop.store_retries import StoreRetries
-from ottla.base.ports import Set, StoreResult
+from ottla.base.ports import Outcome, Set, StoreResult
 from ottla.base.uuids import uuid_to_text
 from ottla.cluster import delegation_tokens
 from ottla.cluster.change_watch import PURGE_MS
@@ -158,7 +158,7 @@ def test_a_write_whose_answer_is_lost_is_found_or_made_again(result: StoreResult
         elif result is StoreResult.UNKNOWN:
             multi(operations, lambda outcome: done(replace(outcome, result=result)))
         else:
-            done(delegation_tokens.Outcome(result))
+            done(Outcome(result))
 
     monkeypatch.setattr(store, "multi", losing)
     token = world.token()
