@@ -13,12 +13,15 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Protocol
 
 from ottla.base.acls import ANY_PRINCIPAL, WILDCARD, AclFilter, AclOperation, Binding, Pattern, Permission, Rule
 from ottla.base.errors import ErrorCode
 from ottla.base.immutable import immutable
+from ottla.base.loop.procedure import CHECKPOINT, Procedure, Runner
+from ottla.base.loop.store_reads import write
 from ottla.base.loop.store_retries import TRANSIENT, StoreRetries
 from ottla.base.ports import (
     MULTI_BYTES_MAX,
@@ -26,7 +29,6 @@ from ottla.base.ports import (
     Delete,
     MetadataStore,
     Operation,
-    Outcome,
     Set,
     StoreNode,
     StoreResult,
@@ -89,7 +91,10 @@ class AclRules:
         self._table = table
         self._is_alone = is_alone
         self._on_loaded: Callable[[], object] | None = None
-        self._waiting: deque[_Writing] = deque()
+        self._waiting: deque[tuple[dict[Pattern, RuleChange], Done]] = deque()
+        self._work = Runner()
+        self._retry: Callable[..., None] | None = None
+        """Continues after a failure. A new session of the store drops retries, so `restart` calls it too."""
         watched = WatchedNodes(
             name="access rules", base_paths=acl_nodes.BASE_PATHS, roots=list(acl_nodes.FOLDERS.values()),
             changes=() if is_alone else list(acl_nodes.CHANGES.values()), subject_of=_subject_of, take_all=self._take_all, take=self._take,
@@ -105,29 +110,20 @@ class AclRules:
         """Reads and watches everything again in a new session of the store, because the watches and retries of the old session have ended.
         """
         self._watch.start()
-        if self._waiting and self._waiting[0].is_parked:
-            self._waiting[0].run()
+        if self._retry is not None:
+            self._retry()
 
     def change(self, changes: Mapping[Pattern, RuleChange], done: Done) -> None:
         if len(self._waiting) >= CHANGES_MAX:
             done(dict.fromkeys(changes, ErrorCode.REQUEST_TIMED_OUT))
             return
-        writing = _Writing(
-            self._store, self._retries, self._timers, self._table, changes, self._is_alone, lambda failed: self._end(failed, done)
-        )  # fmt: skip
-        self._waiting.append(writing)
-        if len(self._waiting) == 1:
-            self._waiting[0].run()
+        self._waiting.append((dict(changes), done))
+        if not self._work.is_running:
+            self._work.start(self._serve())
 
     def bindings(self, wanted: AclFilter) -> Generator[None, None, list[Binding]]:
         """Returns the rules in force that match the filter, ordered by pattern; yields between steps."""
         return self._table.bindings(wanted)
-
-    def _end(self, failed: Mapping[Pattern, ErrorCode], done: Done) -> None:
-        self._waiting.popleft()
-        if self._waiting:
-            self._timers.call_soon(self._waiting[0].run)  # In a later iteration: thousands of requests without a write would nest.
-        done(failed)
 
     def _take_all(self, nodes: Mapping[str, StoreNode]) -> None:
         rules: dict[Pattern, list[Rule]] = {}
@@ -148,77 +144,96 @@ class AclRules:
         for pattern, path, node in changed:
             self._table.put(pattern, [] if node is None else _understood(path, node.data))
 
+    # Changing
 
-class _Writing:
-    """Makes the changes of one request: reads, decides and writes up to `PATTERNS_PER_WRITE` patterns at a time."""
+    def _serve(self) -> Procedure[None]:
+        """Makes the changes of the waiting requests, one request after the other, each in a later iteration of the event loop."""
+        while self._waiting:
+            changes, done = self._waiting[0]
+            failed = yield from self._make(changes)
+            self._waiting.popleft()
+            done(failed)
+            yield self._timers.call_soon if self._waiting else CHECKPOINT
 
-    def __init__(
+    def _make(self, left: dict[Pattern, RuleChange]) -> Procedure[Mapping[Pattern, ErrorCode]]:
+        """Reads, decides and writes up to `PATTERNS_PER_WRITE` patterns at a time. After a failure, decides again from a new reading, which
+        also shows whether a write with an unknown outcome was executed; gives up after `ATTEMPTS_MAX`."""
+        failed: dict[Pattern, ErrorCode] = {}
+        at_once, attempts = PATTERNS_PER_WRITE, 0
+        while left:
+            paths = {acl_nodes.rules_path(pattern): pattern for pattern in islice(left, at_once)}
+            result, nodes = yield partial(read_paths, self._store, list(paths))
+            if result is StoreResult.OK:
+                at_once, decided, operations = self._decide_some(paths, nodes, left, failed, at_once)
+                if operations:
+                    result = (yield from write(self._store, operations)).result
+            if result is StoreResult.OK:
+                for pattern, rules in decided.items():
+                    self._table.put(pattern, rules)
+                    del left[pattern]
+                attempts = 0
+                if left:
+                    yield self._timers.call_soon
+                continue
+            attempts += 1
+            if attempts < ATTEMPTS_MAX and result in CHANGED:
+                continue
+            if attempts < ATTEMPTS_MAX and result in TRANSIENT and result is not StoreResult.DISK_FAILED:
+                yield self._begin_pause
+                self._retry = None
+                continue
+            log.error("access rules could not be changed: %s", result.name)
+            code = ErrorCode.KAFKA_STORAGE_ERROR if result is StoreResult.DISK_FAILED else ErrorCode.REQUEST_TIMED_OUT
+            failed.update(dict.fromkeys(left, code))
+            break
+        return failed
+
+    def _begin_pause(self, resume: Callable[..., None]) -> None:
+        self._retry = resume
+        self._retries.again(resume)
+
+    def _decide_some(
         self,
-        store: MetadataStore,
-        retries: StoreRetries,
-        timers: Timers,
-        table: RuleTable,
-        changes: Mapping[Pattern, RuleChange],
-        is_alone: bool,
-        done: Done,
-    ) -> None:
-        self._store = store
-        self._retries = retries
-        self._timers = timers
-        self._table = table
-        self._left = dict(changes)
-        self._patterns_at_once = PATTERNS_PER_WRITE
-        self._is_alone = is_alone
-        self._done = done
-        self._failed: dict[Pattern, ErrorCode] = {}
-        self._attempts = 0
-        self.is_parked = False
-        """Whether it waits for a retry. A new session drops retries, so `restart` runs it again."""
-
-    def run(self) -> None:
-        self.is_parked = False
-        if not self._left:
-            self._done(self._failed)
-            return
-        paths = {acl_nodes.rules_path(pattern): pattern for pattern in islice(self._left, self._patterns_at_once)}
-        read_paths(self._store, list(paths), lambda result, nodes: self._on_read(paths, result, nodes))
-
-    def _on_read(self, paths: Mapping[str, Pattern], result: StoreResult, nodes: Mapping[str, StoreNode]) -> None:
-        if result is not StoreResult.OK:
-            self._try_again(result)
-            return
+        paths: Mapping[str, Pattern],
+        nodes: Mapping[str, StoreNode],
+        left: dict[Pattern, RuleChange],
+        failed: dict[Pattern, ErrorCode],
+        at_once: int,
+    ) -> tuple[int, dict[Pattern, frozenset[Rule]], list[Operation]]:
+        """Returns the number of patterns to read for the next write, the new rules of as many patterns as fit into one write, and it.
+        Moves patterns that cannot be changed from `left` to `failed`."""
         operations: list[Operation] = []
         decided: dict[Pattern, frozenset[Rule]] = {}
         size = work = 0
-        self._patterns_at_once = min(2 * self._patterns_at_once, PATTERNS_PER_WRITE)
+        at_once = min(2 * at_once, PATTERNS_PER_WRITE)
         for number, (path, pattern) in enumerate(paths.items()):
             if work > RULES_BYTES_PER_WRITE:
-                self._patterns_at_once = number  # The other patterns are read again for the next write.
+                at_once = number  # The other patterns are read again for the next write.
                 break
             node = nodes.get(path)
             try:
-                rules, data, of_pattern = self._decide(path, pattern, node)
+                rules, data, of_pattern = self._decide(path, pattern, left[pattern], node)
             except NodeError as error:
                 log.error("%s in the metadata store cannot be changed: %s", path, error)
-                self._fail(pattern, ErrorCode.UNKNOWN_SERVER_ERROR)
+                failed[pattern] = ErrorCode.UNKNOWN_SERVER_ERROR
+                del left[pattern]
                 continue
             work += len(data) + (0 if node is None else len(node.data))
             if len(data) > RULES_BYTES_MAX:
-                self._fail(pattern, ErrorCode.POLICY_VIOLATION)
+                failed[pattern] = ErrorCode.POLICY_VIOLATION
+                del left[pattern]
                 continue
             size += sum(map(operation_bytes, of_pattern))
             if decided and size > MULTI_BYTES_MAX:
                 break
             operations += of_pattern
             decided[pattern] = rules
-        if operations:
-            self._store.multi(operations, lambda outcome: self._on_written(decided, outcome))
-        else:
-            self._on_written(decided, Outcome(StoreResult.OK))
+        return at_once, decided, operations
 
-    def _decide(self, path: str, pattern: Pattern, node: StoreNode | None) -> tuple[frozenset[Rule], bytes, list[Operation]]:
+    def _decide(
+        self, path: str, pattern: Pattern, change: RuleChange, node: StoreNode | None
+    ) -> tuple[frozenset[Rule], bytes, list[Operation]]:
         """Returns the pattern's new rules, the content of their node, and the write; no write if nothing changes. Raises `NodeError`."""
-        change = self._left[pattern]
         old = frozenset(acl_nodes.read_rules(node.data)) if node is not None else frozenset()
         rules = (old - change.removed) | change.added
         if rules == old and (node is None) == (not rules):
@@ -232,39 +247,6 @@ class _Writing:
         else:
             write = Delete(path, node.version)
         return rules, data, [write] if self._is_alone else [write, acl_nodes.change(pattern)]
-
-    def _on_written(self, decided: Mapping[Pattern, frozenset[Rule]], outcome: Outcome) -> None:
-        if outcome.result is not StoreResult.OK:
-            self._try_again(outcome.result)
-            return
-        for pattern, rules in decided.items():
-            self._table.put(pattern, rules)
-            del self._left[pattern]
-        self._attempts = 0
-        if self._left:
-            self._timers.call_soon(self.run)  # In a later iteration: with a store that answers at once, writes would nest.
-        else:
-            self._done(self._failed)
-
-    def _try_again(self, result: StoreResult) -> None:
-        """Decides again from a new reading, which also shows whether a write with an unknown outcome was executed. Gives up after
-        `ATTEMPTS_MAX`."""
-        self._attempts += 1
-        if result in CHANGED and self._attempts < ATTEMPTS_MAX:
-            self.run()
-        elif result in TRANSIENT and self._attempts < ATTEMPTS_MAX and result is not StoreResult.DISK_FAILED:
-            self.is_parked = True
-            self._retries.again(self.run)
-        else:
-            code = ErrorCode.KAFKA_STORAGE_ERROR if result is StoreResult.DISK_FAILED else ErrorCode.REQUEST_TIMED_OUT
-            log.error("access rules could not be changed: %s", result.name)
-            for pattern in list(self._left):
-                self._fail(pattern, code)
-            self._done(self._failed)
-
-    def _fail(self, pattern: Pattern, code: ErrorCode) -> None:
-        self._failed[pattern] = code
-        self._left.pop(pattern, None)
 
 
 def _subject_of(path: str, data: bytes) -> tuple[str, Pattern]:
