@@ -1,6 +1,6 @@
 """Sends commands to the share coordinator on another broker, as requests of keys 83 to 87, and decodes the answers to `StateResult`.
 
-The port is `sharing.remote.PeerShareCoordinators`. A request has one share partition. An answer without it becomes UNKNOWN_SERVER_ERROR,
+The port is `sharing.persister.PeerShareCoordinators`. A request has one share partition. An answer without it becomes UNKNOWN_SERVER_ERROR,
 because answers of peers are not trusted. The modules of the requests are imported on use, which saves memory in a single broker.
 """
 

@@ -66,10 +66,9 @@ from ottla.server.listener import Listeners, no_mechanisms
 from ottla.server.partition_table import SEALED_FILES_MAX, PartitionTable
 from ottla.server.peers import BrokerPeers
 from ottla.server.replica_changes import NoFetchers, ReplicaChanges
-from ottla.sharing.persister import SharePersister
+from ottla.sharing.persister import OtherShareCoordinators, SharePersister
 from ottla.sharing.pruning import Pruner
 from ottla.sharing.registry import SharePartitions
-from ottla.sharing.remote import OtherShareCoordinators
 from ottla.sharing.sessions import ShareSessions
 from ottla.sharing.state_coordinators import ShareStateCoordinators
 from ottla.storage.log import Log

@@ -1,8 +1,8 @@
 """Sends calls to the share coordinator of a share partition, and retries them while the coordinator is unavailable.
 
 `SharePersister` is the `Persister` of share partitions and group coordinators. It creates `__share_group_state` if it is missing and asks
-the coordinator, here (`state_coordinators.py`) or on another broker (`remote.py`). While a coordinator loads or moves it retries, with a
-growing pause and a limited number of times.
+the coordinator, here (`state_coordinators.py`) or on another broker. While a coordinator loads or moves it retries, with a growing pause
+and a limited number of times.
 
 Each call is answered exactly once. Calls about one share partition reach the coordinator in order: while a call waits for its next attempt
 or another broker's answer, later calls are queued behind it. A delayed write therefore never overwrites a later one, and a read sees all
@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import TimerHandle, Timers
 from ottla.base.share_state import SharePartitionKey, ShareState, StateFound, StateWritten
 from ottla.base.types import SHARE_GROUP_STATE_TOPIC
 from ottla.sharing.commands import DeleteState, DoneResult, InitializeState, ReadState, ReadSummary, StateCommand, StateResult, WriteState
-from ottla.sharing.remote import OtherShareCoordinators
 from ottla.sharing.state_coordinators import ShareStateCoordinators, run_on
 
 RETRY_MS_MIN, RETRY_MS_MAX = 10, 1_000
@@ -37,6 +37,33 @@ RETRIABLE = frozenset(
 
 Ensure = Callable[[str, Callable[[ErrorCode], None]], None]
 """Creates an internal topic if it is missing, and then calls back."""
+
+
+NO_LEADER = -1
+
+
+class PeerShareCoordinators(Protocol):
+    """The share coordinators of other brokers."""
+
+    def ask(self, broker_id: int, command: StateCommand, done: DoneResult) -> None:
+        """Calls `done` once, with an error code if the broker could not be asked."""
+
+
+class OtherShareCoordinators:
+    """The share coordinators on other brokers. `leader_of` returns the leader of a partition of `__share_group_state`."""
+
+    def __init__(self, broker_id: int, leader_of: Callable[[int], int | None], peers: PeerShareCoordinators) -> None:
+        self._broker_id = broker_id
+        self._leader_of = leader_of
+        self._peers = peers
+
+    def ask(self, shard: int, command: StateCommand, done: DoneResult) -> None:
+        """Calls `done` once, with NOT_COORDINATOR if no other broker leads the shard."""
+        leader = self._leader_of(shard)
+        if leader is None or leader in (NO_LEADER, self._broker_id):
+            done(StateResult(ErrorCode.NOT_COORDINATOR))
+        else:
+            self._peers.ask(leader, command, done)
 
 
 class SharePersister:

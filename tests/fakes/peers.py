@@ -10,7 +10,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.ports import DEFAULT_LANE, REFUSED, Channel, Locate
 from ottla.base.types import TopicPartition
 from ottla.sharing.commands import DoneResult, StateCommand
-from ottla.sharing.remote import OtherShareCoordinators
+from ottla.sharing.persister import OtherShareCoordinators
 from ottla.transactions.metadata import Marker, ProducerIdAndEpoch
 from ottla.transactions.remote import DoneCodes, OtherCoordinators
 
@@ -112,7 +112,7 @@ class HeldPeerTransactions:
 
 
 class HeldPeerShareStates:
-    """`sharing.remote.PeerShareCoordinators`."""
+    """`sharing.persister.PeerShareCoordinators`."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, StateCommand, DoneResult]] = []

@@ -27,7 +27,7 @@ from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.base.uuids import ZERO_UUID, Uuid
-from ottla.groups import admin, classic_requests, records
+from ottla.groups import admin, classic_requests, describe, records
 from ottla.groups.answers import (
     Beat,
     DeletedOffsets,
@@ -55,7 +55,7 @@ from ottla.groups.commands import (
     Sync,
     TopicPartitions,
 )
-from ottla.groups.consumer import describe, heartbeat
+from ottla.groups.consumer import heartbeat
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.machine import GroupMachine
 from ottla.groups.offsets import commit, delete, fetch

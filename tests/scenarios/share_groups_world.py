@@ -15,10 +15,10 @@ from ottla.base.errors import ErrorCode
 from ottla.base.uuids import ZERO_UUID
 from ottla.groups.answers import Beat, DescribedEpochGroup, ShareOffsetOutcomes
 from ottla.groups.commands import AlterShareOffsets, Caller, DeleteShareOffsets, ShareHeartbeat, StartOffset
+from ottla.groups.describe import describe_share_groups
 from ottla.groups.machine import GroupMachine
 from ottla.groups.settings import GroupCoordinatorSettings
 from ottla.groups.shard import Group
-from ottla.groups.share.describe import describe_share_groups
 from ottla.groups.share.group import ShareGroup
 from ottla.groups.share.heartbeat import share_heartbeat
 from ottla.groups.share.offsets import KnownTopic, alter_share_offsets, delete_share_offsets, known_share_topics

@@ -8,8 +8,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
 from ottla.machine.host import MachineHost
 from ottla.sharing.commands import DoneResult, InitializeState, ReadState, ReadSummary, StateCommand, StateResult, WriteState
-from ottla.sharing.persister import ATTEMPTS_MAX, SharePersister
-from ottla.sharing.remote import OtherShareCoordinators
+from ottla.sharing.persister import ATTEMPTS_MAX, OtherShareCoordinators, SharePersister
 from ottla.sharing.state_machine import ShareStateMachine
 from tests.fakes.coordinator_settings import share_state_settings
 from tests.fakes.machine_log import MemoryLog

@@ -14,7 +14,7 @@ from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups.answers import DescribedEpochMember
-from ottla.groups.consumer.describe import describe_consumer_groups
+from ottla.groups.describe import describe_consumer_groups
 from ottla.handlers.context import Broker, RequestContext
 from ottla.handlers.groups.coordination import offers_consumer_groups
 from ottla.handlers.groups.descriptions import GroupKind, describe_groups, shown_topics

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.groups.answers import DescribedEpochMember
-from ottla.groups.share.describe import describe_share_groups
+from ottla.groups.describe import describe_share_groups
 from ottla.handlers.advertised_levels import require_share_groups
 from ottla.handlers.context import Broker, RequestContext
 from ottla.handlers.groups.descriptions import GroupKind, describe_groups, shown_topics

@@ -7,7 +7,7 @@ from typing import Any
 from ottla.base.errors import ErrorCode
 from ottla.groups.answers import AssignedTopic, DescribedEpochGroup, DescribedEpochMember
 from ottla.groups.classic.group import ClassicGroup
-from ottla.groups.modern.describe import assigned_topics, describe_epoch_groups
+from ottla.groups.describe import assigned_topics, describe_epoch_groups
 from ottla.groups.shard import GroupShard
 from ottla.groups.share.group import ShareFacts, ShareGroup, SharePosition
 from tests.groups.classic.coordinator import Coordinator

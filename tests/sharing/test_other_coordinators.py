@@ -6,7 +6,7 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.sharing.commands import DeleteState, StateResult
-from ottla.sharing.remote import OtherShareCoordinators
+from ottla.sharing.persister import OtherShareCoordinators
 from tests.fakes.peers import HeldPeerShareStates
 from tests.sharing.state_world import KEY
 
