@@ -83,8 +83,12 @@ class CommandQueue:
         self._work = Runner()
 
     def open(self, state: ClusterState) -> None:
-        self.state = state
+        self._take(state)
         self.is_open = True
+
+    def _take(self, state: ClusterState) -> None:
+        state.unclean_elections = self.state.unclean_elections
+        self.state = state
 
     def close(self) -> None:
         """Fails all waiting commands with NOT_CONTROLLER, and ignores the outcome of a write in flight."""
@@ -141,7 +145,7 @@ class CommandQueue:
                 return None, ErrorCode.KAFKA_STORAGE_ERROR
             log.warning("metadata store: %s; reading the cluster's state again", result.name)
             attempts += result is not StoreResult.UNKNOWN
-            self.state = yield self._read_state
+            self._take((yield self._read_state))
             if not self._may_act():
                 yield FOREVER
         return None, ErrorCode.UNKNOWN_SERVER_ERROR

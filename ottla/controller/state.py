@@ -85,6 +85,8 @@ class ClusterState(ClusterMetadata):
         self.noted_directories: Mapping[int, tuple[str, ...]] = {}  # by broker, live or not: ids of its data directories
         self.noted_generations: Mapping[str, str] = {}  # by directory id: the newest generation
         self.dead: Mapping[int, int] = {}  # by broker: the epoch of a registration with an ended process
+        self.unclean_elections = 0
+        """Elections that accepted the loss of records, by this broker as the controller."""
         self._names_by_metric: dict[str, str] = {}
 
     @property
@@ -214,6 +216,7 @@ class ClusterState(ClusterMetadata):
             for index, new in of_topic.items():
                 assert new.leader_epoch >= partitions[index].leader_epoch, f"{name}-{index}: the leader epoch fell (I15)"
                 assert new.leader == NO_LEADER or new.leader in new.isr, f"{name}-{index}: the leader is not in sync (I9)"
+                self.unclean_elections += new.loss_epoch > partitions[index].loss_epoch
                 partitions[index] = replace(new, offline_replicas=self._offline(topic, new))
             self._topics[name] = replace(topic, partitions=tuple(partitions))
         moved.clear()

@@ -211,10 +211,20 @@ def test_a_conflict_is_decided_again_from_a_new_state() -> None:
     world.store.put("/a", b"changed by another")
     world.run(lambda state: planned(state, [Unit([Create("/a")] if state.topic("a") is None else [])], answer="made"))
     assert not world.answers and len(world.reads) == 1
+    world.queue.state.unclean_elections = 2
     state = elected()
     state.apply([TopicPut(topic("a"))])
     world.reads.pop()(state)
     assert world.answers == ["made"] and world.queue.state is state
+    assert state.unclean_elections == 2
+
+
+def test_unclean_elections_are_counted_over_all_terms() -> None:
+    world = QueueWorld()
+    world.queue.state.unclean_elections = 2
+    world.queue.close()
+    world.queue.open(elected())
+    assert world.queue.state.unclean_elections == 2
 
 
 def test_a_conflict_that_does_not_end_is_given_up_and_the_next_command_goes_on() -> None:

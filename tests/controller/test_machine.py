@@ -186,6 +186,10 @@ def test_unclean_elections_on_request() -> None:
         ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
     ]
     assert applied(state, plan)[0] == (2, 6, 10, (2,))
+    assert state.unclean_elections == 1
+    joined_again = decide_elect_leaders(state, ElectionType.PREFERRED, None, RULES)
+    applied(state, joined_again)
+    assert state.unclean_elections == 1
 
 
 def without_state(state: ClusterState) -> ClusterState:

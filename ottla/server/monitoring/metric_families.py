@@ -81,7 +81,7 @@ FAMILIES: dict[str, Family] = {
         Family("kafka_controller_kafkacontroller_globalpartitioncount", GAUGE, "Partitions of the cluster."),
         Family("kafka_controller_kafkacontroller_preferredreplicaimbalancecount", GAUGE, "Partitions not led by their first replica."),
         Family(
-            "kafka_controller_controllerstats_uncleanleaderelections_total", COUNTER, "Always 0: the controller logs unclean elections.",
+            "kafka_controller_controllerstats_uncleanleaderelections_total", COUNTER, "Elections that accepted the loss of records.",
             "uncleanleaderelectionspersec",
         ),
         Family("kafka_cluster_partition_underminisr", GAUGE, "1 if the partition is below min.insync.replicas."),

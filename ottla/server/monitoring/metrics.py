@@ -16,6 +16,7 @@ from ottla._version import __version__
 from ottla.base.errors import StorageError
 from ottla.base.ports import Ports, SessionEvent
 from ottla.base.settings.listeners import host_and_port
+from ottla.controller.local_controller import LocalController
 from ottla.handlers.context import Broker
 from ottla.machine.host import MachineHost
 from ottla.server.execution.dispatch import Dispatcher
@@ -46,6 +47,7 @@ class BrokerParts(Protocol):
 
     ports: Ports
     broker: Broker
+    controller: LocalController
     dispatcher: Dispatcher
     listeners: Listeners
     flusher: Flusher
@@ -59,6 +61,7 @@ class Metrics:
     def __init__(self, parts: BrokerParts) -> None:
         broker = parts.broker
         self._broker = broker
+        self._controller = parts.controller
         self._flusher = parts.flusher
         self._links = parts.links
         self._housekeeping = parts.housekeeping
@@ -122,7 +125,7 @@ class Metrics:
         page.put("kafka_controller_kafkacontroller_activecontrollercount", int(metadata.controller_id == broker.broker_id))
         page.put("kafka_controller_kafkacontroller_globaltopiccount", sum(1 for _ in metadata.topics()))
         page.put("kafka_controller_kafkacontroller_globalpartitioncount", metadata.partition_count)
-        page.put("kafka_controller_controllerstats_uncleanleaderelections_total", 0)
+        page.put("kafka_controller_controllerstats_uncleanleaderelections_total", self._controller.state.unclean_elections)
         self._collect_directories(page)
         collect_quotas(page, broker.quotas, broker.clock.monotonic_ms())
         for name, events in SESSION_COUNTERS.items():

@@ -150,6 +150,13 @@ def test_replicas_are_counted(make_server: MakeServer) -> None:
     assert value(text, "kafka_server_replicamanager_partitioncount") == 3
 
 
+def test_unclean_elections_are_counted(make_server: MakeServer) -> None:
+    server = make_server()
+    server.node.controller.state.unclean_elections = 3
+    sample = value(metrics_of(server).render(), "kafka_controller_controllerstats_uncleanleaderelections_total")
+    assert sample == 3
+
+
 def test_a_failed_directory_is_counted(make_server: MakeServer) -> None:
     server = make_server()
     metrics = metrics_of(server)
