@@ -211,3 +211,13 @@ def test_a_single_record_is_as_claimed_only_if_a_look_says_so(size: int, delta: 
         assert expected == (header.max_timestamp, header.max_timestamp)
     elif damage is None and size < 8_000:
         assert delta or claim
+
+
+@pytest.mark.parametrize("sizes", [(700, 700), (500, 900)])
+def test_large_records_are_read_in_place(sizes: tuple[int, int]) -> None:
+    """`time_range` does not copy a batch of large records: the result is the same."""
+    random = Random(9)
+    times = [NOW + number // 3 + random.randrange(0, 200) for number in range(300)]
+    data = sized_records(times, seed=3, sizes=sizes)
+    for section in (memoryview(data), data, bytearray(data)):
+        assert time_range(section, times[0], len(times), claimed_max=max(times)) == (min(times), max(times))
