@@ -43,7 +43,8 @@ class AnswerQueue:
     def reserve(self, size: int = 0) -> Slot:
         """Reserves a slot for the request that is being executed. The request uses `size` bytes of memory until it is answered."""
         slot = Slot(None, size)
-        self._park(slot)
+        self.slots.append(slot)
+        self.account.park(size)
         return slot
 
     def charge(self, slot: Slot, size: int) -> None:
@@ -57,9 +58,12 @@ class AnswerQueue:
         slots = self.slots
         if slots and slots[0] is not slot:  # an earlier request is not answered yet
             self.charge(slot, sum(map(len, parts)))
+            return
+        freed_bytes = 0
         while slots and (head := slots[0].parts) is not None:
-            self.account.park(-slots.popleft().size)
+            freed_bytes += slots.popleft().size
             self._queue(head)
+        self.account.park(-freed_bytes)
 
     def flush(self) -> None:
         """Sends the collected answers."""

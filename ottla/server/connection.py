@@ -57,8 +57,9 @@ class Executor(Protocol):
     def is_throttled(self, connection: Connection) -> bool:
         """Whether the client must wait for a quota."""
 
-    def flush_later(self, flush: Callable[[], None]) -> bool:
-        """Calls `flush` after the current round of wakes. Returns False outside of a round: then the caller must call it."""
+    @property
+    def flush_later(self) -> Callable[[Callable[[], None]], bool]:
+        """Calls a function after the current round of wakes. Returns False outside of a round: then the caller must call it."""
 
 
 class ConnectionOwner(Protocol):
@@ -78,6 +79,7 @@ class Connection:
     ) -> None:  # fmt: skip
         # shared by all connections
         self._executor = executor
+        self._flush_later = executor.flush_later
         self._scheduler = executor.scheduler
         self._buffers = buffers
         self._limits = limits
@@ -293,7 +295,7 @@ class Connection:
     def fill(self, slot: Slot, parts: list[Part]) -> None:
         """Answers the request of the slot, and sends the answers that may be sent."""
         self.answers.fill(slot, parts)
-        if not self._is_in_batch and not self._executor.flush_later(self._flush_filled):
+        if not self._is_in_batch and not self._flush_later(self._flush_filled):
             self._flush_filled()
 
     def _flush_filled(self) -> None:

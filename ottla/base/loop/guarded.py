@@ -7,6 +7,7 @@ Otherwise the exception would reach the event loop, or another connection that h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 Fail = Callable[[Exception], None]
 
@@ -19,9 +20,9 @@ def guarded(steps: Iterator[object], fail: Fail) -> Iterator[object]:
         fail(error)
 
 
-def call_guarded(function: Callable[[], object], fail: Fail) -> None:
-    """Calls the function. An exception is passed to `fail`."""
+def call_guarded(function: Callable[..., object], fail: Fail, *arguments: Any) -> None:
+    """Calls the function with the arguments. An exception is passed to `fail`."""
     try:
-        function()
+        function(*arguments)
     except Exception as error:
         fail(error)

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
-from functools import partial
 from struct import Struct
 from struct import error as StructError
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.base.identifiers import CLIENT_ID_CHARACTERS_MAX
@@ -48,17 +47,6 @@ CLIENT_ID_AT = 8
 CLIENT_ID_BYTES_KEPT = 4 * CLIENT_ID_CHARACTERS_MAX
 
 
-class UnansweredRequest(NamedTuple):
-    """A request that waits for its response, and its slot in the order of answers."""
-
-    connection: Connection
-    route: Route
-    slot: Slot
-    correlation_id: int
-    before: Callable[[Any], None]
-    """Called with the response before it is sent."""
-
-
 class Dispatcher:
     """Executes the request frames of all connections."""
 
@@ -67,29 +55,27 @@ class Dispatcher:
         self._broker = broker
         self._forwarder = forwarder
         self.first_metadata = FirstMetadata(broker.timers)
-        self._waiters = waiters
+        self.flush_later = waiters.after_wakes
         self.routes: dict[int, Route] = {}  # by kind: key and version as one number
         self.long_requests = LongRequests(broker.clock, broker.timers)
         self.scheduler = Scheduler(broker.clock, broker.timers, self.long_requests.turns, waiters)
-        self._now_ns = broker.clock.nanoseconds
-        self._throttling: Throttling | None = None
+        self.now_ns = broker.clock.nanoseconds
+        self.throttling: Throttling | None = None
+        """None while no client has a quota."""
         self.tls_changes: TlsChanges | None = None
         """None if no listener has TLS."""
 
     def limit(self, throttling: Throttling | None) -> None:
         """Sets the quotas to which requests are charged; None while no client has a quota."""
-        self._throttling = self.long_requests.throttling = throttling
+        self.throttling = self.long_requests.throttling = throttling
 
     def owes(self, connection: Connection, frame: memoryview) -> bool:
-        throttling = self._throttling
+        throttling = self.throttling
         connection.is_new = throttling is not None and throttling.throttle_new(connection, read_request_header(frame)[3])
         return connection.is_new
 
     def is_throttled(self, connection: Connection) -> bool:
-        return self._throttling is not None and self._throttling.is_throttled(connection)
-
-    def flush_later(self, flush: Callable[[], None]) -> bool:
-        return self._waiters.after_wakes(flush)
+        return self.throttling is not None and self.throttling.is_throttled(connection)
 
     def execute(self, connection: Connection, frame: memoryview) -> bool:
         """Executes one request and gives the answer to the connection, now or later. Returns whether the time slice is over.
@@ -120,12 +106,12 @@ class Dispatcher:
             return self._begin_long(connection, route, request, correlation_id, frame, at, body)
         response = route.handle(self._broker, request, body)
         if type(response) is GeneratorType:
-            response = self._first_slice(route, response)
+            response = self.first_slice(route, response)
             if type(response) is GeneratorType:
                 return self._begin_long(connection, route, request, correlation_id, frame, at, body, response)
-        if self._throttling is not None:
-            spent_ns = self._now_ns() - scheduler.last_ns
-            self._throttling.charge(connection, route, request, response, size, spent_ns)
+        if self.throttling is not None:
+            spent_ns = self.now_ns() - scheduler.last_ns
+            self.throttling.charge(connection, route, request, response, size, spent_ns)
         buckets = route.immediate
         if type(response) is Pending:
             buckets = self._answer_later(connection, route, correlation_id, response, size)
@@ -134,7 +120,7 @@ class Dispatcher:
                 connection.answers.add_whole(route.write(response, correlation_id))
             else:
                 connection.answers.add(route.encode(response, correlation_id))
-        now_ns = self._now_ns()
+        now_ns = self.now_ns()
         elapsed_ns = now_ns - scheduler.last_ns
         buckets[elapsed_ns.bit_length()] += 1
         route.nanoseconds += elapsed_ns
@@ -143,15 +129,15 @@ class Dispatcher:
             scheduler.measure(connection, route, elapsed_ns)
         return now_ns > scheduler.slice_end_ns
 
-    def _first_slice(self, route: Route, response: Any) -> Any:
+    def first_slice(self, route: Route, response: Any) -> Any:
         """Runs a task for `FIRST_PIECE_NS`, or for the rest of the connection's time slice. Returns its result, or the task if it is not
         done. A task whose request has records runs to its end: they are views of a buffer that the next frame overwrites."""
-        end_ns = min(self.scheduler.slice_end_ns, self._now_ns() + FIRST_PIECE_NS)
+        end_ns = min(self.scheduler.slice_end_ns, self.now_ns() + FIRST_PIECE_NS)
         task = settled(response)
         try:
             while True:
                 next(task)
-                if self._now_ns() >= end_ns and not route.has_records:
+                if self.now_ns() >= end_ns and not route.has_records:
                     return task
         except StopIteration as end:
             return end.value
@@ -172,7 +158,7 @@ class Dispatcher:
         if body is None:
             long.decode_in_steps(connection.kept(frame), at, is_large=size > SHARED_BYTES)
         self.long_requests.begin(long, body, task)
-        now_ns = self.scheduler.last_ns = self._now_ns()
+        now_ns = self.scheduler.last_ns = self.now_ns()
         elapsed_ns = now_ns - started_ns
         route.deferred[elapsed_ns.bit_length()] += 1
         route.nanoseconds += elapsed_ns
@@ -191,42 +177,10 @@ class Dispatcher:
         is_change = route.is_change or pending.is_change
         # One change at a time: thousands of changes in a row would delay the changes of all other clients.
         slot = connection.block(kept_bytes) if is_change else connection.answers.reserve(kept_bytes)
-        started_ns, parked_ns = self.scheduler.last_ns, self._now_ns()
-
-        def answer(response: Any) -> None:
-            now_ns = self._now_ns()
-            route.parked_nanoseconds += now_ns - parked_ns
-            route.waited[(now_ns - started_ns).bit_length()] += 1
-            if self._throttling is not None:
-                self._throttling.note(connection, route, response)
-            if is_change:
-                connection.release()
-
-        self._await(UnansweredRequest(connection, route, slot, correlation_id, answer), pending)
+        waiting = UnansweredRequest(self, connection, route, slot, correlation_id, is_change=is_change)
+        slot.abandon = pending.abandon
+        pending.then(waiting.arrived, connection.fail)
         return route.deferred
-
-    def _await(self, waiting: UnansweredRequest, pending: Pending) -> None:
-        waiting.slot.abandon = pending.abandon
-        pending.then(partial(self._arrived, waiting), waiting.connection.fail)
-
-    def _arrived(self, waiting: UnansweredRequest, response: Any) -> None:
-        call_guarded(partial(self._fill, waiting, response), waiting.connection.fail)
-
-    def _fill(self, waiting: UnansweredRequest, response: Any) -> None:
-        """Answers a request with a response, or with the response of a task or of another `Pending`."""
-        connection, route = waiting.connection, waiting.route
-        if type(response) is GeneratorType:
-            response = self._first_slice(route, response)
-        if type(response) is GeneratorType:
-            self.long_requests.turns.add_later(connection.guarded(self._fill_in_steps(waiting, response)))
-        elif type(response) is Pending:
-            self._await(waiting, response)
-        else:
-            waiting.before(response)
-            connection.fill(waiting.slot, route.encode(response, waiting.correlation_id))
-
-    def _fill_in_steps(self, waiting: UnansweredRequest, task: Task) -> Iterator[None]:
-        self._fill(waiting, (yield from task))
 
     def _route(self, key: int, version: int) -> Route:
         """Creates the route of an API version at its first request. Raises `WireError` for an unserved key or version."""
@@ -277,9 +231,9 @@ class Dispatcher:
             return
         body, end = route.decode(frame, at)
         route.check_end(end, len(frame))
-        started_ns = self._now_ns()
+        started_ns = self.now_ns()
         response = route.handle(self._broker, context, body)
-        self._answer_forwarded(route, context, correlation_id, response, self._now_ns() - started_ns, done)
+        self._answer_forwarded(route, context, correlation_id, response, self.now_ns() - started_ns, done)
 
     def _execute_forwarded(
         self, route: Route, context: RequestContext, correlation_id: int, frame: memoryview, at: int, done: ForwardedAnswer
@@ -310,8 +264,8 @@ class Dispatcher:
         elif isinstance(response, Pending):
             response.then(answer, done)
         else:
-            if self._throttling is not None:
-                self._throttling.charge_forwarded(route, context, response, spent_ns)
+            if self.throttling is not None:
+                self.throttling.charge_forwarded(route, context, response, spent_ns)
             self.long_requests.turns.add(guarded(self._encode_forwarded(route, correlation_id, response, done), done))
 
     def _encode_forwarded(self, route: Route, correlation_id: int, response: Any, done: ForwardedAnswer) -> Iterator[None]:
@@ -333,6 +287,54 @@ class Dispatcher:
         connection.client_id_bytes = bytes(frame[CLIENT_ID_AT:end]) if end - start <= CLIENT_ID_BYTES_KEPT else b""
         connection.read_header, connection.header_bytes = header_reader(end - CLIENT_ID_AT), end
         connection.contexts.clear()
+
+
+class UnansweredRequest:
+    """A request that waits for its response, and its slot in the order of answers."""
+
+    __slots__ = ("_connection", "_correlation_id", "_dispatcher", "_is_change", "_parked_ns", "_route", "_slot", "_started_ns")
+
+    def __init__(
+        self, dispatcher: Dispatcher, connection: Connection, route: Route, slot: Slot, correlation_id: int, *, is_change: bool
+    ) -> None:  # fmt: skip
+        self._dispatcher = dispatcher
+        self._connection = connection
+        self._route = route
+        self._slot = slot
+        self._correlation_id = correlation_id
+        self._is_change = is_change
+        self._started_ns = dispatcher.scheduler.last_ns
+        self._parked_ns = dispatcher.now_ns()
+
+    def arrived(self, response: Any) -> None:
+        """Answers the request with a response, or with the response of a task or of another `Pending`."""
+        call_guarded(self._take, self._connection.fail, response)
+
+    def _take(self, response: Any) -> None:
+        connection, dispatcher = self._connection, self._dispatcher
+        if type(response) is GeneratorType:
+            response = dispatcher.first_slice(self._route, response)
+        if type(response) is GeneratorType:
+            dispatcher.long_requests.turns.add_later(connection.guarded(self._take_in_steps(response)))
+        elif type(response) is Pending:
+            self._slot.abandon = response.abandon
+            response.then(self.arrived, connection.fail)
+        else:
+            self._answer(response)
+
+    def _take_in_steps(self, task: Task) -> Iterator[None]:
+        self._take((yield from task))
+
+    def _answer(self, response: Any) -> None:
+        connection, route, dispatcher = self._connection, self._route, self._dispatcher
+        now_ns = dispatcher.now_ns()
+        route.parked_nanoseconds += now_ns - self._parked_ns
+        route.waited[(now_ns - self._started_ns).bit_length()] += 1
+        if dispatcher.throttling is not None:
+            dispatcher.throttling.note(connection, route, response)
+        if self._is_change:
+            connection.release()
+        connection.fill(self._slot, route.encode(response, self._correlation_id))
 
 
 def for_extended_connections(key: int, handle: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,6 +14,7 @@ from ottla.handlers.context import Pending, RequestContext
 from ottla.server.execution.dispatch import Dispatcher, for_extended_connections
 from ottla.server.execution.route import Route
 from ottla.server.execution.scheduler import COSTLY_NS, HEAVY_NS, LARGE_BYTES, SLICE_NS, SLICE_NS_MIN
+from ottla.server.execution.waiters import Waiters
 from ottla.server.memory.receive_buffer import SHARED_BYTES
 from ottla.wire.codec import encoder
 from ottla.wire.framing import header_reader, write_request
@@ -46,10 +47,8 @@ class Clients:
         """The keys are 0 and on, in the order of their costs."""
         self.now_ns = 0
         self.timers = ManualTimers()
-        clock = SimpleNamespace(nanoseconds=lambda: self.now_ns, monotonic_ms=lambda: self.now_ns // 1_000_000)
-        self.dispatcher = Dispatcher(
-            cast(Any, SimpleNamespace(clock=clock, timers=self.timers)), cast(Any, SimpleNamespace(run=lambda: None, is_batching=False))
-        )
+        clock: Any = SimpleNamespace(nanoseconds=lambda: self.now_ns, monotonic_ms=lambda: self.now_ns // 1_000_000)
+        self.dispatcher = Dispatcher(cast(Any, SimpleNamespace(clock=clock, timers=self.timers)), Waiters(clock, self.timers))
         self._frames = []
         for key, cost in enumerate(cost_ns, FIRST_KEY):
             self.dispatcher.routes[key << 16] = self._route(key, cost)
@@ -250,7 +249,7 @@ def test_client_ids_that_change_within_a_connection(has_tags: bool) -> None:
     """Each request has its own, though the last one is where the next is looked for; the longest may be longer than all of the next."""
     timers = ManualTimers()
     broker: Any = SimpleNamespace(clock=timers.clock, timers=timers)
-    dispatcher = Dispatcher(broker, SimpleNamespace())  # type: ignore[arg-type]
+    dispatcher = Dispatcher(broker, Waiters(timers.clock, timers))
     seen: list[tuple[str | None, bytes]] = []
 
     def handle(_broker: object, request: RequestContext, body: bytes) -> None:

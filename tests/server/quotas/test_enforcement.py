@@ -79,7 +79,7 @@ def describe(count: int) -> DescribeConfigsRequest:
 
 def test_a_broker_without_quotas_has_nothing_of_them(server: BrokerServer, ask: Ask) -> None:
     assert server.node.quotas is None and server.node.broker.quotas is None
-    assert server.node.dispatcher._throttling is None and server.node.listeners.gate is None
+    assert server.node.dispatcher.throttling is None and server.node.listeners.gate is None
     assert ask(MetadataRequest(topics=[]))[0].throttle_time_ms == 0
     assert throttle_of(server, "kafka_server_produce_throttle_time") == {("", ""): 0}
 
@@ -89,7 +89,7 @@ def test_a_quota_is_in_force_at_once_and_gone_at_once(server: BrokerServer, ask:
     (answer,) = ask(MetadataRequest(topics=[]))
     assert answer.throttle_time_ms == WINDOW_MS
     set_quota(server, EACH_CLIENT, request_percentage=None)
-    assert server.node.broker.quotas is None and server.node.dispatcher._throttling is None
+    assert server.node.broker.quotas is None and server.node.dispatcher.throttling is None
     (answer,) = ask(MetadataRequest(topics=[]))
     assert answer.throttle_time_ms == 0
 
@@ -158,7 +158,7 @@ def test_an_address_over_its_rate_is_turned_away(make_server: MakeServer, loop: 
     server = make_server("quota.window.num=1")  # so that the first connection is above the rate, however slow the machine is
     port = server.node.endpoints[0].port
     set_quota(server, (("ip", "127.0.0.1"),), connection_creation_rate=1.0)
-    assert server.node.listeners.gate is not None and server.node.dispatcher._throttling is None
+    assert server.node.listeners.gate is not None and server.node.dispatcher.throttling is None
     assert not loop.run_until_complete(loop.run_in_executor(None, connects, port))
     set_quota(server, (("ip", "127.0.0.1"),), connection_creation_rate=None)
     assert server.node.listeners.gate is None
