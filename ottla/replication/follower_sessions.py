@@ -65,6 +65,15 @@ class FollowedPartition:
                 partition.notifier.add_watcher(self.mark)
             self.partition = partition
 
+    def has_news(self) -> bool:
+        """Whether the leader has an error, records or bounds for the follower."""
+        partition = self.partition
+        if self.error or partition is None or self.diverging_epoch is not None:
+            return True
+        log, state = partition.log, partition.state
+        is_behind = self.asked.fetch_offset < log.log_end_offset
+        return is_behind or state.high_watermark > self.known_watermark or log.log_start_offset > self.known_log_start
+
     def mark(self) -> None:
         """Marks the partition dirty after a change, and wakes the waiting request; does nothing for an answered partition."""
         if self.is_answered:
@@ -126,6 +135,7 @@ class FollowerSession:
         if entry is not None and asked.partition_max_bytes == 0 and partition is not None and partition is entry.partition:
             self._take_report(asked, partition)
             return
+        is_new = entry is None
         if entry is None:
             entry = self.followed[key] = FollowedPartition(self, key, asked)
         entry.asked = asked
@@ -133,14 +143,15 @@ class FollowerSession:
         entry.is_answered = False
         entry.diverging_epoch = None
         entry.error = absence if partition is None else self._note(entry, partition)
-        if not entry.is_dirty:
+        self.note_membership(entry)
+        if not entry.is_dirty and (is_new or entry.has_news()):
             entry.is_dirty = True
             self.dirty.append(entry)
 
     def _note(self, entry: FollowedPartition, partition: Partition) -> ErrorCode:
         asked = entry.asked
         hw, start = asked.high_watermark, asked.log_start_offset
-        entry.known_watermark = partition.high_watermark if hw == UNKNOWN_HIGH_WATERMARK else hw
+        entry.known_watermark = partition.state.high_watermark if hw == UNKNOWN_HIGH_WATERMARK else hw
         entry.known_log_start = partition.log.log_start_offset if start < 0 else start
         try:
             entry.diverging_epoch = partition.note_follower(

@@ -100,7 +100,7 @@ def may_join(follower: FollowerProgress, *, high_watermark: int, epoch_start_off
 
 
 def lagging(
-    members: Iterable[int], followers: dict[int, FollowerProgress], *, leader_end_offset: int, now_ms: int, lag_max_ms: int
+    members: Iterable[int], followers: dict[int, FollowerProgress], leader_end_offset: int, *, now_ms: int, lag_max_ms: int
 ) -> tuple[int, ...]:
     """Returns the members that are not at the leader's end and have not caught up for longer than `replica.lag.time.max.ms`."""
     out = []

@@ -306,6 +306,7 @@ class Leader:
             self.advance_high_watermark()
         notifier = self._notifier
         if notifier.watchers or notifier.waiters:
+            log.active.open_files.keep_latest(log.active, batch)
             state.notify()
         return base_offset
 
@@ -448,8 +449,7 @@ class Leader:
         isr_state = state.isr_state
         if self.is_over or isr_state.is_pending:
             return
-        end = self.log.log_end_offset
-        out = lagging(isr_state.members, self.followers, leader_end_offset=end, now_ms=now_ms, lag_max_ms=lag_max_ms)
+        out = lagging(isr_state.members, self.followers, self.log.log_end_offset, now_ms=now_ms, lag_max_ms=lag_max_ms)
         if out:
             state.isr_state = isr_state.shrink(out)
             self._propose()

@@ -144,6 +144,15 @@ class FileSlice(Slice):
         except StorageError as error:
             raise OSError(str(error)) from error
 
+    def at_hand(self) -> bytes | FileSlice:
+        """Returns the bytes if they are in memory, because they were just appended. Otherwise returns the slice."""
+        open_files = self.shared.open_files
+        if open_files is not None and (latest := open_files.latest) is not None:
+            shared, position, data = latest
+            if shared is self.shared and position == self.position and len(data) == self.length:
+                return data
+        return self
+
     def failed(self) -> None:
         if self.shared.open_files is not None:
             self.shared.open_files.on_short(self.shared.file.path)

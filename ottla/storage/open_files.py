@@ -15,12 +15,17 @@ from collections.abc import Callable
 from typing import Protocol
 
 SECOND_CHANCES_MAX = 8
+LATEST_BYTES_MAX = 4096
+"""Larger batches are not kept: waiting readers read them from the page cache, which costs less than a copy at each append."""
 
 
 class OpenSegment(Protocol):
     """The part of `segment.Segment` that is used here."""
 
     size: int
+
+    @property
+    def shared(self) -> object: ...
 
     @property
     def is_sealed(self) -> bool: ...
@@ -32,7 +37,7 @@ class OpenSegment(Protocol):
 class OpenFiles:
     """The limits on open files, and the segments that have their file open."""
 
-    __slots__ = ("active", "alive", "files_max", "is_crowded", "on_short", "sealed_max", "segments")
+    __slots__ = ("active", "alive", "files_max", "is_crowded", "latest", "on_short", "sealed_max", "segments")
 
     def __init__(self, files_max: int = 8, sealed_max: int | None = None) -> None:
         self.files_max = files_max
@@ -43,6 +48,8 @@ class OpenFiles:
         self.on_short: Callable[[str], object] = lambda _path: None
         """Called with the path of a file that is shorter than a reader's slice, or cannot be read."""
         self.is_crowded = False
+        self.latest: tuple[object, int, bytes] | None = None
+        """The batch of `keep_latest`: its `SharedFile`, position and bytes."""
 
     def add(self, segment: OpenSegment) -> None:
         """Adds a segment that has opened its file. Closes others if there are too many, never this one."""
@@ -60,6 +67,12 @@ class OpenFiles:
     def discard(self, segment: OpenSegment) -> None:
         self.segments.pop(segment, None)
         self.active.pop(segment, None)
+        self.latest = None  # It may be in the file of this segment.
+
+    def keep_latest(self, segment: OpenSegment, batch: memoryview) -> None:
+        """Keeps a small batch that was just appended in memory, for the readers that wait for it (`FileSlice.at_hand`)."""
+        if len(batch) <= LATEST_BYTES_MAX:
+            self.latest = (segment.shared, segment.size - len(batch), bytes(batch))
 
     def look_again(self) -> bool:
         self.is_crowded = len(self.alive) > self.files_max

@@ -164,8 +164,7 @@ class Segment:
 
     def append(self, data: memoryview | bytes | bytearray, size: int, last_offset: int, max_timestamp: int) -> None:
         """Writes one batch at the end. After a failed write the next one overwrites its bytes. Raises `StorageError`."""
-        position = self.size
-        (self.write or self.open_file().file.pwrite)(data, position)
+        (self.write or self.open_file().file.pwrite)(data, self.size)
         self.note_batch(size, last_offset, max_timestamp)
 
     def note_batch(self, size: int, last_offset: int, max_timestamp: int) -> None:
@@ -432,6 +431,7 @@ class Segment:
         """Cuts the file durably at the start of a batch with base offset `offset`, and updates the indexes."""
         file = self.file()
         file.truncate(position)
+        self.open_files.latest = None
         file.sync()
         self.size = position
         self.forget_tail(offset)

@@ -80,5 +80,5 @@ def test_kip_903_a_fetch_without_broker_epoch_does_not_qualify() -> None:
 
 def test_a_member_lags_by_time_not_by_distance() -> None:
     replicas = {2: replica(1, caught_up_ms=500), 3: replica(9, caught_up_ms=0), 4: replica(10, caught_up_ms=0)}
-    assert lagging([1, 2, 3, 4], replicas, leader_end_offset=10, now_ms=1_001, lag_max_ms=1_000) == (3,)
-    assert lagging([1, 2, 3, 4], replicas, leader_end_offset=10, now_ms=1_000, lag_max_ms=1_000) == ()
+    assert lagging([1, 2, 3, 4], replicas, 10, now_ms=1_001, lag_max_ms=1_000) == (3,)
+    assert lagging([1, 2, 3, 4], replicas, 10, now_ms=1_000, lag_max_ms=1_000) == ()

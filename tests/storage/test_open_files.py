@@ -8,7 +8,7 @@ from ottla.adapters.disk import OsDisk
 from ottla.base.log_config import LogConfig
 from ottla.base.types import TopicPartition
 from ottla.storage.log import Log
-from ottla.storage.open_files import OpenFiles
+from ottla.storage.open_files import LATEST_BYTES_MAX, OpenFiles
 from ottla.storage.segment import COPY_BYTES_MAX
 from ottla.wire.batch_header import read_batch_header
 from tests.fakes.log_settings import log_settings
@@ -100,3 +100,46 @@ def test_readers_get_copies_when_they_hold_too_much(tmp_path: Path) -> None:
     piece = None
     assert logs[0].read(0, 1 << 20, end_offset=2) is not None
     assert logs[0].active.shared is not None and not open_files.is_crowded
+
+
+def at_hand(log: Log, offset: int) -> bytes | None:
+    found = log.read(offset, 1 << 20, end_offset=log.log_end_offset)
+    assert found is not None
+    data = found.at_hand()
+    assert data is found or data == found.read(), "what is at hand is what the file has"
+    return data if isinstance(data, bytes) else None
+
+
+def test_the_last_batch_is_at_hand_for_its_readers(tmp_path: Path) -> None:
+    open_files = OpenFiles(4)
+    log, other = logs_of(tmp_path, 2, open_files)
+    for each in (log, other):
+        batch = memoryview(batch_of(1, value=b"a" * 50))
+        each.append(batch, read_batch_header(batch), leader_epoch=0, now_ms=0)
+        open_files.keep_latest(each.active, batch)
+    assert at_hand(other, 0) and at_hand(log, 0) is None, "one batch of all logs"
+    append(other)
+    assert at_hand(other, 0) is None, "a read of two batches"
+    open_files.keep_latest(other.active, memoryview(bytearray(LATEST_BYTES_MAX + 1)))
+    assert len((open_files.latest or (0, 0, b""))[2]) <= LATEST_BYTES_MAX
+
+
+def test_a_batch_that_was_cut_off_is_not_at_hand(tmp_path: Path) -> None:
+    open_files = OpenFiles(4)
+    (log,) = logs_of(tmp_path, 1, open_files)
+    batch = memoryview(batch_of(1, value=b"a" * 50))
+    log.append(batch, read_batch_header(batch), leader_epoch=0, now_ms=0)
+    open_files.keep_latest(log.active, batch)
+    log.truncate_to(0)
+    append(log, value=b"b" * 50)
+    assert at_hand(log, 0) is None
+
+
+def test_a_batch_at_hand_does_not_keep_the_file_of_a_closed_segment_open(tmp_path: Path) -> None:
+    open_files = OpenFiles(4)
+    (log,) = logs_of(tmp_path, 1, open_files)
+    batch = memoryview(batch_of(1))
+    log.append(batch, read_batch_header(batch), leader_epoch=0, now_ms=0)
+    open_files.keep_latest(log.active, batch)
+    log.active.release_file()
+    assert not open_files.alive

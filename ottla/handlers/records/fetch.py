@@ -321,7 +321,7 @@ class Fetch:
             high_watermark=high_watermark,
             last_stable_offset=stable,
             log_start_offset=log_start_offset,
-            records=found if found is not None else b"",
+            records=found.at_hand() if found is not None else b"",
             aborted_transactions=None,
         )
         if self._body.isolation_level == READ_COMMITTED:

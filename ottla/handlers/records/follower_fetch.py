@@ -167,6 +167,8 @@ class FollowerRequest:
     def _attempt(self, *, is_last: bool) -> FetchResponse | None:
         """Reads the changed partitions of the session. Returns the answer, or None if the request should wait for more."""
         body, session = self._body, self._session
+        if not session.dirty and not is_last:
+            return None
         left = min(body.max_bytes, self._broker.config.fetch_max_bytes)
         dirty, session.dirty = session.dirty, []
         found: list[tuple[FollowedPartition, PartitionRead | ErrorCode]] = []
@@ -278,7 +280,7 @@ def data_of(entry: FollowedPartition, read: PartitionRead) -> PartitionData:
         high_watermark=read.high_watermark,
         last_stable_offset=read.last_stable_offset,
         log_start_offset=read.log_start_offset,
-        records=read.slice if read.slice is not None else b"",
+        records=read.slice.at_hand() if read.slice is not None else b"",
         aborted_transactions=None,
     )
     if read.diverging_epoch is not None:
