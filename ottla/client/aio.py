@@ -195,10 +195,16 @@ class AsyncConnection(asyncio.BufferedProtocol):
         return self.protocol.frames.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
+        self.protocol.frames.buffer_updated(nbytes)
+        while not self._is_closed and self._take_frame():
+            pass
+
+    def _take_frame(self) -> bool:
+        """Takes the next frame. Returns whether there was one."""
         try:
-            frame = self.protocol.frames.buffer_updated(nbytes)
+            frame = self.protocol.frames.next_frame()
             if frame is None:
-                return
+                return False
             if self.protocol.is_ready:
                 answer = self.protocol.response(frame)
                 future = self._line.in_flight.popleft()
@@ -211,6 +217,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
             self._fail(self.protocol.malformed(error, self.protocol.pending[0] if self.protocol.pending else None))
         except OttlaError as error:
             self._fail(error)
+        return True
 
     def _advance(self, frame: memoryview) -> None:
         data = self.protocol.advance(frame)

@@ -18,6 +18,7 @@ from ottla.base.errors import OttlaError, WireError
 from ottla.base.ports import Channel, Clock, Network, Threads, TimerHandle, Timers
 from ottla.client.addresses import Address
 from ottla.client.core.connection import CLIENT_SOFTWARE, ConnectionProtocol
+from ottla.client.core.frames import FrameReader
 from ottla.client.core.request_line import RequestLine
 from ottla.client.core.sasl import SaslExchange
 from ottla.client.errors import ConnectError, RequestTimeoutError
@@ -200,13 +201,20 @@ class LoopConnection:
         return self.protocol.frames.get_buffer()
 
     def received(self, count: int) -> None:
+        frames = self.protocol.frames
+        frames.buffer_updated(count)
+        while not self.is_closed and self._take_frame(frames):
+            pass
+
+    def _take_frame(self, frames: FrameReader) -> bool:
+        """Takes the next frame. Returns whether there was one."""
         try:
-            frame = self.protocol.frames.buffer_updated(count)
+            frame = frames.next_frame()
             if frame is None:
-                return
+                return False
             if not self.protocol.is_ready:
                 self._advance(frame)
-                return
+                return True
             answer = self.protocol.response(frame)
         except WireError as error:
             self._fail(self.protocol.malformed(error, self.protocol.pending[0] if self.protocol.pending else None))
@@ -217,6 +225,7 @@ class LoopConnection:
             self._arm()
             self._login_again_when_idle()
             done(answer, None)
+        return True
 
     def drained(self) -> None:
         """Does nothing: requests are small, so they do not wait for the peer to take earlier ones."""

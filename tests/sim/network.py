@@ -150,8 +150,8 @@ class Answers:
         return self._frames.get_buffer()
 
     def received(self, count: int) -> None:
-        frame = self._frames.buffer_updated(count)
-        if frame is not None:
+        self._frames.buffer_updated(count)
+        while (frame := self._frames.next_frame()) is not None:
             correlation_id = int.from_bytes(frame[:4], "big")
             response_class, version, answered = self.waiting.pop(correlation_id)
             _, start = read_response_header(response_class.API_KEY, version, frame)  # type: ignore[attr-defined]

@@ -272,10 +272,13 @@ class BlockingConnection:
         return self.has_input() or (self._socket is not None and bool(readable([self._socket.fileno()], timeout_s)))
 
     def has_input(self) -> bool:
-        """Whether there is input without reading the socket: an earlier answer, bytes that TLS has decrypted, or a closed connection."""
-        return self._socket is None or bool(self._early) or self._has_decrypted()
+        """Whether there is input without reading the socket: an earlier answer, received bytes, or a closed connection."""
+        return self._socket is None or bool(self._early) or self._has_received()
 
-    def _has_decrypted(self) -> bool:
+    def _has_received(self) -> bool:
+        """Whether a frame, or bytes that TLS has decrypted, were read from the socket and not taken yet."""
+        if self.protocol.frames.has_frame():
+            return True
         pending = getattr(self._socket, "pending", None)  # bytes that TLS has decrypted; a plain socket has none
         return pending is not None and bool(pending())
 
@@ -330,7 +333,7 @@ class BlockingConnection:
     def _read_frame(self, timeout_s: float) -> memoryview:
         deadline = time.monotonic() + timeout_s
         while True:
-            if (self._socket is None or self._has_decrypted() or self._wait(deadline)) and (frame := self._take_frame()) is not None:
+            if (self._socket is None or self._has_received() or self._wait(deadline)) and (frame := self._take_frame()) is not None:
                 return frame
             if self._socket is not None and time.monotonic() >= deadline:
                 raise self._broken(RequestTimeoutError(f"{self.address} did not answer within {round(timeout_s, 2):g} s"))
@@ -353,12 +356,13 @@ class BlockingConnection:
         frames = self.protocol.frames
         try:
             while (open_socket := self._socket) is not None:
+                frame = frames.next_frame()
+                if frame is not None:
+                    return frame
                 count = open_socket.recv_into(frames.get_buffer())
                 if not count:
                     raise self._broken(self.protocol.hung_up())
-                frame = frames.buffer_updated(count)
-                if frame is not None:
-                    return frame
+                frames.buffer_updated(count)
         except BlockingIOError:
             return None
         except OSError as error:

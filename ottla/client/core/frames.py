@@ -1,7 +1,8 @@
 """Splits the bytes of a connection into frames. A frame is an int32 length and then as many bytes.
 
-The caller receives bytes directly into the buffer of `get_buffer` and reports their number to `buffer_updated`, so that the bytes of a
-large answer are not copied. A caller that already has the bytes calls `feed`. Both accept pieces of any size.
+The caller receives bytes directly into the buffer of `get_buffer`, reports their number to `buffer_updated`, and takes the frames with
+`next_frame`. Small frames are received into a small buffer, several at a time. A large frame has a buffer of its own length, so that its
+bytes are not copied. A caller that already has the bytes calls `feed`. Bytes may arrive in pieces of any size.
 """
 
 from __future__ import annotations
@@ -14,47 +15,79 @@ from ottla.base.errors import WireError
 FRAME_BYTES_MIN = 4
 FRAME_BYTES_MAX = 256 * 1024 * 1024
 """Maximum length of a frame in bytes. An answer with a larger length is malformed."""
+SMALL_BYTES = 4096
 
 _INT32 = struct.Struct(">i")
 
 
 class FrameReader:
-    """See the module. Raises WireError for an invalid length. Then the connection must be closed."""
+    """See the module."""
 
     def __init__(self) -> None:
-        self._view = memoryview(bytearray(_INT32.size))
-        self._have = 0
-        self._is_body = False
+        self._small = memoryview(bytearray(SMALL_BYTES))
+        self._begin = 0  # of the bytes in `_small` that are not taken yet
+        self._large: memoryview | None = None
+        self._have = 0  # the end of the received bytes in `_large`, or in `_small`
 
     def get_buffer(self) -> memoryview:
-        """Returns the buffer for the next bytes. It is as long as the missing part of the length or of the frame, and never empty."""
-        return self._view[self._have :]
+        """Returns the buffer for the next bytes, never empty. Call it when `next_frame` has returned None."""
+        return self._small[self._have :] if self._large is None else self._large[self._have :]
 
-    def buffer_updated(self, count: int) -> memoryview | None:
-        """Accepts `count` bytes in the buffer. Returns the frame, without its length, if they complete it, else None."""
+    def buffer_updated(self, count: int) -> None:
+        """Accepts `count` bytes in the buffer."""
         self._have += count
-        if self._have < len(self._view):
-            return None
-        view, self._have = self._view, 0
-        if self._is_body:
-            self._is_body = False
-            self._view = memoryview(bytearray(_INT32.size))
-            return view
-        (size,) = _INT32.unpack(view)
-        if not FRAME_BYTES_MIN <= size <= FRAME_BYTES_MAX:
-            raise WireError(f"a frame of {size} bytes")
-        self._is_body = True
-        self._view = memoryview(bytearray(size))
+
+    def next_frame(self) -> memoryview | None:
+        """Returns the next frame, without its length, or None if it is not complete. Raises `WireError` for an invalid length; then the
+        connection must be closed."""
+        large = self._large
+        if large is not None:
+            if self._have < len(large):
+                return None
+            self._large, self._begin, self._have = None, 0, 0
+            return large
+        begin, end = self._begin, self._have
+        size = self._size()
+        if size and begin + _INT32.size + size <= end:
+            self._begin = begin + _INT32.size + size
+            return memoryview(bytearray(self._small[begin + _INT32.size : self._begin]))
+        rest = bytes(self._small[begin:end])
+        if size > SMALL_BYTES - _INT32.size:
+            self._large = memoryview(bytearray(size))
+            self._have = len(rest) - _INT32.size
+            self._large[: self._have] = rest[_INT32.size :]
+        else:
+            self._small[: len(rest)] = rest
+            self._begin, self._have = 0, len(rest)
         return None
+
+    def has_frame(self) -> bool:
+        """Whether `next_frame` returns a frame or raises."""
+        if self._large is not None:
+            return self._have == len(self._large)
+        try:
+            size = self._size()
+        except WireError:
+            return True
+        return 0 < size <= self._have - self._begin - _INT32.size
 
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[memoryview]:
         """Yields the frames that these bytes complete. The remaining bytes begin the next frame."""
         rest = memoryview(data)
         while rest:
-            room = self.get_buffer()
-            count = min(len(room), len(rest))
-            room[:count] = rest[:count]
+            buffer = self.get_buffer()
+            count = min(len(buffer), len(rest))
+            buffer[:count] = rest[:count]
             rest = rest[count:]
-            frame = self.buffer_updated(count)
-            if frame is not None:
+            self.buffer_updated(count)
+            while (frame := self.next_frame()) is not None:
                 yield frame
+
+    def _size(self) -> int:
+        """Returns the length of the next frame; 0 if it has not arrived yet."""
+        if self._have - self._begin < _INT32.size:
+            return 0
+        (size,) = _INT32.unpack_from(self._small, self._begin)
+        if not FRAME_BYTES_MIN <= size <= FRAME_BYTES_MAX:
+            raise WireError(f"a frame of {size} bytes")
+        return size  # type: ignore[no-any-return]

@@ -7,9 +7,9 @@ import struct
 import pytest
 
 from ottla.base.errors import WireError
-from ottla.client.core.frames import FRAME_BYTES_MAX, FrameReader
+from ottla.client.core.frames import FRAME_BYTES_MAX, SMALL_BYTES, FrameReader
 
-FRAMES = [b"four", b"a longer frame", b"\0" * 1000]
+FRAMES = [b"four", b"a longer frame", b"\0" * 1000, b"small", b"z" * 9000, b"the last"]
 STREAM = b"".join(struct.pack(">i", len(frame)) + frame for frame in FRAMES)
 
 
@@ -20,18 +20,38 @@ def test_any_cut_of_the_stream_gives_the_same_frames(step: int) -> None:
     assert found == FRAMES
 
 
-def test_a_shell_receives_right_into_the_frame() -> None:
+@pytest.mark.parametrize("most", [7, SMALL_BYTES, len(STREAM)])
+def test_a_caller_receives_into_the_buffer(most: int) -> None:
+    """`has_frame` is true as long as a frame can be taken without another read."""
     reader, found, at = FrameReader(), [], 0
     while at < len(STREAM):
-        room = reader.get_buffer()
-        assert len(room) > 0
-        count = min(len(room), len(STREAM) - at)
-        room[:count] = STREAM[at : at + count]
+        buffer = reader.get_buffer()
+        assert len(buffer) > 0
+        count = min(len(buffer), len(STREAM) - at, most)
+        buffer[:count] = STREAM[at : at + count]
         at += count
-        frame = reader.buffer_updated(count)
-        if frame is not None:
+        reader.buffer_updated(count)
+        while reader.has_frame():
+            frame = reader.next_frame()
+            assert frame is not None
             found.append(bytes(frame))
+        assert reader.next_frame() is None
     assert found == FRAMES
+
+
+def test_a_large_frame_is_received_in_place() -> None:
+    reader = FrameReader()
+    size = 10 * SMALL_BYTES
+    reader.buffer_updated(_put(reader, struct.pack(">i", size) + b"x" * 100))
+    assert reader.next_frame() is None and len(reader.get_buffer()) == size - 100
+    reader.buffer_updated(_put(reader, b"y" * (size - 100)))
+    assert reader.has_frame() and bytes(reader.next_frame() or b"") == b"x" * 100 + b"y" * (size - 100)
+    assert len(reader.get_buffer()) == SMALL_BYTES
+
+
+def _put(reader: FrameReader, data: bytes) -> int:
+    reader.get_buffer()[: len(data)] = data
+    return len(data)
 
 
 @pytest.mark.parametrize("size", [-1, 0, 3, FRAME_BYTES_MAX + 1])
