@@ -113,7 +113,7 @@ class Connection:
     def buffer(self) -> memoryview:
         """Returns the buffer for the next received bytes. It is empty if there is no memory for them; then reading is paused."""
         if self._scheduler.is_crowded and not self.contexts and self.inbox.is_empty and self._buffers.is_full():
-            self._yield(b"")  # With many new connections, each new request would evict another one.
+            self._yield(b"")  # With many new connections, the frame of each would evict the frame of another.
             return memoryview(b"")
         return self.inbox.buffer()
 

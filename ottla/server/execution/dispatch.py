@@ -166,7 +166,7 @@ class Dispatcher:
         return now_ns > self.scheduler.slice_end_ns
 
     def _answer_later(self, connection: Connection, route: Route, correlation_id: int, pending: Pending, size: int) -> list[int]:
-        """Answers a request now or later. Returns the histogram that counts the request's own work."""
+        """Answers a request now or later. Returns the histogram for the time that the request has taken so far."""
         if pending.is_done and pending.error is None:
             if connection.info.must_authenticate_again:
                 self.scheduler.end_slice()  # Later requests are part of an authentication.

@@ -1,7 +1,7 @@
 """Frees large messages in steps, because freeing 100,000 objects at once takes 20 ms of the event loop.
 
-The caller must drop its own references, otherwise nothing is freed. Lists are copied and never emptied, because a handler may have kept
-one.
+The caller must drop its own references, otherwise nothing is freed. The lists of a message are copied, and only the copies are emptied,
+because a handler may have kept a list.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def dispose(struct: Struct) -> Iterator[None]:
 
 
 def dispose_elements(elements: list[Any]) -> Iterator[None]:
-    """Frees the elements of a list, which is empty afterwards."""
+    """Frees the elements of a list in steps, and empties it."""
     while elements:
         owned: list[list[Any]] = []
         if isinstance(elements[0], Struct):

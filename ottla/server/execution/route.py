@@ -16,15 +16,15 @@ from ottla.wire.decoding import holds_records
 from ottla.wire.framing import is_flexible, load, response_head, write_response
 
 OBJECTS_AT_ONCE_MAX = 2000
-"""A request with more objects is decoded in steps. This many take some milliseconds. If the request can be cut into pieces, the limit is
-twice the elements of a piece, except for APIs with much larger answers (`is_amplified`)."""
+"""A request with more objects is decoded in steps; this many take some milliseconds. A request that can be cut into pieces has another
+limit, twice the elements of a piece, unless its answer is much larger than the request (`is_amplified`)."""
 PLAIN_BYTES_MAX = 4096
 ANY_BYTES = 1 << 31
 JOINED_BYTES_MAX = 1 << 20
 """Answers with more bytes are sent in the pieces that the encoder made."""
 PLAIN_BYTES_MAX_OF_ITEMS = 512
-"""Requests of at most this many bytes are executed without counting their elements. This is for APIs whose
-requests can be cut into pieces, except with `parked_factor` 1. All other APIs have the limit `PLAIN_BYTES_MAX`."""
+"""A request of at most this many bytes is decoded without counting its objects, if it can be cut into pieces and its `parked_factor` is
+above 1. For all other requests the limit is `PLAIN_BYTES_MAX`."""
 
 
 class Route:

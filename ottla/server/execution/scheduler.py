@@ -41,7 +41,7 @@ connections may each send one request at the same moment."""
 HEAVY_NS = 4_000_000
 """An iteration whose costly requests have taken longer is crowded. Averages do not rise above it."""
 LONG_BATCH_NS = SLICE_NS - COSTLY_NS
-"""A batch that ends less than this before the end of its slice has taken as long as a costly request."""
+"""A batch that has run for `COSTLY_NS` of a whole slice ends less than this before the end of the slice."""
 CHEAP_NS = 50_000
 """An average below this is 0."""
 ROUTE_RISE_BITS = 5
@@ -51,7 +51,8 @@ CONNECTION_RISE_BITS = 1
 PASSES_PER_COSTLY = 100
 """For each `COSTLY_NS` of its average, a waiting connection lets this many cheaper ones pass."""
 LARGE_BYTES = 4096
-"""A larger request is likely to be costly. For Produce, which is fast for its size, the limit is the size of the shared buffer."""
+"""A larger request is likely to be costly. Exception: a Produce that is larger than the shared buffer has a buffer of its own, which it
+should free soon."""
 PRODUCE = 0
 
 
@@ -86,7 +87,7 @@ class Scheduler:
         self.is_crowded = False
         """Whether costly requests have taken much time in this iteration."""
         self._costly_ns = 0  # the time that costly requests and batches have taken in this iteration
-        self._short_slice_ns = SLICE_NS  # the last slice that was shorter than a whole one
+        self._short_slice_ns = SLICE_NS  # the last result of `_short_slice`
         self._has_costly = False  # whether the batch has executed a costly request
         self._queue: list[tuple[int, int, ScheduledClient]] = []  # a heap of (priority, arrival, connection)
         self._arrivals = 0

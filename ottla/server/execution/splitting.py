@@ -266,8 +266,8 @@ def _gather(body: Any, items: Items, work: _Work) -> Iterator[None]:
 
 
 def _joined_keys(known: Any, again: Any) -> Any:
-    """Returns the later of two elements of one name. If both ask for certain settings (DescribeConfigs), it then asks for the settings of
-    both; if one of them asks for all settings, it asks for all.
+    """Returns the later of two elements of one name. For DescribeConfigs, this element then asks for the settings of both, or for all if
+    one of the two asked for all.
     """
     wanted = getattr(known, "configuration_keys", ())
     if wanted == ():
@@ -421,8 +421,8 @@ class Encoder(Protocol):
 
 
 class JoinedAnswer:
-    """Collects the answers of pieces by their numbers. The pieces of one cut element form a run; other pieces are a run of their own. The
-    number of a run is the number of its first piece."""
+    """Collects the answers of pieces by their numbers. The pieces of one element that was cut form a run. A piece of whole elements is a
+    run by itself. The number of a run is the number of its first piece."""
 
     def __init__(self, route: Encoder, items: Items) -> None:
         self._route = route

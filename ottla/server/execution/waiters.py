@@ -1,8 +1,8 @@
-"""Wakes the requests that wait for partitions to move: long-polling fetches, and produces that wait for their acknowledgement.
+"""Wakes the requests that wait for a change of partitions: long-polling fetches, and produces that wait for their acknowledgement.
 
 A partition's notifier calls the watches whenever its high watermark, last stable offset, log end or role moves. A watch that is called is
 only marked. It is woken once, after the connection that caused the change has sent its own answers. So a producer's acknowledgement does
-not wait for the readers that it wakes, and a reader that waits for many appends of one read is woken once.
+not wait for the readers that it wakes, and several appends of one batch of requests wake a reader once.
 
 A round of wakes is bounded in time: if ten thousand readers wait for one partition, the later ones are woken in later iterations of the
 event loop. Requests that wait for an acknowledgement are woken before readers, so that readers cannot hold them up. A request that waits
@@ -89,7 +89,7 @@ class Watch:
             leader.forget_acknowledgement(self.mark)
         if self._timer is not None:
             self._timer.cancel()
-        # Nothing of the request stays: it refers to this, and only the garbage collector could free both.
+        # The request refers to this watch. Without this only the garbage collector could free the two.
         self._watched, self._appended, self._timer, self._on_timeout, self.wake = (), [], None, None, _nothing
 
 
@@ -145,14 +145,14 @@ class Waiters:
             watch.expire()
 
     def run(self) -> None:
-        """Wakes the marked watches, or as many as a round has time for. If one fails, the others are woken in the next turn of the loop."""
+        """Wakes the marked watches, or as many as a round has time for. If one fails, the others are woken in the next iteration."""
         self.is_batching = False
         if not self._ready and not self._acknowledged:
             return
         self._is_waking = True
         try:
             self._wake(self._acknowledged)
-            if not self._is_scheduled:  # else readers have their turn then
+            if not self._is_scheduled:  # If a round is scheduled, it wakes the readers.
                 self._wake(self._ready)
         finally:
             self._is_waking = False
@@ -175,7 +175,7 @@ class Waiters:
                 return
 
     def _finish(self) -> None:
-        """Calls what follows the wakes; if one function fails, the others are called in the next turn of the loop."""
+        """Calls what follows the wakes; if one function fails, the others are called in the next iteration of the loop."""
         finishing, self._finishing = iter(self._finishing), {}
         try:
             for function in finishing:
