@@ -50,7 +50,6 @@ def garbage(memory: Gauge, work: Gauge) -> Iterator[Garbage]:
     policy.begin()
     yield policy
     policy.end()
-    gc.unfreeze()
 
 
 def test_what_a_full_collection_has_found_in_use_is_not_walked_over_again(garbage: Garbage) -> None:
@@ -195,7 +194,6 @@ def test_the_end_leaves_nothing_behind() -> None:
     policy.end()
     assert list(gc.callbacks) == before and gc.get_threshold() == thresholds
     assert not set(map(id, young)) & set(map(id, gc.get_objects())), "the end of the process walks over them"
-    gc.unfreeze()
 
 
 def test_free_memory_is_given_back_after_growth_and_after_shrinking(garbage: Garbage, memory: Gauge) -> None:

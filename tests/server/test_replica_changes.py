@@ -226,7 +226,7 @@ def test_many_partitions_are_no_work_for_the_collector(make_server: MakeServer, 
         gc.unfreeze()
         assert made not in [id(found) for found in gc.get_objects() if isinstance(found, Partition)]
     finally:
-        gc.unfreeze()
+        gc.freeze()
         gc.enable()
 
 

@@ -21,7 +21,7 @@ def nothing_frozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(worker_process, "keep_freed_memory", lambda: None)  # it cannot be undone
     gc.unfreeze()
     yield
-    gc.unfreeze()
+    gc.freeze()
 
 
 def run_as(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
