@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.clients.broker_process import BrokerProcess
-from tests.clients.conftest import SETTINGS
+from tests.clients.conftest import SETTINGS, own_broker
 from tests.clients.sample_requests import World
 from tests.clients.wire_client import WireClient
+
+__all__ = ["own_broker"]
 
 RSS_GROWTH_BYTES_MAX = 64 << 20
 HONEST_APIS = ((0, 9), (1, 12), (3, 12), (8, 8), (9, 8), (12, 4), (18, 3), (2, 7))
@@ -21,15 +22,6 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess
     process = BrokerProcess(tmp_path_factory.mktemp("broker"), SETTINGS).start()
     yield process
     process.stop()
-
-
-@pytest.fixture
-def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """A separate broker for this test, not started yet."""
-    process = BrokerProcess(tmp_path, SETTINGS)
-    yield process
-    if process.is_running:
-        process.stop()
 
 
 @pytest.fixture(scope="module")
