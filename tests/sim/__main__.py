@@ -7,7 +7,9 @@ from __future__ import annotations
 import argparse
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from tests.sim import (
     cluster_faults,
@@ -20,6 +22,7 @@ from tests.sim import (
     share_faults,
     staged_world,
 )
+from tests.sim.base_world import Timeline
 from tests.sim.cluster_world import ClusterWorld
 from tests.sim.deletion_world import DeletionWorld
 from tests.sim.group_world import GroupWorld
@@ -31,78 +34,49 @@ from tests.sim.world import World
 
 FAULT_SEEDS = 300
 PROGRESS_SEEDS = 250
-CLUSTERS: dict[type[ClusterWorld], str] = {
-    ClusterWorld: "--cluster",
-    GroupWorld: "--groups",
-    MembershipWorld: "--members",
-    ShareClusterWorld: "--shares",
-    DeletionWorld: "--deletions",
-    LyingWorld: "--disks",
-    RottenWorld: "--rot",
+
+
+class Kind(NamedTuple):
+    """A kind of simulated world."""
+
+    make: Callable[[int], Timeline]
+    planted: Any
+    """The module of its planted faults."""
+    about: str
+
+
+KINDS = {
+    "": Kind(World, faults, "transactions of one broker"),
+    "share": Kind(ShareWorld, share_faults, "share groups instead of transactions"),
+    "staged": Kind(staged_world.StagedWorld, staged_world, "transactions whose records are staged first"),
+    "cluster": Kind(ClusterWorld, cluster_faults, "clusters of three to five brokers"),
+    "groups": Kind(GroupWorld, group_faults, "consumer groups in clusters"),
+    "members": Kind(MembershipWorld, membership_faults, "static members, changes of the protocol, operators who set offsets"),
+    "shares": Kind(ShareClusterWorld, share_cluster_faults, "share groups in clusters"),
+    "deletions": Kind(DeletionWorld, deletion_faults, "clusters in which records are deleted"),
+    "disks": Kind(LyingWorld, lying_faults, "clusters in which a disk loses or alters what was synced"),
+    "rot": Kind(RottenWorld, lying_faults, "clusters in which sealed segments change on a disk, and are repaired"),
 }
-"""The worlds of clusters, with their options."""
+"""By their options; the first one has none."""
 
 
-def run_seeds(first: int, number: int, make: type[World] = World, option: str = "") -> int:
+def run_seeds(kind: str, first: int, number: int) -> int:
     """The exit status: 1 after the first seed that fails."""
-    transactions = crashes = events = 0
-    for seed in range(first, first + number):
-        world = make(seed)
+    option = f"--{kind} " if kind else ""
+    totals: Counter[str] = Counter()
+    for done, seed in enumerate(range(first, first + number), 1):
+        world = KINDS[kind].make(seed)
         try:
             world.run()
         except AssertionError:
             traceback.print_exc()
+            print("".join(f"{note}\n" for note in world.notes), end="", file=sys.stderr)
             print(f"seed {seed} failed after {world.events} events: python -m tests.sim {option}--seed {seed} --seeds 1", file=sys.stderr)
             return 1
-        transactions += len(world.history.transactions)
-        crashes += world.crashes
-        events += world.events
-        if (seed - first + 1) % PROGRESS_SEEDS == 0:
-            print(f"{seed - first + 1} of {number} seeds", file=sys.stderr, flush=True)
-    print(f"{number} seeds from {first}: {transactions} transactions, {crashes} power cuts, {events} events, no fault")
-    return 0
-
-
-def run_share_seeds(first: int, number: int) -> int:
-    """The same for share groups."""
-    deliveries = crashes = resets = events = 0
-    for seed in range(first, first + number):
-        world = ShareWorld(seed)
-        try:
-            world.run()
-        except AssertionError:
-            traceback.print_exc()
-            print(f"seed {seed} failed after {world.events} events: python -m tests.sim --share --seed {seed} --seeds 1", file=sys.stderr)
-            return 1
-        deliveries += world.history.deliveries
-        crashes += world.crashes
-        resets += world.resets
-        events += world.events
-    print(f"{number} seeds from {first}: {deliveries} deliveries, {crashes} power cuts, {resets} resets, {events} events, no fault")
-    return 0
-
-
-def run_cluster_seeds(first: int, number: int, make: type[ClusterWorld] = ClusterWorld) -> int:
-    """The same for clusters."""
-    option = CLUSTERS[make]
-    transactions = crashes = events = changes = 0
-    for seed in range(first, first + number):
-        world = make(seed)
-        try:
-            world.run()
-        except AssertionError:
-            traceback.print_exc()
-            print("\n".join(world.notes), file=sys.stderr)
-            print(f"seed {seed} failed after {world.events} events: python -m tests.sim {option} --seed {seed} --seeds 1", file=sys.stderr)
-            return 1
-        transactions += len(world.history.transactions)
-        crashes += world.crashes
-        events += world.events
-        changes += world.checks.store.isr_changes
-        if (seed - first + 1) % PROGRESS_SEEDS == 0:
-            print(f"{seed - first + 1} of {number} seeds", file=sys.stderr, flush=True)
-    found = f"{transactions} transactions, {crashes} crashes, {changes} changes of in-sync sets, {events} events"
-    print(f"{number} clusters from {first}: {found}, no fault")
+        totals.update(world.counts())
+        if done % PROGRESS_SEEDS == 0:
+            print(f"{done} of {number} seeds", file=sys.stderr, flush=True)
+    print(f"{number} seeds from {first}: {', '.join(f'{count} {name}' for name, count in totals.items())}, no fault")
     return 0
 
 
@@ -122,47 +96,17 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seeds", default="1", help="how many, or the first and the last with a dash between")
-    parser.add_argument("--share", action="store_true", help="share groups instead of transactions")
-    parser.add_argument("--staged", action="store_true", help="transactions whose records are staged first")
-    parser.add_argument("--cluster", action="store_true", help="clusters of three to five brokers")
-    parser.add_argument("--groups", action="store_true", help="consumer groups in clusters")
-    parser.add_argument("--members", action="store_true", help="static members, changes of the protocol, operators who set offsets")
-    parser.add_argument("--shares", action="store_true", help="share groups in clusters")
-    parser.add_argument("--deletions", action="store_true", help="clusters in which records are deleted")
-    parser.add_argument("--disks", action="store_true", help="clusters in which a disk loses or alters what was synced")
-    parser.add_argument("--rot", action="store_true", help="clusters in which sealed segments change on a disk, and are repaired")
+    for name, kind in KINDS.items():
+        if name:
+            parser.add_argument(f"--{name}", dest="kind", action="store_const", const=name, default="", help=kind.about)
     parser.add_argument("--faults", action="store_true", help="break one rule at a time and say which seed notices it")
     asked = parser.parse_args(words)
     first, dash, last = asked.seeds.partition("-")
     seed, seeds = (int(first), int(last) - int(first) + 1) if dash else (asked.seed, int(first))
     if asked.faults:
-        names, catch = planted_of(asked)
-        return show_faults(max(seeds, FAULT_SEEDS), names, catch)
-    if asked.staged:
-        return run_seeds(seed, seeds, staged_world.StagedWorld, "--staged ")
-    for make, option in CLUSTERS.items():
-        if getattr(asked, option.strip("-")):
-            return run_cluster_seeds(seed, seeds, make)
-    return (run_share_seeds if asked.share else run_seeds)(seed, seeds)
-
-
-def planted_of(asked: argparse.Namespace) -> tuple[Iterable[str], Callable[[str, int], tuple[int, str]]]:
-    """The faults of the world that was asked for."""
-    if asked.share:
-        return share_faults.SHARE_FAULTS, share_faults.catch
-    if asked.staged:
-        return staged_world.FAULTS, staged_world.catch
-    if asked.groups:
-        return group_faults.FAULTS, group_faults.catch
-    if asked.members:
-        return membership_faults.FAULTS, membership_faults.catch
-    if asked.shares:
-        return share_cluster_faults.FAULTS, share_cluster_faults.catch
-    if asked.disks:
-        return lying_faults.FAULTS, lying_faults.catch
-    if asked.deletions:
-        return deletion_faults.FAULTS, deletion_faults.catch
-    return (cluster_faults.FAULTS, cluster_faults.catch) if asked.cluster else (faults.FAULTS, faults.catch)
+        planted = KINDS[asked.kind].planted
+        return show_faults(max(seeds, FAULT_SEEDS), planted.FAULTS, planted.catch)
+    return run_seeds(asked.kind, seed, seeds)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,16 @@ class Timeline(ABC):
         self.timers = ManualTimers(self.clock)
         self.is_ending = self.is_over = False
         self.events = self.crashes = 0
+        self.notes: list[str] = []
+        """What is shown when the run fails."""
+
+    @abstractmethod
+    def run(self) -> None:
+        """Runs the world to its end. Raises `AssertionError` if a verdict is bad."""
+
+    def counts(self) -> dict[str, int]:
+        """What has happened, under its name in the plural."""
+        return {"crashes": self.crashes, "events": self.events}
 
     def later(self, low_ms: int, high_ms: int, function: Callable[[], object]) -> None:
         self.timers.call_later(self.chance.randint(low_ms, high_ms), function)
@@ -91,6 +101,9 @@ class ProducerWorld(Timeline):
         self.history = History()
         self._processes: dict[str, Process] = {}
         self._turns: dict[str, int] = {}
+
+    def counts(self) -> dict[str, int]:
+        return {"transactions": len(self.history.transactions), **super().counts()}
 
     @abstractmethod
     def send(self, call: Call, answered: Callable[[Any], None]) -> None:

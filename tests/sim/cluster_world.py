@@ -93,7 +93,6 @@ class ClusterWorld(ProducerWorld):
         self.usurped_keys = [key for key in self.keys if key.topic == "t"]
         """Those whose leader loses its session while its clients still speak with it."""
         self.readers = [Reader(self, key) for key in self.keys if key.topic == "t"]
-        self.notes: list[str] = []
         self._leaders: dict[TopicPartition, int] = {}
         self._clients: list[Process] = []
 
@@ -101,6 +100,9 @@ class ClusterWorld(ProducerWorld):
     def trace(self) -> tuple[int, ...]:
         """The same for the same seed: all bytes on the network and in the store, and how many events there were."""
         return self.events, self.network.digest, self.checks.store.digest, len(self.history.seen)
+
+    def counts(self) -> dict[str, int]:
+        return {**super().counts(), "changes of in-sync sets": self.checks.store.isr_changes}
 
     def run(self) -> None:
         with failures_raised(is_of_cluster=True):

@@ -160,7 +160,7 @@ def skip_records() -> Any:
     return mock.patch.object(acquisition, "acquire", skip)
 
 
-SHARE_FAULTS: dict[str, Callable[[], Any]] = {
+FAULTS: dict[str, Callable[[], Any]] = {
     fault.__name__: fault
     for fault in (
         answer_before_write,
@@ -183,7 +183,7 @@ SHARE_FAULTS: dict[str, Callable[[], Any]] = {
 
 @contextmanager
 def planted(name: str) -> Iterator[None]:
-    with SHARE_FAULTS[name]():
+    with FAULTS[name]():
         yield
 
 

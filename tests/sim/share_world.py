@@ -59,6 +59,9 @@ class ShareWorld(Timeline):
         """Members come to their end."""
         return self.is_over
 
+    def counts(self) -> dict[str, int]:
+        return {"deliveries": self.history.deliveries, "resets": self.resets, **super().counts()}
+
     def run(self) -> None:
         with failures_raised():
             self._run()

@@ -1,38 +1,27 @@
-"""Static members, changes of the protocol and operators in simulated clusters: what is right has no fault, what is broken is found."""
+"""Static members, changes of the protocol and operators in simulated clusters: each rule that is broken on purpose is found."""
 
 from __future__ import annotations
 
 import pytest
 
 from ottla.base.types import TopicPartition
-from tests.sim.__main__ import main, run_cluster_seeds
 from tests.sim.group_history import GroupHistory
 from tests.sim.membership_faults import FAULTS, VERDICTS, catch
 from tests.sim.membership_world import MembershipWorld
 from tests.sim.seed_search import assert_noticed, run_until
 
-SEEDS = 8
 SEEDS_TO_CATCH = 60
 FIRST_SEEDS = {
-    "former_process_not_fenced": 11,
-    "restart_loses_assignment": 3,
-    "downgrade_against_policy": 7,
-    "upgrade_forgets_assignments": 15,
+    "former_process_not_fenced": 19,
+    "restart_loses_assignment": 17,
+    "downgrade_against_policy": 32,
+    "upgrade_forgets_assignments": 30,
     "deletion_keeps_offsets": 8,
 }
 """Where to begin with each fault: it saves time, and nothing depends on it."""
 BUSY_SEEDS = (25, 26)
 """Together they show what a run has to show; others are tried after them, and nothing depends on where this begins."""
 WHERE = ("g", TopicPartition("t", 0))
-
-
-def test_what_is_right_has_no_fault() -> None:
-    assert run_cluster_seeds(1, SEEDS, MembershipWorld) == 0
-
-
-def test_the_program(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--members", "--seeds", "201-201"]) == 0
-    assert "1 clusters from 201" in capsys.readouterr().out
 
 
 def test_the_runs_are_worth_something() -> None:

@@ -1,32 +1,28 @@
-"""The simulation of share groups: nothing is found in what is right, what is broken on purpose is, and a seed repeats its run."""
+"""The simulation of share groups: each rule that is broken on purpose is found, and a seed repeats its run."""
 
 from __future__ import annotations
-
-import re
 
 import pytest
 
 from ottla.base.share_state import StateBatch
 from ottla.sharing.acknowledgement import ACCEPT, REJECT, RELEASE
-from tests.sim.__main__ import main, run_share_seeds
 from tests.sim.seed_search import assert_noticed, run_until
-from tests.sim.share_faults import SHARE_FAULTS, catch, planted
+from tests.sim.share_faults import FAULTS, catch
 from tests.sim.share_history import DELIVERIES_MAX, LOCK_MS, Holder, ShareHistory
 from tests.sim.share_world import ShareWorld
 
-SEEDS = 12
 SEEDS_TO_CATCH = 60
 FIRST_SEEDS = {
     "answer_before_write": 10,
     "answer_before_durable": 4,
     "release_early": 6,
-    "forget_state_epoch": 7,
+    "forget_state_epoch": 41,
     "forget_expiry": 11,
     "forget_limit": 10,
     "share_twice": 5,
-    "forget_leader_epoch": 26,
+    "forget_leader_epoch": 36,
     "start_ahead_of_its_write": 24,
-    "forget_owner": 13,
+    "forget_owner": 31,
 }
 """Where to begin with what needs a rare turn of events: it saves time, and nothing depends on it."""
 
@@ -38,12 +34,6 @@ def trace(seed: int) -> tuple[object, ...]:
     return world.events, world.crashes, world.resets, history.deliveries, history.repeated, history.accepted
 
 
-@pytest.mark.parametrize("piece", range(2))
-def test_what_is_right_has_no_fault(piece: int) -> None:
-    count = SEEDS // 2
-    assert run_share_seeds(1 + piece * count, count) == 0
-
-
 def test_a_seed_repeats_its_run() -> None:
     assert trace(7) == trace(7)
 
@@ -53,18 +43,10 @@ def test_the_runs_are_worth_something() -> None:
         history = world.history
         return world.events > 500 and world.crashes > 1 and world.resets > 2 and history.repeated > 20 and history.accepted > 50
 
-    run_until(ShareWorld, range(1, SEEDS), lambda worlds: any(map(is_enough, worlds)))
+    run_until(ShareWorld, range(1, 12), lambda worlds: any(map(is_enough, worlds)))
 
 
-def test_the_program_names_the_seed_that_fails(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--share", "SEED=101", "SEEDS=1"]) == 0
-    assert "1 seeds from 101" in capsys.readouterr().out
-    with planted("prune_too_much"):
-        assert main(["--share", "SEED=1", f"SEEDS={SEEDS_TO_CATCH}"]) == 1
-    assert re.search(r"python -m tests.sim --share --seed \d+ --seeds 1\n", capsys.readouterr().err)
-
-
-@pytest.mark.parametrize("name", SHARE_FAULTS)
+@pytest.mark.parametrize("name", FAULTS)
 def test_a_broken_rule_is_noticed(name: str) -> None:
     assert_noticed(name, catch(name, SEEDS_TO_CATCH, FIRST_SEEDS.get(name, 1)), SEEDS_TO_CATCH)
 

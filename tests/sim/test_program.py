@@ -1,0 +1,43 @@
+"""`python -m tests.sim`: its options and reports, and a sample of the seeds of each kind of world, in which nothing is wrong."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.sim.__main__ import KINDS, main, run_seeds
+from tests.sim.faults import planted
+from tests.sim.world import World
+
+SEEDS = {"": 32, "share": 12, "staged": 12, "cluster": 40, "groups": 4, "members": 8, "shares": 3, "deletions": 3, "disks": 10}
+"""A sample; `make night` runs thousands."""
+PIECE = 4
+"""Seeds of one test, so that the tests of a kind can run side by side."""
+PIECES = [(kind, first, min(PIECE, seeds + 1 - first)) for kind, seeds in SEEDS.items() for first in range(1, seeds + 1, PIECE)]
+
+
+@pytest.mark.parametrize(("kind", "first", "number"), PIECES)
+def test_i47_i48_what_is_right_has_no_fault(kind: str, first: int, number: int) -> None:
+    assert run_seeds(kind, first, number) == 0
+
+
+class QuietWorld(World):
+    """Nothing happens in it."""
+
+    def run(self) -> None:
+        self.events = self.seed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_has_its_option(kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(KINDS, kind, KINDS[kind]._replace(make=QuietWorld))
+    for words in (["SEED=5", "SEEDS=2"], ["--seed", "5", "--seeds", "2"], ["--seeds", "5-6"]):
+        assert main([*([f"--{kind}"] if kind else []), *words]) == 0
+        assert capsys.readouterr().out == "2 seeds from 5: 0 transactions, 0 crashes, 11 events, no fault\n"
+
+
+def test_a_failure_names_its_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    with planted("forget_last_stable_offset"):
+        assert main(["SEED=5", "SEEDS=200"]) == 1
+    assert re.search(r"python -m tests.sim --seed \d+ --seeds 1\n", capsys.readouterr().err)
