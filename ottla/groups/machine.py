@@ -207,19 +207,13 @@ class GroupMachine:
                 watch_all_members(self.shard, group, draft, now_ms)
             elif isinstance(group, ShareGroup):
                 watch_share_members(self.shard, group, draft, now_ms)
-        self._resume_share_states(draft)
-        draft.on_refusal(lambda repair, _code: self._resume_share_states(repair))
+                resume_share_states(self.shard, group, draft)
         expiry.schedule_sweep(self.shard, draft)
         logged, draft.records = draft.records, []
         delete.rewrite_overtaken(self.shard, draft)
         draft.separate(logged)
         self._forget_topics(draft)
         return draft.decision()
-
-    def _resume_share_states(self, draft: Draft) -> None:
-        for group in self.shard.groups.values():
-            if type(group) is ShareGroup:
-                resume_share_states(self.shard, group, draft)
 
     def abandon(self, code: ErrorCode) -> Sequence[Effect]:
         """Answers all callers that wait in a rebalance or for a later decision with `code`, because the leadership is lost."""

@@ -348,25 +348,22 @@ def _retry_deletion(shard: GroupShard, group_id: str, draft: Draft) -> None:
         group, later = shard.groups.get(group_id), Draft()
         if type(group) is ShareGroup and group.state_topics.deleting:
             finish_deletions(shard, group, later)
-            if not later.records:
-                later.records.extend(_wish_again(group))
-                later.on_refusal(lambda repair, _code: _retry_deletion(shard, group_id, repair))
         return later.decision()
 
     draft.schedule(f"share-delete/{group_id}", shard.settings.share_initialize_retry_interval_ms, again)
 
 
 def finish_deletions(shard: GroupShard, group: ShareGroup, draft: Draft) -> None:
-    """Continues the logged deletions. A topic that no longer exists is only removed from the record, because its partitions are unknown."""
-    deleting = group.state_topics.deleting
-    gone = {topic_id: None for topic_id in deleting if shard.topics.topic_name(topic_id) is None}
-    if gone:
-        change = ShareChange(group)
-        left = {topic_id: name for topic_id, name in deleting.items() if topic_id not in gone}
-        change.put_state_topics(group.state_topics._replace(deleting=left))
-        draft.records.extend(change.records)
-        draft.on_refusal(lambda repair, _code: _retry_deletion(shard, group.group_id, repair))
-    keys = keys_to_delete(shard, group, [topic_id for topic_id in deleting if topic_id not in gone])
+    """Continues the logged deletions. A topic that no longer exists is only removed from the record, because its partitions are unknown.
+
+    The record is also written if it does not change (see `_wish_again`).
+    """
+    left = {topic_id: name for topic_id, name in group.state_topics.deleting.items() if shard.topics.topic_name(topic_id) is not None}
+    change = ShareChange(group)
+    change.put_state_topics(group.state_topics._replace(deleting=left))
+    draft.records.extend(change.records)
+    draft.on_refusal(lambda repair, _code: _retry_deletion(shard, group.group_id, repair))
+    keys = keys_to_delete(shard, group, left)
     if keys:
         forget_states(shard, group.group_id, keys, draft, lambda _codes, _change, _draft: None)
 

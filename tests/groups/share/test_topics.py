@@ -189,3 +189,32 @@ def test_a_group_reads_so_many_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any("INVALID" in line for line in world.run("share a topics=t,u"))
     assert any("INVALID_REQUEST" in line for line in world.run("share b topics=v,w"))
     assert not any("INVALID" in line for line in world.run("share b topics=u,v"))
+
+
+@pytest.fixture
+def unfinished(world: World) -> World:
+    """A deletion of states is logged, and the share coordinator did not answer."""
+    for command in ("persister release", "share a epoch=-1", "persister fail=COORDINATOR_NOT_AVAILABLE", "share-forget t"):
+        world.run(command)
+    assert "deleting" in world.run("share-state")[0]
+    world.run("persister fine")
+    return world
+
+
+def test_a_coordinator_that_has_just_loaded_deletes_nothing_before_it_has_committed_something(unfinished: World) -> None:
+    unfinished.run("hold")
+    assert asked(unfinished, "restart") == []
+    assert asked(unfinished, "release") == [DELETED]
+
+
+def test_a_coordinator_that_has_just_loaded_asks_for_nothing_that_the_log_refuses(unfinished: World) -> None:
+    unfinished.run("refuse NOT_ENOUGH_REPLICAS")
+    assert asked(unfinished, "restart") == []
+    assert asked(unfinished, f"advance {RETRY_MS}") == [DELETED]
+
+
+def test_a_coordinator_that_has_just_loaded_begins_no_state_in_an_epoch_that_the_log_refuses(world: World) -> None:
+    world.run("persister fine")
+    world.run("refuse NOT_ENOUGH_REPLICAS")
+    assert asked(world, "restart") == []
+    assert asked(world, f"advance {RETRY_MS}")[0].startswith(INITIALIZED)
