@@ -177,6 +177,7 @@ class Leader:
                     entry.principal = principal
             duplicate = self._check_producer(header, is_transaction_v2, guard, is_new=is_new)
             if duplicate is not None:
+                self.traffic.produces += 1
                 time_ms = duplicate.timestamp if config.is_log_append_time else -1
                 return AppendResult(duplicate.base_offset, duplicate.last_offset, time_ms, log.log_start_offset, True)
         if self._is_stamping:
@@ -281,10 +282,9 @@ class Leader:
         return config
 
     def _require_in_sync(self) -> None:
-        in_sync = len(self._state.isr_state.members)
-        if in_sync < self._min_insync:
-            message = f"{counted(in_sync, 'replica')} in sync, min.insync.replicas is {self._min_insync}"
-            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, message)
+        count = len(self._state.isr_state.members)
+        if count < self._min_insync:
+            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{counted(count, 'replica')} in sync, min.insync.replicas is {self._min_insync}")
 
     def _write(self, batch: memoryview, header: BatchHeader, now_ms: int) -> int:
         """Appends a batch that has passed all checks, requests a flush if one is due, and advances the high watermark."""

@@ -49,6 +49,7 @@ def test_log_append_time_is_answered(open_log: OpenLog) -> None:
     again = partition.require_leading().append(mine("a", sequence=0), acks=1, now_ms=6_000)
     assert first.log_append_time_ms == 5_000
     assert again == first._replace(is_duplicate=True)
+    assert (partition.traffic.produces, partition.traffic.messages_in) == (2, 1)
 
 
 def test_settings_take_effect_when_they_change(alone: Partition) -> None:
