@@ -145,7 +145,7 @@ class TopicMetrics:
                 holders = (state, held.isr_state, partition.leader is not None, log.config.min_insync_replicas)
                 place = (
                     held.high_watermark, log.log_end_offset, log.log_start_offset, log.active.size, len(log.segments),
-                    traffic.produces, traffic.fetches, traffic,
+                    traffic, _of_traffic(traffic),
                 )  # fmt: skip
             if holders != row.holders:
                 row.holders = holders
