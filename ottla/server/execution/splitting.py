@@ -371,11 +371,13 @@ def _join(into: list[Any], elements: Any, items: Items, known: dict[Hashable, An
 
 
 def join_rest(first: Any, other: Any) -> None:
-    """Merges the other fields of an answer into `first`, which gets the first error code, the longest throttle time, and the addresses of
-    all leaders."""
+    """Merges the other fields of an answer into `first`, which gets the first error code with its message, the longest throttle time, and
+    the addresses of all leaders."""
     for field in first.__fields__:
         if field.name == "error_code" and not first.error_code:
             first.error_code = other.error_code
+            if hasattr(first, "error_message"):
+                first.error_message = other.error_message
         elif field.name == "throttle_time_ms":
             first.throttle_time_ms = max(first.throttle_time_ms, other.throttle_time_ms)
         elif field.name == "node_endpoints":

@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 
 from ottla.base.errors import WireError
-from ottla.server.execution.splitting import PARTS_AT_ONCE, JoinedAnswer
+from ottla.server.execution.splitting import PARTS_AT_ONCE, JoinedAnswer, join_rest
+from ottla.wire.messages.describe_cluster import DescribeClusterResponse
 
 
 def test_a_piece_that_closes_the_connection_closes_it_for_the_whole() -> None:
@@ -39,3 +40,10 @@ def test_the_parts_of_a_large_element_are_joined_some_at_a_time() -> None:
         pass
     assert max(lengths) == PARTS_AT_ONCE
     assert b"".join(answer.frame(0)) == b"1 " + b"x" * 10 * PARTS_AT_ONCE and answer.size == 10 * PARTS_AT_ONCE
+
+
+def test_the_first_error_keeps_its_message() -> None:
+    answers = [DescribeClusterResponse(error_code=code, error_message=text) for code, text in [(0, None), (29, "denied"), (7, "late")]]
+    for answer in answers[1:]:
+        join_rest(answers[0], answer)
+    assert (answers[0].error_code, answers[0].error_message) == (29, "denied")
