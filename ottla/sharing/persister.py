@@ -20,7 +20,7 @@ from ottla.base.ports import TimerHandle, Timers
 from ottla.base.share_state import SharePartitionKey, ShareState, StateFound, StateWritten
 from ottla.base.types import SHARE_GROUP_STATE_TOPIC
 from ottla.sharing.commands import DeleteState, DoneResult, InitializeState, ReadState, ReadSummary, StateCommand, StateResult, WriteState
-from ottla.sharing.state_coordinators import ShareStateCoordinators, run_on
+from ottla.sharing.state_coordinators import ShareStateCoordinators
 
 RETRY_MS_MIN, RETRY_MS_MAX = 10, 1_000
 ATTEMPTS_MAX = 15  # about nine seconds
@@ -125,7 +125,7 @@ class SharePersister:
             if host is not None or not coordinators.is_created:
                 attempt.tries = 1
                 if host is not None:
-                    run_on(host, command, attempt.answered)
+                    coordinators.run_on(host, command, attempt.answered)
                 else:
                     self.ask(attempt)
                 return
@@ -145,7 +145,7 @@ class SharePersister:
         if host is None:
             self._elsewhere.ask(coordinators.partition_for(command.key), command, attempt.answered)
             return True
-        run_on(host, command, attempt.answered)
+        coordinators.run_on(host, command, attempt.answered)
         return False
 
     def answered(self, attempt: _Attempt, result: StateResult) -> None:

@@ -91,26 +91,26 @@ class ShareStateCoordinators(Coordinator[SharePartitionKey]):
     def run(self, command: StateCommand, done: DoneResult) -> None:
         """Runs a command here; `done` is called exactly once."""
         host = self.find(command.key)
-        if isinstance(command, ReadState | ReadSummary) and not self._is_lease_held():
-            done(StateResult(ErrorCode.NOT_COORDINATOR))
-        elif host is not None:
-            run_on(host, command, done)
+        if host is not None:
+            self.run_on(host, command, done)
         else:
             done(StateResult(ErrorCode.NOT_COORDINATOR if self.is_created else ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+    def run_on(self, host: MachineHost, command: StateCommand, done: DoneResult) -> None:
+        """Runs a command on the host of its share partition. A read is refused without the lease: another broker may have changed the
+        state."""
+        if isinstance(command, ReadState | ReadSummary) and not self._is_lease_held():
+            done(StateResult(ErrorCode.NOT_COORDINATOR))
+        elif host.state is not HostState.ACTIVE:
+            done(StateResult(host.error))
+        elif host.is_full:
+            done(StateResult(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        else:
+            decide = host.machine.decide
+            host.run(lambda now_ms: decide(now_ms, command, done))
 
 
 @remembered(1 << 20)
 def place(key: SharePartitionKey, partition_count: int) -> int:
     """Returns the partition of `__share_group_state` for a share partition, as in Kafka."""
     return java_partition(key.coordinator_key, partition_count)
-
-
-def run_on(host: MachineHost, command: StateCommand, done: DoneResult) -> None:
-    if host.state is not HostState.ACTIVE:
-        done(StateResult(host.error))
-        return
-    if host.is_full:
-        done(StateResult(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        return
-    decide = host.machine.decide
-    host.run(lambda now_ms: decide(now_ms, command, done))

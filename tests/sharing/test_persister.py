@@ -8,7 +8,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
 from ottla.machine.host import MachineHost
 from ottla.sharing.commands import DoneResult, InitializeState, ReadState, ReadSummary, StateCommand, StateResult, WriteState
-from ottla.sharing.persister import ATTEMPTS_MAX, OtherShareCoordinators, SharePersister
+from ottla.sharing.persister import ATTEMPTS_MAX, RETRY_MS_MAX, OtherShareCoordinators, SharePersister
 from ottla.sharing.state_machine import ShareStateMachine
 from tests.fakes.coordinator_settings import share_state_settings
 from tests.fakes.machine_log import MemoryLog
@@ -271,3 +271,14 @@ def test_a_state_is_not_read_while_the_session_may_be_over() -> None:
     broker.is_lease_held = True
     broker.coordinators.run(ReadState(KEY, 0), lambda result: results.append(result.code))
     assert results[-1] is ErrorCode.NONE
+
+
+def test_a_call_of_this_broker_reads_nothing_while_its_lease_is_over() -> None:
+    broker = running()
+    broker.initialize()
+    broker.is_lease_held = False
+    broker.read()
+    assert broker.found == [], "it asks again"
+    broker.is_lease_held = True
+    broker.timers.advance(RETRY_MS_MAX)
+    assert [code for code, _state in broker.found] == [NONE]
