@@ -28,8 +28,8 @@ def parse_rules(text: str) -> NamePrincipal:
     """Returns a function that applies the rules; it returns None if no rule matches, and the subject if there are no rules. Raises
     `MappingError`."""
     rules: list[tuple[Any, list[str | int], str]] = []
-    at = 0
-    while at < len(text.strip()):
+    text, at = text.strip(), 0
+    while at < len(text):
         found = _RULE.match(text, at)
         if found is None:
             raise MappingError(f"ssl.principal.mapping.rules cannot be read from character {at + 1} on")

@@ -27,6 +27,7 @@ RULES = (
         ("RULE:" + "(.)" * 11 + "/$11$10$1/", "abcdefghijk", "kja"),
         (r"RULE:CN=(.*)/\$1-$1/", "CN=a", "$1-a"),
         ("RULE:CN=(a)?(b)/$1$2/", "CN=b", "b"),
+        (" " * 8 + "RULE:(a)/$1/, DEFAULT ", "CN=z", "CN=z"),
         (r"RULE:CN=x\/(.*)/y\/$1/", "CN=x/z", "y/z"),
     ],
 )
@@ -36,7 +37,18 @@ def test_mapping(rules: str, subject: str, name: str | None) -> None:
 
 @pytest.mark.parametrize(
     "rules",
-    ["RULE:a", "RULE:a/b", "RULE:(/b/", "OTHER", "DEFAULT DEFAULT", "RULE:a/b/X", "RULE:a/$1/", "RULE:(?=a)a/b/", r"RULE:(a)\1/b/"],
+    [
+        "RULE:a",
+        "RULE:a/b",
+        "RULE:(/b/",
+        "OTHER",
+        "DEFAULT DEFAULT",
+        " " * 8 + "DEFAULT,OTHER",
+        "RULE:a/b/X",
+        "RULE:a/$1/",
+        "RULE:(?=a)a/b/",
+        r"RULE:(a)\1/b/",
+    ],
 )
 def test_what_cannot_be_read(rules: str) -> None:
     with pytest.raises(MappingError):
