@@ -56,6 +56,7 @@ class PasswordUpkeep:
                 for name, text in passwords.exposed(self._stored()).items()
             ]
         except SettingError as error:
+            self._is_under_way = False
             log.warning("stored passwords are not encrypted: %s", error)
             return
         request = ConfigRequest(resource_type=CONFIG_BROKER, name=str(self._config.this_broker_id), entries=entries)
