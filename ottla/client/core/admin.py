@@ -158,8 +158,8 @@ def delete_topics(cluster: ClusterCore, names: Sequence[str]) -> Conversation[di
 
 @operation
 def describe_topics(cluster: ClusterCore, names: Sequence[str]) -> Conversation[dict[str, Any]]:
-    """Returns topics with their partitions and eligible leader replicas (KIP-966), and asks for them page by page. Omits topics with an
-    error, such as unknown ones. Raises `UnsupportedVersionError` if the broker has no eligible leader replicas.
+    """Returns topics with their partitions and eligible leader replicas (KIP-966), and asks for them page by page. Omits unknown topics.
+    Raises `ApiError` for another error of a topic, `UnsupportedVersionError` if the broker has no eligible leader replicas.
     """
     from ottla.wire.messages import describe_topic_partitions as wire
 
@@ -176,6 +176,8 @@ def describe_topics(cluster: ClusterCore, names: Sequence[str]) -> Conversation[
                 found[topic.name].partitions += topic.partitions
             elif topic.error_code == ErrorCode.NONE:
                 found[topic.name] = topic
+            elif topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                check(topic.error_code, None, f"topic {topic.name!r}")
         previous, cursor = cursor, answer.next_cursor
         if cursor is None:
             break

@@ -45,6 +45,13 @@ def test_pages_are_joined_and_name_only_the_topics_that_are_left() -> None:
     }
 
 
+def test_a_topic_that_may_not_be_described_is_an_error() -> None:
+    script: dict[int, Any] = {KEY: lambda _body, _version: page("a", code=29)}
+    with FakeBroker(script) as broker, Cluster(broker.address) as cluster, pytest.raises(ApiError, match="'a'") as caught:
+        describe_topics(cluster, ["a"])
+    assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
 @pytest.mark.parametrize("following", [("a", 1), ("a", 0)])
 def test_pages_that_go_in_a_circle_end(following: tuple[str, int]) -> None:
     pages = iter([page("a", 0, following=("a", 1)), page("a", 1, following=following)])
