@@ -182,6 +182,16 @@ class Relay:
     def __exit__(self, *_: object) -> None:
         self._lock.release()
 
+    def close_if_idle(self) -> bool:
+        """Closes the connection unless a thread uses this relay. Returns whether it did."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            self.close()
+        finally:
+            self._lock.release()
+        return True
+
     def close(self) -> None:
         client, self._client = self._client, None
         if client is not None:
@@ -450,7 +460,7 @@ def _relay(target: Target, may_use_v2: bool) -> Relay:
     with _relays_lock:
         found = _relays.pop(key, None) or Relay(target, may_use_v2=may_use_v2)
         _relays[key] = found
-        while len(_relays) > RELAYS_MAX:
-            _, oldest = _relays.popitem(last=False)
-            oldest.close()
+        for other_key, other in list(_relays.items()):
+            if len(_relays) > RELAYS_MAX and other is not found and other.close_if_idle():
+                del _relays[other_key]
     return found

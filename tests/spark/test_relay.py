@@ -6,6 +6,8 @@ import multiprocessing
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -230,3 +232,15 @@ def test_a_process_keeps_a_bounded_number_of_relays(pipeline: Pipeline, monkeypa
         target = pipeline.target(retry_s=float(10 + number))
         commit_batch(target, [], batch_id=0, query_id="q", batch_range=BatchRange({}, {}))
     assert len(relay._relays) == 2
+
+
+def test_a_relay_in_use_is_not_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "RELAYS_MAX", 1)
+    with relay._relay(Target("127.0.0.1:1"), may_use_v2=True) as used:
+        used._client = connection = cast(Client, SimpleNamespace(close=lambda: None))
+        idle = relay._relay(Target("127.0.0.1:2"), may_use_v2=True)
+        last = relay._relay(Target("127.0.0.1:3"), may_use_v2=True)
+        assert used._client is connection and idle not in relay._relays.values()
+    newest = relay._relay(Target("127.0.0.1:4"), may_use_v2=True)
+    assert used._client is None and last is not newest
+    assert list(relay._relays.values()) == [newest]
