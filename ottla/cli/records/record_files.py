@@ -149,10 +149,14 @@ def _exported(stream: TextIO, _: str | None) -> Iterator[FileRecord]:
             if element.keys().isdisjoint(_VALUES):  # otherwise an object of another form would become a tombstone
                 raise ValueError
             flat = element.get("headers") or []
-            headers = tuple((str(name), _plain(value)) for name, value in zip(flat[::2], flat[1::2], strict=True))
+            headers = tuple((str(name), _header_value(value)) for name, value in zip(flat[::2], flat[1::2], strict=True))
             yield FileRecord(_bytes_of(element, "key"), _bytes_of(element, "payload"), headers, _timestamp(element.get("ts")))
         except (AttributeError, TypeError, ValueError):
             raise Refused(f"record {number} is not as `ottla consume -J` prints it", INVALID) from None
+
+
+def _header_value(value: Any) -> bytes | None:
+    return _cell_bytes(value) if isinstance(value, str) and value.startswith(BASE64) else _plain(value)
 
 
 def _timestamp(value: Any) -> int | None:

@@ -147,7 +147,7 @@ def _length(data: bytes | None) -> int:
 
 def json_formatter(topic: str, partition: int, header: BatchHeader, record: Record, delivery: int = 0, /) -> bytes:
     """Returns a record as one line of JSON. A key or value that is not UTF-8 is in base64, as `key_base64` or `payload_base64`. A header
-    value that is not UTF-8 is in base64, too, but nothing marks it."""
+    value that is not UTF-8, or begins with `base64:`, is in base64 behind this prefix."""
     members: dict[str, Any] = {
         "topic": topic,
         "partition": partition,
@@ -158,7 +158,7 @@ def json_formatter(topic: str, partition: int, header: BatchHeader, record: Reco
     if delivery:
         members["delivery"] = delivery
     if record.headers:
-        members["headers"] = [part for name, value in record.headers for part in (name, _text(value)[1])]
+        members["headers"] = [part for name, value in record.headers for part in (name, _cell_text(value))]
     for name, data in (("key", record.key), ("payload", record.value)):
         suffix, text = _text(data)
         members[name + suffix] = text
@@ -177,7 +177,7 @@ def _text(data: bytes | None) -> tuple[str, str | None]:
 FORMS = ("json", "jsonl", "csv", "plain")
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 BASE64 = "base64:"
-"""Prefix of a CSV cell whose key, value or header is in base64, because it is not UTF-8 or begins with this prefix."""
+"""Prefix of a header's value, and of a CSV cell, that is in base64, because it is not UTF-8 or begins with this prefix."""
 
 
 class Form(NamedTuple):

@@ -29,18 +29,21 @@ if TYPE_CHECKING:
 
 POLL_S = 0.5
 ACTIONS = ("accept", "reject", "release")
+_SETTINGS = "such a group's start and isolation are settings of the group"
+_MEMBERS = "the group's coordinator gives its members partitions, and more records arrive behind each end"
+_ALL = "each record that was acquired is printed and acknowledged"
 NOT_SHARED = {
-    "group": "--group",
-    "from_beginning": "--from-beginning",
-    "offset": "--offset",
-    "partition": "--partition",
-    "at_end": "-e",
-    "isolation_level": "--isolation-level",
-    "grep": "--grep",
-    "where": "--where",
-    "print_control_records": "--print-control-records",
+    "group": ("--group", "a consumer is a member of one group"),
+    "from_beginning": ("--from-beginning", _SETTINGS),
+    "offset": ("--offset", _SETTINGS),
+    "isolation_level": ("--isolation-level", _SETTINGS),
+    "partition": ("--partition", _MEMBERS),
+    "at_end": ("-e", _MEMBERS),
+    "grep": ("--grep", _ALL),
+    "where": ("--where", _ALL),
+    "print_control_records": ("--print-control-records", "a share group delivers none"),
 }
-"""Options that `--share-group` excludes. Start and isolation are settings of the group, and its records cannot be filtered."""
+"""Options that `--share-group` excludes, each with the reason."""
 
 OPTIONS = headed(
     "share groups",
@@ -60,9 +63,9 @@ def check_usage(args: Args) -> None:
         return
     if len(chosen) > 1:
         raise UsageError(f"--{chosen[0]} and --{chosen[1]} exclude each other")
-    for name, shown in NOT_SHARED.items():
+    for name, (shown, why) in NOT_SHARED.items():
         if getattr(args, name):
-            raise UsageError(f"{shown} does not go with --share-group: such a group's start and isolation are settings of the group")
+            raise UsageError(f"{shown} does not go with --share-group: {why}")
 
 
 def run(cluster: Cluster, args: Args, topics: list[str], formatter: Formatter | None) -> int:

@@ -147,6 +147,10 @@ class Sampler:
     def _per_second(self, new: float, old: float | None) -> float | None:
         return None if old is None or not self._seconds else (new - old) / self._seconds
 
+    def _rate(self, new: float, old: float | None) -> float | None:
+        """Returns the rate of a count; None also if it has become smaller, because a broker was started or a topic was created again."""
+        return None if old is not None and new < old else self._per_second(new, old)
+
     def _end_offsets(self) -> dict[TopicPartition, int]:
         wanted = [partition for topic in self._known for partition in topic.led]
         found = list_offsets(self._cluster, dict.fromkeys(wanted, LATEST)) if wanted else {}
@@ -158,7 +162,7 @@ class Sampler:
         rows = [
             TopicActivity(
                 topic.name, topic.partitions, topic.out_of_sync, sums[topic.name],
-                self._per_second(sums[topic.name], self._ends.get(topic.name)),
+                self._rate(sums[topic.name], self._ends.get(topic.name)),
             )
             for topic in self._known
         ]  # fmt: skip
@@ -213,7 +217,7 @@ class Sampler:
             elif quantile == "0.99":
                 times[request] = max(times.get(request, 0.0), float(value))
         rows = [
-            RequestActivity(name, self._per_second(count, self._counts.get(name)), times.get(name))
+            RequestActivity(name, self._rate(count, self._counts.get(name)), times.get(name))
             for name, count in counts.items()
             if count
         ]

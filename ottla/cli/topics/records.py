@@ -60,13 +60,18 @@ def _clone(args: Args, cluster: Cluster, output: Output) -> None:
 
 
 def copy_records(cluster: Cluster, source: str, target: str, partitions: list[int], codec: str, *, is_quiet: bool = False) -> int:
-    """Copies the records before the current last stable offset of each partition, except aborted ones. Returns their number."""
+    """Copies the records before the current last stable offset of each partition, except aborted ones. Returns their number. Raises
+    `KafkaError` if such an offset is not known."""
     from ottla.client.blocking.consumer import Consumer
     from ottla.client.blocking.producer import Producer
 
     wanted = [TopicPartition(source, number) for number in partitions]
     ends = admin.list_offsets(cluster, dict.fromkeys(wanted, admin.LATEST), isolation_level=READ_COMMITTED)
-    stops = {partition: end.offset for partition, end in ends.items() if isinstance(end, admin.OffsetAt)}
+    stops: dict[TopicPartition, int] = {}
+    for partition, end in ends.items():
+        if not isinstance(end, admin.OffsetAt):
+            raise end
+        stops[partition] = end.offset
     count = 0
     with (
         Consumer(cluster, isolation_level=READ_COMMITTED, partition_bytes_max=FETCH_BYTES, auto_offset_reset="earliest") as consumer,

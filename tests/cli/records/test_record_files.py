@@ -15,8 +15,11 @@ from hypothesis import strategies as st
 from ottla.cli.command import Refused, UsageError
 from ottla.cli.records.json_numbers import WrittenFloat, json_text
 from ottla.cli.records.record_files import FileRecord, read_records
+from ottla.cli.records.record_format import json_formatter
 from ottla.testing.broker import Broker
 from ottla.testing.handle import TopicRecord
+from ottla.wire.batch_header import read_batch_header
+from ottla.wire.records import Record, encode_batch
 from tests.cli.conftest import Ottla
 
 
@@ -88,6 +91,13 @@ def test_an_export() -> None:
     text = '{"topic": "t", "offset": 3, "ts": 5, "headers": ["h", "1", "n", null], "key_base64": "/w==", "payload": "v"}\n'
     text += '{"key": null, "payload": null}'
     assert read(text, "records") == [FileRecord(b"\xff", b"v", (("h", b"1"), ("n", None)), 5), FileRecord(None, None)]
+
+
+def test_an_export_keeps_the_bytes_of_headers() -> None:
+    headers = (("a", b"\xff"), ("b", b"base64:"), ("c", b""), ("d", None), ("e", b"text"))
+    line = json_formatter("t", 0, read_batch_header(encode_batch([Record(0, 5, None, b"v")])), Record(0, 5, None, b"v", headers))
+    assert json.loads(line)["headers"] == ["a", "base64:/w==", "b", "base64:YmFzZTY0Og==", "c", "", "d", None, "e", "text"]
+    assert read(line.decode(), "records") == [FileRecord(None, b"v", headers, 5)]
 
 
 def test_numbers_of_a_table_keep_their_digits() -> None:

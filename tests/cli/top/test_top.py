@@ -15,10 +15,11 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import pytest
 
-from ottla.cli.top.sample import GroupActivity, Look, TopicActivity
+from ottla.cli.top.sample import REQUESTS, GroupActivity, Look, Sampler, TopicActivity
 from ottla.cli.top.top import as_object
 from ottla.cli.top.view import draw, number, shared_lines
 from ottla.testing.broker import Broker
@@ -214,3 +215,12 @@ def test_tables_with_few_rows_leave_their_lines_to_others() -> None:
 def test_rates(value: float | None, text: str) -> None:
     assert number(value) == text
     assert number(2.5, is_signed=True) == "+2.5"
+
+
+def test_a_count_that_has_become_smaller_has_no_rate() -> None:
+    """The broker was started again."""
+    counts = iter((100, 3, 5))
+    sampler = Sampler(cast(Any, None), lambda: f'{REQUESTS}{{request="Fetch"}} {next(counts)}\n')
+    sampler._seconds = 2.0
+    rates = [rows[0].rate for rows, _note in (sampler._requests() for _ in range(3)) if rows]
+    assert rates == [None, None, 1.0]

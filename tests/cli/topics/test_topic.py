@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 import uuid
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.cli.topics.records import copy_records
+from ottla.client.core import admin
+from ottla.client.core.admin import OffsetAt
+from ottla.client.errors import KafkaError, refused
 from ottla.testing.broker import Broker
 from ottla.wire.messages.describe_configs import DescribeConfigsResponse, DescribeConfigsResult
 from tests.cli.conftest import Ottla
@@ -143,6 +149,14 @@ def test_clone_copies_partitions_settings_and_records(ottla: Ottla, broker: Brok
     assert ottla("topic", "clone", source, empty).code == 0 and ottla(*read, empty).out == ""
     assert ottla("topic", "clone", source, name).code == 1
     assert ottla("topic", "clone", "nope", f"{name}-2").code == 1
+
+
+def test_clone_says_which_offset_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    failure = refused(ErrorCode.LEADER_NOT_AVAILABLE, "t-1 has no leader")
+    ends = {TopicPartition("t", 0): OffsetAt(3, -1, 0), TopicPartition("t", 1): failure}
+    monkeypatch.setattr(admin, "list_offsets", lambda *_args, **_options: ends)
+    with pytest.raises(KafkaError, match="t-1 has no leader"):
+        copy_records(cast(Any, None), "t", "copy", [0, 1], "none")
 
 
 def test_clone_leaves_out_what_is_not_committed(ottla: Ottla, topic: str, name: str) -> None:
