@@ -192,10 +192,6 @@ def controller_bytes(broker_id: int, now_ms: int) -> bytes:
     return write_json({"version": 2, "brokerid": broker_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1})
 
 
-def read_controller(data: bytes) -> int:
-    return integer_of(read_json(data), "brokerid")
-
-
 def controller_epoch_bytes(epoch: int) -> bytes:
     return str(epoch).encode()
 
@@ -435,10 +431,6 @@ def read_config(data: bytes) -> dict[str, str]:
     if not isinstance(configs, dict):
         raise NodeError("a configuration node holds no configuration")
     return {str(name): str(text) for name, text in configs.items()}
-
-
-def quota_bytes(quotas: Mapping[str, float]) -> bytes:
-    return config_bytes({name: str(value) for name, value in quotas.items()})
 
 
 def user_bytes(quotas: Mapping[str, float], credentials: Mapping[str, str]) -> bytes:

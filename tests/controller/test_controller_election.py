@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from ottla.base.loop.store_retries import RETRY_MS, StoreRetries
@@ -34,7 +36,7 @@ class Candidate:
     def controller(self) -> int | None:
         """The broker that `/controller` names."""
         node = self.store.nodes().get(znodes.CONTROLLER)
-        return None if node is None else znodes.read_controller(node.data)
+        return None if node is None else json.loads(node.data)["brokerid"]
 
 
 def operator_removes_the_controller(model: ZooKeeperModel) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -48,7 +49,7 @@ def test_a_first_start_lays_the_ground() -> None:
     nodes = cluster.store.nodes()
     assert cluster.is_started
     assert set(znodes.BASE_PATHS) <= set(nodes)
-    assert znodes.read_controller(nodes[znodes.CONTROLLER].data) == 0
+    assert json.loads(nodes[znodes.CONTROLLER].data)["brokerid"] == 0
     assert znodes.read_controller_epoch(nodes[znodes.CONTROLLER_EPOCH].data) == 1
     assert nodes[znodes.CONTROLLER].ephemeral_owner
     assert nodes[znodes.broker_path(0)].ephemeral_owner

@@ -12,6 +12,7 @@ import pytest
 from ottla.client import KafkaError, connect
 from ottla.client.addresses import parse_addresses
 from ottla.client.blocking.connection import BlockingConnection
+from ottla.client.blocking.readable import readable
 from ottla.client.errors import ClientError
 from ottla.testing.broker import Broker
 from ottla.testing.cluster import cluster_defaults
@@ -111,7 +112,7 @@ def test_a_broker_is_suspended_and_resumed(broker: Broker) -> None:
     connection = BlockingConnection(parse_addresses(broker.direct_server)[0]).open()
     with broker.pause():
         connection.send(ListGroupsRequest())
-        assert not connection.is_readable(0.1)
+        assert not readable([connection.fileno()], 0.1)
     assert connection.receive(5).error_code == 0
     connection.close()
 

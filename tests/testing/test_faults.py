@@ -12,6 +12,7 @@ import pytest
 from ottla.base.errors import ErrorCode
 from ottla.client.addresses import Address, parse_addresses
 from ottla.client.blocking.connection import BlockingConnection
+from ottla.client.blocking.readable import readable
 from ottla.client.errors import ClientError
 from ottla.testing.broker import Broker
 from ottla.testing.cluster import Cluster
@@ -136,7 +137,7 @@ def test_no_frame_passes_while_the_proxy_pauses(broker: Broker) -> None:
     connection = BlockingConnection(parse_addresses(f"{proxy.address[0]}:{proxy.address[1]}")[0]).open()
     proxy.pause()
     connection.send(ListGroupsRequest())
-    assert not connection.is_readable(0.1)
+    assert not readable([connection.fileno()], 0.1)
     proxy.resume()
     assert connection.receive(5).error_code == 0
     connection.close()

@@ -267,10 +267,6 @@ class BlockingConnection:
             self.close()
             raise
 
-    def is_readable(self, timeout_s: float = 0.0) -> bool:
-        """Whether a part of an answer, or the end of the connection, has arrived. Waits at most `timeout_s`."""
-        return self.has_input() or (self._socket is not None and bool(readable([self._socket.fileno()], timeout_s)))
-
     def has_input(self) -> bool:
         """Whether there is input without reading the socket: an earlier answer, received bytes, or a closed connection."""
         return self._socket is None or bool(self._early) or self._has_received()

@@ -10,9 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.readable import readable
-from tests.client.fake_broker import FakeBroker
 
 BEYOND_SELECT = 1100
 
@@ -37,13 +35,3 @@ def test_what_can_be_read_is_found_beside_what_cannot(many_files: None) -> None:
         assert readable([third.fileno(), high.fileno()], 30.0) == [high.fileno()]
         other.close()
         assert high.recv(1) == b"x" and readable([high.fileno()], 30.0) == [high.fileno()], "the end can be read as well"
-
-
-def test_a_connection_with_a_high_descriptor_is_asked_whether_it_is_readable(many_files: None) -> None:
-    with FakeBroker({}) as broker, Cluster(broker.address) as cluster:
-        connection = cluster.any_connection()
-        low = connection._socket
-        assert low is not None
-        connection._socket = socket.socket(fileno=fcntl.fcntl(low.fileno(), fcntl.F_DUPFD, BEYOND_SELECT))
-        low.close()
-        assert not connection.is_readable()
