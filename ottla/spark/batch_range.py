@@ -20,7 +20,6 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -31,6 +30,7 @@ from ottla.client import TopicPartition
 from ottla.spark.decision import BatchRange, counted_range, is_replaced
 from ottla.spark.errors import OffsetConflictError
 from ottla.spark.offset_json import StoredOffsets, read_offsets, write_offsets
+from ottla.spark.replaced_file import replace_file
 from ottla.spark.spool import is_alive, spool_root
 
 __all__ = [
@@ -319,11 +319,7 @@ def _write_entry(group: str, entry: _Entry) -> None:
         "left_by": entry.left_by,
         "cluster": entry.cluster,
     }
-    path = _entry_path(group)
-    handle, name = tempfile.mkstemp(prefix="range-", dir=path.parent)
-    with os.fdopen(handle, "w") as file:
-        json.dump(value, file)
-    os.replace(name, path)
+    replace_file(_entry_path(group), json.dumps(value))
 
 
 def _entry_path(group: str) -> Path:

@@ -16,7 +16,6 @@ _POWERS_MAX = 48
 
 
 def _multiply(a: int, b: int) -> int:
-    """Returns the product of two polynomials, reduced."""
     product = 0
     for _ in range(_BITS):
         if a & _ONE:
@@ -38,7 +37,6 @@ _POWERS = _squares()
 
 
 def _power_of_bytes(length: int) -> int:
-    """Returns x to the power of eight times the length."""
     power, at = _ONE, 3  # a byte has 2 to the power of 3 bits
     while length:
         if length & 1:

@@ -59,6 +59,16 @@ class PlannedBatch(NamedTuple):
     trusts_checkpoint: bool = False
 
 
+def decide(
+    batch: PlannedBatch, committed: Mapping[TopicPartition, Committed], targets: Collection[TopicPartition]
+) -> tuple[PlannedBatch, bool]:
+    """Returns the batch, with its partition for counting if it needs one, and whether it is committed. Raises `OffsetConflictError`."""
+    if batch.range.is_counted and not batch.range.end:
+        batch = place_count(batch, committed, targets)
+    check_query(batch, committed)
+    return batch, is_committed(batch, committed)
+
+
 def is_committed(batch: PlannedBatch, committed: Mapping[TopicPartition, Committed]) -> bool:
     """Whether the batch is committed; False means that it is to be sent. Raises `OffsetConflictError` if group and checkpoint disagree."""
     start, end, topic_ids, apart, _ = batch.range

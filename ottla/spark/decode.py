@@ -64,7 +64,6 @@ def arrow_schema(*, include_headers: bool) -> Any:
 
 
 def chosen_fields(schema: Any, columns: Sequence[tuple[str, bool]]) -> Any:
-    """Returns some fields of a schema by name, each with its nullability."""
     return pa.schema([schema.field(name).with_nullable(may_be_null) for name, may_be_null in columns])
 
 

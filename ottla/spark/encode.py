@@ -216,7 +216,6 @@ def _join_records(columns: _Columns, count: int) -> memoryview:
 
 
 def _lengths(blob: Any | None) -> tuple[Varints, Any]:
-    """Returns the length fields of a key or value, and the lengths in bytes."""
     if blob is None:
         return _NULL, 0
     lengths = blob_lengths(blob)

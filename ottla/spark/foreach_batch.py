@@ -14,14 +14,12 @@ import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ottla.spark.batch_range import find_batch_range, find_query_id, mark_used
 from ottla.spark.errors import OptionError
 from ottla.spark.options import SinkOptions, parse_sink
-from ottla.spark.relay import commit_batch
-from ottla.spark.sink import check_columns, encode_task, hinted, target_of
+from ottla.spark.sink import check_columns, commit_outputs, encode_task
 from ottla.spark.source_groups import find_groups
 from ottla.spark.spool import Spool, TaskOutput, discard
-from ottla.spark.topics import NONE_KNOWN, KnownTopics, check_one_cluster, end_left_open, known_topics
+from ottla.spark.topics import NONE_KNOWN, KnownTopics, end_left_open, known_topics
 
 BatchFunction = Callable[[Any, int], Any]
 
@@ -53,14 +51,7 @@ def _commit(frames: Sequence[Any], options: SinkOptions, batch_id: int) -> None:
         known = known_topics(options) if frames else NONE_KNOWN
         messages = [message for number, frame in enumerate(frames) for message in _encode(frame, options, spool, number, known)]
         outputs, seen = [output for output, _ in messages], {group for _, groups in messages for group in groups}
-        batch_range = find_batch_range(
-            options.checkpoint, batch_id, group=options.group or "", sink_topic=options.topic, seen_groups=seen
-        )
-        check_one_cluster(options, batch_range)
-        query_id = find_query_id(options.checkpoint) or ""
-        with hinted():
-            commit_batch(target_of(options, options.group), outputs, batch_id=batch_id, query_id=query_id, batch_range=batch_range)
-        mark_used(options.group or "", batch_id)
+        commit_outputs(options, outputs, batch_id, seen)
         discard(outputs)
     finally:
         spool.discard()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.spark.errors import MissingRequirementError
+from ottla.spark.replaced_file import replace_file
 
 JAVA_VERSION_MIN = 17
 VERSION_SECONDS_MAX = 30
@@ -91,11 +92,6 @@ def write_shim(java: Path, environment: Mapping[str, str]) -> Path:
 
 def _write_script(home: Path, text: str) -> Path:
     script = home / "bin" / "java"
-    script.parent.mkdir(parents=True, exist_ok=True)
     if not script.exists() or script.read_text() != text:
-        descriptor, temporary = tempfile.mkstemp(dir=script.parent)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-        os.chmod(temporary, 0o755)
-        os.replace(temporary, script)  # atomic, because another process may be starting Java with it
+        replace_file(script, text, 0o755)  # another process may be starting Java with it
     return home

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
 
+from ottla.spark.replaced_file import replace_file
 from ottla.spark.state_file import RUNNING, PipelineState
 
 
@@ -56,12 +55,7 @@ def _label(text: str) -> str:
 
 def write_metrics_file(path: Path, states: Sequence[PipelineState]) -> None:
     """Writes the text to a temporary file and renames it, as node_exporter requires."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}")
-    with os.fdopen(descriptor, "w") as file:
-        file.write(render(states))
-    os.chmod(temporary, 0o644)
-    os.replace(temporary, path)
+    replace_file(path, render(states), 0o644)
 
 
 class MetricsServer:

@@ -43,7 +43,7 @@ from ottla.client import (
     TransportError,
 )
 from ottla.spark.commit_metadata import CommitMetadata
-from ottla.spark.decision import BatchRange, PlannedBatch, check_query, is_committed, place_count
+from ottla.spark.decision import BatchRange, PlannedBatch, decide
 from ottla.spark.errors import BrokerError, FencedDriverError, OffsetConflictError, OptionError, SpoolError
 from ottla.spark.options import DELIVERY_TIMEOUT_MS, REQUEST_TIMEOUT_MS, TRANSACTION_TIMEOUT_MS
 from ottla.spark.output_digest import OutputDigest
@@ -242,13 +242,9 @@ class Relay:
         """Returns whether the group's offsets show the batch as committed. A query without source offsets counts its batches as offsets of
         one partition (`decision.py`); the returned batch then has this partition.
         """
-        is_to_be_placed = batch.range.is_counted and not batch.range.end
-        partitions = None if is_to_be_placed else batch.range.end
+        partitions = None if batch.range.is_counted and not batch.range.end else batch.range.end
         committed = client.committed(batch.group, partitions, require_stable=True, timeout_s=timeout_s)
-        if is_to_be_placed:
-            batch = place_count(batch, committed, {partition for output in outputs for partition in output.targets})
-        check_query(batch, committed)
-        return batch, is_committed(batch, committed)
+        return decide(batch, committed, {partition for output in outputs for partition in output.targets})
 
     def _commit_offsets(self, transaction: Transaction, batch: PlannedBatch, digest: OutputDigest) -> None:
         start, end, topic_ids, (_, apart), _ = batch.range

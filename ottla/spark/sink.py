@@ -10,7 +10,7 @@ topic, and ends an open transaction of a killed driver (`topics.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -147,23 +147,30 @@ class OttlaStreamWriter(_Writer, DataSourceStreamArrowWriter):
 
     @reported()
     def commit(self, messages: list[TaskMessage | None], batchId: int) -> None:
-        options, outputs = self.options, _outputs(messages)
-        query_id = find_query_id(options.checkpoint) or next((one.query_id for one in messages if one is not None and one.query_id), "")
+        query_id = next((one.query_id for one in messages if one is not None and one.query_id), "")
         seen = {group for message in messages if message is not None for group in message.source_groups}
-        batch_range = find_batch_range(options.checkpoint, batchId, group=options.group, sink_topic=options.topic, seen_groups=seen)
-        if options.group is None and not query_id:
-            raise OptionError("group: missing, and the id of the query is not known here; set source and sink to one consumer group")
-        check_one_cluster(options, batch_range)
-        target = target_of(options, options.group or group_of_query(query_id))
-        with hinted():
-            commit_batch(target, outputs, batch_id=batchId, query_id=query_id, batch_range=batch_range)
-        if options.group is not None:
-            mark_used(options.group, batchId)
+        commit_outputs(self.options, _outputs(messages), batchId, seen, query_id)
         self._discard(messages)
 
     @reported()
     def abort(self, messages: list[TaskMessage | None], batchId: int) -> None:
         self._give_up(messages)
+
+
+def commit_outputs(options: SinkOptions, outputs: Sequence[TaskOutput], batch_id: int, seen: Iterable[str], query_id: str = "") -> None:
+    """Commits a batch of a stream. `seen` are the groups of sources that its tasks have seen. `query_id` is for a checkpoint that cannot be
+    read here.
+    """
+    query_id = find_query_id(options.checkpoint) or query_id
+    batch_range = find_batch_range(options.checkpoint, batch_id, group=options.group, sink_topic=options.topic, seen_groups=seen)
+    if options.group is None and not query_id:
+        raise OptionError("group: missing, and the id of the query is not known here; set source and sink to one consumer group")
+    check_one_cluster(options, batch_range)
+    target = target_of(options, options.group or group_of_query(query_id))
+    with hinted():
+        commit_batch(target, outputs, batch_id=batch_id, query_id=query_id, batch_range=batch_range)
+    if options.group is not None:
+        mark_used(options.group, batch_id)
 
 
 def target_of(options: SinkOptions, group: str | None) -> Target:

@@ -453,7 +453,7 @@ def _start_option(options: SourceOptions) -> str:
 
 
 def _look_up(client: Client, options: SourceOptions, position: ReadPosition, bounds: BoundsByPartition) -> SourceOffsets:
-    return topics.look_up(client, wanted_timestamps(position, bounds), options.isolation)
+    return topics.list_offsets(client, wanted_timestamps(position, bounds), options.isolation)
 
 
 def _committed(client: Client, options: SourceOptions, partitions: BoundsByPartition, *, may_be_apart: bool = True) -> SourceOffsets:

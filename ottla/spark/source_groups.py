@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pyspark import TaskContext
 
+from ottla.spark.replaced_file import replace_file
 from ottla.spark.spool import NOTE_SUFFIX, spool_root
 
 _RUN = "spark.jobGroup.id"
@@ -28,10 +29,7 @@ def leave_group(group: str | None) -> None:
     try:
         os.utime(path)
     except OSError:
-        handle = os.open(f"{path}.{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "w") as file:
-            file.write(group or "")
-        os.replace(f"{path}.{os.getpid()}", path)
+        replace_file(Path(path), group or "")
 
 
 def find_groups() -> tuple[str, ...]:

@@ -54,8 +54,8 @@ _ANY = "batch"
 """The prefix of the directories of batch writes, which are independent of each other. A query's prefix is its key."""
 
 _OWN_DIRECTORY = re.compile(r"(?:batch|[0-9a-f]{24})-([0-9]{1,9})-\w+")
-_OWN_NOTE = re.compile(r"[0-9a-f]{24}\.[0-9a-f]{16}\.source(?:\.[0-9]{1,9})?|range-\w+")
-"""The names that `_sweep` removes: directories of `Spool.create`, files of `source_groups.py`, and temporary files of `batch_range.py`.
+_OWN_NOTE = re.compile(r"[0-9a-f]{24}\.[0-9a-f]{16}\.source|\.[0-9a-f]{24}\.(?:[0-9a-f]{16}\.source|range)-\w+")
+"""The names that `_sweep` removes: directories of `Spool.create`, files of `source_groups.py`, and temporary files of killed processes.
 
 The `.range` files of `batch_range.py` are kept, because a query with a checkpoint in an object store may need its file at any later time.
 """
@@ -217,7 +217,6 @@ class SpoolWriter:
             raise self._refused(error) from None
 
     def finish(self) -> TaskOutput:
-        """Returns the task's output and closes the writer."""
         if self._file is not None:
             try:
                 self._file.close()

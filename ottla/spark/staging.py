@@ -128,7 +128,6 @@ class StagedWriter:
             self._upload()
 
     def finish(self) -> TaskOutput:
-        """Returns the task's output after everything is uploaded."""
         if self._waiting_bytes:
             is_little = self._client is None and self.size_bytes < STAGED_BYTES_MIN
             if is_little and not self._is_required:
@@ -203,7 +202,6 @@ class StagedWriter:
 
 
 def _cut(lane: _PartitionOutput) -> dict[int, list[StagedBatch]]:
-    """Returns the waiting batches as numbered chunks."""
     found: dict[int, list[StagedBatch]] = {}
     size = 0
     for batch in lane.waiting:

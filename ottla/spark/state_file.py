@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import socket
-import tempfile
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
+
+from ottla.spark.replaced_file import replace_file
 
 RUNNING, STOPPED, FAILED, KILLED = "running", "stopped", "failed", "killed"
 
@@ -102,14 +103,4 @@ def load_state(path: Path) -> PipelineState | None:
 
 
 def save_state(path: Path, state: PipelineState) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            json.dump(asdict(state), file, indent=1)
-            file.write("\n")
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    replace_file(path, json.dumps(asdict(state), indent=1) + "\n", 0o644)

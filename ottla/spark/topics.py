@@ -20,7 +20,7 @@ from typing import NamedTuple
 from ottla.client import EARLIEST, LATEST, AuthorizationError, Client, Committed, ErrorCode, KafkaError, TopicPartition, uuid_to_text
 from ottla.spark.batch_range import find_batch_range, find_last_batch, find_query_id, group_of_query, source_cluster
 from ottla.spark.connections import ask
-from ottla.spark.decision import BatchRange, PlannedBatch, check_query, is_committed, place_count
+from ottla.spark.decision import BatchRange, PlannedBatch, decide
 from ottla.spark.errors import OffsetConflictError, OptionError, OutputError, PipelineError
 from ottla.spark.options import ClusterConnection, SinkOptions, SourcePartitions
 from ottla.spark.planning import LogBounds, SourceOffsets
@@ -187,6 +187,11 @@ def read_ids(client: Client, names: Sequence[str]) -> dict[str, str]:
     return known_ids(client, [TopicPartition(name, 0) for name in names])
 
 
+def list_offsets(client: Client, wanted: Mapping[TopicPartition, int], isolation: str) -> SourceOffsets:
+    """Returns the offset of a timestamp, `EARLIEST` or `LATEST` in each partition, -1 for a timestamp after the last record."""
+    return {one: found.offset for one, found in client.list_offsets(wanted, isolation=isolation).items()} if wanted else {}
+
+
 def read_bounds(client: Client, partitions: Iterable[TopicPartition], isolation: str) -> dict[TopicPartition, LogBounds]:
     wanted = list(partitions)
     starts, ends = read_starts(client, wanted), read_ends(client, wanted, isolation)
@@ -194,17 +199,12 @@ def read_bounds(client: Client, partitions: Iterable[TopicPartition], isolation:
 
 
 def read_starts(client: Client, partitions: Iterable[TopicPartition]) -> SourceOffsets:
-    return _listed(client, dict.fromkeys(partitions, EARLIEST), "read_uncommitted")
+    return list_offsets(client, dict.fromkeys(partitions, EARLIEST), "read_uncommitted")
 
 
 def read_ends(client: Client, partitions: Iterable[TopicPartition], isolation: str) -> SourceOffsets:
     """Returns the end of each partition: the last stable offset with read_committed."""
-    return _listed(client, dict.fromkeys(partitions, LATEST), isolation)
-
-
-def look_up(client: Client, timestamps: Mapping[TopicPartition, int], isolation: str) -> SourceOffsets:
-    """Returns the offset of the first record at or after a timestamp in each partition, -1 if there is none."""
-    return _listed(client, timestamps, isolation)
+    return list_offsets(client, dict.fromkeys(partitions, LATEST), isolation)
 
 
 def sample_offset_bytes(client: Client, starts: Mapping[TopicPartition, int], isolation: str) -> float | None:
@@ -217,12 +217,6 @@ def sample_offset_bytes(client: Client, starts: Mapping[TopicPartition, int], is
     offsets = sum(found.next_offset - found.start for found in sampled)
     size = sum(header.size_bytes for found in sampled for header, _ in found.batches)
     return size / offsets if offsets and size else None
-
-
-def _listed(client: Client, wanted: Mapping[TopicPartition, int], isolation: str) -> SourceOffsets:
-    if not wanted:
-        return {}
-    return {partition: found.offset for partition, found in client.list_offsets(wanted, isolation=isolation).items()}
 
 
 # Limits of topics, for the sink
@@ -381,11 +375,7 @@ def _is_stale(client: Client, options: SinkOptions, group: str) -> bool:
     try:
         planned = find_batch_range(options.checkpoint, batch_id, group=options.group, sink_topic=options.topic)
         batch = PlannedBatch(group, find_query_id(options.checkpoint) or "", batch_id, planned, False, options.is_checkpoint_trusted)
-        committed = client.committed(group)
-        if planned.is_counted and not planned.end:
-            batch = place_count(batch, committed, ())
-        check_query(batch, committed)
-        is_committed(batch, committed)
+        decide(batch, client.committed(group), ())
     except OffsetConflictError:
         return True
     return False

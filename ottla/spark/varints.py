@@ -47,12 +47,10 @@ def read_varints(data: Any, at: Any, bits: int = 32) -> tuple[Any, Any]:
 
 
 def unzigzag(number: Any) -> Any:
-    """Decodes signed numbers (int64) from their zigzag form."""
     return (number >> 1).astype(np.int64) ^ -(number & 1).astype(np.int64)
 
 
 def zigzag(number: Any) -> Any:
-    """Returns the zigzag form (uint64) of signed numbers."""
     number = number.astype(np.int64, copy=False)
     return (number << 1 ^ number >> 63).view(np.uint64)
 

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyspark.sql.datasource")
 
 from ottla.client import ErrorCode, KafkaError
-from ottla.spark import foreach_batch
+from ottla.spark import sink
 from ottla.spark.decision import BatchRange
 from ottla.spark.errors import BrokerError, OutputError
 from ottla.spark.foreach_batch import exactly_once
@@ -21,8 +21,8 @@ def test_a_refusal_names_the_option_that_helps(monkeypatch: pytest.MonkeyPatch, 
     def refuse(*_: object, **__: object) -> None:
         raise BrokerError("batch 0 was not committed") from KafkaError(ErrorCode.MESSAGE_TOO_LARGE, "out-0")
 
-    monkeypatch.setattr(foreach_batch, "commit_batch", refuse)
-    monkeypatch.setattr(foreach_batch, "find_batch_range", lambda *_, **__: BatchRange({}, {}))
+    monkeypatch.setattr(sink, "commit_batch", refuse)
+    monkeypatch.setattr(sink, "find_batch_range", lambda *_, **__: BatchRange({}, {}))
     options = {"kafka.bootstrap.servers": "localhost:1", "group": "g", "topic": "out"}
     commit = exactly_once(lambda rows, batch_id: [], options, checkpoint=str(tmp_path))
     with pytest.raises(OutputError, match=r"batch 0 was not committed; make values smaller, or raise the topic's max\.message\.bytes"):

@@ -160,7 +160,7 @@ def test_the_sweep_removes_what_has_a_name_of_its_own_and_no_more(tmp_path: Path
     root, elsewhere = spool_root(), tmp_path / "elsewhere"
     key = "0123456789abcdef" * 2
     kept = ["documents", "a-1-b", f"{key[:24]}.range", "batch-99999999999999999999-x"]
-    swept = [f"{key[:24]}-1-x", f"{key[:24]}.{key[:16]}.source", f"{key[:24]}.{key[:16]}.source.7", "range-abc_1"]
+    swept = [f"{key[:24]}-1-x", f"{key[:24]}.{key[:16]}.source", f".{key[:24]}.{key[:16]}.source-ab_1", f".{key[:24]}.range-ab_1"]
     for name in [*kept, swept[0]]:
         (root / name / "inner").mkdir(parents=True)
     for name in swept[1:]:
