@@ -178,7 +178,6 @@ class AsyncConnection(asyncio.BufferedProtocol):
             raise late from None
 
     async def request(self, body: Request, *, version: int | None = None, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
-        """Sends a request and waits for the answer."""
         return await self.receive(self.send(body, version=version), timeout_s)
 
     # The protocol of asyncio
@@ -282,7 +281,6 @@ class AsyncCluster:
         await asyncio.sleep(0)  # lets the transports report that they are closed
 
     async def run(self, conversation: Conversation[T]) -> T:
-        """Runs a conversation to its end and returns its result."""
         step, argument = conversation.send, None
         try:
             while True:

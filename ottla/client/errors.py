@@ -88,7 +88,6 @@ class UnsupportedVersionError(KafkaError):
 
 
 def refused(code: ErrorCode, message: str = "") -> KafkaError:
-    """Returns an error of the subclass for this code."""
     return _CLASSES.get(code, KafkaError)(code, message)
 
 

@@ -150,7 +150,6 @@ def _of_jaas(line: str, module: str = "") -> dict[str, str]:
 
 
 def no_tls(address: Address, error: OSError) -> ConnectError:
-    """Returns the error for a failed TLS handshake."""
     return ConnectError(f"no TLS with {address}: {reason_of(error)}; check security.protocol and the certificates (ssl.*)")
 
 

@@ -54,7 +54,6 @@ def details_of(connected: socket.socket) -> TlsDetails | None:
 
 
 def tls_context(properties: Properties) -> ssl.SSLContext:
-    """Makes the TLS context. Raises ValueError for invalid properties."""
     _refuse_what_is_not_served(properties)
     context = _trusting(properties)
     _show_certificate(context, properties)
@@ -71,7 +70,6 @@ def tls_context(properties: Properties) -> ssl.SSLContext:
 
 
 def has_certificate(properties: Properties) -> bool:
-    """Whether the client has its own certificate."""
     return any(properties.get(name) for name in (*OWN_FILES, *OWN_TEXTS))
 
 

@@ -33,7 +33,6 @@ INTERNAL_TOPICS = ("offsets.topic", "transaction.state.log", "share.coordinator.
 
 
 def cluster_defaults(broker_count: int) -> dict[str, str]:
-    """Returns settings for tests: the settings for a single broker, and `replica_defaults`."""
     return {**DEFAULTS, **replica_defaults(broker_count)}
 
 
@@ -227,7 +226,6 @@ class Cluster(BrokerHandle):
 
     @property
     def zookeeper_connect(self) -> str:
-        """The brokers' `zookeeper.connect`."""
         if self._running_zookeeper is not None:
             return self._running_zookeeper
         assert self.zookeeper is not None, "the cluster is not running"

@@ -79,7 +79,6 @@ class FaultProxy:
         self.address = self.address_of(broker)
 
     def address_of(self, broker: Address) -> Address:
-        """Returns the proxy's address for this broker."""
         key = (_plain(broker[0]), broker[1])
         with self._lock:
             listener = self._listeners.get(key)
@@ -261,7 +260,6 @@ class _Link:
                     self._send_made_up()
 
     def _send_made_up(self) -> None:
-        """Sends the made-up answers at the head of the queue."""
         while self._pending and (answer := self._pending[0].made_up) is not None:
             self._pending.popleft()
             self._client.sendall(answer)

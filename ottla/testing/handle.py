@@ -358,7 +358,6 @@ class BrokerHandle:
         return cluster
 
     def _ends(self, topic: str, which: str, is_committed_only: bool) -> dict[TopicPartition, int]:
-        """Returns the first or last offset of each partition."""
         from ottla.base.types import TopicPartition
         from ottla.client.core import admin
 
@@ -378,7 +377,6 @@ class BrokerHandle:
             found[:] = self._read(topic, starts or self._ends(topic, "EARLIEST", True), True)
 
     def _read(self, topic: str, starts: Mapping[TopicPartition, int], is_committed_only: bool) -> list[TopicRecord]:
-        """Returns the records between these offsets and the current ends."""
         from ottla.client.blocking.consumer import Consumer
 
         ends = self._ends(topic, "LATEST", is_committed_only)

@@ -147,7 +147,6 @@ class BrokerProcess(ChildProcess):
         self._protocol = protocol
 
     def start(self, seconds_max: float = START_SECONDS_MAX) -> tuple[str, int]:
-        """Starts the broker; returns its host and port once it is ready. Raises `BrokerDidNotStart`."""
         self.launch()
         return self.wait_until_ready(seconds_max)
 

@@ -102,7 +102,6 @@ def stop_shared(directory: Path) -> None:
 
 
 def has_ended(pid: int, deadline: float) -> bool:
-    """Waits until the process has ended, at most until the deadline."""
     while is_there := _signal(pid, 0):
         if time.monotonic() > deadline:
             break

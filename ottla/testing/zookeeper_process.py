@@ -114,7 +114,6 @@ class ZooKeeperProcess(ChildProcess):
 
     @property
     def connect(self) -> str:
-        """The value of `zookeeper.connect` for this server."""
         return f"{HOST}:{self.port}"
 
     def join(self, server_id: int, members: Mapping[str, str]) -> None:

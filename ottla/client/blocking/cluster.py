@@ -154,13 +154,11 @@ class Cluster:
     # Connections
 
     def any_connection(self) -> BlockingConnection:
-        """Returns an open shared connection to any broker."""
         found = self.run(self.core.any_link())
         assert isinstance(found, BlockingConnection), "this shell has made every connection"
         return found
 
     def connection(self, broker_id: int) -> BlockingConnection:
-        """Returns the shared connection to one broker, and opens it if needed."""
         found = self.run(self.core.link(broker_id))
         assert isinstance(found, BlockingConnection), "this shell has made every connection"
         return found
@@ -211,7 +209,6 @@ class Cluster:
     partitions = operation(ClusterCore.partitions)
 
     def leader(self, partition: TopicPartition) -> int:
-        """Returns the id of a partition's leader. Raises `KafkaError` if there is no leader or no such partition."""
         known = self.metadata.leader_of(partition)
         return known if known >= 0 else self.run(self.core.leader(partition))
 
@@ -219,7 +216,6 @@ class Cluster:
     leaders = operation(ClusterCore.leaders)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Removes partitions with an outdated leader from the cache. The next look-up asks the cluster."""
         self.metadata.forget(partitions)
 
     coordinator = operation(ClusterCore.coordinator)

@@ -122,7 +122,6 @@ class BlockingConnection:
         return connected
 
     def _secure(self) -> None:
-        """Starts TLS on the socket if it is configured."""
         if self.security is None or not self.security.uses_tls:
             return
         assert self._socket is not None, "the connection was made"
@@ -217,11 +216,9 @@ class BlockingConnection:
 
     @property
     def api_versions(self) -> ApiVersionsResponse:
-        """The broker's answer to ApiVersions: its APIs and features."""
         return self.protocol.versions.answer
 
     def feature_level(self, name: str) -> int:
-        """The finalized level of a feature of the cluster (KIP-584), 0 when it has none."""
         return self.protocol.versions.feature_level(name)
 
     # Asking
@@ -379,7 +376,6 @@ class BlockingConnection:
 
 
 def _skip(pieces: deque[memoryview], count: int) -> None:
-    """Removes the first `count` bytes."""
     while pieces and count >= len(pieces[0]):
         count -= len(pieces.popleft())
     if count:

@@ -58,7 +58,6 @@ class Errand(Generic[T]):
                     self._drop()
 
     def has_input(self) -> bool:
-        """Whether the call has ended."""
         return self._has_ended
 
     has_unsent = False
@@ -111,7 +110,6 @@ class Errands:
             self._under_way[key] = Errand(call, dispose), take, failed
 
     def sources(self) -> Mapping[Hashable, Source]:
-        """Returns the running errands, for `first_ready`."""
         return {key: errand for key, (errand, _, _) in self._under_way.items()} if self._under_way else {}
 
     def take_in(self) -> None:

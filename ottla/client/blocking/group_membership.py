@@ -84,7 +84,6 @@ class GroupMembership(Membership):
         return self._must_join
 
     def is_due(self) -> bool:
-        """Whether `keep_alive` has anything to do."""
         return self._must_join or time.monotonic() >= min(self._heartbeat_at, self._look_at)
 
     def may_have_expired(self) -> bool:

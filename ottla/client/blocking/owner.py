@@ -45,7 +45,6 @@ class CallOwner:
         self.release()
 
     def used_twice(self) -> UsageError:
-        """Returns the error for a second thread."""
         return UsageError(f"this {self.name} is in a call of another thread: use it from one thread at a time, or make one for each thread")
 
     def forked(self) -> None:

@@ -221,7 +221,6 @@ class Producer:
             self._deliveries.report()
 
     def _end_all(self, error: ClientError, *, only_unsent: bool = False) -> None:
-        """Ends all batches without an outcome."""
         for partition, batch in list(self._open.items()):
             batch.count = len(batch.records)
             self._queue.end_unsealed(batch, error)
@@ -307,7 +306,6 @@ class Producer:
             self._routes.errands.begin(("growth", topic), partial(self.cluster.refresh, [topic]), failed=ignore)
 
     def _batch_for(self, topic: str, key: bytes | None, partition: int, size: int) -> Batch:
-        """Returns the open batch of a record's partition, or a new batch if the record does not fit."""
         is_sticky = key is None and partition < 0
         if partition < 0:
             partitions = self._partitions.get(topic) or self._learn(topic)
@@ -381,7 +379,6 @@ class Producer:
     # Sending and taking answers
 
     def _step(self, timeout_s: float) -> None:
-        """Sends the batches that may be sent and processes answers; waits for one at most `timeout_s`."""
         self._send_ready()
         now = time.monotonic()
         if self._take_answers(max(0.0, min(timeout_s, self._queue.wake_at(now) - now))):

@@ -109,7 +109,6 @@ class FetchRoutes(Routes):
         return not (self._asked_at or self.errands.sources())
 
     def awaits(self, broker_id: int) -> bool:
-        """Whether a request to the broker is in flight."""
         return broker_id in self._asked_at
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
@@ -123,7 +122,6 @@ class FetchRoutes(Routes):
         self.pauses.update((partition, until) for partition in partitions)
 
     def end_pauses(self) -> None:
-        """Removes the pauses that have ended."""
         now = time.monotonic()
         self.pauses = {partition: until for partition, until in self.pauses.items() if until > now}
 

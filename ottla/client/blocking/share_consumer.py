@@ -201,7 +201,6 @@ class ShareConsumer:
     # Requests
 
     def _send_fetches(self, assignment: Mapping[TopicPartition, Uuid]) -> None:
-        """Sends one request to each leader without a request in flight."""
         self._routes.end_pauses()
         ready = [partition for partition in assignment if partition not in self._routes.pauses]
         leaders = self._routes.by_leader(ready, self._without_leader)

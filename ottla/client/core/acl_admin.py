@@ -61,7 +61,6 @@ def delete_acls(cluster: ClusterCore, filters: Sequence[AclFilter]) -> Conversat
 
 
 def _fields(wanted: AclFilter) -> dict[str, Any]:
-    """Returns the fields of a filter in requests."""
     return {
         "resource_type_filter": wanted.resource_type,
         "resource_name_filter": wanted.name,

@@ -18,7 +18,6 @@ class Backoff:
         return now + self._next_s > self.deadline
 
     def next_s(self) -> float:
-        """The pause before the next try."""
         pause_s = self._next_s
         self._next_s = min(MAX_S, pause_s * 2)
         return pause_s

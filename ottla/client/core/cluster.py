@@ -193,12 +193,10 @@ class ClusterCore:
         return refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} not found{hint}")
 
     def topic_names(self) -> Conversation[list[str]]:
-        """Returns the names of all topics, sorted."""
         answer = yield from self.refresh(None)
         return sorted(topic.name for topic in answer.topics if topic.name is not None and not topic.error_code)
 
     def partitions(self, topic: str) -> Conversation[list[int]]:
-        """Returns the sorted partition numbers of a topic."""
         found = yield from self.topic(topic)
         return sorted(partition.partition_index for partition in found.partitions)
 
@@ -305,7 +303,6 @@ class ClusterCore:
     # Asking
 
     def ask_any(self, body: Request, *, timeout_s: float | None = None) -> Conversation[Any]:
-        """Sends a request that any broker can answer."""
         return (yield from self._ask(self.any_link, body, None, timeout_s))
 
     def ask_broker(self, broker_id: int, body: Request, *, timeout_s: float | None = None, version: int | None = None) -> Conversation[Any]:

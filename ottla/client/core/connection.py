@@ -121,7 +121,6 @@ class ConnectionProtocol:
     # Opening
 
     def start(self) -> bytes:
-        """The first bytes to send."""
         self._move(State.VERSIONS)
         return self._ask_versions(HANDSHAKE_VERSION)
 
@@ -280,6 +279,5 @@ class ConnectionProtocol:
             raise self.malformed(error, pending) from None
 
     def malformed(self, error: Exception, pending: PendingRequest | None = None) -> MalformedResponseError:
-        """The error for bytes that are no answer."""
         what = f" to {API_NAMES[pending.api_key]} {pending.version}" if pending and pending.api_key != API_VERSIONS else ""
         return MalformedResponseError(f"{self.peer} does not answer{what} like a Kafka broker ({error}); is that the right port?")

@@ -59,7 +59,6 @@ class FetchLimits(NamedTuple):
 
 
 def fetch_request(positions: Mapping[TopicPartition, int], isolation_level: int, limits: FetchLimits) -> FetchRequest:
-    """Returns a request for partitions of one leader from these offsets on."""
     size = limits.partition_max_bytes
     asked = {
         partition: FetchPartition(partition=partition.partition, fetch_offset=offset, partition_max_bytes=size)

@@ -28,7 +28,6 @@ class ClientMetadata:
         self._leaders: dict[TopicPartition, int] = {}
 
     def learn(self, answer: MetadataResponse) -> None:
-        """Stores the brokers and topics of an answer. Removes topics with an error."""
         self.cluster_id = answer.cluster_id if answer.cluster_id is not None else self.cluster_id
         self.controller_id = answer.controller_id
         before, self.brokers = self.brokers, {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}

@@ -147,7 +147,6 @@ class ProducerIdentity:
         yield from self._ask(request)
 
     def next_sequence(self, partition: TopicPartition) -> int:
-        """Returns the sequence number of the next record in a partition."""
         return self._sequences.get(partition, 0)
 
     def take_sequences(self, partition: TopicPartition, count: int) -> int:
@@ -157,7 +156,6 @@ class ProducerIdentity:
         return first
 
     def epoch_of(self, partition: TopicPartition) -> int:
-        """Returns the epoch of the next batch for the partition."""
         return self._epochs.get(partition, self.epoch)
 
     def begin_epoch(self, partition: TopicPartition) -> bool:
@@ -182,7 +180,6 @@ class ProducerIdentity:
         self.is_open = True
 
     def not_added(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Returns the partitions that do not belong to the open transaction yet."""
         return [partition for partition in partitions if partition not in self._added]
 
     def add(self, partitions: Iterable[TopicPartition]) -> Conversation[None]:
@@ -220,7 +217,6 @@ class ProducerIdentity:
         generation: int = -1,
         instance_id: str | None = None,
     ) -> Conversation[None]:
-        """Commits a group's offsets within the transaction."""
         if not self.uses_v2:
             yield from self._add_group(group_id)
         self._has_offsets = True

@@ -55,7 +55,6 @@ class ProduceLane:
         self.is_stuck = False
 
     def may_send(self) -> bool:
-        """Whether the next batch may be sent now."""
         under_way = self.sent - self.acknowledged
         return not self.is_stuck and self.sent < len(self.batches) and under_way < (IN_FLIGHT_MAX if self.is_idempotent else 1)
 
@@ -156,7 +155,6 @@ class _Window:
         return Ask(leader.link, request, self._version)
 
     def note(self, answer: ProduceResponse | ClientError) -> None:
-        """Processes the answer to the oldest request in flight."""
         leader, lanes = self._under_way.popleft()
         leader.under_way -= 1
         failed = _settle(lanes, answer)

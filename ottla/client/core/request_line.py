@@ -41,7 +41,6 @@ class RequestLine(Generic[W]):
 
     @property
     def first(self) -> W | None:
-        """The oldest unanswered request, None if there is none."""
         return self.in_flight[0] if self.in_flight else self.held[0][2] if self.held else None
 
     def ask(self, body: Request, version: int | None, waiter: W, now_s: float) -> bytes | None:

@@ -103,7 +103,6 @@ class BearerExchange:
 
 
 def _status_of(challenge: bytes) -> str:
-    """Returns the status of a refused token (RFC 7628, 3.2.2)."""
     import json
 
     try:

@@ -103,7 +103,6 @@ class _SendLane:
         self.resume_at = now + self.backoff.next_s()
 
     def requeue_failed(self) -> None:
-        """Puts the failed batches back into `waiting`, in the order of sealing."""
         if self.failed:
             self.retried = max(batch.number for batch in self.failed)
             self.waiting, self.failed = deque(self.queued()), []
@@ -136,7 +135,6 @@ class SendQueue:
         self._sealed = 0
 
     def add(self, batch: Batch) -> None:
-        """Adds a batch that has just been sealed."""
         self._sealed += 1
         batch.number = (self._sealed,)
         self.size_bytes += len(batch.data)

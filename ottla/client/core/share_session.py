@@ -86,7 +86,6 @@ class ConsumerShareSession:
         self.open.clear()
 
     def acknowledged(self) -> list[TopicPartition]:
-        """Returns the partitions with unsent acknowledgements."""
         return [partition for partition, held in self.open.items() if any(kind is not None for kind in held.values())]
 
     def has_renewals(self) -> bool:
@@ -101,7 +100,6 @@ class ConsumerShareSession:
         return True
 
     def accept_all(self) -> None:
-        """Accepts every acquired record without an acknowledgement."""
         for held in self.open.values():
             for offset, kind in held.items():
                 if kind is None:

@@ -198,7 +198,6 @@ def _settle_stage(chosen: Sequence[tuple[_StagingLane, int]], answer: Any) -> Cl
 
 
 def _codes(answer: Any) -> dict[TopicPartition, tuple[ErrorCode, str | None]]:
-    """Returns the error code and message of each partition in an answer."""
     return {partition: (error_code(one.error_code), one.error_message) for partition, one in each_partition(answer.topics)}
 
 
