@@ -176,7 +176,7 @@ def _may_be_left_open(client: Client, transactional_id: str) -> bool:
 
 def known_ids(client: Client, partitions: Iterable[TopicPartition]) -> dict[str, str]:
     """Returns the topic ids in the client's last metadata, in Kafka's text form; topics without an id are left out."""
-    known = client.cluster.topics
+    known = client.cluster.metadata.topics
     found = {name: bytes(known[name].topic_id) for name in sorted({one.topic for one in partitions}) if name in known}
     return {name: uuid_to_text(topic_id) for name, topic_id in found.items() if any(topic_id)}
 

@@ -260,7 +260,7 @@ class Cluster(BrokerHandle):
         """Returns the current controller. Raises `KeyError` while there is none."""
         cluster = self._client()
         cluster.refresh([])
-        return self.broker(cluster.controller_id)
+        return self.broker(cluster.metadata.controller_id)
 
 
 def _clean_up(processes: Sequence[BrokerProcess], zookeeper: ZooKeeperProcess | None, temporary: Path | None) -> None:

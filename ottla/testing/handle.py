@@ -192,7 +192,7 @@ class BrokerHandle:
         """Returns the names of all topics except internal ones."""
         cluster = self._client()
         cluster.refresh(None)
-        return sorted(name for name, topic in cluster.topics.items() if not topic.is_internal)
+        return sorted(name for name, topic in cluster.metadata.topics.items() if not topic.is_internal)
 
     def create_topic(self, name: str, partitions: int = 1, **configs: str) -> str:
         """Creates a topic and returns its name. Settings have underscores for dots: `retention_ms="1000"`."""
@@ -362,7 +362,7 @@ class BrokerHandle:
         from ottla.client.core import admin
 
         cluster = self._client()
-        cluster.topics.pop(topic, None)
+        cluster.metadata.topics.pop(topic, None)
         wanted = {TopicPartition(topic, index): getattr(admin, which) for index in cluster.partitions(topic)}
         found = {}
         for partition, result in admin.list_offsets(cluster, wanted, isolation_level=int(is_committed_only)).items():

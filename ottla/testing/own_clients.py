@@ -22,7 +22,7 @@ class Producer(producer.Producer):
     """
 
     def produce(self, topic: str, value: Any = None, key: Any = None, *, headers: Any = (), **options: Any) -> None:
-        if topic not in self.cluster.topics:
+        if topic not in self.cluster.metadata.topics:
             self.cluster.topic(topic, auto_create=True)
         pairs = headers.items() if isinstance(headers, Mapping) else headers
         super().produce(topic, _bytes(value), _bytes(key), headers=tuple((name, _bytes(data)) for name, data in pairs), **options)

@@ -187,7 +187,7 @@ def check_brokers(args: Args) -> Iterator[Finding]:
             milliseconds = (time.perf_counter() - started) * 1000
             yield Finding("broker", PASS, f"{cluster.any_connection().address} answers in {milliseconds:.0f} ms")
             bootstrap = str(cluster.any_connection().address.host)
-            for broker_id, address in sorted(cluster.brokers.items()):
+            for broker_id, address in sorted(cluster.metadata.brokers.items()):
                 yield _check_advertised(cluster, broker_id, address, bootstrap)
             yield from (Finding("log directories", FAIL, reason, _OFFLINE_HINT) for reason in failed_directories(cluster))
             yield judge_partitions([partition for topic in answer.topics for partition in topic.partitions])

@@ -42,12 +42,12 @@ class TopicHealthRow(Row):
 
 @command("cluster info", "Brokers and topics in one look.", may_watch=True)
 def _info(args: Args, cluster: Cluster, output: Output) -> None:
-    answer = cluster.refresh(None)
+    answer, known = cluster.refresh(None), cluster.metadata
     brokers = [
-        AddressRow(broker_id, address.host, address.port, cluster.racks.get(broker_id), broker_id == cluster.controller_id)
-        for broker_id, address in sorted(cluster.brokers.items())
+        AddressRow(broker_id, address.host, address.port, known.racks.get(broker_id), broker_id == known.controller_id)
+        for broker_id, address in sorted(known.brokers.items())
     ]
-    cluster_id = cluster.cluster_id
+    cluster_id = cluster.metadata.cluster_id
     topics = [
         TopicHealthRow(
             topic.name,
@@ -115,7 +115,7 @@ def _status(args: Args, output: Output) -> None:
         partitions = _partitions(cluster)
         found = _overview(cluster, partitions)
         hosts = {broker_id for _, partition in partitions for broker_id in partition.replica_nodes}
-        brokers = [_broker_row(cluster, broker_id, partitions) for broker_id in sorted(hosts | set(cluster.brokers))]
+        brokers = [_broker_row(cluster, broker_id, partitions) for broker_id in sorted(hosts | set(cluster.metadata.brokers))]
         moves = _moves(cluster)
     is_short = [(topic, one) for topic, one in partitions if one.leader_id < 0 or len(one.isr_nodes) < len(one.replica_nodes)]
     troubled = [_partition_row(topic, one) for topic, one in is_short]
@@ -136,14 +136,14 @@ def _status(args: Args, output: Output) -> None:
 
 
 def _broker_row(cluster: Cluster, broker_id: int, partitions: Partitions) -> BrokerRow:
-    address = cluster.brokers.get(broker_id)
+    address = cluster.metadata.brokers.get(broker_id)
     hosted = [one for _, one in partitions if broker_id in one.replica_nodes]
     return BrokerRow(
         broker_id,
         address and address.host,
         address and address.port,
-        cluster.racks.get(broker_id),
-        broker_id == cluster.controller_id,
+        cluster.metadata.racks.get(broker_id),
+        broker_id == cluster.metadata.controller_id,
         sum(one.leader_id == broker_id for one in hosted),
         len(hosted),
         sum(broker_id not in one.isr_nodes for one in hosted),
@@ -155,7 +155,7 @@ def _view_of(cluster: Cluster, broker_id: int) -> tuple[int | None, int | None, 
     """Returns the controller epoch that the broker knows, and its counts of ISR expansions and shrinks since its start. A value is None if
     the broker does not answer or is not an Ottla broker."""
     try:
-        seen = admin.describe_cluster(cluster, broker_id) if broker_id in cluster.brokers else None
+        seen = admin.describe_cluster(cluster, broker_id) if broker_id in cluster.metadata.brokers else None
     except OttlaError:
         seen = None
     if seen is None:
@@ -191,9 +191,9 @@ def _partitions(cluster: Cluster) -> Partitions:
 def _overview(cluster: Cluster, partitions: Partitions) -> dict[str, Any]:
     """Returns the counts of brokers, topics and unhealthy partitions, from one Metadata response."""
     return {
-        "cluster_id": cluster.cluster_id,
-        "controller": cluster.controller_id,
-        "broker_count": len(cluster.brokers),
+        "cluster_id": cluster.metadata.cluster_id,
+        "controller": cluster.metadata.controller_id,
+        "broker_count": len(cluster.metadata.brokers),
         "topics": len({topic for topic, _ in partitions}),
         "partitions": len(partitions),
         "under_replicated": sum(len(partition.isr_nodes) < len(partition.replica_nodes) for _, partition in partitions),
@@ -222,21 +222,21 @@ def _health(args: Args, cluster: Cluster, output: Output) -> int:
 @command("cluster cluster-id", "The cluster's id.")
 def _cluster_id(args: Args, cluster: Cluster, output: Output) -> None:
     cluster.refresh([])
-    if cluster.cluster_id is None:
+    if cluster.metadata.cluster_id is None:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "the cluster has no id")
     if output.is_structured:
-        output.show_object({"cluster_id": cluster.cluster_id})
+        output.show_object({"cluster_id": cluster.metadata.cluster_id})
     else:
-        write(f"Cluster ID: {cluster.cluster_id}\n" if output.form == "table" else f"{cluster.cluster_id}\n")
+        write(f"Cluster ID: {cluster.metadata.cluster_id}\n" if output.form == "table" else f"{cluster.metadata.cluster_id}\n")
 
 
 @command("cluster api-versions", "API versions that the brokers support.")
 def _api_versions(args: Args, cluster: Cluster, output: Output) -> None:
     rows: list[ApiRow] = []
     cluster.refresh([])
-    for broker_id, address in sorted(cluster.brokers.items()):
+    for broker_id, address in sorted(cluster.metadata.brokers.items()):
         offered = cluster.connection(broker_id).api_versions.api_keys
-        node = f"{address} (id: {broker_id} rack: {cluster.racks.get(broker_id) or 'null'} isFenced: false)"
+        node = f"{address} (id: {broker_id} rack: {cluster.metadata.racks.get(broker_id) or 'null'} isFenced: false)"
         rows += [_api_row(broker_id, node, api) for api in sorted(offered, key=lambda api: int(api.api_key))]
     output.rows("api_versions", ApiRow, rows)
 

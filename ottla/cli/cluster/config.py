@@ -115,7 +115,7 @@ def _names(cluster: Cluster, resource_type: int, name: str | None) -> list[str]:
         return cluster.topic_names()
     if resource_type in (admin.BROKER_RESOURCE, admin.BROKER_LOGGER_RESOURCE):
         cluster.refresh([])
-        return [str(broker_id) for broker_id in sorted(cluster.brokers)]
+        return [str(broker_id) for broker_id in sorted(cluster.metadata.brokers)]
     return [found for _, found in admin.list_config_resources(cluster, [resource_type])]
 
 

@@ -54,7 +54,7 @@ class BrokerDirectories(Row):
 def failed_directories(cluster: Cluster) -> list[str]:
     """Returns a sentence for each offline log directory. Skips brokers that do not answer or refuse the request."""
     failed = []
-    for broker_id in sorted(cluster.brokers):
+    for broker_id in sorted(cluster.metadata.brokers):
         try:
             found = admin.describe_log_dirs(cluster, broker_id, [])
         except OttlaError:
@@ -76,7 +76,7 @@ def _run(args: Args, cluster: Cluster, output: Output) -> int:
     topics_found = cluster.refresh(None if args.exclude_internal else []).topics
     internal = frozenset(str(topic.name) for topic in topics_found if topic.is_internal)
     named = merged_numbers([args.broker_list or ""], f"--broker-list {args.broker_list!r} is not ID,ID,...")
-    brokers = named if args.broker_list else sorted(cluster.brokers)
+    brokers = named if args.broker_list else sorted(cluster.metadata.brokers)
     topics = merged([args.topic_list]) if args.topic_list else None
     found = {broker_id: admin.describe_log_dirs(cluster, broker_id, topics) for broker_id in brokers}
     directories = [_directory(broker_id, directory, internal) for broker_id in brokers for directory in found[broker_id]]

@@ -102,7 +102,7 @@ def _accepted(args: Args, cluster: Cluster, output: Output, wanted: Sequence[Top
         for partition in described[name].partitions if name in described else ():
             key = TopicPartition(name, partition.partition_index)
             if partition.leader_id < 0 and (wanted is None or key in wanted):
-                write_error(risk(key, partition, cluster.brokers) + "\n")
+                write_error(risk(key, partition, cluster.metadata.brokers) + "\n")
                 accepted.append(key)
     if accepted:
         confirm(args, "These records may be lost for good. Elect these leaders?")

@@ -163,9 +163,9 @@ def _generate(args: Args, cluster: Cluster, output: Output) -> None:
     now: dict[TopicPartition, list[int]] = {}
     proposed: dict[TopicPartition, list[int]] = {}
     cluster.refresh([])
-    unknown = sorted(set(brokers) - set(cluster.brokers))
+    unknown = sorted(set(brokers) - set(cluster.metadata.brokers))
     if unknown:
-        raise UsageError(f"there is no broker {unknown[0]}; there are {', '.join(map(str, sorted(cluster.brokers)))}")
+        raise UsageError(f"there is no broker {unknown[0]}; there are {', '.join(map(str, sorted(cluster.metadata.brokers)))}")
     for number, topic in enumerate(topics):
         placed = {found.partition_index: list(found.replica_nodes) for found in cluster.topic(topic).partitions}
         copies = len(placed[min(placed)])
@@ -175,7 +175,7 @@ def _generate(args: Args, cluster: Cluster, output: Output) -> None:
         for index, replicas in enumerate(place(len(placed), copies, brokers, start=number)):
             now[TopicPartition(topic, index)] = placed[index]
             proposed[TopicPartition(topic, index)] = replicas
-    lie = log_dirs_of(cluster, sorted(cluster.brokers), topics)
+    lie = log_dirs_of(cluster, sorted(cluster.metadata.brokers), topics)
     if output.is_structured:
         output.show_object({"current": tree(now, lie), "proposed": tree(proposed, {})})
     else:
@@ -265,11 +265,11 @@ def _reassign(args: Args, cluster: Cluster, output: Output) -> int:
         for value, option in ((args.throttle, "--throttle"), (args.replica_alter_log_dirs_throttle, "--replica-alter-log-dirs-throttle"))
     )
     before = replica_admin.replicas_of(cluster, plan.replicas)
-    unknown = sorted({broker for replicas in plan.replicas.values() for broker in replicas} - set(cluster.brokers))
+    unknown = sorted({broker for replicas in plan.replicas.values() for broker in replicas} - set(cluster.metadata.brokers))
     if unknown:
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"there is no broker {unknown[0]}; there are {', '.join(map(str, sorted(cluster.brokers)))}",
+            f"there is no broker {unknown[0]}; there are {', '.join(map(str, sorted(cluster.metadata.brokers)))}",
         )
     errors: dict[TopicPartition, ErrorCode] = {}
     if args.execute:
@@ -313,7 +313,7 @@ def _start(
         raise Refused("other moves are in progress; --additional starts these as well", ErrorCode.REASSIGNMENT_IN_PROGRESS.name)
 
     def log_dirs() -> LogDirs:
-        return replica_admin.log_dirs_of(cluster, sorted(cluster.brokers), plan.topics)
+        return replica_admin.log_dirs_of(cluster, sorted(cluster.metadata.brokers), plan.topics)
 
     lie = log_dirs() if plan.log_dirs else {}
     ends = {replica: target or now for replica, (now, target) in lie.items()}
@@ -364,7 +364,7 @@ def _verify(args: Args, cluster: Cluster, output: Output) -> int:
     plan = read_plan(args.reassignment_json_file)
     now = replica_admin.replicas_of(cluster, plan.replicas)
     moving = {partition for partition in replica_admin.moves_under_way(cluster) if partition in plan.replicas}
-    lie = replica_admin.log_dirs_of(cluster, sorted(cluster.brokers), plan.topics) if plan.log_dirs else {}
+    lie = replica_admin.log_dirs_of(cluster, sorted(cluster.metadata.brokers), plan.topics) if plan.log_dirs else {}
     is_laid = {replica: lie.get(replica, ("", ""))[0] == path for replica, path in plan.log_dirs.items()}
     between_dirs = {replica.partition for replica in plan.log_dirs if lie.get(replica, ("", ""))[1]}
     is_busy = bool(moving or between_dirs)
@@ -382,7 +382,7 @@ def _verify(args: Args, cluster: Cluster, output: Output) -> int:
 
 def _clear(cluster: Cluster, output: Output, plan: MovePlan) -> None:
     named = {broker for replicas in plan.replicas.values() for broker in replicas}
-    output.report(Cleared(sorted({*cluster.brokers, *named}), plan.topics))
+    output.report(Cleared(sorted({*cluster.metadata.brokers, *named}), plan.topics))
     replica_admin.clear_throttles(cluster, plan.topics)
 
 

@@ -138,7 +138,7 @@ def _describe(kind: Kind, args: Args, cluster: Cluster, output: Output) -> None:
 
 def coordinator_of(cluster: Cluster, group: Description) -> str:
     """Returns the coordinator as `host:port (1)`, or only its broker id if its address is unknown."""
-    address = cluster.brokers.get(group.coordinator)
+    address = cluster.metadata.brokers.get(group.coordinator)
     return f"{address} ({group.coordinator})" if address else str(group.coordinator)
 
 

@@ -56,7 +56,7 @@ def metrics_address(args: Args) -> str:
 
     with connect(args) as cluster:
         cluster.refresh([])
-        broker_id, broker = min(cluster.brokers.items())
+        broker_id, broker = min(cluster.metadata.brokers.items())
         found = admin.describe_configs(cluster, admin.BROKER_RESOURCE, [str(broker_id)])[str(broker_id)]
     settings = {entry.name: entry.value for entry in granted(found)}
     listen = settings.get(SETTING)

@@ -146,7 +146,7 @@ def _describe(cluster: Cluster, tool: GroupTool, args: Args) -> int:
             if found.members or tool.has_empty_members:
                 write("\n" + tool.members(found, is_verbose=args.verbose))
         elif args.state is not None:
-            where = f"{cluster.brokers.get(found.coordinator)}  ({found.coordinator})"
+            where = f"{cluster.metadata.brokers.get(found.coordinator)}  ({found.coordinator})"
             write("\n" + tool.state(found, where, is_verbose=args.verbose))
         elif rows := tool.kind.offset_rows(cluster, found, False):
             write("\n" + table(tool.offset_columns, rows, is_verbose=args.verbose))

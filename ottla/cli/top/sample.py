@@ -139,8 +139,8 @@ class Sampler:
         groups, count = self._groups(ends)
         requests, note = self._requests()
         return Look(
-            now, cluster.cluster_id or "", len(cluster.brokers), cluster.controller_id, sum(topic.partitions for topic in known),
-            sum(topic.leaderless for topic in known), sum(topic.out_of_sync for topic in known),
+            now, cluster.metadata.cluster_id or "", len(cluster.metadata.brokers), cluster.metadata.controller_id,
+            sum(topic.partitions for topic in known), sum(topic.leaderless for topic in known), sum(topic.out_of_sync for topic in known),
             self._topics(ends), groups, count, self._transactions(), requests, note,
         )  # fmt: skip
 

@@ -74,7 +74,7 @@ class Client(Operations):
     @property
     def cluster_id(self) -> str | None:
         """The cluster id, None if the broker does not send one."""
-        return self.cluster.cluster_id
+        return self.cluster.metadata.cluster_id
 
     # Records
 

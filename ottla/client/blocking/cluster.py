@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ottla.base.errors import ErrorCode
@@ -22,9 +22,9 @@ from ottla.client.core.connection import CLIENT_SOFTWARE
 from ottla.client.core.conversation import Ask, AskAll, AskRolling, Conversation, Effect, Open, perform_all
 from ottla.client.core.operation import operation
 from ottla.client.errors import RETRIABLE, ClientError
-from ottla.wire.messages.metadata import MetadataResponseTopic
 
 if TYPE_CHECKING:
+    from ottla.client.core.link import Link
     from ottla.client.security import Security
 
 __all__ = ["GROUP", "TRANSACTION", "Cluster", "nearest_hint"]
@@ -80,9 +80,7 @@ class Cluster:
 
     def _perform(self, effect: Effect) -> Any:
         if isinstance(effect, Ask):
-            connection = effect.link
-            assert isinstance(connection, BlockingConnection), "this shell has made every connection"
-            return connection.request(effect.body, timeout_s=effect.timeout_s, version=effect.version)
+            return _made_here(effect.link).request(effect.body, timeout_s=effect.timeout_s, version=effect.version)
         if isinstance(effect, AskAll):
             return self._ask_all(effect)
         if isinstance(effect, AskRolling):
@@ -107,21 +105,17 @@ class Cluster:
             effect.note(self._receive(*under_way.popleft()))
 
     def _send(self, ask: Ask) -> ClientError | None:
-        connection = ask.link
-        assert isinstance(connection, BlockingConnection), "this shell has made every connection"
         try:
-            connection.send(ask.body, version=ask.version)
+            _made_here(ask.link).send(ask.body, version=ask.version)
         except ClientError as error:
             return error
         return None
 
     def _receive(self, ask: Ask, failure: ClientError | None) -> Any:
-        connection = ask.link
-        assert isinstance(connection, BlockingConnection), "this shell has made every connection"
         if failure is not None:
             return failure
         try:
-            return connection.receive(ask.timeout_s)
+            return _made_here(ask.link).receive(ask.timeout_s)
         except ClientError as error:
             return error
 
@@ -154,53 +148,23 @@ class Cluster:
     # Connections
 
     def any_connection(self) -> BlockingConnection:
-        found = self.run(self.core.any_link())
-        assert isinstance(found, BlockingConnection), "this shell has made every connection"
-        return found
+        return _made_here(self.run(self.core.any_link()))
 
     def connection(self, broker_id: int) -> BlockingConnection:
-        found = self.run(self.core.link(broker_id))
-        assert isinstance(found, BlockingConnection), "this shell has made every connection"
-        return found
+        return _made_here(self.run(self.core.link(broker_id)))
 
     def own_coordinator_connection(self, kind: int, key: str) -> BlockingConnection:
         """Opens a separate connection to the coordinator of `key`. The caller closes it."""
-        found = self.run(self.core.coordinator_link(kind, key, is_own=True))
-        assert isinstance(found, BlockingConnection), "this shell has made every connection"
-        return found
+        return _made_here(self.run(self.core.coordinator_link(kind, key, is_own=True)))
 
     def new_connection(self, broker_id: int) -> BlockingConnection:
         """Opens a separate connection to a broker. The caller closes it. If the broker's address is known, this does not wait for calls of
         other threads.
         """
-        known = self.brokers.get(broker_id)
+        known = self.metadata.brokers.get(broker_id)
         return self._open(self.run(self.core.address_of(broker_id)) if known is None else known)
 
     # Metadata of the cluster
-
-    @property
-    def bootstrap(self) -> list[Address]:
-        return self.core.bootstrap
-
-    @property
-    def cluster_id(self) -> str | None:
-        return self.metadata.cluster_id
-
-    @property
-    def controller_id(self) -> int:
-        return self.metadata.controller_id
-
-    @property
-    def brokers(self) -> dict[int, Address]:
-        return self.metadata.brokers
-
-    @property
-    def racks(self) -> dict[int, str | None]:
-        return self.metadata.racks
-
-    @property
-    def topics(self) -> dict[str, MetadataResponseTopic]:
-        return self.metadata.topics
 
     refresh = operation(ClusterCore.refresh)
     topic = operation(ClusterCore.topic)
@@ -215,9 +179,6 @@ class Cluster:
     by_leader = operation(ClusterCore.by_leader)
     leaders = operation(ClusterCore.leaders)
 
-    def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        self.metadata.forget(partitions)
-
     coordinator = operation(ClusterCore.coordinator)
     ask_once = operation(ClusterCore.ask_once)
 
@@ -230,3 +191,8 @@ class Cluster:
     ask_broker = operation(ClusterCore.ask_broker)
     ask_controller = operation(ClusterCore.ask_controller)
     ask_coordinator = operation(ClusterCore.ask_coordinator)
+
+
+def _made_here(link: Link) -> BlockingConnection:
+    assert isinstance(link, BlockingConnection), "this shell has made every connection"
+    return link

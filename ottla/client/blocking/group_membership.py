@@ -119,7 +119,7 @@ class GroupMembership(Membership):
             self._must_join = True
 
     def _partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
-        known = self.cluster.topics
+        known = self.cluster.metadata.topics
         return {topic: len(known[topic].partitions) for topic in topics if topic in known}
 
     def _heartbeat(self) -> None:

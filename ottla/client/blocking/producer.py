@@ -298,7 +298,7 @@ class Producer:
 
     def _look_for_growth(self, topic: str, now: float) -> None:
         """Adopts new partitions from the metadata cache. After `metadata_age_s` an errand refreshes the cache."""
-        known = self.cluster.topics.get(topic)
+        known = self.cluster.metadata.topics.get(topic)
         if known is not None and known is not self._learned.get(topic):
             self._take_over(topic, known)
         elif now >= self._learned_at.get(topic, now) + self.metadata_age_s:
@@ -343,7 +343,7 @@ class Producer:
             return
         deadline = time.monotonic() + GROWTH_S
         while True:
-            self.cluster.forget([target])
+            self.cluster.metadata.forget([target])
             if target.partition in self._learn(target.topic):
                 return
             if time.monotonic() >= deadline:

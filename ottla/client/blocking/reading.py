@@ -83,5 +83,5 @@ class RangeReader:
         is_passing = error.is_retriable if isinstance(error, KafkaError) else not isinstance(error, MalformedResponseError)
         if not is_passing or backoff.is_exhausted(time.monotonic()):
             raise error
-        self._cluster.forget([self._partition])
+        self._cluster.metadata.forget([self._partition])
         time.sleep(backoff.next_s())

@@ -115,7 +115,7 @@ class FetchRoutes(Routes):
         """Pauses partitions and forgets their leaders, which are then looked up again."""
         some = list(partitions)
         self.wait_with(some)
-        self._cluster.forget(some)
+        self._cluster.metadata.forget(some)
 
     def wait_with(self, partitions: Iterable[TopicPartition]) -> None:
         until = time.monotonic() + PAUSE_S

@@ -99,10 +99,10 @@ class ShareMembership(Membership):
 
     def _named(self, partitions: Sequence[tuple[Uuid, list[int]]]) -> dict[TopicPartition, Uuid]:
         """Returns the partitions by topic name, with the topic ids. Omits topics with an unknown name until the next heartbeat."""
-        names = {topic.topic_id: name for name, topic in self.cluster.topics.items()}
+        names = {topic.topic_id: name for name, topic in self.cluster.metadata.topics.items()}
         if any(topic_id not in names for topic_id, _ in partitions):
             self.cluster.refresh(self.topics)
-            names = {topic.topic_id: name for name, topic in self.cluster.topics.items()}
+            names = {topic.topic_id: name for name, topic in self.cluster.metadata.topics.items()}
         return {
             TopicPartition(names[topic_id], number): topic_id for topic_id, numbers in partitions if topic_id in names for number in numbers
         }

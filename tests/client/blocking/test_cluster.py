@@ -38,7 +38,7 @@ def test_a_leader_is_asked_for_once() -> None:
         assert cluster.partitions("t") == [0, 1, 2]
         assert [cluster.leader(TopicPartition("t", number)) for number in range(3)] == [1, 1, 1]
         assert len(broker.asked(METADATA)) == 1
-        cluster.forget([TopicPartition("t", 1)])
+        cluster.metadata.forget([TopicPartition("t", 1)])
         assert cluster.leader(TopicPartition("t", 1)) == 1
         assert len(broker.asked(METADATA)) == 2
 
@@ -77,7 +77,7 @@ def test_a_broker_that_is_not_there_is_named() -> None:
 def test_all_addresses_are_tried_and_all_failures_named() -> None:
     with FakeBroker({}) as broker, Cluster(f"127.0.0.1:1,{broker.address}") as cluster:
         cluster.refresh([])
-        assert cluster.cluster_id == "fake"
+        assert cluster.metadata.cluster_id == "fake"
     with pytest.raises(ConnectError, match=r"127.0.0.1:1: .*127.0.0.1:2: "):
         Cluster("127.0.0.1:1,127.0.0.1:2").refresh([])
 

@@ -153,7 +153,7 @@ def test_a_silent_answer_to_the_question_for_a_leader_blocks_no_poll() -> None:
         broker.values[0] = [b"a"]
         consumer.assign({A: 0})
         cluster.refresh([])
-        cluster.forget([A])
+        cluster.metadata.forget([A])
         reading = Reading(consumer)
         assert reading.longest_s(once_silent(broker, METADATA)) < MOMENT_S
         assert reading.longest_until_s(1) < MOMENT_S

@@ -112,7 +112,7 @@ def test_a_silent_answer_to_the_question_for_a_leader_blocks_no_poll() -> None:
         producer.flush()
         metadata, broker.script[METADATA] = broker.script[METADATA], silent
         producer.produce("t", b"second")
-        cluster.forget([TopicPartition("t", 0)])
+        cluster.metadata.forget([TopicPartition("t", 0)])
         asked = len(broker.asked(METADATA))
         assert longest_poll_s(producer, lambda: len(broker.asked(METADATA)) > asked) < MOMENT_S
         broker.script[METADATA] = metadata
