@@ -54,7 +54,7 @@ class Writer:
 
     def begin(self, place: TopicPartition) -> None:
         self.identity.begin()
-        self.cluster.run(self.identity.add([place]))
+        self.cluster.run(self.identity.add_partitions([place]))
 
     def write(self, place: TopicPartition, *values: bytes) -> tuple[int, int]:
         """Error code and base offset."""
@@ -165,7 +165,7 @@ def test_redpanda_10670_offsets_of_every_group_end_with_their_transaction(cluste
     writer, groups = Writer(cluster), [f"g-{next(numbers)}" for _ in range(8)]
     writer.begin(place)
     for group in groups:
-        cluster.run(writer.identity.add_offsets(group, {place: 5}))
+        cluster.run(writer.identity.commit_offsets(group, {place: 5}))
 
     def committed(group: str) -> tuple[int, int]:
         topics = [OffsetFetchRequestTopics(name=place.topic, partition_indexes=[0])]

@@ -53,7 +53,7 @@ def open_one(cluster: Cluster, topic: str, transactional_id: str) -> None:
     cluster.run(identity.initialize())
     identity.begin()
     places = [TopicPartition(topic, number) for number in range(2)]
-    cluster.run(identity.add(places))
+    cluster.run(identity.add_partitions(places))
     batch = encode_batch(
         [Record(0, 0, None, b"x" * 100)],
         producer_id=identity.producer_id,

@@ -450,4 +450,5 @@ class Consumer:
     # Where things are
 
     def topic_partitions(self) -> list[tuple[str, list[int]]]:
+        """Returns the partitions that have a position, by topic."""
         return sorted(grouped(self.positions).items())

@@ -278,7 +278,7 @@ class Producer:
     @owned
     def send_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int], *, member_id: str = "", generation: int = -1) -> None:
         """Commits a consumer's offsets as part of the transaction."""
-        self.cluster.run(self._transactional().add_offsets(group_id, offsets, member_id=member_id, generation=generation))
+        self.cluster.run(self._transactional().commit_offsets(group_id, offsets, member_id=member_id, generation=generation))
 
     def _transactional(self) -> ProducerIdentity:
         if self.identity is None or not self._is_transactional:
@@ -414,7 +414,7 @@ class Producer:
         identity = self._transactional()
         with self.cluster.owner:
             if identity.is_open:  # the transaction was not abandoned before this thread began
-                self.cluster.run(identity.add(partitions))
+                self.cluster.run(identity.add_partitions(partitions))
 
     def _not_added(self, error: KafkaError | TransportError) -> None:
         now = time.monotonic()

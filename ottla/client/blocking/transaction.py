@@ -21,29 +21,29 @@ class Transaction:
 
     @property
     def transactional_id(self) -> str:
-        return self.core.transactional_id
+        return self.core.transactional_id or ""
 
     @property
     def producer_id(self) -> int:
         """The producer id, -1 before `initialize`."""
-        return self.core.identity.producer_id
+        return self.core.producer_id
 
     @property
     def epoch(self) -> int:
         """The producer epoch. `initialize` raises it, and so do, with the second protocol, `commit` and `abort` of a transaction that is
         not empty. With the first protocol only `abort` after a failed batch raises it.
         """
-        return self.core.identity.epoch
+        return self.core.epoch
 
     @property
     def is_open(self) -> bool:
         """Whether a transaction is open."""
-        return self.core.identity.is_open
+        return self.core.is_open
 
     @property
     def uses_v2(self) -> bool:
         """Whether the second transaction protocol (KIP-890) is in use."""
-        return self.core.identity.uses_v2
+        return self.core.uses_v2
 
     def __enter__(self) -> Transaction:
         if self.producer_id < 0:

@@ -23,7 +23,7 @@ from ottla.client.errors import RequestTimeoutError
 from ottla.wire.schema import Request
 
 if TYPE_CHECKING:
-    from ottla.client.core.link import Link
+    from ottla.client.core.shells import Link
 
 T = TypeVar("T")
 

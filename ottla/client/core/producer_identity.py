@@ -75,10 +75,11 @@ class ProducerIdentity:
         self._has_offsets = False
 
     def initialize(self, producer_id: int = -1, epoch: int = -1) -> Conversation[None]:
-        """Gets a producer id and epoch (InitProducerId). With a transactional id this fences its former producer and ends its open
-        transaction.
+        """Gets a producer id and epoch (InitProducerId). With a transactional id it takes over the id: it fences the former producer and
+        aborts its open transaction.
 
-        With its current `producer_id` and `epoch` the producer is refused if another one has taken over (KIP-360).
+        Waits while an earlier transaction is being completed. With its current `producer_id` and `epoch` the producer gets a `FencedError`
+        if another one has taken over (KIP-360).
         """
         from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 
@@ -173,6 +174,7 @@ class ProducerIdentity:
     # The transaction
 
     def begin(self) -> None:
+        """Opens a transaction; sends nothing. Raises `KafkaError` if one is open, or the outcome of the last one is unknown."""
         if self.is_open:
             raise refused(ErrorCode.INVALID_TXN_STATE, "a transaction is open already")
         if self.is_lost and self.producer_id >= 0:
@@ -182,8 +184,10 @@ class ProducerIdentity:
     def not_added(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         return [partition for partition in partitions if partition not in self._added]
 
-    def add(self, partitions: Iterable[TopicPartition]) -> Conversation[None]:
-        """Adds partitions to the transaction before they are written to. With the second protocol this sends nothing."""
+    def add_partitions(self, partitions: Iterable[TopicPartition]) -> Conversation[None]:
+        """Adds partitions to the transaction, each once (AddPartitionsToTxn). `produce` and `attach` do this too. With `uses_v2` it sends
+        nothing.
+        """
         new = self.not_added(partitions)
         if not new:
             return
@@ -208,21 +212,25 @@ class ProducerIdentity:
 
         yield from self._ask(request, code)
 
-    def add_offsets(
+    def commit_offsets(
         self,
-        group_id: str,
+        group: str,
         offsets: Mapping[TopicPartition, int | Committed],
         *,
         member_id: str = "",
         generation: int = -1,
         instance_id: str | None = None,
     ) -> Conversation[None]:
+        """Commits a group's offsets as part of the transaction (TxnOffsetCommit). A `Committed` also has the leader epoch and metadata.
+
+        For a consumer in the group, `member_id` and `generation` let the coordinator refuse an outdated member (KIP-447).
+        """
         if not self.uses_v2:
-            yield from self._add_group(group_id)
+            yield from self._add_group(group)
         self._has_offsets = True
-        request = self._offset_commit(group_id, offsets)
+        request = self._offset_commit(group, offsets)
         request.member_id, request.generation_id_or_member_epoch, request.group_instance_id = member_id, generation, instance_id
-        yield from self.cluster.retrying(lambda: self._commit_offsets(group_id, request), codes=_WAIT)
+        yield from self.cluster.retrying(lambda: self._commit_offsets(group, request), codes=_WAIT)
 
     def _add_group(self, group_id: str) -> Conversation[None]:
         from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest

@@ -11,18 +11,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import TopicPartition
 from ottla.client.core.admin import timeout_ms
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.conversation import Ask, AskRolling, Conversation
-from ottla.client.core.link import Link
 from ottla.client.core.topic_lists import each_partition, topic_list
 from ottla.client.errors import ClientError, OutcomeUnknownError, refused
 from ottla.wire.batch_header import Buffer, read_batch_header
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+
+if TYPE_CHECKING:
+    from ottla.client.core.shells import Link
 
 IN_FLIGHT_MAX = 5
 """Requests in flight to one leader. Brokers remember the last five batches of a producer in a partition; with more in flight they would not

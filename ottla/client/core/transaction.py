@@ -10,45 +10,24 @@ ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ottla.base.types import TopicPartition
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.conversation import Conversation
-from ottla.client.core.group_admin import Committed
 from ottla.client.core.producer_identity import PRODUCE_V2, TRANSACTION_TIMEOUT_MS, ProducerIdentity
 from ottla.client.core.raw_produce import produce_batches
 from ottla.client.core.staging import AttachPiece, Producing, StagedChunk, attach, pieces
 from ottla.wire.batch_header import read_batch_header, stamp_producer
 
 
-class TransactionCore:
+class TransactionCore(ProducerIdentity):
     """See the module. Without `may_use_v2` it uses the first transaction protocol."""
 
     def __init__(
         self, cluster: ClusterCore, transactional_id: str, *, timeout_ms: int = TRANSACTION_TIMEOUT_MS, may_use_v2: bool = True
     ) -> None:
-        self.cluster = cluster
-        self.transactional_id = transactional_id
-        self.identity = ProducerIdentity(cluster, transactional_id=transactional_id, timeout_ms=timeout_ms, may_use_v2=may_use_v2)
-
-    def initialize(self, producer_id: int = -1, epoch: int = -1) -> Conversation[None]:
-        """Takes over the transactional id (InitProducerId): fences the former producer and aborts its open transaction.
-
-        Waits while an earlier transaction is being completed. With its current `producer_id` and `epoch` the producer gets a `FencedError`
-        if another one has taken over (KIP-360).
-        """
-        yield from self.identity.initialize(producer_id, epoch)
-
-    def begin(self) -> None:
-        """Opens a transaction; sends nothing. Raises `KafkaError` if one is open, or the outcome of the last one is unknown."""
-        self.identity.begin()
-
-    def add_partitions(self, partitions: Iterable[TopicPartition]) -> Conversation[None]:
-        """Adds partitions to the transaction, each once (AddPartitionsToTxn). `produce` and `attach` do this too. With `uses_v2` it sends
-        nothing.
-        """
-        yield from self.identity.add(partitions)
+        super().__init__(cluster, transactional_id=transactional_id, timeout_ms=timeout_ms, may_use_v2=may_use_v2)
 
     def produce(
         self, batches: Mapping[TopicPartition, Sequence[bytearray]], *, timeout_s: float | None = None
@@ -58,11 +37,11 @@ class TransactionCore:
         At most five requests are in flight to each leader. Returns the offset of each partition's first record. It repeats requests itself
         until `timeout_s` after the last progress, so the caller must not call it again with the same batches.
         """
-        yield from self.identity.add(batches)
+        yield from self.add_partitions(batches)
         for partition, some in batches.items():
             for batch in some:
                 self._stamp(partition, batch)
-        version = PRODUCE_V2 if self.identity.uses_v2 else None
+        version = PRODUCE_V2 if self.uses_v2 else None
         appending = produce_batches(self.cluster, batches, transactional_id=self.transactional_id, version=version, timeout_s=timeout_s)
         return (yield from self._appending(appending))
 
@@ -70,9 +49,9 @@ class TransactionCore:
         """Runs a conversation that appends in the transaction. A failure causes a gap in the sequence numbers (`has_gap`). The transaction
         can then only be aborted.
         """
-        had_gap, self.identity.has_gap = self.identity.has_gap, True
+        had_gap, self.has_gap = self.has_gap, True
         offsets = yield from appending
-        self.identity.has_gap = had_gap
+        self.has_gap = had_gap
         return offsets
 
     def _stamp(self, partition: TopicPartition, batch: bytearray) -> None:
@@ -81,9 +60,9 @@ class TransactionCore:
             batch,
             0,
             len(batch),
-            producer_id=self.identity.producer_id,
-            producer_epoch=self.identity.epoch,
-            base_sequence=self.identity.take_sequences(partition, count),
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            base_sequence=self.take_sequences(partition, count),
         )
 
     def attach(
@@ -95,37 +74,22 @@ class TransactionCore:
         UNKNOWN_STAGE if staged bytes have expired or differ from the manifest: then the caller aborts and writes them again. Like
         `produce`, it must not be called again with the same chunks.
         """
-        yield from self.identity.add(manifest)
-        producing = Producing(self.transactional_id, self.identity.producer_id, self.identity.epoch, token, self.identity.uses_v2)
+        yield from self.add_partitions(manifest)
+        producing = Producing(self._named(), self.producer_id, self.epoch, token, self.uses_v2)
         wanted = {partition: [self._attached(partition, some) for some in pieces(chunks)] for partition, chunks in manifest.items()}
         return (yield from self._appending(attach(self.cluster, producing, wanted, timeout_s=timeout_s)))
 
     def _attached(self, partition: TopicPartition, chunks: Sequence[StagedChunk]) -> AttachPiece:
-        return AttachPiece(self.identity.take_sequences(partition, sum(chunk.records for chunk in chunks)), chunks)
-
-    def commit_offsets(
-        self,
-        group: str,
-        offsets: Mapping[TopicPartition, int | Committed],
-        *,
-        member_id: str = "",
-        generation: int = -1,
-        instance_id: str | None = None,
-    ) -> Conversation[None]:
-        """Commits a group's offsets as part of the transaction (TxnOffsetCommit). A `Committed` also has the leader epoch and metadata.
-
-        For a consumer in the group, `member_id` and `generation` let the coordinator refuse an outdated member (KIP-447).
-        """
-        yield from self.identity.add_offsets(group, offsets, member_id=member_id, generation=generation, instance_id=instance_id)
+        return AttachPiece(self.take_sequences(partition, sum(chunk.records for chunk in chunks)), chunks)
 
     def commit(self) -> Conversation[None]:
         """Commits the transaction (EndTxn), and repeats the request if its answer is lost. Raises `KafkaError` if a batch was not appended,
         and `OutcomeUnknownError` if no answer arrives.
         """
-        yield from self.identity.end(is_commit=True)
+        yield from self.end(is_commit=True)
 
     def abort(self) -> Conversation[None]:
         """Aborts the transaction (EndTxn), and repeats the request if its answer is lost. Raises `OutcomeUnknownError` if no answer
         arrives.
         """
-        yield from self.identity.end(is_commit=False)
+        yield from self.end(is_commit=False)

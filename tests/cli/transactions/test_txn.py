@@ -77,7 +77,7 @@ class Writer:
     def write(self, partition: TopicPartition, values: list[bytes], *, is_added: bool = True) -> None:
         """Without `is_added` the coordinator does not know of the partition."""
         if is_added:
-            self.cluster.run(self.identity.add([partition]))
+            self.cluster.run(self.identity.add_partitions([partition]))
         batch = encode_batch(
             [Record(0, 1_700_000_000_000, None, value) for value in values],
             producer_id=self.identity.producer_id,

@@ -154,7 +154,7 @@ def test_the_second_protocol_begins_each_transaction_with_a_new_epoch_and_sequen
 def test_a_caller_may_keep_to_the_first_protocol() -> None:
     world, _, transaction = _world(2, may_use_v2=False)
     world.run(transaction.initialize())
-    assert not transaction.identity.uses_v2
+    assert not transaction.uses_v2
 
 
 def test_initialize_names_the_identity_that_is_still_held_and_waits_for_the_transaction_before() -> None:
@@ -188,7 +188,7 @@ def test_an_end_whose_answer_is_lost_is_repeated_as_it_was() -> None:
     ends: list[Any] = [ask.body for ask in world.asked if ask.body.API_KEY == END]
     assert len(ends) == 6
     assert {(one.producer_epoch, one.committed) for one in ends} == {(4, True)}
-    assert not transaction.identity.is_open
+    assert not transaction.is_open
 
 
 def test_an_end_that_is_never_answered_has_an_unknown_outcome() -> None:
@@ -199,10 +199,10 @@ def test_an_end_that_is_never_answered_has_an_unknown_outcome() -> None:
     broker.instead[END] = [_lose] * 1000
     with pytest.raises(OutcomeUnknownError, match=r"no answer to the commit of 'eos/g': lost b1:9092"):
         world.run(transaction.commit())
-    assert transaction.identity.is_lost and not transaction.identity.is_open
+    assert transaction.is_lost and not transaction.is_open
     del broker.instead[END]
     world.run(transaction.initialize())
-    assert not transaction.identity.is_open
+    assert not transaction.is_open
 
 
 def test_an_empty_transaction_sends_nothing_and_two_cannot_be_open() -> None:
