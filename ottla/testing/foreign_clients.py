@@ -13,7 +13,7 @@ from typing import Any
 
 CONFLUENT, KAFKA_PYTHON, AIOKAFKA, OWN = "confluent-kafka", "kafka-python", "aiokafka", "ottla.client"
 _MODULES = {CONFLUENT: "confluent_kafka", KAFKA_PYTHON: "kafka", AIOKAFKA: "aiokafka", OWN: "ottla.testing.own_clients"}
-_BLOCKING = (CONFLUENT, KAFKA_PYTHON, OWN)
+BLOCKING, ASYNCHRONOUS = (CONFLUENT, KAFKA_PYTHON, OWN), (AIOKAFKA,)
 
 ClientSettings = Mapping[str, Any]
 
@@ -22,52 +22,25 @@ class NoClientInstalled(RuntimeError):
     """None of the libraries that could make the client is installed."""
 
 
-def producer(bootstrap: str, settings: ClientSettings, library: str | None) -> Any:
-    return _make(_BLOCKING, "Producer", bootstrap, settings, library)
-
-
-def consumer(bootstrap: str, topics: Iterable[str], settings: ClientSettings, library: str | None) -> Any:
-    made = _make(_BLOCKING, "Consumer", bootstrap, _reading(settings), library)
-    topics = list(topics)
-    if topics:
-        made.subscribe(topics)
-    return made
-
-
-def admin(bootstrap: str, settings: ClientSettings, library: str | None) -> Any:
-    return _make(_BLOCKING, "Admin", bootstrap, settings, library)
-
-
-def aio_producer(bootstrap: str, settings: ClientSettings) -> Any:
-    """Makes an aiokafka producer that is not started yet: `async with broker.aio_producer() as producer`."""
-    return _make((AIOKAFKA,), "Producer", bootstrap, settings, None)
-
-
-def aio_consumer(bootstrap: str, topics: Iterable[str], settings: ClientSettings) -> Any:
-    library = _load((AIOKAFKA,), None)[1]
-    return library.AIOKafkaConsumer(*topics, bootstrap_servers=bootstrap, **_of_python(AIOKAFKA, _reading(settings)))
-
-
-def aio_admin(bootstrap: str, settings: ClientSettings) -> Any:
-    return _make((AIOKAFKA,), "Admin", bootstrap, settings, None)
-
-
-def _reading(settings: ClientSettings) -> dict[str, Any]:
-    given = _underscored(settings)
-    return {"group_id": f"ottla-{uuid.uuid4().hex}", "auto_offset_reset": "earliest", **given}
-
-
-def _make(libraries: tuple[str, ...], kind: str, bootstrap: str, settings: ClientSettings, wanted: str | None) -> Any:
+def make(
+    kind: str, libraries: tuple[str, ...], wanted: str | None, bootstrap: str, settings: ClientSettings, topics: Iterable[str] = ()
+) -> Any:
+    """Makes a `Producer`, `Consumer` or `Admin` of the library `wanted`, by default of the first installed one. It is not started yet."""
+    if kind == "Consumer":
+        settings = {"group_id": f"ottla-{uuid.uuid4().hex}", "auto_offset_reset": "earliest", **_underscored(settings)}
     name, module = _load(libraries, wanted)
+    if name == AIOKAFKA:
+        return _PYTHON_CLASSES[name, kind](module)(*topics, bootstrap_servers=bootstrap, **_of_python(name, settings))
     if name == CONFLUENT:
         config = {"bootstrap.servers": bootstrap, **{key.replace("_", "."): value for key, value in settings.items()}}
-        if kind == "Admin":
-            return importlib.import_module("confluent_kafka.admin").AdminClient(config)
-        return getattr(module, kind)(config)
-    if name == OWN:
-        make = {"Producer": module.make_producer, "Consumer": module.make_consumer, "Admin": module.make_client}[kind]
-        return make(bootstrap, settings)
-    return _PYTHON_CLASSES[name, kind](module)(bootstrap_servers=bootstrap, **_of_python(name, settings))
+        made = importlib.import_module("confluent_kafka.admin").AdminClient(config) if kind == "Admin" else getattr(module, kind)(config)
+    elif name == OWN:
+        made = module.MAKERS[kind](bootstrap, settings)
+    else:
+        made = _PYTHON_CLASSES[name, kind](module)(bootstrap_servers=bootstrap, **_of_python(name, settings))
+    if subscribed := list(topics):
+        made.subscribe(subscribed)
+    return made
 
 
 _OF_PYTHON = {
@@ -80,6 +53,7 @@ _PYTHON_CLASSES: dict[tuple[str, str], Callable[[Any], Any]] = {
     (KAFKA_PYTHON, "Consumer"): lambda module: module.KafkaConsumer,
     (KAFKA_PYTHON, "Admin"): lambda module: module.KafkaAdminClient,
     (AIOKAFKA, "Producer"): lambda module: module.AIOKafkaProducer,
+    (AIOKAFKA, "Consumer"): lambda module: module.AIOKafkaConsumer,
     (AIOKAFKA, "Admin"): lambda _module: importlib.import_module("aiokafka.admin").AIOKafkaAdminClient,
 }
 

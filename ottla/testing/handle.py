@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from ottla.base.counted import counted
-from ottla.testing import foreign_clients
+from ottla.testing.foreign_clients import ASYNCHRONOUS, BLOCKING, make
 from ottla.testing.logins import properties_text
 
 if TYPE_CHECKING:
@@ -169,22 +169,27 @@ class BrokerHandle:
         return file
 
     def producer(self, *, client: str | None = None, user: str | None = None, **settings: Any) -> Any:
-        return foreign_clients.producer(self.bootstrap_server, {**self._login(user), **settings}, client)
+        return self._made("Producer", BLOCKING, client, user, settings)
 
     def consumer(self, *topics: str, client: str | None = None, user: str | None = None, **settings: Any) -> Any:
-        return foreign_clients.consumer(self.bootstrap_server, topics, {**self._login(user), **settings}, client)
+        return self._made("Consumer", BLOCKING, client, user, settings, topics)
 
     def admin(self, *, client: str | None = None, user: str | None = None, **settings: Any) -> Any:
-        return foreign_clients.admin(self.bootstrap_server, {**self._login(user), **settings}, client)
+        return self._made("Admin", BLOCKING, client, user, settings)
 
     def aio_producer(self, *, user: str | None = None, **settings: Any) -> Any:
-        return foreign_clients.aio_producer(self.bootstrap_server, {**self._login(user), **settings})
+        return self._made("Producer", ASYNCHRONOUS, None, user, settings)
 
     def aio_consumer(self, *topics: str, user: str | None = None, **settings: Any) -> Any:
-        return foreign_clients.aio_consumer(self.bootstrap_server, topics, {**self._login(user), **settings})
+        return self._made("Consumer", ASYNCHRONOUS, None, user, settings, topics)
 
     def aio_admin(self, *, user: str | None = None, **settings: Any) -> Any:
-        return foreign_clients.aio_admin(self.bootstrap_server, {**self._login(user), **settings})
+        return self._made("Admin", ASYNCHRONOUS, None, user, settings)
+
+    def _made(
+        self, kind: str, libraries: tuple[str, ...], wanted: str | None, user: str | None, settings: Any, topics: Iterable[str] = ()
+    ) -> Any:
+        return make(kind, libraries, wanted, self.bootstrap_server, {**self._login(user), **settings}, topics)
 
     # Topics and records
 

@@ -7,7 +7,7 @@ the object is deleted.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ottla.client.blocking import client, consumer, producer
@@ -45,19 +45,20 @@ class Client(client.Client):
         self.close()
 
 
-def make_producer(bootstrap: str, settings: Mapping[str, Any]) -> Producer:
-    options = _options(settings, producer.Producer)
-    return Producer(_connected(bootstrap, settings), **options)
+def _maker(kind: type, known: type) -> Callable[[str, Mapping[str, Any]], Any]:
+    def make(bootstrap: str, settings: Mapping[str, Any]) -> Any:
+        options = _options(settings, known)
+        made = _connected(bootstrap, settings)
+        return kind(made, **options)
+
+    return make
 
 
-def make_consumer(bootstrap: str, settings: Mapping[str, Any]) -> Consumer:
-    options = _options(settings, consumer.Consumer)
-    return Consumer(_connected(bootstrap, settings), **options)
-
-
-def make_client(bootstrap: str, settings: Mapping[str, Any]) -> Client:
-    _options(settings, client.Client)
-    return Client(_connected(bootstrap, settings))
+MAKERS = {
+    "Producer": _maker(Producer, producer.Producer),
+    "Consumer": _maker(Consumer, consumer.Consumer),
+    "Admin": _maker(Client, client.Client),
+}
 
 
 def _connected(bootstrap: str, settings: Mapping[str, Any]) -> Cluster:
