@@ -29,9 +29,9 @@ from urllib.parse import unquote, urlsplit
 from ottla.client import TopicPartition
 from ottla.spark.decision import BatchRange, counted_range, is_replaced
 from ottla.spark.errors import OffsetConflictError
+from ottla.spark.local_files import is_alive, replace_file
 from ottla.spark.offset_json import StoredOffsets, read_offsets, write_offsets
-from ottla.spark.replaced_file import replace_file
-from ottla.spark.spool import is_alive, spool_root
+from ottla.spark.spool import spool_root
 
 __all__ = [
     "BatchRange", "find_batch_range", "find_last_batch", "find_query_id", "group_of_query", "is_used", "leave_range", "mark_used",

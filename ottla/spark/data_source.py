@@ -12,7 +12,6 @@ begins. Options are checked when the DataFrame is made, so that a misspelled one
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql.datasource import (
@@ -21,7 +20,6 @@ from pyspark.sql.datasource import (
     DataSourceReader,
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
-    InputPartition,
 )
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import (
@@ -123,23 +121,10 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.error = error
 
     @reported()
-    def initialOffset(self) -> dict[str, Any]:
+    def _refuse(self, *_: Any) -> Any:
         raise self.error
 
-    @reported()
-    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
-        raise self.error
-
-    @reported()
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        raise self.error
-
-    @reported()
-    def prepareForTriggerAvailableNow(self) -> None:
-        raise self.error
-
-    def read(self, partition: Any) -> Iterator[Any]:
-        raise self.error
+    initialOffset = latestOffset = partitions = read = prepareForTriggerAvailableNow = _refuse
 
 
 def _columns(schema: StructType) -> list[tuple[str, bool]]:

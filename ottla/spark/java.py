@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.spark.errors import MissingRequirementError
-from ottla.spark.replaced_file import replace_file
+from ottla.spark.local_files import replace_file
 
 JAVA_VERSION_MIN = 17
 VERSION_SECONDS_MAX = 30

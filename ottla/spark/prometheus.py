@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
 
-from ottla.spark.replaced_file import replace_file
+from ottla.spark.local_files import replace_file
 from ottla.spark.state_file import RUNNING, PipelineState
 
 

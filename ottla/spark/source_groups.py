@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyspark import TaskContext
 
-from ottla.spark.replaced_file import replace_file
+from ottla.spark.local_files import replace_file
 from ottla.spark.spool import NOTE_SUFFIX, spool_root
 
 _RUN = "spark.jobGroup.id"

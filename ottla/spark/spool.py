@@ -32,6 +32,7 @@ from typing import BinaryIO, NamedTuple
 
 from ottla.client import StagedChunk, TopicPartition
 from ottla.spark.errors import OutputError, SpoolError
+from ottla.spark.local_files import is_alive
 from ottla.spark.output_digest import DigestPart
 from ottla.wire.batch_header import BATCH_OVERHEAD, CRC_AT, Buffer, check_crc
 
@@ -290,13 +291,3 @@ def _sweep(root: Path) -> None:
                 found.unlink()
         except OSError:
             continue  # another driver's sweep has removed it
-
-
-def is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from ottla.spark.replaced_file import replace_file
+from ottla.spark.local_files import is_alive, replace_file
 
 RUNNING, STOPPED, FAILED, KILLED = "running", "stopped", "failed", "killed"
 
@@ -69,15 +68,7 @@ class PipelineState:
 
 def is_killed(state: PipelineState) -> bool:
     """Whether the pipeline's process has died without recording its end. False for a process on another host, which cannot be checked."""
-    if state.state != RUNNING or state.host != socket.gethostname():
-        return False
-    try:
-        os.kill(state.process_id, 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        pass
-    return False
+    return state.state == RUNNING and state.host == socket.gethostname() and not is_alive(state.process_id)
 
 
 def state_path(checkpoint: str, group: str) -> Path:
