@@ -16,12 +16,14 @@ from ottla.wire.apis import API_VERSION_RANGES
 from ottla.wire.codec import decoder
 from ottla.wire.framing import load, read_request_header, write_response
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from ottla.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from ottla.wire.schema import ZERO_UUID
 
 Answer = Callable[[Any, int], Any]
 
@@ -37,6 +39,7 @@ class FakeBroker:
         self.script = {18: self._api_versions, 3: self._metadata, **script}
         self.versions = {key: (versions or {}).get(key, API_VERSION_RANGES[key]) for key in self.script}
         self.topics: dict[str, int] = {}
+        self.topic_ids: dict[str, bytes] = {}
         self.requests: list[tuple[int, int, Any]] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -106,6 +109,13 @@ class FakeBroker:
             topics=[self._topic(name) for name in names],
         )
 
+    def coordinator(self, body: Any, version: int) -> FindCoordinatorResponse:
+        """An answer to FindCoordinator, for scripts: this broker, for every key."""
+        where: Any = {"node_id": 1, "host": "127.0.0.1", "port": self.port}
+        if version < 4:
+            return FindCoordinatorResponse(**where)
+        return FindCoordinatorResponse(coordinators=[Coordinator(key=key, **where) for key in body.coordinator_keys])
+
     def _topic(self, name: str) -> MetadataResponseTopic:
         if name not in self.topics:
             return MetadataResponseTopic(name=name, error_code=3)
@@ -113,4 +123,4 @@ class FakeBroker:
             MetadataResponsePartition(partition_index=number, leader_id=1, replica_nodes=[1], isr_nodes=[1])
             for number in range(self.topics[name])
         ]
-        return MetadataResponseTopic(name=name, partitions=partitions)
+        return MetadataResponseTopic(name=name, topic_id=self.topic_ids.get(name, ZERO_UUID), partitions=partitions)

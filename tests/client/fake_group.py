@@ -11,7 +11,6 @@ from typing import Any
 from ottla.wire.codec import encoder
 from ottla.wire.messages import fetch, list_offsets, offset_commit, offset_fetch
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolAssignmentTopicPartition
-from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from ottla.wire.messages.heartbeat import HeartbeatResponse
 from ottla.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ottla.wire.messages.leave_group import LeaveGroupResponse
@@ -35,7 +34,7 @@ class GroupBroker(FakeBroker):
             LIST_OFFSETS: self._list_offsets,
             OFFSET_COMMIT: self._commit,
             OFFSET_FETCH: self._committed,
-            FIND_COORDINATOR: self._coordinator,
+            FIND_COORDINATOR: self.coordinator,
             JOIN: self._join,
             HEARTBEAT: lambda _body, _version: HeartbeatResponse(),
             LEAVE: lambda _body, _version: LeaveGroupResponse(),
@@ -100,10 +99,6 @@ class GroupBroker(FakeBroker):
             for number, offset in self.offsets.items()
         ]
         return offset_fetch.OffsetFetchResponse(topics=[offset_fetch.OffsetFetchResponseTopic(name="t", partitions=parts)])
-
-    def _coordinator(self, body: Any, _version: int) -> FindCoordinatorResponse:
-        named = [Coordinator(key=key, node_id=1, host="127.0.0.1", port=self.port) for key in body.coordinator_keys]
-        return FindCoordinatorResponse(node_id=1, host="127.0.0.1", port=self.port, coordinators=named)
 
     def _join(self, body: Any, _version: int) -> JoinGroupResponse:
         members = [JoinGroupResponseMember(member_id="m", metadata=body.protocols[0].metadata)]

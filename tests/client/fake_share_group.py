@@ -5,13 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
-from ottla.wire.messages.metadata import (
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
 from ottla.wire.messages.share_acknowledge import PartitionData as AcknowledgedPartition
 from ottla.wire.messages.share_acknowledge import ShareAcknowledgeResponse, ShareAcknowledgeTopicResponse
 from ottla.wire.messages.share_fetch import AcquiredRecords, PartitionData, ShareFetchableTopicResponse, ShareFetchResponse
@@ -50,13 +43,13 @@ class FakeShareGroup(FakeBroker):
     def __init__(self) -> None:
         super().__init__(
             {
-                3: self._share_metadata,
-                10: self._coordinator,
+                10: self.coordinator,
                 HEARTBEAT: lambda body, _: self.beat(body),
                 FETCH: lambda _body, _version: self._next(self.fetches),
                 ACKNOWLEDGE: lambda _body, _version: self._next(self.acknowledgements),
             }
         )
+        self.topics["t"], self.topic_ids["t"] = 1, TOPIC_ID
         self.fetches: list[Any] = [lends(0, 0)]
         self.acknowledgements: list[Any] = [acknowledged()]
         self.beat: Answer = self.assigns
@@ -73,16 +66,3 @@ class FakeShareGroup(FakeBroker):
         if isinstance(answer, Exception):
             raise answer
         return answer
-
-    def _coordinator(self, body: Any, _version: int) -> FindCoordinatorResponse:
-        keys = body.coordinator_keys or [body.key]
-        return FindCoordinatorResponse(coordinators=[Coordinator(key=key, node_id=1, host="127.0.0.1", port=self.port) for key in keys])
-
-    def _share_metadata(self, _body: Any, _version: int) -> MetadataResponse:
-        partition = MetadataResponsePartition(partition_index=0, leader_id=1, replica_nodes=[1], isr_nodes=[1])
-        return MetadataResponse(
-            brokers=[MetadataResponseBroker(node_id=1, host="127.0.0.1", port=self.port)],
-            cluster_id="fake",
-            controller_id=1,
-            topics=[MetadataResponseTopic(name="t", topic_id=TOPIC_ID, partitions=[partition])],
-        )

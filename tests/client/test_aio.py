@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 import pytest
@@ -13,13 +13,14 @@ from ottla.base.types import TopicPartition
 from ottla.client import aio
 from ottla.client.addresses import Address
 from ottla.client.core.admin import describe_cluster
-from ottla.client.core.conversation import Ask, AskAll, AskRolling, Conversation
+from ottla.client.core.conversation import Ask, AskAll, Conversation
 from ottla.client.errors import AuthenticationError, ConnectError, KafkaError, MalformedResponseError, RequestTimeoutError
 from ottla.client.security import Security
 from ottla.wire.messages.describe_cluster import DescribeClusterResponse
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from ottla.wire.messages.sasl_handshake import SaslHandshakeResponse
+from tests.client.core.drive import rolling
 from tests.client.fake_broker import FakeBroker, HangUp
 
 HEARTBEAT, HANDSHAKE, AUTHENTICATE, DESCRIBE_CLUSTER = 12, 17, 36, 60
@@ -69,22 +70,9 @@ def test_several_requests_leave_at_once() -> None:
 def test_requests_leave_as_answers_come_in() -> None:
     noted: list[Any] = []
 
-    def conversation(cluster: aio.AsyncCluster) -> Conversation[None]:
-        link = yield from cluster.core.any_link()
-
-        def asks() -> Iterator[Ask | None]:
-            for number in range(6):
-                yield Ask(link, HeartbeatRequest(group_id=str(number)))
-                if number >= 2:
-                    yield None
-                    assert len(noted) == number - 1
-            yield Ask(link, HeartbeatRequest(group_id="x" * 70_000))
-
-        yield AskRolling(asks(), noted.append)
-
     async def work(broker: FakeBroker) -> None:
         async with aio.AsyncCluster(broker.address) as cluster:
-            await cluster.run(conversation(cluster))
+            await cluster.run(rolling(cluster.core, noted))
 
     with FakeBroker({HEARTBEAT: _code}) as broker:
         _run(work(broker))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,24 +11,15 @@ import pytest
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import GROUP, Cluster
-from ottla.client.core.conversation import Ask, AskRolling, Conversation
 from ottla.client.errors import ConnectError, KafkaError
 from ottla.wire.framing import load, read_request_header, write_response
 from ottla.wire.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
-from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tests.client.core.drive import rolling
 from tests.client.fake_broker import FakeBroker
 
 METADATA, FIND_COORDINATOR, HEARTBEAT, API_VERSIONS, CREATE_ACLS, DESCRIBE_CONFIGS = 3, 10, 12, 18, 30, 32
-
-
-def _coordinator(broker_port: list[int]) -> Any:
-    def answer(body: Any, _version: int) -> FindCoordinatorResponse:
-        found = [Coordinator(key=key, node_id=1, host="127.0.0.1", port=broker_port[0]) for key in body.coordinator_keys]
-        return FindCoordinatorResponse(coordinators=found)
-
-    return answer
 
 
 def test_a_leader_is_asked_for_once() -> None:
@@ -60,10 +50,9 @@ def test_a_partition_that_is_not_there_is_named() -> None:
 
 def test_a_coordinator_that_has_moved_is_found_again() -> None:
     codes = iter([int(ErrorCode.NOT_COORDINATOR), int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), 0])
-    port: list[int] = []
-    script = {FIND_COORDINATOR: _coordinator(port), HEARTBEAT: lambda _body, _version: HeartbeatResponse(error_code=next(codes))}
-    with FakeBroker(script) as broker, Cluster(broker.address) as cluster:
-        port.append(broker.port)
+    usual: dict[int, Any] = {FIND_COORDINATOR: None, HEARTBEAT: lambda _body, _version: HeartbeatResponse(error_code=next(codes))}
+    with FakeBroker(usual) as broker, Cluster(broker.address) as cluster:
+        broker.script[FIND_COORDINATOR] = broker.coordinator
         answer = cluster.ask_coordinator(GROUP, "g", HeartbeatRequest())
         assert answer.error_code == 0
         assert len(broker.asked(FIND_COORDINATOR)) == 3
@@ -93,22 +82,9 @@ def test_the_last_refusal_is_raised_at_the_deadline() -> None:
 def test_requests_leave_as_answers_come_in() -> None:
     noted: list[Any] = []
 
-    def conversation(cluster: Cluster) -> Conversation[None]:
-        link = yield from cluster.core.any_link()
-
-        def asks() -> Iterator[Ask | None]:
-            for number in range(6):
-                yield Ask(link, HeartbeatRequest(group_id=str(number)))
-                if number >= 2:
-                    yield None
-                    assert len(noted) == number - 1
-            yield Ask(link, HeartbeatRequest(group_id="x" * 70_000))
-
-        yield AskRolling(asks(), noted.append)
-
     script = {HEARTBEAT: lambda body, _version: HeartbeatResponse(error_code=int(body.group_id))}
     with FakeBroker(script) as broker, Cluster(broker.address) as cluster:
-        cluster.run(conversation(cluster))
+        cluster.run(rolling(cluster.core, noted))
     assert [answer.error_code for answer in noted[:-1]] == list(range(6))
     assert isinstance(noted[-1], KafkaError)
 

@@ -15,7 +15,6 @@ from ottla.client.blocking.producer import Producer
 from ottla.client.errors import KafkaError, OutcomeUnknownError
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from ottla.wire.messages.end_txn import EndTxnResponse
-from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdResponse
 from ottla.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from ottla.wire.records import Record, encode_batch, read_batch_header
@@ -32,7 +31,7 @@ class Coordinating(FakeBroker):
         super().__init__(
             {
                 PRODUCE: self._produce,
-                10: self._coordinator,
+                10: self.coordinator,
                 INIT_PRODUCER_ID: self._initialize,
                 ADD_PARTITIONS: lambda _body, _version: AddPartitionsToTxnResponse(),
                 END_TXN: self._end,
@@ -43,10 +42,6 @@ class Coordinating(FakeBroker):
         self.loses_ends = self.refuses_batches = False
         self.ends: list[bool] = []
         self.appended: list[tuple[int, int]] = []
-
-    def _coordinator(self, body: Any, _version: int) -> FindCoordinatorResponse:
-        named = [Coordinator(key=key, node_id=1, host="127.0.0.1", port=self.port) for key in body.coordinator_keys]
-        return FindCoordinatorResponse(coordinators=named)
 
     def _initialize(self, _body: Any, _version: int) -> InitProducerIdResponse:
         self.epoch += 1

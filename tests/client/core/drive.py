@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from ottla.client.addresses import Address
@@ -12,6 +12,7 @@ from ottla.client.core.conversation import Ask, AskAll, AskRolling, Conversation
 from ottla.client.core.versions import Versions
 from ottla.client.errors import ClientError
 from ottla.wire.messages.api_versions import FinalizedFeatureKey
+from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -113,3 +114,18 @@ class ByHand:
                 for name, some in self.leaders.items()
             ],
         )
+
+
+def rolling(core: ClusterCore, noted: list[Any]) -> Conversation[None]:
+    """Heartbeats named 0 to 5, at most three of them under way, and one that is too long to be encoded. `noted` gets their answers."""
+    link = yield from core.any_link()
+
+    def asks() -> Iterator[Ask | None]:
+        for number in range(6):
+            yield Ask(link, HeartbeatRequest(group_id=str(number)))
+            if number >= 2:
+                yield None
+                assert len(noted) == number - 1
+        yield Ask(link, HeartbeatRequest(group_id="x" * 70_000))
+
+    yield AskRolling(asks(), noted.append)
