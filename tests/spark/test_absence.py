@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -16,12 +16,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from ottla.client import TopicPartition
 from ottla.spark import source as source_module
 from ottla.spark import topics
-from ottla.spark.connections import client_of, forget
+from ottla.spark.connections import client_of
 from ottla.spark.errors import DataLossError, PipelineError
 from ottla.spark.offset_json import read_offsets
 from ottla.spark.options import SourcePartitions, parse_source
 from ottla.spark.source import OttlaStreamReader
 from ottla.testing.broker import Broker
+from tests.spark.kept_connections import close_clients
 from tests.spark.pipeline import WAIT_S
 from tests.spark.reading import Fill, offsets, stream, values
 
@@ -75,6 +76,16 @@ def test_a_deleted_topic_stops_the_query(broker: Broker, topic: str, fill: Fill,
 GAPS = ("LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PARTITION")
 
 
+@pytest.fixture(autouse=True)
+def without_faults(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Looks again without a pause; ends the faults, and the clients that they have reached."""
+    monkeypatch.setattr(source_module, "SETTLE_PAUSE_S", 0.001)
+    monkeypatch.setattr(topics, "ABSENT_PAUSE_S", 0.001)
+    yield
+    broker.end_faults()
+    close_clients()
+
+
 def gap(broker: Broker, topic: str, how: str, **given: str) -> OttlaStreamReader:
     """A reader whose metadata can be made to have gaps."""
     text = {"subscribe": topic, "subscribePattern": f"{topic}.*", "assign": f'{{"{topic}":[0,1]}}'}[how]
@@ -86,33 +97,27 @@ def gap(broker: Broker, topic: str, how: str, **given: str) -> OttlaStreamReader
 @pytest.mark.parametrize("error", GAPS)
 @pytest.mark.parametrize("how", ["subscribe", "subscribePattern", "assign"])
 def test_a_gap_in_metadata_keeps_the_positions(
-    broker: Broker, topic: str, fill: Fill, monkeypatch: pytest.MonkeyPatch, how: str, error: str, lenient: str
+    broker: Broker, topic: str, fill: Fill, how: str, error: str, lenient: str
 ) -> None:
     """A broker that has just started may not know a topic, or its leader, for some seconds: nothing is lost, nothing is read again."""
-    monkeypatch.setattr(source_module, "SETTLE_PAUSE_S", 0.001)
     fill(0, 5)
     reader = gap(broker, topic, how, failOnDataLoss=lenient)
     start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
     fill(0, 3, first=5)
-    try:
-        broker.fail_next("Metadata", error, times=1000)
-        for _ in range(10):
-            assert reader.latestOffset(start, ReadMaxRows(100)) == start
-        assert list(reader.partitions(start, start)) == []
-        broker.end_faults()
-        end = reader.latestOffset(start, ReadMaxRows(100))
-        assert offsets(end) == {(topic, 0): 8, (topic, 1): 0}
-        assert [row[2] for row in values(reader, list(reader.partitions(start, end)))] == [5, 6, 7]
-    finally:
-        broker.end_faults()
-        forget(reader.options.connection)
+    broker.fail_next("Metadata", error, times=1000)
+    for _ in range(10):
+        assert reader.latestOffset(start, ReadMaxRows(100)) == start
+    assert list(reader.partitions(start, start)) == []
+    broker.end_faults()
+    end = reader.latestOffset(start, ReadMaxRows(100))
+    assert offsets(end) == {(topic, 0): 8, (topic, 1): 0}
+    assert [row[2] for row in values(reader, list(reader.partitions(start, end)))] == [5, 6, 7]
 
 
 def test_the_other_topics_are_read_while_one_has_no_leader_and_wait_while_one_may_not_exist(
     broker: Broker, topic: str, fill: Fill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sink commits the offsets of both, and a coordinator refuses those of a topic that does not exist."""
-    monkeypatch.setattr(source_module, "SETTLE_PAUSE_S", 0.001)
     other = broker.create_topic(f"{topic}-other")
     fill(0, 4, name=other)
     reader = stream(broker, subscribe=f"{topic},{other}", startingOffsets="earliest")
@@ -135,66 +140,49 @@ def test_the_other_topics_are_read_while_one_has_no_leader_and_wait_while_one_ma
 def test_a_query_that_stops_by_itself_waits_for_the_end_of_a_gap(
     broker: Broker, topic: str, fill: Fill, monkeypatch: pytest.MonkeyPatch, error: str
 ) -> None:
-    monkeypatch.setattr(source_module, "SETTLE_PAUSE_S", 0.001)
     fill(0, 5)
     before = gap(broker, topic, "subscribe")
     start = before.latestOffset(before.initialOffset(), ReadAllAvailable())
     fill(0, 3, first=5)
-    try:
-        for limit in (ReadMaxRows(100), ReadAllAvailable()):
-            reader = gap(broker, topic, "subscribe")
-            broker.fail_next("Metadata", error, times=20)
-            if limit == ReadMaxRows(100):
-                reader.prepareForTriggerAvailableNow()
-            assert offsets(reader.latestOffset(start, limit)) == {(topic, 0): 8, (topic, 1): 0}
-            broker.end_faults()
-        monkeypatch.setattr(topics, "GONE_S", 0.1)
-        broker.fail_next("Metadata", "LEADER_NOT_AVAILABLE", times=100_000)
-        with pytest.raises(PipelineError, match=f"subscribe: topic '{topic}' exists, but its brokers cannot describe it now"):
-            gap(broker, topic, "subscribe").latestOffset(start, ReadAllAvailable())
-    finally:
+    for limit in (ReadMaxRows(100), ReadAllAvailable()):
+        reader = gap(broker, topic, "subscribe")
+        broker.fail_next("Metadata", error, times=20)
+        if limit == ReadMaxRows(100):
+            reader.prepareForTriggerAvailableNow()
+        assert offsets(reader.latestOffset(start, limit)) == {(topic, 0): 8, (topic, 1): 0}
         broker.end_faults()
-        forget(before.options.connection)
+    monkeypatch.setattr(topics, "GONE_S", 0.1)
+    broker.fail_next("Metadata", "LEADER_NOT_AVAILABLE", times=100_000)
+    with pytest.raises(PipelineError, match=f"subscribe: topic '{topic}' exists, but its brokers cannot describe it now"):
+        gap(broker, topic, "subscribe").latestOffset(start, ReadAllAvailable())
 
 
 def test_a_partition_that_was_gone_is_read_on_from_where_it_was(
     broker: Broker, topic: str, fill: Fill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also by the batch's plan, and in a process that has not seen it go."""
-    monkeypatch.setattr(source_module, "SETTLE_PAUSE_S", 0.001)
     monkeypatch.setattr(topics, "GONE_S", 0.0)
     fill(0, 5)
     reader = gap(broker, topic, "subscribe", failOnDataLoss="false")
     start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-    try:
-        broker.fail_next("Metadata", "UNKNOWN_TOPIC_OR_PARTITION", times=1000)
-        without = reader.latestOffset(start, ReadMaxRows(100))
-        assert offsets(without) == {}
-        broker.end_faults()
-        fill(0, 3, first=5)
-        for one in (reader, gap(broker, topic, "subscribe")):
-            end = one.latestOffset(without, ReadMaxRows(100))
-            assert offsets(end) == {(topic, 0): 8, (topic, 1): 0}
-            assert [row[2] for row in values(one, list(one.partitions(without, end)))] == [5, 6, 7]
-    finally:
-        broker.end_faults()
-        forget(reader.options.connection)
+    broker.fail_next("Metadata", "UNKNOWN_TOPIC_OR_PARTITION", times=1000)
+    without = reader.latestOffset(start, ReadMaxRows(100))
+    assert offsets(without) == {}
+    broker.end_faults()
+    fill(0, 3, first=5)
+    for one in (reader, gap(broker, topic, "subscribe")):
+        end = one.latestOffset(without, ReadMaxRows(100))
+        assert offsets(end) == {(topic, 0): 8, (topic, 1): 0}
+        assert [row[2] for row in values(one, list(one.partitions(without, end)))] == [5, 6, 7]
 
 
-def test_a_new_query_does_not_begin_without_a_topic_that_cannot_be_described(
-    broker: Broker, topic: str, fill: Fill, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_query_does_not_begin_without_a_topic_that_cannot_be_described(broker: Broker, topic: str, fill: Fill) -> None:
     """It would take the topic for a new one as soon as it can be described, and read it from its first record."""
-    monkeypatch.setattr(topics, "ABSENT_PAUSE_S", 0.001)
     fill(0, 5)
     reader = gap(broker, topic, "subscribePattern", startingOffsets="latest")
-    try:
-        client_of(reader.options.connection)
-        broker.fail_next("Metadata", "LEADER_NOT_AVAILABLE", times=topics.ABSENT_TRIES - 1)
-        assert offsets(reader.initialOffset()) == {(topic, 0): 5, (topic, 1): 0}
-        broker.fail_next("Metadata", "LEADER_NOT_AVAILABLE", times=1000)
-        with pytest.raises(PipelineError, match=f"subscribePattern: topic '{topic}' exists, but its brokers cannot describe it now"):
-            gap(broker, topic, "subscribePattern", startingOffsets="latest").initialOffset()
-    finally:
-        broker.end_faults()
-        forget(reader.options.connection)
+    client_of(reader.options.connection)
+    broker.fail_next("Metadata", "LEADER_NOT_AVAILABLE", times=topics.ABSENT_TRIES - 1)
+    assert offsets(reader.initialOffset()) == {(topic, 0): 5, (topic, 1): 0}
+    broker.fail_next("Metadata", "LEADER_NOT_AVAILABLE", times=1000)
+    with pytest.raises(PipelineError, match=f"subscribePattern: topic '{topic}' exists, but its brokers cannot describe it now"):
+        gap(broker, topic, "subscribePattern", startingOffsets="latest").initialOffset()

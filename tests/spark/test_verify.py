@@ -70,52 +70,26 @@ def test_a_history_without_its_beginning_says_where_the_proof_begins(pipeline: H
     assert found.notes[0].startswith(f"the proof begins with batch 7 of query {pipeline.query_id}")
 
 
-def test_a_range_that_is_committed_twice(pipeline: HandMadePipeline) -> None:
-    pipeline.run()
-    pipeline.run()
-    pipeline.run(start=15)
+FAULTS = {
+    "a range that is committed twice": ([{}, {}, {"start": 15}], "overlap", "batch 2 of query {query} committed offsets 15 to 19 twice"),
+    "a gap between two ranges": ([{}, {"start": 12}], "gap", "offsets 10 to 11 are in no batch"),
+    "a batch number that comes again": ([{}, {"batch_id": 0}], "repeated", "batch 0 of query {query} is committed twice"),
+    "a batch number that is left out": ([{}, {"batch_id": 2}], "skipped", "batch 2 of query {query} is committed after batch 0"),
+    "an output that is missing in one partition": ([{}, {"partitions": 1}], "missing", "wrote 10 rows, and the sink has 5 of them"),
+    "an output that is doubled within its transaction": ([{}, {"written": 2}], "surplus", "wrote 10 rows, and the sink has 20"),
+    "an output without offsets, as of a sink that writes its batch again": ([{}, {"is_committed": False}, {}], "uncommitted", "10 rows of"),
+}
+"""The runs of a pipeline, and the kind and message of the fault in them."""
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_found(pipeline: HandMadePipeline, name: str) -> None:
+    runs, kind, message = FAULTS[name]
+    for run in runs:
+        pipeline.run(**run)  # type: ignore[arg-type]
     found = check(pipeline)
-    assert kinds(found) == ["overlap"]
-    assert f"batch 2 of query {pipeline.query_id} committed offsets 15 to 19 twice" in found.faults[0].message
-
-
-def test_a_gap_between_two_ranges(pipeline: HandMadePipeline) -> None:
-    pipeline.run()
-    pipeline.run(start=12)
-    found = check(pipeline)
-    assert kinds(found) == ["gap"]
-    assert "offsets 10 to 11 are in no batch" in found.faults[0].message
-
-
-@pytest.mark.parametrize(("batch_id", "kind"), [(0, "repeated"), (2, "skipped")])
-def test_batches_that_do_not_count_up(pipeline: HandMadePipeline, batch_id: int, kind: str) -> None:
-    pipeline.run()
-    pipeline.run(batch_id=batch_id)
-    assert kinds(check(pipeline)) == [kind]
-
-
-def test_an_output_that_is_missing_in_one_partition(pipeline: HandMadePipeline) -> None:
-    pipeline.run()
-    pipeline.run(partitions=1)
-    found = check(pipeline)
-    assert kinds(found) == ["missing"]
-    assert "wrote 10 rows, and the sink has 5 of them" in found.faults[0].message
-
-
-def test_an_output_that_is_doubled_within_its_transaction(pipeline: HandMadePipeline) -> None:
-    pipeline.run()
-    pipeline.run(written=2)
-    assert kinds(check(pipeline)) == ["surplus"]
-
-
-def test_an_output_that_is_committed_without_offsets(pipeline: HandMadePipeline) -> None:
-    """What a sink does that writes its batch again after a crash."""
-    pipeline.run()
-    pipeline.run(is_committed=False)
-    pipeline.run()
-    found = check(pipeline)
-    assert kinds(found) == ["uncommitted"]
-    assert found.faults[0].message.startswith("10 rows of producer ")
+    assert kinds(found) == [kind]
+    assert message.format(query=pipeline.query_id) in found.faults[0].message
 
 
 def test_other_rows_than_were_written(pipeline: HandMadePipeline, monkeypatch: pytest.MonkeyPatch) -> None:
