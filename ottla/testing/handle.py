@@ -39,6 +39,7 @@ OF_AN_OWN_BROKER = frozenset(
 """Members that only a `Broker` has, which this process has started."""
 SHOWN_RECORDS_MAX = 5
 SHOWN_BYTES_MAX = 60
+LOG_BYTES_MAX = 20_000
 
 
 class Login(Protocol):
@@ -95,6 +96,7 @@ class BrokerHandle:
         self.logins = logins
         """The broker's users, if clients have to log in."""
         self._proxy: FaultProxy | None = None
+        self._log_ends: dict[Path, int] = {}
         self._clusters: dict[tuple[int, int], Cluster] = {}
         """Connections by process and thread, because a test may use this object in several threads."""
 
@@ -119,6 +121,19 @@ class BrokerHandle:
     def log_files(self) -> dict[str, Path]:
         """Returns the known log files by the brokers' names."""
         return {}
+
+    def _mark_logs(self) -> None:
+        """Notes the ends of the logs, for `_new_logs`."""
+        self._log_ends = {path: path.stat().st_size for path in self.log_files.values() if path.exists()}
+
+    def _new_logs(self) -> list[tuple[str, str]]:
+        """Returns a title and the lines since `_mark_logs` of each broker that has any, at most the last `LOG_BYTES_MAX`."""
+        found = []
+        for name, path in self.log_files.items():
+            if data := path.read_bytes()[self._log_ends.get(path, 0) :] if path.exists() else b"":
+                cut = "...\n" if len(data) > LOG_BYTES_MAX else ""
+                found.append((f"Log of {name} at {self.direct_server}", cut + data[-LOG_BYTES_MAX:].decode(errors="replace")))
+        return found
 
     # Addresses
 

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import uuid
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,7 +30,6 @@ WORKER_INPUT_PID = "ottla_controller"
 NAME_CHARACTERS_MAX = 100
 
 _directory_key = pytest.StashKey[str]()
-_marks_key = pytest.StashKey[Any]()
 
 
 @pytest.fixture(scope="session")
@@ -124,23 +123,20 @@ def _unique(request: pytest.FixtureRequest) -> str:
 # Each test
 
 
-def _between_tests() -> Any:
-    """Returns the module `between_tests` if this process has brokers, else None, so that a run without brokers does not import it."""
-    if "ottla.testing.handle" not in sys.modules:
-        return None
-    from ottla.testing import between_tests
-
-    return between_tests
+def _handles() -> Iterable[BrokerHandle]:
+    """Returns this process's brokers, without an import in a run that has none."""
+    module = sys.modules.get("ottla.testing.handle")
+    return () if module is None else module.BrokerHandle.all_handles()
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    module = _between_tests()
-    item.stash[_marks_key] = module.mark_logs() if module is not None else []
+def pytest_runtest_setup() -> None:
+    for handle in _handles():
+        handle._mark_logs()
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+def pytest_runtest_teardown() -> Generator[None, None, None]:
     """Ends the test's faults before its fixtures close their clients, and again afterwards, because fixtures may set faults."""
     _end_faults()
     yield
@@ -148,19 +144,16 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
 
 
 def _end_faults() -> None:
-    module = _between_tests()
-    if module is not None:
-        module.end_faults()
+    for handle in _handles():
+        handle.end_faults()
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
+def pytest_runtest_makereport() -> Generator[None, Any, None]:
     outcome = yield
-    module = _between_tests()
-    if module is not None:
-        report = outcome.get_result()
-        if report.failed:
-            report.sections += module.logs_since(item.stash.get(_marks_key, []))
+    report = outcome.get_result()
+    if report.failed:
+        report.sections += sorted(section for handle in _handles() for section in handle._new_logs())
 
 
 # pytest-xdist

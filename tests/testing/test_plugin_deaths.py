@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -103,49 +104,48 @@ class Run:
         self.process.wait(SECONDS_MAX)
 
 
+@pytest.fixture
+def start(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Run]]:
+    """Starts a run, which ends with the test."""
+    with ExitStack() as ends:
+
+        def begin(source: str, *options: str, tests: int = 1) -> Run:
+            run = Run(pytester, monkeypatch, source, *options, tests=tests)
+            ends.callback(run.end)
+            return run
+
+        yield begin
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_run_with_paused_brokers_leaves_nothing(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    run = Run(pytester, monkeypatch, ONE)
-    try:
-        assert len(run.pids) == 2
-        os.killpg(run.process.pid, number) if number == signal.SIGINT else run.process.send_signal(number)
-        run.check_nothing_is_left()
-    finally:
-        run.end()
+def test_a_run_with_paused_brokers_leaves_nothing(start: Callable[..., Run], number: int) -> None:
+    run = start(ONE)
+    assert len(run.pids) == 2
+    os.killpg(run.process.pid, number) if number == signal.SIGINT else run.process.send_signal(number)
+    run.check_nothing_is_left()
 
 
-def test_a_killed_run_leaves_no_broker_of_a_cluster_and_no_zookeeper(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, need_zookeeper: None
-) -> None:
-    run = Run(pytester, monkeypatch, THREE)
-    try:
-        assert len(run.pids) == 4
-        run.process.kill()
-        run.check_nothing_is_left()
-    finally:
-        run.end()
+def test_a_killed_run_leaves_no_broker_of_a_cluster_and_no_zookeeper(start: Callable[..., Run], need_zookeeper: None) -> None:
+    run = start(THREE)
+    assert len(run.pids) == 4
+    run.process.kill()
+    run.check_nothing_is_left()
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_a_killed_controller_leaves_no_shared_broker(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    run = Run(pytester, monkeypatch, SHARED, "-p", "xdist", "-n", "2", tests=2)
-    try:
-        os.killpg(run.process.pid, number) if number == signal.SIGINT else run.process.send_signal(number)
-        run.check_nothing_is_left()
-    finally:
-        run.end()
+def test_a_killed_controller_leaves_no_shared_broker(start: Callable[..., Run], number: int) -> None:
+    run = start(SHARED, "-p", "xdist", "-n", "2", tests=2)
+    os.killpg(run.process.pid, number) if number == signal.SIGINT else run.process.send_signal(number)
+    run.check_nothing_is_left()
 
 
-def test_a_killed_worker_leaves_the_shared_broker_to_the_others(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = Run(pytester, monkeypatch, SHARED, "-p", "xdist", "-n", "2", tests=2)
-    try:
-        os.kill(run.test_pids[0], signal.SIGKILL)
-        eventually(lambda: "crashed" in (pytester.path / "said").read_text() or "node down" in (pytester.path / "said").read_text())
-        assert run.pids[0] in with_token(run.token)
-        run.process.kill()
-        run.check_nothing_is_left()
-    finally:
-        run.end()
+def test_a_killed_worker_leaves_the_shared_broker_to_the_others(pytester: pytest.Pytester, start: Callable[..., Run]) -> None:
+    run = start(SHARED, "-p", "xdist", "-n", "2", tests=2)
+    os.kill(run.test_pids[0], signal.SIGKILL)
+    eventually(lambda: "crashed" in (pytester.path / "said").read_text() or "node down" in (pytester.path / "said").read_text())
+    assert run.pids[0] in with_token(run.token)
+    run.process.kill()
+    run.check_nothing_is_left()
 
 
 def test_the_table_in_the_docs_names_each_way(pytester: pytest.Pytester) -> None:
