@@ -1,6 +1,7 @@
 """Converts between partitions and the lists of topics in messages.
 
-In every message the last field of a topic has its partitions. A partition is a number, or a struct whose first field is its number.
+In every message the last field of a topic has its partitions. A partition is a number, or a struct whose first field is its number. The
+first field of a topic in a request is its name.
 """
 
 from __future__ import annotations
@@ -29,8 +30,7 @@ def topic_list(topic_class: Callable[..., T], partitions: Mapping[TopicPartition
     for partition, one in partitions.items():
         found.setdefault(partition.topic, []).append(one)
     fields: tuple[str, ...] = topic_class.__slots__  # type: ignore[attr-defined]
-    name = next(field for field in _NAMES if field in fields)
-    return [topic_class(**{name: topic, fields[-1]: some}) for topic, some in found.items()]
+    return [topic_class(**{fields[0]: topic, fields[-1]: some}) for topic, some in found.items()]
 
 
 def each_partition(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]]:
