@@ -158,9 +158,7 @@ class Cluster:
         return _made_here(self.run(self.core.coordinator_link(kind, key, is_own=True)))
 
     def new_connection(self, broker_id: int) -> BlockingConnection:
-        """Opens a separate connection to a broker. The caller closes it. If the broker's address is known, this does not wait for calls of
-        other threads.
-        """
+        """Opens a separate connection, which the caller closes. Does not wait for other threads if the address is known."""
         known = self.metadata.brokers.get(broker_id)
         return self._open(self.run(self.core.address_of(broker_id)) if known is None else known)
 

@@ -150,16 +150,12 @@ class BlockingConnection:
         self._renewal.logged_in(self.protocol.session_lifetime_ms, time.monotonic())
 
     def _step_s(self) -> float:
-        """Returns the time limit of one step in seconds: while the connection is being opened, the time until `_open_until`, else
-        `request_timeout_s`.
-        """
+        """Returns the time limit of one step, in seconds: until `_open_until` while the connection is being opened."""
         return self.request_timeout_s if self._open_until is None else max(0.001, self._open_until - time.monotonic())
 
     @property
     def is_login_due(self) -> bool:
-        """Whether a new login is due. `send` logs in itself. `post` does not: its caller calls `login_again` first, in a thread that may
-        wait.
-        """
+        """Whether a new login is due. `send` logs in itself; the caller of `post` calls `login_again` first, in a thread."""
         return self._renewal.is_due(time.monotonic())
 
     def login_again(self) -> BlockingConnection:

@@ -299,9 +299,7 @@ class Consumer:
             self._routes.errands.begin(_PLACES, partial(self._find_places, waiting), self._take_places, partial(self._not_placed, waiting))
 
     def _find_places(self, partitions: Mapping[TopicPartition, bool]) -> dict[TopicPartition, int | KafkaError]:
-        """Returns the first positions of partitions: the group's committed offset if it exists and may be used, else as `auto_offset_reset`
-        says.
-        """
+        """Returns the first positions: the group's committed offset if it may be used, else as `auto_offset_reset` says."""
         committed: Mapping[TopicPartition, Committed] = {}
         if any(partitions.values()):
             assert self.group_id is not None, "a commit is of a group"

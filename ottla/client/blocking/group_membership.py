@@ -108,8 +108,7 @@ class GroupMembership(Membership):
         return None
 
     def _look_for_partitions(self, now: float) -> None:
-        """Starts a rebalance if the number of a topic's partitions differs from the last assignment, which this member made as the leader.
-        """
+        """Starts a rebalance if a topic's number of partitions differs from this leader's last assignment."""
         self._look_at = now + self.metadata_age_s
         try:
             self.cluster.refresh(self._assigned)
@@ -151,8 +150,7 @@ class GroupMembership(Membership):
         self._must_join = True
 
     def leaving(self, coordinator: CoordinatorConnection) -> LeaveGroupRequest | None:
-        """Returns the request to leave the group; None for a static member, which remains in the group, and for a member that never joined.
-        """
+        """Returns the request to leave; None for a static member, which stays in the group, and for one that never joined."""
         member_id, self.member_id = self.member_id, ""
         if not member_id or self.instance_id is not None:
             return None
@@ -177,9 +175,7 @@ class GroupMembership(Membership):
         raise refused(ErrorCode.REBALANCE_IN_PROGRESS, f"group {self.group_id!r} does not settle; {JOIN_TRIES_MAX} tries to join failed")
 
     def _adapt_to(self, error: KafkaError | ConnectError, is_last: bool) -> None:
-        """Prepares the next attempt to join after a retriable error. Raises other errors, and in the last attempt also the loss of the
-        coordinator.
-        """
+        """Prepares the next attempt to join. Raises a permanent error, and the loss of the coordinator if `is_last`."""
         if isinstance(error, ConnectError) or error.code in COORDINATOR_MOVED:
             if is_last or self.coordinator.is_closed:
                 raise error

@@ -31,9 +31,7 @@ class RangeReader:
             self._connection = None
 
     def read(self, start: int, end: int, timeout_s: float) -> Iterator[Fetched]:
-        """Yields the batches from `start` on until the position reaches `end`. After `timeout_s` without progress it raises
-        `RequestTimeoutError`, or the last error if the attempts failed.
-        """
+        """Yields the batches from `start` to `end`. After `timeout_s` without progress raises `RequestTimeoutError` or the last error."""
         position = start
         backoff = Backoff(time.monotonic() + timeout_s)
         while position < end:

@@ -249,9 +249,7 @@ class ShareConsumer:
         return connection is not None and connection is self._begun_on.get(broker_id) and connection.is_open
 
     def _acknowledge_now(self, broker_id: int, session: ConsumerShareSession, *, is_final: bool = False) -> None:
-        """Waits for the answer to the request in flight, and sends the acknowledgements. Each is reported once, also if the connection
-        breaks.
-        """
+        """Waits for the answer to the request in flight, and sends the acknowledgements. Each of them is reported once."""
         if not self._is_open(broker_id):
             self._lose(session, ConnectError(f"the connection to broker {broker_id} was lost"))
             return
@@ -320,9 +318,7 @@ class ShareConsumer:
         self._forfeit(session, error, session.partitions)
 
     def _lose(self, session: ConsumerShareSession, error: TransportError | KafkaError, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Ends a session after its connection was lost. Pauses its partitions and `partitions`. Raises an error that does not mean an
-        unreachable broker.
-        """
+        """Ends a session whose connection was lost, and pauses its partitions and `partitions`. Raises any other error."""
         if not is_away(error):
             raise error
         failed = refused(ErrorCode.NETWORK_EXCEPTION, str(error))

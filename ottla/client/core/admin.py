@@ -110,9 +110,7 @@ def create_topic(
     configs: Mapping[str, str] | None = None,
     validate_only: bool = False,
 ) -> Conversation[Any]:
-    """Creates a topic and returns the broker's result (`topic_id`, `num_partitions`, `replication_factor`). Only checks the request with
-    `validate_only`.
-    """
+    """Creates a topic, or only checks the request with `validate_only`. Returns the broker's result."""
     from ottla.wire.messages import create_topics as wire
 
     placed = [wire.CreatableReplicaAssignment(partition_index=p, broker_ids=list(ids)) for p, ids in (assignments or {}).items()]
@@ -214,9 +212,7 @@ def create_partitions(
 def list_offsets(
     cluster: ClusterCore, wanted: Mapping[TopicPartition, int], *, isolation_level: int = READ_UNCOMMITTED
 ) -> Conversation[dict[TopicPartition, OffsetAt | KafkaError]]:
-    """Returns for each partition the offset of a timestamp, or of `EARLIEST`, `LATEST` and so on. Looks up moved leaders again, for at most
-    5 s.
-    """
+    """Returns the offset of a timestamp, `EARLIEST`, `LATEST` and so on in each partition. Looks up moved leaders for at most 5 s."""
     results: dict[TopicPartition, OffsetAt | KafkaError] = {}
     waiting = dict(wanted)
 
@@ -384,9 +380,7 @@ def describe_log_dirs(cluster: ClusterCore, broker_id: int, topics: Sequence[str
 
 @operation
 def describe_cluster(cluster: ClusterCore, broker_id: int | None = None) -> Conversation[Any]:
-    """Returns a broker's view of the cluster (`cluster_id`, `controller_id`, `brokers`); with extensions also the message's `ottla_*`
-    fields.
-    """
+    """Returns a broker's view of the cluster; with extensions it has the message's `ottla_*` fields."""
     from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 
     connection = yield from (cluster.any_link() if broker_id is None else cluster.link(broker_id))

@@ -100,10 +100,7 @@ class ClusterCore:
         return opened
 
     def take_link(self, broker_id: int) -> Conversation[Link]:
-        """Lends a separate connection for requests that the broker may answer late, such as Fetch.
-
-        The caller returns it by `give_back`, or closes it.
-        """
+        """Lends a separate connection, for slow requests such as Fetch. The caller returns it by `give_back`, or closes it."""
         address = yield from self.address_of(broker_id)
         idle = self._idle.get(address, [])
         while idle:
@@ -131,9 +128,7 @@ class ClusterCore:
         return address
 
     def _reach(self, addresses: Sequence[Address]) -> Conversation[Link]:
-        """Connects to the first address that answers. Each address gets a part of `timeout_s`, so that a silent broker does not use up all
-        of it.
-        """
+        """Connects to the first address that answers. Each address gets an equal part of the remaining time."""
         failures: list[TransportError] = []
         deadline = self.now() + self.timeout_s
         for number, address in enumerate(addresses):
@@ -151,9 +146,7 @@ class ClusterCore:
     # Metadata
 
     def refresh(self, topics: Iterable[str] | None = None, *, auto_create: bool = False) -> Conversation[MetadataResponse]:
-        """Asks any broker for the brokers and some topics (None: all), stores the answer in the cache and returns it. If the connection
-        breaks, it asks again.
-        """
+        """Asks a broker for the brokers and some topics (None: all), stores the answer in the cache and returns it."""
         names = None if topics is None else sorted(set(topics))
         return (yield from self.retrying(lambda: self._ask_metadata(names, auto_create), codes=frozenset()))
 
@@ -169,9 +162,7 @@ class ClusterCore:
         return answer
 
     def topic(self, name: str, *, auto_create: bool = False) -> Conversation[MetadataResponseTopic]:
-        """Returns the metadata of a topic, from the cache or a broker. With `auto_create` waits until the topic is created, else raises
-        `UnknownTopicError` if there is none.
-        """
+        """Returns the metadata of a topic, which `auto_create` creates and waits for. Raises `UnknownTopicError` if there is none."""
         known = self.metadata.topics.get(name)
         if known is not None:
             return known
@@ -260,9 +251,7 @@ class ClusterCore:
         self.metadata.coordinators.pop((kind, key), None)
 
     def coordinator_link(self, kind: int, key: str, *, is_own: bool = False) -> Conversation[Link]:
-        """Returns a connection to the coordinator of `key`, shared or separate (`take_link`). Forgets the coordinator if it cannot be
-        reached.
-        """
+        """Returns a shared or separate connection to the coordinator of `key`. Forgets a coordinator that cannot be reached."""
         try:
             return (yield from (self.take_link if is_own else self.link)((yield from self.coordinator(kind, key))))
         except TransportError:
@@ -311,9 +300,7 @@ class ClusterCore:
     def _ask(
         self, reach: Callable[[], Conversation[Link]], body: Request, version: int | None, timeout_s: float | None
     ) -> Conversation[Any]:
-        """Sends a request over the connection that `reach` returns. If the connection breaks, it sends the request once more, but only if
-        the broker cannot have executed it or the request changes nothing.
-        """
+        """Sends a request, and once more after a broken connection if it cannot have been executed or changes nothing."""
         link = yield from reach()
         try:
             return (yield Ask(link, body, version, timeout_s))

@@ -20,9 +20,7 @@ Entity = tuple[tuple[str, str | None], ...]
 
 @operation
 def describe_quotas(cluster: ClusterCore, filters: Sequence[tuple[str, int, str | None]]) -> Conversation[dict[Entity, dict[str, float]]]:
-    """Returns the quotas of entities with exactly the types in the filters. A filter is (type, EXACT, name), (type, DEFAULT, None) or
-    (type, ANY, None).
-    """
+    """Returns the quotas of entities with exactly these types, each as (type, EXACT, name), (type, DEFAULT, None) or (type, ANY, None)."""
     from ottla.wire.messages import describe_client_quotas as wire
 
     components = [wire.ComponentData(entity_type=kind, match_type=match_type, match=name) for kind, match_type, name in filters]

@@ -88,9 +88,7 @@ def produce_batches(
 def _send_round(
     cluster: ClusterCore, lanes: Sequence[ProduceLane], acks: int, transactional_id: str | None, version: int | None
 ) -> Conversation[ClientError | None]:
-    """Sends the remaining batches, until all are acknowledged or a request fails. Waits for all answers. Returns the first failure, or
-    None.
-    """
+    """Sends the remaining batches until a request fails, and waits for all answers. Returns the first failure, or None."""
     by_partition = {lane.partition: lane for lane in lanes if not lane.is_done}
     leaders: list[_Leader] = []
     for broker_id, partitions in (yield from cluster.by_leader(by_partition)).items():

@@ -56,9 +56,7 @@ def replicas_of(cluster: ClusterCore, partitions: Iterable[TopicPartition]) -> C
 def move_replicas(
     cluster: ClusterCore, plan: Mapping[TopicPartition, list[int] | None], *, may_change_factor: bool = True
 ) -> Conversation[dict[TopicPartition, ErrorCode]]:
-    """Requests new replicas (None: cancels a reassignment). Returns the error code of each partition. Raises KafkaError if the whole
-    request is refused.
-    """
+    """Requests new replicas (None: cancels a reassignment). Returns the error code of each partition."""
     from ottla.wire.messages import alter_partition_reassignments as wire
 
     asked = {one: wire.ReassignablePartition(partition_index=one.partition, replicas=ids) for one, ids in sorted(plan.items())}
@@ -101,9 +99,7 @@ def log_dirs_of(cluster: ClusterCore, brokers: Iterable[int], topics: Sequence[s
 
 @operation
 def move_log_dirs(cluster: ClusterCore, wanted: Mapping[Replica, str], *, timeout_s: float) -> Conversation[dict[Replica, ErrorCode]]:
-    """Asks brokers to move replicas into other log directories. Returns the error code of each replica. Waits at most `timeout_s` for
-    replicas that do not exist yet.
-    """
+    """Moves replicas to other log directories. Returns each one's error code. Waits `timeout_s` for replicas that do not exist yet."""
     codes: dict[Replica, ErrorCode] = {}
     deadline = cluster.now() + timeout_s
     left = dict(wanted)

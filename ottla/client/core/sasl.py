@@ -1,6 +1,4 @@
-"""SASL for clients: a mechanism makes the tokens to send and checks the answers. PLAIN (RFC 4616), SCRAM (RFC 5802) and OAUTHBEARER (RFC
-7628).
-"""
+"""SASL for clients: PLAIN (RFC 4616), SCRAM (RFC 5802) and OAUTHBEARER (RFC 7628). A mechanism makes tokens and checks answers."""
 
 from __future__ import annotations
 
@@ -113,9 +111,7 @@ def _status_of(challenge: bytes) -> str:
 
 
 def exchange(mechanism: str, username: str, password: str, nonce: str, *, is_by_token: bool = False) -> SaslExchange:
-    """Returns the exchange for PLAIN or SCRAM. `is_by_token`: `username` and `password` are the id and HMAC of a delegation token (SCRAM
-    only).
-    """
+    """Returns the exchange for PLAIN or SCRAM. `is_by_token`: the two texts are the id and HMAC of a delegation token."""
     if mechanism == "PLAIN":
         return PlainExchange(username, password)
     return ScramExchange(username, password, mechanism, nonce, is_by_token=is_by_token)

@@ -237,9 +237,7 @@ class SendQueue:
                 self._failed([batch], refused(error_code(result.error_code), message), now)
 
     def connection_lost(self, broker_id: int, error: TransportError, now: float) -> None:
-        """Queues all batches in flight to the broker again, because it is unknown which were appended. Ends them without sequence numbers
-        or time.
-        """
+        """Queues all batches in flight to the broker again. Ends the ones without sequence numbers or without time left."""
         for sent in self.in_flight.pop(broker_id, ()):
             self._failed(self._no_longer_under_way(sent), error, now)
 

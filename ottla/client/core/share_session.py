@@ -195,9 +195,7 @@ class ConsumerShareSession:
         return found
 
     def _take_acknowledgements(self) -> dict[TopicPartition, list[Run]]:
-        """Moves the unsent acknowledgements to `sent` and returns them as runs of offsets. Renewed records stay in `open`; the others are
-        removed from it.
-        """
+        """Moves the unsent acknowledgements to `sent`, as runs of offsets. Only renewed records stay in `open`."""
         sent = {}
         for partition, held in self.open.items():
             kinds = sorted((offset, kind) for offset, kind in held.items() if kind is not None)
@@ -219,9 +217,7 @@ class ConsumerShareSession:
         return self._names.get((topic_id, number))
 
     def take(self, partition: TopicPartition, result: Any) -> list[AcquiredRecord]:
-        """Returns the acquired records in a partition's answer. Acknowledges acquired offsets without a record (markers, compacted records)
-        as gaps.
-        """
+        """Returns the acquired records in an answer. Acquired offsets without a record (markers, compaction) are acknowledged as gaps."""
         acquired = result.acquired_records
         if not acquired:
             return []

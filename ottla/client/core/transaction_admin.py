@@ -134,9 +134,7 @@ def describe_producers(
 def write_abort_marker(
     cluster: ClusterCore, partition: TopicPartition, *, producer_id: int, producer_epoch: int, coordinator_epoch: int
 ) -> Conversation[None]:
-    """Makes the leader of a partition write an abort marker, as the last resort for a transaction that no coordinator knows. Raises
-    `KafkaError` if it refuses.
-    """
+    """Makes the leader of a partition write an abort marker: the last resort for a transaction that no coordinator knows."""
     from ottla.wire.messages import write_txn_markers as wire
 
     marker = wire.WritableTxnMarker(
@@ -160,9 +158,7 @@ def fence_producer(cluster: ClusterCore, transactional_id: str, *, timeout_ms: i
 
 @operation
 def list_prepared(cluster: ClusterCore) -> Conversation[list[TransactionDescription]]:
-    """Returns the open transactions of two-phase commit (KIP-939), which have no timeout. A broker does not know which of them are
-    prepared.
-    """
+    """Returns the open transactions of two-phase commit (KIP-939). A broker does not know which of them are prepared."""
     listed = yield from list_transactions(cluster, states=[ONGOING])
     open_now = [found.transactional_id for found in listed]
     described = []
