@@ -58,7 +58,7 @@ def test_a_query_without_its_checkpoint_stops_instead_of_leaving_its_first_batch
         return pipeline.driver().relay.commit([output], batch_id=0, query_id=query_id, batch_range=batch_range).is_committed_now
 
     assert commit("former")
-    with pytest.raises(OffsetConflictError, match=r"has the last batch of another query, 0 of former, .*0 of new\. .*a group of its own"):
+    with pytest.raises(OffsetConflictError, match=r"has the last batch of another query, 0 of former, .*0 of new\. .*use a new group"):
         commit("new")
     assert not commit("former")
     pipeline.wait_for_markers(client)
