@@ -36,9 +36,17 @@ class Durability:
         self._has_cut = is_name_unsynced
         """Whether the directory may hold the note of a cut. A log that was closed cleanly has none."""
 
-    def note(self, path: str) -> None:
-        """Notes a file that was written and must be synced with the log."""
-        self._changed[path] = None
+    def note(self, *paths: str) -> None:
+        """Notes files that were written and must be synced with the log."""
+        self._changed.update(dict.fromkeys(paths))
+
+    def name(self, first: Segment, directory: str) -> None:
+        """Makes the name of a log's first segment durable, before another segment exists or older ones are removed. If a power failure took
+        this name and left a later one, the log would seem to begin later.
+        """
+        if not first.is_name_durable:
+            self._disk.sync_directory(directory)
+            first.is_name_durable = True
 
     def unsynced(self, directory: str, segments: Sequence[Segment], log_end_offset: int) -> list[Syncable]:
         self._ceiling = _NO_CEILING

@@ -3,7 +3,7 @@ new segments, and readers are not disturbed.
 
 Removal: the files of a segment get the suffix `.deleted`. Readers with a slice continue on the open descriptor, and the files are removed
 later, or by the next start. Replacement, as in Kafka: compaction has written and synced `.cleaned` files, which a restart removes. They are
-renamed to `.swap`. Once these names are durable, a restart finishes the replacement (`recovery.finish_leftovers`): it removes the old
+renamed to `.swap`. Once these names are durable, a restart finishes the replacement (`leftovers.py`): it removes the old
 segments, and the `.swap` files lose their suffix. Invariant: from the names on disk a restart can always restore either all
 old segments or all new ones.
 

@@ -220,6 +220,7 @@ class Log:
         base = self.log_end_offset if base_offset is None else base_offset
         if base == self.active.base_offset:
             return
+        self.durability.name(self.segments[0], self.directory)
         segment = self._new_segment(base)
         try:
             segment.open_file(create=True)
@@ -228,8 +229,7 @@ class Log:
         except StorageError:
             self._abandon(segment)
             raise
-        self.durability.note(self.active.index.path)
-        self.durability.note(self.active.times.path)
+        self.durability.note(self.active.index.path, self.active.times.path)
         self.snapshots.remove_strays((*self._bases, base))
         self.segments.append(segment)
         self._bases.append(base)
@@ -436,6 +436,7 @@ class Log:
             return []
         if count == len(self.segments):
             self.roll()
+        self.durability.name(self.segments[count], self.directory)
         self.advance_log_start(self._bases[count])
         return self._retire(0, count)
 

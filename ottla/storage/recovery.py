@@ -31,9 +31,10 @@ from ottla.storage import known_damage
 from ottla.storage.aborted import AbortedTransaction
 from ottla.storage.damaged_tail import remove_from
 from ottla.storage.epochs import LeaderEpochs, read_epochs
-from ottla.storage.file_renames import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, compacted_ends, offset_of
+from ottla.storage.file_renames import compacted_ends, offset_of
 from ottla.storage.index import RELATIVE_OFFSET_MAX
 from ottla.storage.known_damage import KNOWN_DAMAGE_FILE
+from ottla.storage.leftovers import finish_leftovers
 from ottla.storage.ledger import NO_PROOF, UNKNOWN, Proof
 from ottla.storage.open_files import OpenFiles
 from ottla.storage.producers import CompletedTransaction, ProducerStates
@@ -95,7 +96,7 @@ def open_log(opening: Opening) -> None:
 
 
 def _open(opening: Opening) -> None:
-    names = [] if opening.is_new else finish_leftovers(opening)
+    names = [] if opening.is_new else finish_leftovers(opening.disk, opening.directory, opening.note)
     opening.producers = ProducerStates(opening.topic_partition)
     opening.compacted_end = _compacted_end(opening, names)
     offsets = [offset for name in names if (offset := offset_of(name, SNAPSHOT_SUFFIX)) is not None]
@@ -177,55 +178,6 @@ def _claim_topic_id(opening: Opening) -> None:
 
 
 # Files
-
-
-def finish_leftovers(opening: Opening) -> list[str]:
-    """Removes or completes leftovers of a crash. Returns the names of the remaining files."""
-    disk, directory = opening.disk, opening.directory
-    names = disk.listdir(directory)
-    swapped = [name for name in names if name.endswith(SWAP_SUFFIX)]
-    if swapped and any(name.endswith(CLEANED_SUFFIX) for name in names):
-        for name in swapped:  # not all new files are renamed, so all old segments still exist
-            disk.remove(f"{directory}/{name}")
-        disk.sync_directory(directory)
-        swapped = []
-    leftovers = [name for name in names if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp"))]
-    for name in leftovers:
-        disk.remove(f"{directory}/{name}")
-    if swapped:
-        _finish_swap(opening, names, swapped)
-    return disk.listdir(directory) if leftovers or swapped else names
-
-
-def _finish_swap(opening: Opening, names: list[str], swapped: list[str]) -> None:
-    """Installs a complete result of compaction: removes the old segments in its range and renames the `.swap` files."""
-    disk, directory = opening.disk, opening.directory
-    bases = [base for name in swapped if (base := offset_of(name, LOG_SUFFIX + SWAP_SUFFIX)) is not None]
-    ends = [_end_of_file(opening, f"{directory}/{base:020d}{LOG_SUFFIX}{SWAP_SUFFIX}", base) for base in bases]
-    for name in names:
-        base = offset_of(name, LOG_SUFFIX)
-        if base is None or not bases or not min(bases) <= base < max(ends):
-            continue
-        if base in bases or _end_of_file(opening, f"{directory}/{name}", base) <= max(ends):
-            for suffix in SEGMENT_SUFFIXES:
-                disk.remove(f"{directory}/{base:020d}{suffix}")
-    for name in swapped:
-        disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
-    disk.sync_directory(directory)
-    opening.note(f"finished the swap of {len(bases)} compacted segments")
-
-
-def _end_of_file(opening: Opening, path: str, base: int) -> int:
-    file = opening.disk.open(path)
-    end = base
-    try:
-        for _, header, _ in scan_batches(file, 0, file.size(), next_offset=base):
-            end = header.next_offset
-    except DamageError:
-        pass  # the torn end of an active segment; the batches before it count
-    finally:
-        file.close()
-    return end
 
 
 def _find_segments(opening: Opening, names: list[str]) -> None:
@@ -344,7 +296,8 @@ def _recover(opening: Opening) -> None:
     """Checks everything from the recovery point on and cuts the tail at the first bad batch."""
     segments = opening.segments
     point = min(max(opening.recovery_point, segments[0].base_offset), segments[-1].base_offset + RELATIVE_OFFSET_MAX)
-    first = max(index for index, segment in enumerate(segments) if segment.base_offset <= point)
+    # A segment that ends at the recovery point was perhaps sealed after its last sync, so its indexes may be torn.
+    first = max(index for index, segment in enumerate(segments) if not index or segment.base_offset < point)
     known_epochs = LeaderEpochs(opening.epochs.entries())
     opening.epochs.truncate_end(point)
     opening.snapshots.remove_above(point)
@@ -394,7 +347,10 @@ class _Check:
     def recover_segment(self, segment: Segment, producers_from: int) -> int:
         """Checks and indexes one segment. Returns its end offset. Raises `DamageError` with the position at which it must be cut."""
         opening, point = self.opening, self.point
-        problem = segment.read_indexes()
+        try:
+            problem = segment.read_indexes()
+        except DamagedLogError as damage:  # the batches are checked below
+            problem = str(damage)
         if problem:
             segment.forget_indexes()
             if segment.size and point > segment.base_offset:

@@ -38,11 +38,56 @@ class _Content:
 
 
 @dataclass
+class _NameChange:
+    """One change of a directory's names that is kept or lost as a whole. `old` and `new`: the name that vanishes, and the one that appears;
+    a rename has both, a creation or a removal one."""
+
+    moved: _Content | _Directory
+    old: str | None
+    new: str | None
+
+
+@dataclass
 class _Directory:
-    """A directory's names: as seen now and as certain after a crash."""
+    """A directory's names: as seen now, as certain after a crash, and the changes between the two."""
 
     names: dict[str, _Content | _Directory] = field(default_factory=dict)
     durable: dict[str, _Content | _Directory] = field(default_factory=dict)
+    unsynced: list[_NameChange] = field(default_factory=list)
+
+    def change(self, moved: _Content | _Directory, *, old: str | None = None, new: str | None = None) -> None:
+        if old is not None:
+            del self.names[old]
+        if new is not None:
+            self.names[new] = moved
+        self.unsynced.append(_NameChange(moved, old, new))
+
+    def set_durably(self, name: str, found: _Content | _Directory | None) -> None:
+        """Makes this what the name is, or lets it vanish; nothing that was not synced has an effect on it."""
+        self.unsynced = [change for change in self.unsynced if name not in (change.old, change.new)]
+        for names in (self.names, self.durable):
+            names.pop(name, None)
+            if found is not None:
+                names[name] = found
+
+    def make_durable(self) -> None:
+        self.durable = dict(self.names)
+        self.unsynced.clear()
+
+    def surviving_names(self, random: Random | None) -> dict[str, _Content | _Directory]:
+        names = dict(self.durable)
+        if random is None:
+            return names
+        for change in self.unsynced:
+            if change.old is not None and names.get(change.old) is not change.moved:
+                continue
+            if not random.randrange(2):
+                continue
+            if change.old is not None:
+                del names[change.old]
+            if change.new is not None:
+                names[change.new] = change.moved
+        return names
 
 
 class Copied(dict[str, "Copied | bytes"]):
@@ -201,8 +246,7 @@ class MemDisk:
         """A file or directory is durably not there any more."""
         parent, name = self._parent(path)
         assert parent is not None, f"no directory of {path}"
-        parent.names.pop(name, None)
-        parent.durable.pop(name, None)
+        parent.set_durably(name, None)
         self.used_bytes = _size(self._root)
 
     def copy_of(self, path: str) -> Copied:
@@ -214,7 +258,7 @@ class MemDisk:
         parent, name = self._parent(path)
         if copy is None or parent is None:
             return False
-        parent.names[name] = parent.durable[name] = _restored(copy)
+        parent.set_durably(name, _restored(copy))
         self.used_bytes = _size(self._root)
         return True
 
@@ -257,9 +301,7 @@ class MemDisk:
     def write_file(self, path: str, data: bytes) -> None:
         """Puts a file there, durably with its name and its directories."""
         parent = self._make(posixpath.dirname(path), is_durable=True)
-        content = _Content(bytearray(data), bytearray(data))
-        name = posixpath.basename(path)
-        parent.names[name] = parent.durable[name] = content
+        parent.set_durably(posixpath.basename(path), _Content(bytearray(data), bytearray(data)))
         self.used_bytes = _size(self._root)
 
     def all_files(self) -> dict[str, bytes]:
@@ -277,7 +319,8 @@ class MemDisk:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
             if parent is None:
                 raise self.failure("open", path, errno.ENOENT)
-            found = parent.names[name] = _Content()
+            found = _Content()
+            parent.change(found, new=name)
             self.changed("open", path)
         if isinstance(found, _Directory):
             raise self.failure("open", path, errno.EISDIR)
@@ -304,10 +347,14 @@ class MemDisk:
         replaced = target.names.get(new_name)
         if isinstance(replaced, _Directory) and replaced.names:
             raise self.failure("rename", new, errno.ENOTEMPTY)
-        moved = source.names.pop(old_name)
+        moved = source.names[old_name]
         if replaced is not None and replaced is not moved:
             self.used_bytes -= _size(replaced)
-        target.names[new_name] = moved
+        if source is target:
+            source.change(moved, old=old_name, new=new_name)
+        else:
+            target.change(moved, new=new_name)
+            source.change(moved, old=old_name)
         self.changed("rename", new)
 
     def remove(self, path: str) -> None:
@@ -324,7 +371,7 @@ class MemDisk:
     def sync_directory(self, path: str) -> None:
         self.maybe_fail("sync_directory", path)
         directory = self._directory("sync_directory", path)
-        directory.durable = dict(directory.names)
+        directory.make_durable()
         self.changed("sync_directory", path)
 
     def sync_file_systems(self, paths: Iterable[str]) -> bool:
@@ -413,18 +460,22 @@ class MemDisk:
         for name in posixpath.normpath(path).strip("/").split("/"):
             if not name:
                 continue
-            found = directory.names.setdefault(name, _Directory())
+            found = directory.names.get(name)
+            if found is None:
+                found = _Directory()
+                directory.change(found, new=name)
             if not isinstance(found, _Directory):
                 raise self.failure("makedirs", path, errno.ENOTDIR)
             if is_durable:
-                directory.durable[name] = found
+                directory.set_durably(name, found)
             directory = found
         return directory
 
     def _drop(self, path: str) -> None:
         parent, name = self._parent(path)
-        dropped = parent.names.pop(name, None) if parent is not None else None
-        if dropped is not None:
+        dropped = parent.names.get(name) if parent is not None else None
+        if parent is not None and dropped is not None:
+            parent.change(dropped, old=name)
             self.used_bytes -= _size(dropped)
             self.changed("remove", path)
 
@@ -455,7 +506,7 @@ def _walk(directory: _Directory, path: str) -> list[tuple[str, bytes]]:
 
 
 def _make_durable(directory: _Directory) -> None:
-    directory.durable = dict(directory.names)
+    directory.make_durable()
     for found in directory.names.values():
         if isinstance(found, _Directory):
             _make_durable(found)
@@ -467,7 +518,7 @@ def _make_durable(directory: _Directory) -> None:
 def _survivors(directory: _Directory, random: Random | None, done: dict[int, _Content]) -> _Directory:
     """A copy of what outlives a crash. `done` keeps a file that is reachable by two names (an unsynced rename) one and the same."""
     names: dict[str, _Content | _Directory] = {}
-    for name, found in directory.durable.items():
+    for name, found in directory.surviving_names(random).items():
         if isinstance(found, _Directory):
             names[name] = _survivors(found, random, done)
         else:

@@ -61,6 +61,23 @@ def test_a_random_crash_keeps_a_legal_part_of_the_rest() -> None:
     assert seen == {b"AAAA", b"AAAAb", b"AAAAbb", b"AAAAbbb", b"AAAAbbbb"}
 
 
+def test_a_random_crash_keeps_or_loses_each_change_of_names_that_was_not_synced() -> None:
+    """In any order, but a file is never under two names, and none appears that never was."""
+    seen = set()
+    for seed in range(200):
+        disk = MemDisk("/data")
+        disk.write_file("/data/a", b"a")
+        disk.write_file("/data/c", b"c")
+        disk.rename("/data/a", "/data/b")
+        disk.open("/data/n", create=True).close()
+        disk.remove("/data/c")
+        disk.rename("/data/b", "/data/d")
+        seen.add(" ".join(disk.image(SeededRandom(seed)).listdir("/data")))
+        disk.sync_directory("/data")
+        assert disk.image(SeededRandom(seed)).listdir("/data") == ["d", "n"]
+    assert seen == {" ".join(sorted(f"{moved}{others}")) for moved in "abd" for others in ("", "c", "n", "cn")}
+
+
 def test_an_image_leaves_the_disk_alone() -> None:
     disk = MemDisk("/data")
     images: list[MemDisk] = []

@@ -148,6 +148,28 @@ def test_power_loss_at_every_step_of_a_swap(groups: list[tuple[int, list[int]]],
     assert 0 < compacted < len(images)
 
 
+@pytest.mark.parametrize("groups", [[(0, KEPT)], [(0, [1]), (4, [6, 11])]])
+@pytest.mark.parametrize("seed", range(4))
+def test_power_loss_at_every_step_of_a_start_that_finishes_a_swap(groups: list[tuple[int, list[int]]], seed: int) -> None:
+    made = built()
+    clean(made, groups)
+    disk, random = made.disk, SeededRandom(seed)
+    assert isinstance(disk, MemDisk)
+    images: list[MemDisk] = []
+    disk.on_change = lambda _operation, _path: images.append(disk.image(random))
+    made.log.replace_segments(made.log.segments[:3], [base for base, _ in groups])
+    disk.on_change = None
+    again: list[MemDisk] = []
+    for image in images:
+        image.on_change = lambda _operation, _path, image=image: again.append(image.image(random))  # type: ignore[misc]
+        LogBuilder(CONFIG, disk=image, recovery_point=made.recovery_point)
+        image.on_change = None
+    before, after = ([*range(14)], [0, 4, 8, 12]), ([*KEPT, 12, 13], [*(base for base, _ in groups), 12])
+    for image in again:
+        log = LogBuilder(CONFIG, disk=image, recovery_point=made.recovery_point).log
+        assert (offsets_of(log), [segment.base_offset for segment in log.segments]) in (before, after), "no segments of both"
+
+
 def test_names_of_deleted_directories_are_free_and_fit() -> None:
     disk = MemDisk(ROOT)
     first = deleted_directory(disk, f"{ROOT}/{'t' * 249}-12", bytes(16))
