@@ -10,7 +10,8 @@ from ottla.base.errors import StorageError
 from ottla.storage.epochs import SECTOR_BYTES, LeaderEpochs, read_epochs
 from ottla.storage.small_files import LEADER_EPOCH_FILE, lines_text, read_whole
 from tests.fakes.disk import MemDisk
-from tests.storage.log_builder import ROOT
+from tests.fakes.randomness import SeededRandom
+from tests.storage.log_builder import DIRECTORY, ROOT, LogBuilder, batch_of
 
 runs = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 5)), max_size=6)
 """(step of the epoch, number of offsets written in it)"""
@@ -182,3 +183,20 @@ def test_no_torn_file_passes_for_a_whole_one(count: int, added: int) -> None:
                 continue
             assert found is not None and found.entries() in (entries[:count], entries)
             assert torn[:size] in (old, new)
+
+
+def test_a_power_failure_in_a_truncation_leaves_the_epochs_before_it_or_after_it() -> None:
+    """The file that was synced is not replaced by one that is not: an epoch whose batches compaction has removed is in no batch."""
+    built = LogBuilder()
+    for epoch in range(4):
+        built.append(batch_of(2), leader_epoch=epoch)
+    built.log.flush()
+    disk, images = built.disk, list[MemDisk]()
+    assert isinstance(disk, MemDisk)
+    disk.on_change = lambda _operation, _path: images.extend([disk.image(), disk.image(SeededRandom(len(images)))])
+    built.log.truncate_to(4)
+    before, after = [(0, 0), (1, 2), (2, 4), (3, 6)], [(0, 0), (1, 2)]
+    found = [read_epochs(image, DIRECTORY) for image in images]
+    entries = [epochs.entries() for epochs in found if epochs is not None]
+    assert len(entries) == len(images) and {*map(tuple, entries)} == {tuple(before), tuple(after)}
+    assert entries[-2:] == [after, after]
