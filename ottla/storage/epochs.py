@@ -113,9 +113,9 @@ class LeaderEpochs:
         self._keep(0, 0)
 
     def write(self, disk: Disk, directory: str, *, is_durable: bool) -> None:
-        """Replaces the file. If it is not durable, the caller syncs it in the same group commit. A power failure before that may leave a torn
-        file, and recovery rebuilds it: it then lacks the epochs whose batches compaction has removed, and so a follower truncates further
-        back than it must.
+        """Replaces the file. If it is not durable, the caller syncs it in the same group commit. A power failure before that may leave a
+        torn file, and recovery rebuilds it: it then lacks the epochs whose batches compaction has removed, and so a follower truncates
+        further back than it must.
         """
         write_lines(disk, f"{directory}/{LEADER_EPOCH_FILE}", _lines(self.epochs, self.starts), is_durable=is_durable)
         self._stored = (self.epochs, self.starts)

@@ -34,12 +34,12 @@ from ottla.storage.epochs import LeaderEpochs, read_epochs
 from ottla.storage.file_renames import compacted_ends, offset_of
 from ottla.storage.index import RELATIVE_OFFSET_MAX
 from ottla.storage.known_damage import KNOWN_DAMAGE_FILE
-from ottla.storage.leftovers import finish_leftovers
 from ottla.storage.ledger import NO_PROOF, UNKNOWN, Proof
+from ottla.storage.leftovers import finish_leftovers
 from ottla.storage.open_files import OpenFiles
 from ottla.storage.producers import CompletedTransaction, ProducerStates
 from ottla.storage.scan import NEVER, DamageError, scan_batches
-from ottla.storage.segment import ABORTED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, Segment
+from ottla.storage.segment import ABORTED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
 from ottla.storage.small_files import PARTITION_METADATA_FILE, read_cut, read_topic_id, write_first_topic_id, write_topic_id
 from ottla.storage.snapshots import SNAPSHOT_SUFFIX, ProducerSnapshots, aborted_between, aborted_entry, apply_batch, replay
 from ottla.wire.batch_header import BatchHeader
