@@ -208,9 +208,9 @@ def _check_advertised(cluster: Any, broker_id: int, address: Any, bootstrap: str
         hint = "set advertised.listeners to an address that clients can reach"
         return Finding(name, FAIL, f"{address} is what it advertises, but {error}", hint)
     milliseconds = (time.perf_counter() - started) * 1000
-    if found != cluster.cluster_id:
+    if found != cluster.metadata.cluster_id:
         hint = "two brokers advertise one address, or a port is forwarded to the wrong one: correct advertised.listeners"
-        message = f"{address} is what it advertises, but there answers cluster {found}, not {cluster.cluster_id}"
+        message = f"{address} is what it advertises, but there answers cluster {found}, not {cluster.metadata.cluster_id}"
         return Finding(name, FAIL, message, hint)
     is_local = str(address.host).startswith(_LOOPBACK)
     if is_local and not bootstrap.startswith(_LOOPBACK):
