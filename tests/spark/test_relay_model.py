@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 
 from ottla.client import Client, Committed, FencedError, TopicPartition, Transaction
-from ottla.spark import relay
+from ottla.spark import decision
 from ottla.spark.decision import PlannedBatch, is_committed
 from ottla.spark.relay import CommitOutcome, Relay
 from ottla.spark.spool import TaskOutput
@@ -152,7 +152,7 @@ def test_a_planted_fault_in_the_order_of_requests_shows(planted: type[Relay], us
 def test_a_planted_fault_in_the_decision_shows(
     planted: Callable[[PlannedBatch, Mapping[TopicPartition, Committed]], bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relay, "is_committed", planted)
+    monkeypatch.setattr(decision, "is_committed", planted)
     assert "not the output of one execution" in (first_bad(100, uses_v2=False) or "nothing found")
 
 
