@@ -30,7 +30,7 @@ FIRST_SEEDS = {
     "unproved_stays_eligible": 2,
     "move_ends_early": 7,
     "flush_over_a_cut": 13,
-    "late_stop_deletes": 46,
+    "late_stop_deletes": 81,
     "failed_directory_leads": 3,
     "reopened_goes_on": 2,
 }
