@@ -12,7 +12,8 @@ run concurrently.
   process that holds a producer id and epoch passes them to InitProducerId (KIP-360), which refuses them if another process has taken over.
 - A process without an identity reads the committed offsets before it takes over. They show a stale copy of the pipeline, or a batch that is
   already committed, without fencing the active driver. This check decides nothing else: the offsets are read again after InitProducerId.
-- After a lost answer or an unreachable broker everything starts again with InitProducerId, and the committed offsets decide.
+- After a lost answer or an unreachable broker a batch starts again with InitProducerId, and the committed offsets decide. A batch job has
+  no offsets: it repeats EndTxn.
 - A transaction is aborted by InitProducerId, never by EndTxn, because the epoch must be raised.
 - The transaction is open only while output is sent. Output that tasks have staged on the brokers (`staging.py`) is attached.
 - The transaction's timeout grows with the batch, so that a slow connection or a quota does not abort it at every restart.
@@ -118,7 +119,8 @@ def commit_batch(
 
     Raises `OffsetConflictError` if the group's offsets are neither start nor end of the batch, or the group has live members; `OutputError`
     for too much output (nothing was sent); `SpoolError` if a task's output is missing or damaged; `FencedDriverError` if another driver
-    took over or the transaction timed out; `BrokerError` if the cluster refused a request permanently or was unreachable for `retry_s`.
+    took over or the transaction timed out; `BrokerError` if the cluster refused a request permanently or was unreachable for `retry_s`;
+    `OptionError` for invalid security settings.
     """
     assert target.group, "a streaming query needs a group"
     with _relay(target, may_use_v2) as relay:
@@ -227,7 +229,8 @@ class Relay:
         """Returns whether the batch is certainly committed, without fencing another driver. Raises `OffsetConflictError` for the batch of a
         stale copy.
 
-        Offsets with a pending transactional commit prove nothing, because only InitProducerId can end that transaction.
+        With a pending transactional commit of the offsets it returns False: InitProducerId ends that transaction, then `_try` reads the
+        offsets again.
         """
         try:
             return self._compare(client, batch, outputs, timeout_s=STABLE_S)[1]
@@ -240,7 +243,7 @@ class Relay:
         self, client: Client, batch: PlannedBatch, outputs: Sequence[TaskOutput], *, timeout_s: float | None = None
     ) -> tuple[PlannedBatch, bool]:
         """Returns whether the group's offsets show the batch as committed. A query without source offsets counts its batches as offsets of
-        one partition (`decision.py`); the returned batch then has this partition.
+        one partition (`decision.py`); this partition is added to the returned batch.
         """
         partitions = None if batch.range.is_counted and not batch.range.end else batch.range.end
         committed = client.committed(batch.group, partitions, require_stable=True, timeout_s=timeout_s)
@@ -327,9 +330,8 @@ class Relay:
             transaction.produce(piece)
 
     def _end(self, transaction: Transaction, is_repeated: bool) -> None:
-        """Commits the transaction. With `is_repeated` the commit is repeated if its answer is lost, because no offsets show the outcome.
-
-        Any retriable error then counts as unknown outcome: an earlier attempt may have committed the transaction.
+        """Commits the transaction. With `is_repeated` it repeats the commit after a lost answer or a retriable error, because no offsets
+        show the outcome. After `retry_s` the outcome is unknown, since any attempt may have committed the transaction.
         """
         deadline, pause_s = self._now() + self.target.retry_s, PAUSE_S_MIN
         while True:

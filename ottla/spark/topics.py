@@ -35,8 +35,8 @@ ABSENT_PAUSE_S = 0.5
 
 _ABSENT = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INVALID_TOPIC_EXCEPTION,
                      ErrorCode.TOPIC_AUTHORIZATION_FAILED})  # fmt: skip
-"""Codes in metadata of a topic that is described, does not exist or may not be read. A topic with another code exists, but cannot be
-described now.
+"""Codes in metadata that answer a request finally: the description, no such topic, or no permission to describe it. A topic with another
+code exists, but cannot be described now.
 """
 
 GONE_S = 30.0
@@ -59,7 +59,7 @@ class Present(NamedTuple):
 
 
 def present_partitions(client: Client, subscription: SourcePartitions) -> Present:
-    """Requests the partitions of a subscription. Raises `AuthorizationError` for a named topic that may not be read."""
+    """Requests the partitions of a subscription. Raises `AuthorizationError` for a named topic without permission to describe it."""
     names = None if subscription.pattern else subscription.topics or sorted({partition.topic for partition in subscription.partitions})
     described = [topic for topic in client.cluster.refresh(names).topics if topic.name is not None]
     if subscription.pattern:
@@ -166,7 +166,7 @@ def committed_offsets(client: Client, group: str, partitions: Iterable[TopicPart
 
 def _may_be_left_open(client: Client, transactional_id: str) -> bool:
     """Whether a killed driver may have left the transaction open: it is open and not ending, or cannot be described. Such a transaction
-    would stay open for a minute.
+    stays open until its timeout, a minute or more.
     """
     try:
         return client.describe_transaction(transactional_id).state == "Ongoing"
@@ -230,7 +230,7 @@ class TopicLimits(NamedTuple):
 
 
 class KnownTopics(NamedTuple):
-    """The topics that the driver has requested. `refused` is the error that tasks with rows raise."""
+    """The topics that the driver has requested. `refused` is the error of the driver's request; a task with rows raises it."""
 
     limits: Mapping[str, TopicLimits]
     refused: PipelineError | None = None
@@ -266,7 +266,7 @@ def remembered_topic(options: SinkOptions, topic: str) -> TopicLimits:
 
 
 def ask_topic(options: SinkOptions, topic: str) -> TopicLimits:
-    """Requests a topic's limits; raises `PipelineError` if it does not exist or may not be written."""
+    """Requests a topic's limits; raises `PipelineError` if it does not exist or may not be described."""
 
     def question(client: Client) -> TopicLimits:
         partitions = len(client.describe_topic(topic).partitions)
@@ -338,8 +338,7 @@ def end_left_open(options: SinkOptions) -> None:
     fenced now instead of at the commit. Nothing is ended if this query is a stale copy: the group's offsets show that its batch would be
     refused.
 
-    It costs one request for each batch, about 0.06 ms on one host. It cannot be left to the first batch of a run, because this process
-    plans batches of many runs.
+    Each batch is checked, because one process plans the batches of many runs. The check is one request, about 0.06 ms on one host.
     """
     group = options.group or _own_group(options)
     if group is None:

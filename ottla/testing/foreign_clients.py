@@ -1,7 +1,7 @@
 """Clients for tests from the installed library: confluent-kafka, kafka-python or aiokafka, or else `ottla.client`. Each is imported on use.
 
-Asynchronous clients need aiokafka. Settings may be written with dots or underscores; each library gets the form that it expects, and a
-login under its own names. Unless set, a consumer has a new group and reads from the beginning.
+Asynchronous clients need aiokafka. Settings have librdkafka's names, with dots or underscores; each library gets the names that it expects.
+Unless set, a consumer has a new group and reads from the beginning.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ class NoClientInstalled(RuntimeError):
 def make(
     kind: str, libraries: tuple[str, ...], wanted: str | None, bootstrap: str, settings: ClientSettings, topics: Iterable[str] = ()
 ) -> Any:
-    """Makes a `Producer`, `Consumer` or `Admin` of the library `wanted`, by default of the first installed one. It is not started yet."""
+    """Makes a `Producer`, `Consumer` or `Admin` of the library `wanted`, by default of the first installed one. A client of aiokafka is not
+    started. Raises `NoClientInstalled`, or `ValueError` for another library."""
     if kind == "Consumer":
         settings = {"group_id": f"ottla-{uuid.uuid4().hex}", "auto_offset_reset": "earliest", **_underscored(settings)}
     name, module = _load(libraries, wanted)

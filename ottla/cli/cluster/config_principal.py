@@ -23,7 +23,7 @@ NOT_THERE = frozenset({
     ErrorCode.RESOURCE_NOT_FOUND, ErrorCode.SECURITY_DISABLED, ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
     ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, ErrorCode.UNSUPPORTED_VERSION,
 })  # fmt: skip
-"""Errors that mean "nothing to show": the user has none, the broker lacks the feature, or it lists tokens only after a login."""
+"""Errors that mean "nothing to show": the user has none, the broker lacks the feature, or the connection may not list tokens."""
 
 
 class PrincipalRow(Row):

@@ -1,8 +1,8 @@
 """Reads bytes from text: hexadecimal digits with or without separators, a hex dump, or a literal of C or Python.
 
-Text is a dump if each line begins with an offset that equals the number of bytes before it. Supported are dumps of xxd, `hexdump -C`,
-hexdump (little-endian words of two bytes) and od (octal or decimal offsets, octal words or bytes), with `*` for repeated rows. Dumps of
-signed or decimal numbers are not supported.
+Text is a dump if each line begins with an offset: the offset of the first line plus the number of bytes between. Supported are dumps of
+xxd, `hexdump -C`, hexdump (little-endian words of two bytes) and od (octal or decimal offsets, octal words or bytes), with `*` for repeated
+rows. Dumps of signed or decimal numbers are not supported.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Once(argparse.Action):
 
 
 def refuse_options(args: Args, action: str, names: Sequence[str]) -> None:
-    """Raises UsageError if one of these options is given, which the action does not take."""
+    """Raises UsageError if an option is given that the action does not take."""
     for name in names:
         if (value := getattr(args, name)) is not None and value is not False:
             raise UsageError(f'Option "[{action}]" can\'t be used with option "[{name.replace("_", "-")}]"')

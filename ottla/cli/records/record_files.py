@@ -45,7 +45,8 @@ class FileRecord(NamedTuple):
 
 
 def read_records(stream: TextIO, form: str, key_field: str | None, separator: str = ",") -> Iterator[FileRecord]:
-    """Returns an iterator of the records of a csv, json or records file. It raises `Refused` with the number of an invalid row or value."""
+    """Returns an iterator of the records of a csv, json or records file. It raises `Refused` with the number of an invalid row or value.
+    Raises `UsageError` for a `key_field` of the form `records`."""
     if form == "records" and key_field is not None:
         raise UsageError("--key-field does not go with --input records, which have keys")
     read: dict[str, Callable[[TextIO, str | None], Iterator[FileRecord]]] = {
@@ -146,7 +147,7 @@ _VALUES = ("payload", "payload_base64")
 def _exported(stream: TextIO, _: str | None) -> Iterator[FileRecord]:
     for number, (element, _text) in enumerate(_elements(stream), 1):
         try:
-            if element.keys().isdisjoint(_VALUES):  # otherwise an object of another form would become a tombstone
+            if element.keys().isdisjoint(_VALUES):  # not a tombstone, which has `payload` null
                 raise ValueError
             flat = element.get("headers") or []
             headers = tuple((str(name), _header_value(value)) for name, value in zip(flat[::2], flat[1::2], strict=True))
@@ -178,7 +179,7 @@ _BLANKS_OUTSIDE_STRINGS = re.compile(r'("(?:[^"\\]|\\.)*")|[ \t\r\n]+')
 
 
 def _elements(stream: TextIO) -> Iterator[tuple[Any, str]]:
-    """Yields JSON values, each with its text. If the input begins with `[`, these are the elements of arrays, else values in sequence."""
+    """Yields JSON values, each with its text. Input that begins with `[` has arrays, whose elements are yielded."""
     text = ""
     depth = number = 0
     is_array: bool | None = None

@@ -1,8 +1,7 @@
 """Topics and clients for the checks (librdkafka by confluent-kafka), and `expect`, which checks what readers get.
 
 `expect` reads under read_committed until the last expected record has arrived; everything before it must then be as expected. So each check
-writes a plain record last. A check returns a remark, or raises `Broken`, `NotSupported` or
-`NotDone`.
+writes a plain record last. A check returns a remark, or raises `Broken`, `NotSupported` or `NotDone`.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Verdict(NamedTuple):
 WAIT_SECONDS = 10.0
 READ_SECONDS = 10.0
 _TOKEN_SECONDS = 3600.0
-"""Of a token that does not say when it expires."""
+"""Assumed lifetime of a token that does not say when it expires."""
 GROUP_PREFIX = "ottla-check-eos"
 
 _LIBRDKAFKA = {
@@ -83,7 +82,7 @@ def settings_of(properties: Mapping[str, str]) -> dict[str, Any]:
     elif is_sasl:
         found["sasl.username"], found["sasl.password"] = credentials(properties)
         found.setdefault("sasl.mechanism", "PLAIN")
-    if properties.get("ssl.keystore.location"):  # PEM with key and chain, which librdkafka takes by two names
+    if properties.get("ssl.keystore.location"):  # librdkafka has two settings for a PEM file with key and chain
         found.setdefault("ssl.certificate.location", properties["ssl.keystore.location"])
         found.setdefault("ssl.key.location", properties["ssl.keystore.location"])
         if properties.get("ssl.keystore.password"):
@@ -196,7 +195,7 @@ class World:
     # Writing and reading
 
     def write(self, producer: Any, topic: str, *values: str, partition: int = 0) -> None:
-        """Writes and waits until every record is acknowledged."""
+        """Writes and waits until every record is acknowledged. Raises `Broken` if one is not."""
         refused: list[str] = []
 
         def report(error: Any, _message: Any) -> None:
