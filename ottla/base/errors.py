@@ -1,8 +1,8 @@
-"""The kinds of failure, and Kafka's error codes. `WireError`: the peer sent malformed bytes, and its connection is closed. `ApiError`: an
-expected refusal with a Kafka error code, caught once per item in a handler. `StorageError`: the disk failed, and the log directory is taken
-offline (only the partition for `DamagedLogError`). `StoreUnreachable`: there is no session with the metadata store. A broken invariant is
-an `assert`, which stops the broker. The numbers of `ErrorCode` are Kafka's (protocol level 4.4). Numbers from 20000 on are ours and are
-sent only to clients of our extensions.
+"""The kinds of failure, and Kafka's error codes. `WireError`: malformed bytes; a connection that received them is closed. `ApiError`: an
+expected refusal with a Kafka error code, caught once per item in a handler. `StorageError`: the disk failed or a file is damaged. If the
+caller cannot repair it, the log directory is taken offline; a `DamagedLogError` takes only the partition offline. `StoreUnreachable`: there
+is no session with the metadata store. A broken invariant is an `assert`, which stops the broker. The numbers of `ErrorCode` are Kafka's
+(protocol level 4.4). Numbers from 20000 on are ours and are sent only to clients of our extensions.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class OttlaError(Exception):
 
 
 class WireError(OttlaError):
-    """The received bytes are not a message of the protocol. Their connection is closed."""
+    """Received bytes are not a message of the protocol, or stored bytes are not a batch or record."""
 
 
 MESSAGE_LENGTH_MAX = 4000
@@ -207,7 +207,7 @@ class StorageError(OttlaError):
 
 
 class StoreUnreachable(OttlaError):
-    """There was no session with the metadata store within the given time."""
+    """No session with the metadata store: it did not answer in time, or refused the login, the TLS files or the chroot."""
 
 
 class DiskError(StorageError):

@@ -70,8 +70,8 @@ class AuthorizationError(KafkaError):
 
 
 class FencedError(KafkaError):
-    """Another producer or member has taken over the id, and this one must stop. If both initialized again in a loop, they would fence each
-    other.
+    """Another producer or member has taken over the id, or the transaction timed out. The fenced one must stop: if both initialized again
+    in a loop, they would fence each other.
     """
 
 

@@ -3,8 +3,8 @@
 `answered`, `logged` and `followed` build the decisions of most commands. A `Draft` collects records, answers, timers and calls step by
 step; `decision` makes the value that the host processes. Each answer has an alternative, which is sent if the log refuses the records.
 Timers are set or cancelled even if the log refuses the records, because they belong to soft state, which a refusal does not undo. Calls are
-made only if the records are committed. Independent records may be `separate`: a refusal of some does not affect the others. `include` adds
-another draft as an independent part, with its own records and effects.
+made only if the records are committed. Independent records may be `separate`. `include` adds another draft as an independent part, with its
+own records and effects. If the log refuses a part, the others are still logged, but the draft's answers are the refusals.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Draft:
         self._undo.append(undo)
 
     def separate(self, records: Iterable[LogRecord]) -> None:
-        """Logs each record separately, in as few batches as possible."""
+        """Adds each record as an independent part. The host logs them in as few batches as possible."""
         self.parts += [Decision(records=(record,)) for record in records]
 
     def include(self, part: Draft) -> None:
@@ -101,5 +101,5 @@ def _undone(undo: Undo, code: ErrorCode) -> Sequence[Effect]:
 
 
 def same_code(code: ErrorCode) -> ErrorCode:
-    """The refusal of a command that is answered with an error code: the code itself."""
+    """Returns the code: the `refusal` of a command whose answer is an error code."""
     return code

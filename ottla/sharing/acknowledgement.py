@@ -1,12 +1,12 @@
 """Acknowledgements of members: checks them and plans the changes of the records' states.
 
 Accepted records become acknowledged. Rejected records and gaps (offsets without a record) become archived. Released records become
-available again, or archived if their delivery count has reached its limit and no failed write had accepted them. A renewal (KIP-1222)
-changes no state: it restarts the time of the lock.
+available again. If their delivery count has reached its limit, released records become archived, except records that their owner has
+accepted in a failed write. A renewal (KIP-1222) changes no state: it restarts the time of the lock.
 
 The acknowledgements of a request for one partition are all checked before any takes effect. If one is impossible, all are refused. The code
-is INVALID_RECORD_STATE if the member has not acquired the record, if nothing is in flight, or if the group allows no renewals. It is
-INVALID_REQUEST for offsets after the records in flight. Offsets before the records in flight are ignored.
+is INVALID_RECORD_STATE if the member has not acquired the record or has acknowledged it already, if nothing is in flight, or if the group
+allows no renewals. It is INVALID_REQUEST for offsets after the records in flight. Offsets before the records in flight are ignored.
 
 `check` does the checks that need no state; callers use it first. Elsewhere: making changes durable (`share_partition.py`).
 """
@@ -78,8 +78,8 @@ def ranges(acknowledgement: Acknowledgement) -> Iterator[tuple[int, int, int]]:
 def plan(
     flight: InFlight, member: str, acknowledgements: Sequence[Acknowledgement], rules: Rules, deadline_ms: int
 ) -> tuple[list[OffsetRun], list[OffsetRun]]:
-    """Sets the target state of each run to change. Returns these runs, and the runs whose lock is renewed. Raises `ApiError` without any
-    change."""
+    """Sets the target state of the acknowledged runs. Returns these runs, and the runs whose lock is renewed. Changes nothing if it raises
+    `ApiError`."""
     changing: list[OffsetRun] = []
     renewed: list[OffsetRun] = []
     try:
@@ -138,7 +138,7 @@ def plan_release(flight: InFlight, members: frozenset[str], delivery_count_max: 
 
 
 def expire(flight: InFlight, now_ms: int, delivery_count_max: int) -> list[OffsetRun]:
-    """Releases the records with an expired lock before the change is durable; returns their runs."""
+    """Releases the records with an expired lock at once; returns their runs. The caller writes the change afterwards."""
     late = [run for run in flight.runs if run.state is ACQUIRED and run.target is None and run.deadline_ms <= now_ms]
     for run in late:
         flight.set_state(run, outcome(run, RELEASE, delivery_count_max))

@@ -1,16 +1,15 @@
-"""The generations of a log directory: random ids in a file of the directory. Each run of the broker that registers appends one, and counts
-its renewals behind it.
+"""The generations of a log directory: random ids in a file of the directory. Each run of the broker that registers appends an id, and
+stores the number of renewals with it.
 
 The controller notes the newest id in the metadata store when the broker has registered. An older copy of the directory lacks the noted id,
 so the controller recognizes a disk that was set back to an earlier state (`controller/membership.py`). A copy that was made during the
 present run has the id. So a running broker renews its generation at an interval: it raises the number first in the file and then in the
 metadata store (`server/directories/generation_renewals.py`). A copy that has a lower number than the store is too old. `compare` then
 forgets all ids, and the controller does not accept the directory, because it lacks the noted id. Invariant: the number in the file is never
-lower than the number in the store, whenever the broker was killed. A file that lacks an id, or has a newer one behind it, has no number to
-compare: the controller judges it by the ids.
+lower than the number in the store, whenever the broker was killed. If the file lacks the stored id, only the controller judges it.
 
-A broker appends the id before it registers. If it ends before a controller has processed the registration, its next run registers with the
-same id: the controller may have noted the id or not, and nothing was written to the logs.
+A broker appends the id before it registers. If it ends before it knows that a controller has noted the id, its next run registers with the
+same id. This is safe, because the ended run wrote nothing to the logs.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@ offset.
 
 The last segment of a log is the active one, which takes appends. It remembers the last offsets and positions of its last few hundred
 batches, so that reads at the end of the log find their position without reading the disk. All others are sealed, and load their indexes on
-use. Files are opened on use; all logs share one limit of open files (`OpenFiles`). A damaged index is rebuilt from the batches, with a line
-in `notes`. Invariants: positions stay below 2^31, offsets within 2^31 of the base; `size` counts whole batches only, without the bytes of a
-failed write. Left out: selecting the segment of an offset, rolling, recovery (`log.py`, `recovery.py`).
+use. Files are opened on use; all logs share one limit of open files (`OpenFiles`). A damaged offset or time index is rebuilt from the
+batches, with a line in `notes`. Invariants: positions stay below 2^31, offsets within 2^31 of the base; `size` counts whole batches only,
+without the bytes of a failed write. Left out: selecting the segment of an offset, rolling, recovery (`log.py`, `recovery.py`).
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Segment:
         self.roll_timestamp = LOOK_CLOSER
 
     def configure(self, config: LogConfig) -> None:
-        """Applies settings. The limits at which an append may have to roll are computed by the next append."""
+        """Applies settings. The next append computes the timestamp at which the segment rolls."""
         self.bytes_max = min(config.segment_bytes, POSITION_MAX)
         roll_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compacted else config.segment_ms
         jitter = crc32(self.path(LOG_SUFFIX).encode())  # depends on the name only, so that a simulation can be repeated
@@ -221,7 +221,7 @@ class Segment:
         return now_ms - self.created_ms > self.roll_ms
 
     def write_indexes(self) -> None:
-        """Writes the new entries of both indexes, without a sync. A segment that never had a batch gets no index files."""
+        """Writes the new entries of both indexes, without a sync. An active segment that never had a batch gets no index files."""
         if self.is_loaded and (self.size > 0 or self.has_index_files):
             self.index.write(self.disk)
             self.times.write(self.disk)
@@ -255,8 +255,7 @@ class Segment:
         self.tail_floor = end_offset - 1
 
     def first_batch_timestamp(self) -> int:
-        """Returns the first batch's largest timestamp, the start of the segment's age (the base timestamp if that cannot be true), or -1.
-        """
+        """Returns the start of the segment's age: the first batch's largest timestamp (its base timestamp if that is wrong), or -1."""
         if self.first_timestamp is None:
             if self.size == 0:
                 return NO_TIMESTAMP
@@ -319,7 +318,8 @@ class Segment:
         return self.header_at(position).batch_length + LOG_OVERHEAD
 
     def slice(self, position: int, length: int) -> FileSlice:
-        """Returns a slice for a reader. It keeps the file open, or is a copy of its first bytes while too many files are open."""
+        """Returns a slice for a reader, which keeps the file open. While too many files are open, the slice is a copy of
+        at most `COPY_BYTES_MAX` bytes, or of one larger batch."""
         if not (self.open_files.is_crowded and self.open_files.look_again()):
             return FileSlice(self.shared or self.open_file(), position, length)
         if length > COPY_BYTES_MAX:
@@ -368,7 +368,7 @@ class Segment:
         if problem := self.index.load(self.disk, self.size):
             return f"the index {problem}"
         problem = self.times.load(self.disk, relative_end)
-        is_timed = self.is_sealed or len(self.index) > 0  # the time index of an active segment may be empty before the first entry
+        is_timed = self.is_sealed or len(self.index) > 0  # otherwise both indexes may be empty
         if problem or (is_timed and not self.times and self.first_batch_timestamp() >= 0):
             return f"the time index {problem or 'is empty'}"
         self._take_books_from_indexes()
@@ -382,8 +382,8 @@ class Segment:
         self.max_timestamp, self.max_timestamp_offset = timestamp, self.base_offset + relative_offset
 
     def drop_index_tail(self, offset: int) -> int:
-        """Removes the index entries from `offset` on, and some before it. Returns the position at which a scan must begin to add the
-        entries before `offset` again."""
+        """Removes the index entries from `offset` on, and some before it. Returns the position at which a scan must begin to restore the
+        latter."""
         base = self.base_offset
         self.times.keep(self.times.count_below(offset - base))
         known_to = min(offset - 1 - base, self.times.last[1])
@@ -420,7 +420,7 @@ class Segment:
     # Cutting
 
     def truncate_to(self, offset: int) -> int:
-        """Cuts the batch that holds `offset` and all later ones, durably. Returns the first removed offset."""
+        """Cuts the batch that holds `offset` and all later ones, durably. Returns the new end: `offset`, or the base of the cut batch."""
         position = self.position_of(offset)
         if position < self.size:
             offset = min(offset, self.header_at(position).base_offset)
@@ -428,7 +428,7 @@ class Segment:
         return offset
 
     def cut_at(self, position: int, offset: int) -> None:
-        """Cuts the file durably at the start of a batch with base offset `offset`, and updates the indexes."""
+        """Cuts the file durably at the start of a batch with base offset `offset`, and updates the indexes. The segment becomes active."""
         file = self.file()
         file.truncate(position)
         self.open_files.latest = None

@@ -4,10 +4,9 @@
 `ALLOWED` has the transition. A new value takes effect only after it was logged and applied.
 
 Identities. `identity` is the (producer id, epoch) that the client must use in its next request. In Prepare* and for a kept prepared
-transaction (KIP-939) it may differ from the transaction's own: it has a new producer id if the epochs are used up, or a higher epoch.
+transaction (KIP-939) `identity` may have a higher epoch than the transaction, or a new producer id if the epochs are used up.
 `last_identity` is the client's previous identity, if the client may continue from it: a request with it is then a retry after a lost
-answer. `last_identity` is computed from the logged `previous_producer_id`, so the next coordinator knows it too (KAFKA-20357). -1 means
-none; the same producer id means the previous epoch; another producer id means its last usable epoch.
+answer. `last_identity` is computed from the logged `previous_producer_id`, so the next coordinator knows it too (KAFKA-20357).
 
 Invariants: clients use epochs 0 to EPOCH_MAX - 1; only markers have EPOCH_MAX.
 """
@@ -32,7 +31,7 @@ EPOCH_MAX = 0x7FFF
 LAST_USABLE_EPOCH = EPOCH_MAX - 1
 TRANSACTIONS_V2 = 2
 NO_TIMEOUT_MS = 0x7FFFFFFF
-"""The timeout of an id with transactions that an external coordinator ends (KIP-939): none."""
+"""The value of `timeout_ms` for no timeout: an external coordinator ends the transactions (KIP-939)."""
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -139,7 +138,7 @@ def with_partitions(metadata: TransactionMetadata, partitions: frozenset[TopicPa
 def prepared(metadata: TransactionMetadata, is_commit: bool, version: int, now_ms: int) -> TransactionMetadata:
     """Prepares the end for a client of transactions v1. The client keeps its epoch."""
     identity = metadata.identity
-    # The new identity ends a kept transaction. The markers need the next epoch, so that they fence a lost process with the old epoch.
+    # A kept transaction has a new identity. Its markers have the next epoch, which fences a process with the old epoch.
     marker_epoch = min(metadata.producer_epoch + 1, EPOCH_MAX) if metadata.is_kept else metadata.producer_epoch
     return _prepared(metadata, is_commit, identity, marker_epoch, metadata.previous_producer_id, version, now_ms)
 

@@ -15,7 +15,7 @@ from ottla.wire.messages import transaction_records
 from ottla.wire.messages.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
 
 KEYS_BYTES_MAX = 2 << 20
-"""Memory for the encoded keys of the transactional ids that were used last. 2 MiB: about 4,000 ids."""
+"""Bytes of memory for encoded keys; the oldest are evicted first. 2 MiB: about 4,000 transactional ids."""
 VALUE_VERSION = 1
 _FORMAT = RecordFormat(transaction_records)
 

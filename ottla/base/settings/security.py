@@ -210,8 +210,7 @@ def split_listener_name(name: str) -> ListenerName | None:
 
 
 def is_family_name(name: str) -> bool:
-    """Whether this is a served setting with a variable name, which the table of settings does not list: a setting of one listener, or of a
-    PLAIN user."""
+    """Whether the name belongs to a setting of one listener or of one PLAIN user. The table of settings does not list such names."""
     return split_listener_name(name) is not None or (name.startswith(PLAIN_USER_PREFIX) and len(name) > len(PLAIN_USER_PREFIX))
 
 

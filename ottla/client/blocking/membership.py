@@ -15,7 +15,7 @@ from ottla.client.errors import ConnectError, KafkaError, TransportError
 from ottla.wire.schema import Request
 
 LEAVE_TIMEOUT_S = 5.0
-"""Maximum wait of a closing consumer for the coordinator's answer, in seconds. Without an answer its session times out."""
+"""Maximum wait of a leaving member for the coordinator's answer, in seconds. Without an answer its session times out."""
 
 
 class CoordinatorConnection:
@@ -29,7 +29,8 @@ class CoordinatorConnection:
         """Whether the member has left. Later calls of `ask` fail."""
 
     def connection(self) -> BlockingConnection:
-        """Returns the open connection. If the coordinator cannot be reached, it is removed from the metadata cache."""
+        """Returns the connection, and opens it if necessary. Raises `ConnectError` if the member has left. A coordinator that cannot be
+        reached is removed from the metadata cache."""
         if self._connection is None or not self._connection.is_open:
             self._connection = self._cluster.own_coordinator_connection(GROUP, self._group_id)
         if self.is_closed:

@@ -43,7 +43,8 @@ def _in_order(members: Mapping[str, Subscription]) -> list[str]:
 
 
 def assign_range(members: Mapping[str, Subscription], partition_counts: Mapping[str, int]) -> Assignment:
-    """Divides the partitions of each topic into contiguous ranges, one for each subscribed member. The first members get one more."""
+    """Divides the partitions of each topic into contiguous ranges, one for each subscribed member. The first ones may get one
+    more."""
     found: Assignment = {member: [] for member in members}
     for topic in sorted({topic for member in members.values() for topic in member.topics}):
         takers = [member for member in _in_order(members) if topic in members[member].topics]

@@ -1,10 +1,10 @@
-"""Sends encoded record batches to the leaders of their partitions, several requests at a time; as a conversation.
+"""Sends encoded record batches to the leaders of their partitions, several requests at a time.
 
 The batches of a partition are appended in the given order. A request contains at most one batch a partition, and up to `IN_FLIGHT_MAX`
 requests are in flight to each leader. After a temporary failure (a leader moved, a connection was lost) nothing more is sent until all
 answers have arrived or are lost. Then each partition's batches from the first unacknowledged one on are sent again unchanged: the broker
 drops duplicates by the producer id and the sequence numbers in their headers. Batches without a producer id are sent one at a time for each
-partition. If the answer to such a batch is lost, it is not sent again, and `OutcomeUnknownError` is raised.
+partition. If no answer to such a batch arrives, it is not sent again, and `OutcomeUnknownError` is raised.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def produce_batches(
     """Appends encoded record batches (format 2) and returns the offset of each partition's first record.
 
     `acks` is -1 (all in-sync replicas) or 1. Raises `KafkaError` if a broker refuses a batch permanently, `OutcomeUnknownError` (see the
-    module), and the last error `timeout_s` after the last progress. Earlier batches may have been appended.
+    module), and the last temporary error if no batch is acknowledged for `timeout_s`. Earlier batches may have been appended.
     """
     lanes = [ProduceLane(partition, some) for partition, some in batches.items() if some]
     yield from cluster.in_rounds(

@@ -9,14 +9,14 @@ Each partition has a lane of its own, so a partition without a leader delays no 
 - A broker that does not know a producer yet accepts any sequence number. So the first batch of a partition is sent alone: if it were
   refused, the broker would append the second one before it.
 
-A batch fails permanently at its deadline and after a refusal that is not retriable. Without sequence numbers it also fails if its
-connection is lost. A batch that a broker refuses because of its size, or because of one of its records, is split: each half is sent again
-with its sequence numbers.
+A batch fails permanently after a refusal that is not retriable, and at its first failed attempt after the deadline. Without sequence
+numbers it also fails if its connection is lost. A batch that a broker refuses because of its size, or because of one of its records, is
+split: each half is sent again with its sequence numbers, without a pause.
 
 A batch that fails permanently causes a gap in the sequence numbers of its partition, and brokers refuse all later batches. So these batches
 get new numbers, in another epoch of the producer (`to_renumber`). Only batches that were certainly not appended are renumbered. If it is
-unknown whether a batch was appended, it is sent again unchanged until a broker has answered it. In a transaction nothing is renumbered; it
-has to be aborted.
+unknown whether a batch was appended, it is sent again unchanged until a broker answers or its deadline is over. In a transaction nothing is
+renumbered: the transaction has to be aborted.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class Batch:
         self.records: list[Record] = []
         self.size = 0
         self.count = 0
-        self.number: tuple[int, ...] = ()  # its place in the order of sealing; a half of a batch has the batch's number with 0 or 1 added
-        self.is_open = False  # whether it may have been appended: it was sent, and the broker has not reported a gap before it
+        self.number: tuple[int, ...] = ()  # position in the order of sealing: (7,), or (7, 0) and (7, 1) for the halves of batch 7
+        self.is_open = False  # may have been appended: it was sent, and no broker has refused it for a gap
         self.data: bytearray = bytearray()
 
 
 class BatchOutcome(NamedTuple):
-    """The outcome of a batch: the offset of its first record (-1: unknown), or the error. It may have been appended after
-    `OutcomeUnknownError`.
+    """The outcome of a batch: the offset of its first record (-1: unknown), or the error. After an `OutcomeUnknownError` or a
+    `TransportError` the batch may have been appended.
     """
 
     batch: Batch

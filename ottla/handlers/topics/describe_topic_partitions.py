@@ -1,9 +1,9 @@
 """DescribeTopicPartitions: metadata of topics, page by page.
 
-Behaviour: metadata of topics in the order of their names, a page at a time: at most `response_partition_limit` partitions (and
-`max.request.partition.size.limit`), then a cursor that names the first partition of the next page. Without topics, all of them. A partition
-without a leader has leader -1 and no error, unlike in Metadata, and the replica that led last is its last known eligible leader, as in
-Kafka; a partition with a leader has none.
+Behaviour: metadata of topics in the order of their names, or of all topics if the request names none. A page has at most
+`response_partition_limit` partitions (and `max.request.partition.size.limit`), then a cursor that names the first partition of the next
+page. A topic with an error counts as one partition. A partition without a leader has leader -1 and no error, unlike in Metadata.
+`last_known_elr` is then the last leader, as in Kafka, otherwise empty.
 
 Version notes: KIP-966.
 """

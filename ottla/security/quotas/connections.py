@@ -1,9 +1,9 @@
 """Rates at which connections may be opened: to this broker, to one of its listeners, and from one address (KIP-612).
 
 A connection above the rate of the broker or its listener is delayed by at most one sample (`quota.window.size.seconds`), and later
-connections wait behind it. A connection above the rate of its address is closed after a delay, so that clients that reconnect immediately
-do not keep the broker busy; it does not count for the broker and the listener. If brokers have a listener of their own, it is exempt from
-the broker's rate, so that clients cannot keep brokers from connecting.
+connections to this listener wait behind it. A connection above the rate of its address is closed after a delay, so that clients that
+reconnect immediately do not keep the broker busy. The rates of broker and listener do not count such a connection. A listener for brokers
+alone is exempt from the broker's rate, so that clients cannot keep brokers from connecting.
 """
 
 from __future__ import annotations
