@@ -32,7 +32,7 @@ class StagedNodes:
 
     def __init__(self) -> None:
         self.nodes: dict[str, StoreNode | None] = {}  # None: deleted
-        self.growth: dict[str, int] = {}  # change of the number of children: a multi may create or delete a parent with its children
+        self.growth: dict[str, int] = {}  # change of the number of children, by parent
         self.sequences: dict[str, int] = {}  # the next number of sequential children, by parent
         self.created: list[str] = []
 
@@ -149,6 +149,7 @@ class NodeTree:
         elif isinstance(operation, Delete):
             if len(self._children.get(path, ())) + staged.growth.get(path, 0) > 0:
                 return StoreResult.NOT_EMPTY
+            staged.nodes.pop(path, None)  # `commit` removes nodes in the order of their deletion, children first
             staged.nodes[path] = None
             staged.sequences.pop(path, None)
             staged.growth[parent_of(path)] = staged.growth.get(parent_of(path), 0) - 1

@@ -60,7 +60,9 @@ def test_a_parent_goes_with_its_children() -> None:
     tree = made(Create("/a"), Create("/a/b"), Create("/a/b/c"))
     assert run(tree, Delete("/a/b/c"), Delete("/a/b"), Delete("/a")) == (StoreResult.OK, -1)
     assert tree.nodes() == {}
-    assert run(tree, Create("/a")) == (StoreResult.OK, -1)
+    assert run(tree, Create("/a"), Create("/a/b")) == (StoreResult.OK, -1)
+    assert run(tree, Set("/a", b""), Delete("/a/b"), Delete("/a")) == (StoreResult.OK, -1)
+    assert tree.nodes() == {}
 
 
 def test_a_node_made_again_is_another_one() -> None:
