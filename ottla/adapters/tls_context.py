@@ -111,7 +111,7 @@ def _trust(context: ssl.SSLContext, options: TlsOptions) -> None:
     where = f"listener {options.listener}"
     try:
         trusted = options.trusted or _read(options.truststore, "ssl.truststore.location", where, options.truststore_password)
-        context.load_verify_locations(cadata=trusted)
+        context.load_verify_locations(cadata=trusted.encode("ascii", "replace").decode())  # only comments can have other characters
     except ssl.SSLError as error:
         raise AddressError(f"{where}: {_reason(error)}") from None
 

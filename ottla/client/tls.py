@@ -37,7 +37,8 @@ Properties = Mapping[str, str]
 
 
 class TlsDetails(NamedTuple):
-    """The encryption of a connection. `certificate_end` is the end of the broker's certificate, None if the certificate is not checked."""
+    """The encryption of a connection. `certificate_end` is the time when the broker's certificate expires, None if the certificate is not
+    checked."""
 
     version: str
     cipher: str
@@ -74,7 +75,8 @@ def has_certificate(properties: Properties) -> bool:
 
 
 def stores_of(properties: Properties) -> tuple[str, str, str]:
-    """Returns the PEM texts of the authorities, of the client's certificates and of its key, each empty if not set. Raises ValueError."""
+    """Returns three PEM texts: the authorities, the client's certificates and the client's key. A text is empty if it is not set; without a
+    key, the text of the certificates must contain the key. Raises ValueError."""
     _refuse_what_is_not_served(properties)
     chain = _pem(properties, OWN_TEXTS, OWN_FILES)[1]
     return _pem(properties, TRUST_TEXTS, TRUST_FILES)[1], chain, _pem(properties, KEY_TEXTS, KEY_FILES)[1] or chain
@@ -147,12 +149,13 @@ def _restrict(context: ssl.SSLContext, properties: Properties) -> None:
 
 
 def _pem(properties: Properties, texts: tuple[str, ...], files: tuple[str, ...]) -> tuple[str, str]:
-    """Returns the name of the property that is set, and its PEM text or the PEM text of its file. Both are empty if none is set."""
+    """Returns the name of the first property that is set, and its PEM text. Both are empty if no property is set."""
     for name in texts:
         if properties.get(name, "").strip():
             if BEGIN not in properties[name].encode():
                 raise ValueError(f"{name} is no PEM text")
-            return name, properties[name].replace("\\n", "\n")  # librdkafka accepts PEM in one line, with \n
+            text = properties[name].encode("ascii", "replace").decode()  # only comments can have other characters
+            return name, text.replace("\\n", "\n")  # librdkafka accepts PEM in one line, with \n
     for name in files:
         if properties.get(name, "").strip() and not (name == "ssl.ca.location" and properties[name] == _SYSTEMS):
             return name, _read(name, properties[name], properties.get(STORE_PASSWORDS.get(name, "")))

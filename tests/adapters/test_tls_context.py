@@ -35,7 +35,7 @@ def test_files_and_inline_pem(authority: Authority) -> None:
     at = text.index("-----BEGIN CERTIFICATE")
     inline = context({
         "ssl.keystore.key": text[:at], "ssl.keystore.certificate.chain": text[at:], "ssl.client.auth": "required",
-        "ssl.truststore.certificates": authority.ca.read_text(),
+        "ssl.truststore.certificates": "subject=ä\n" + authority.ca.read_text(),
     })  # fmt: skip
     assert inline.verify_mode is ssl.CERT_REQUIRED and len(inline.get_ca_certs()) == 1, "no authorities but those that are given"
 

@@ -36,6 +36,7 @@ def test_what_is_given_replaces_the_authorities_of_the_system(files: dict[str, s
     assert trusted({"ssl.truststore.location": files["certificate"], "ssl.truststore.type": "PEM"}) == 1
     assert trusted({"ssl.ca.location": files["described"]}) == 1
     assert trusted({"ssl.truststore.certificates": CERTIFICATE * 2}) == 1
+    assert trusted({"ssl.truststore.certificates": "subject=localhost ä\n" + CERTIFICATE}) == 1
     assert trusted({"ssl.ca.pem": CERTIFICATE.replace("\n", "\\n")}) == 1
     systems = len(ssl.create_default_context().get_ca_certs())
     assert trusted({}) == trusted({"ssl.ca.location": "probe"}) == systems
