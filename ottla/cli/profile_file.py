@@ -26,15 +26,19 @@ def read_profiles(environment: Mapping[str, str]) -> tuple[str | None, dict[str,
     try:
         with open(path, "rb") as file:
             tree = tomllib.load(file)
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise UsageError(f"cannot read {path}: {error}") from None
-    tables = {name: found for name, found in tree.get("profiles", {}).items() if isinstance(found, dict)}
+    every, current = tree.get("profiles", {}), tree.get("current")
+    if not isinstance(every, dict) or not isinstance(current, str | None):
+        raise UsageError(f"cannot read {path}: it needs a table `profiles` and a string `current`")
+    tables = {name: found for name, found in every.items() if isinstance(found, dict)}
     profiles = {name: {key: str(value) for key, value in found.items()} for name, found in tables.items()}
-    return tree.get("current"), profiles
+    return current, profiles
 
 
 def profile_properties(name: str | None, environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns the properties of the named profile, of the current one if `name` is None, else none. UsageError for an unknown profile."""
+    """Returns the properties of a profile: the named one, or without a name the current one; none if there is no current profile. Raises
+    UsageError for an unknown profile."""
     if name == "":
         raise UsageError("a profile needs a name")
     if name is None and not os.path.exists(profiles_path(environment)):
@@ -66,7 +70,7 @@ def write_profiles(current: str | None, profiles: Mapping[str, Mapping[str, str]
 
 
 def _quoted(text: str) -> str:
-    """Returns the text as a TOML string: a JSON string without escapes for letters, but with an escape for DEL."""
+    """Returns the text as a TOML string: a JSON string that keeps letters outside ASCII and escapes DEL."""
     import json
 
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -53,10 +53,11 @@ def test_names_that_are_not_there(offline: Ottla) -> None:
         assert (result.code, result.err) == (2, "error: no profile 'b'; there are: a\n")
 
 
-def test_a_broken_file(offline: Ottla) -> None:
+@pytest.mark.parametrize("content", [b"[profiles", b"x = '\xff'", b"profiles = 3", b"current = [1]"])
+def test_a_broken_file(offline: Ottla, content: bytes) -> None:
     offline("profile", "create", "a", "x=2")
-    with open(profiles_path(os.environ), "w", encoding="utf-8") as file:
-        file.write("[profiles")
+    with open(profiles_path(os.environ), "wb") as file:
+        file.write(content)
     result = offline("topic", "list")
     assert (result.code, result.err.count("\n")) == (2, 1)
 
