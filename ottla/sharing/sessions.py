@@ -8,10 +8,13 @@ release would include the new session's records. If epoch 0 replaces a session t
 
 A member may continue its session on another connection, as in Kafka, but only as the same principal (`belongs_to_other`).
 
-The number of sessions is limited by `group.share.max.share.sessions`. The number of partitions is limited for one session and for all
-sessions; the last limit also depends on `ottla.memory.max.bytes`. At a limit, the address with the most sessions loses one
+The number of sessions is limited by `group.share.max.share.sessions`. At this limit, the address with the most sessions loses one
 (`base/loop/fair_slots.py`). If this is the client's own address, its connection with the most sessions loses one. If that is the client's
 own connection, the new session is refused.
+
+The number of partitions is limited for one session and for all sessions; the second limit also depends on `ottla.memory.max.bytes`. At the
+second limit, the address with the most partitions loses sessions. If the client's own address has nearly as many, the client's
+session ends.
 
 `share_fetch.py` and `share_acknowledge.py` read and acknowledge records.
 """
@@ -77,7 +80,7 @@ class ShareSession:
 
     def check(self, place: TopicIdPartition, share: SharePartition, is_new: bool) -> StoredStateCheck | None:
         """Returns the check that must succeed before records of this share partition are delivered; None if no check is needed. A share
-        partition that is older than the member's subscription may not know of an alteration of the group's offsets.
+        partition that was open before the member subscribed (not `is_new`) needs a check: the group's offsets may have been altered since.
         """
         if place not in self.checks:
             return None
@@ -151,7 +154,8 @@ class ShareSessions:
         return len(slots) < self._sessions_max
 
     def update(self, session: ShareSession, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> bool:
-        """Applies the additions and removals of a request. Ends the session and returns False if it would have too many partitions."""
+        """Applies the additions and removals of a request; may end sessions of other addresses. Ends this session and returns False if
+        there are too many partitions."""
         slots = self._slots
         session.update(added, forgotten)
         slots.weigh(session, len(session.wanted))
@@ -164,7 +168,8 @@ class ShareSessions:
         return False
 
     def step(self, group_id: str, member_id: str, epoch: int) -> tuple[ShareSession | None, ErrorCode]:
-        """Returns the session of a request with this epoch, and advances its epoch; with the final epoch the caller ends the session."""
+        """Returns the session of a request with this epoch, and advances its epoch; or None and an error code. With the final epoch the
+        caller ends the session."""
         session = self.find(group_id, member_id)
         if session is None:
             return None, ErrorCode.SHARE_SESSION_NOT_FOUND

@@ -9,8 +9,8 @@ rest of the transaction. Here the request waits for the completion, at most `com
 `ATTEMPTS_MAX` times in all. EndTxn and the verification of partitions are answered at once. EndTxn does not wait because it must never end
 the next transaction (ydb #52731).
 
-`admit` checks a Produce: with transactions v2 its partitions are added to the transaction, with older versions they are verified. If
-another broker is the coordinator, that broker is asked (`remote.py`).
+`admit` checks a Produce: with transactions v2 its partitions are added to the transaction, with older versions they are verified,
+unless verification is switched off. If another broker is the coordinator, that broker is asked (`remote.py`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ DoneEnd = Callable[[EndResult], None]
 TransactionCommand = Callable[[Shard, int, Reply], Decision]
 """Decides a command on a shard, given the time in milliseconds, and replies."""
 
-# Errors of a refused Produce. A producer does not look for a coordinator after Produce, so it gets an error that makes it try again.
+# Errors of a refused Produce. A producer looks for no coordinator after Produce, so errors of coordinators become a retriable error.
 PRODUCE_ERRORS = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -65,7 +65,7 @@ class HasHost(Protocol):
 
 
 class TransactionClient(Protocol):
-    """The client that used a transactional id, for operators (`handlers.context.RequestContext` is one)."""
+    """The client that used a transactional id, for operators. `handlers.context.RequestContext` has these properties."""
 
     @property
     def client_id(self) -> str | None: ...
@@ -134,7 +134,7 @@ class TransactionCoordinators(Coordinator[str]):
             shard.clients[transactional_id] = LastClient(client.client_id or "", client.connection.host, client.connection.owner)
 
     def client_of(self, transactional_id: str) -> LastClient:
-        """Returns the client that used the id last, if this coordinator knows it."""
+        """Returns the client that used the id last; `UNKNOWN_CLIENT` if this coordinator does not know the client."""
         shard = self._shard_of(transactional_id)
         return shard.clients.get(transactional_id, UNKNOWN_CLIENT) if shard is not None else UNKNOWN_CLIENT
 

@@ -55,7 +55,8 @@ class KnownTopic(NamedTuple):
 
 
 def known_share_topics(shard: GroupShard, group_id: str, reply: Reply) -> Decision:
-    """Answers a list of `KnownTopic`, the initialized partitions, or an error code. An unknown group has none."""
+    """Answers a list of `KnownTopic`, the initialized partitions of topics that still exist, or an error code. An unknown group
+    has none."""
     group = shard.groups.get(group_id)
     known = []
     if type(group) is ShareGroup:
@@ -117,7 +118,7 @@ Starts = dict[SharePartitionKey, tuple[int, ShareOffsetOutcome]]
 
 
 def _plan_alteration(shard: GroupShard, change: ShareChange, command: AlterShareOffsets) -> tuple[list[ShareOffsetOutcome], Starts]:
-    """Returns the outcomes known so far, and the offset and outcome of each partition to alter."""
+    """Returns the outcomes of all partitions; and for each partition that can be altered, its new offset and its outcome."""
     outcomes, starts, topics = list[ShareOffsetOutcome](), Starts(), change.group.state_topics
     new: dict[Uuid, tuple[str, list[int]]] = {}
     for name, partition, offset in command.starts:

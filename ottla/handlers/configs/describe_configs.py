@@ -1,9 +1,9 @@
 """DescribeConfigs: settings, their values and where these come from.
 
 Behaviour: for a topic, the settings in force and where each comes from: the topic's own, the broker's dynamic or static value, or the
-default. For a broker by its number, its own settings; for the broker without a name, the settings of all brokers. For a group, the settings
-of the new protocol; for a subscription to metrics of clients, its own and the defaults. `configuration_keys` selects settings; a null or
-empty list selects all. Secrets have no value.
+default. For this broker by its number, its settings in force or its log levels; another broker's number is INVALID_REQUEST. For the broker
+without a name, the settings that are set for all brokers. For a group, the settings of the new protocol; for a subscription to metrics of
+clients, its own and the defaults. `configuration_keys` selects settings; a null or empty list selects all. Secrets have no value.
 
 Version notes: 1 synonyms (KIP-226). 3 types and documentation (KIP-569). Subscriptions by KIP-714.
 """

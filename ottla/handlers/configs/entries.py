@@ -1,6 +1,6 @@
 """The settings of a topic, broker, group or metrics subscription with value and source, for DescribeConfigs and CreateTopics.
 
-A secret is never shown, not even to the client that set it: its value is null (A8).
+A secret is never shown, not even to the client that set it: its value is null.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Sh
 
 
 def client_metrics_entries(overrides: Mapping[str, str]) -> list[ShownSetting]:
-    """Kafka shows no synonym for a default."""
+    """Returns all settings of a metrics subscription. As in Kafka, a default has no synonym."""
     entries = []
     for name, setting in CLIENT_METRICS_SETTINGS.items():
         synonyms = [Synonym(name, overrides[name], ConfigSource.DYNAMIC_CLIENT_METRICS)] if name in overrides else []
@@ -87,8 +87,8 @@ def default_broker_entries(overrides: Mapping[str, str]) -> list[ShownSetting]:
 
 
 def _stored_entry(name: str, synonyms: list[Synonym]) -> ShownSetting:
-    """Returns a stored setting of one listener, or one that this broker does not know. An unknown setting is treated as a secret, as in
-    Kafka."""
+    """Returns a stored setting that is missing in `BROKER_SETTINGS`: a listener's setting, or a setting that this broker does not use. A
+    setting that Kafka does not know either is treated as a secret, as in Kafka."""
     from ottla.base.settings.known import is_known_to_kafka
 
     of_listener = split_listener_name(name)

@@ -56,7 +56,7 @@ def handle(broker: Broker, request: RequestContext, body: IncrementalAlterConfig
 
 
 def wanted_change(resource: AlterConfigsResource) -> ConfigRequest:
-    """Converts at most `CONFIG_ENTRIES_MAX` + 1 entries: enough for the controller to refuse a request with too many.
+    """Converts a resource of the request. Converts at most `CONFIG_ENTRIES_MAX` + 1 entries; the controller refuses so many.
     `handlers/configs/tls_changes.py` uses this and `refused`, too. Raises `ApiError` for an unknown operation."""
     entries = []
     for config in resource.configs[: CONFIG_ENTRIES_MAX + 1]:

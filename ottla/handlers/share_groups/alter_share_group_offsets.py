@@ -3,8 +3,8 @@
 Behaviour: each partition begins again at the given offset, and the stored state of records in flight is deleted. NON_EMPTY_GROUP while the
 group has members; GROUP_ID_NOT_FOUND for a group of another type. A group that does not exist is created, unless every partition is
 refused. Each partition has its own result: TOPIC_AUTHORIZATION_FAILED if the principal may not read the topic, UNKNOWN_TOPIC_OR_PARTITION,
-or COORDINATOR_NOT_AVAILABLE while an earlier state is being deleted. Whether the log has the offset is checked when a member fetches from
-it. UNSUPPORTED_VERSION while the feature `share.version` is at level 0. The principal needs READ on the group.
+or COORDINATOR_NOT_AVAILABLE while an earlier state is being deleted or if memory is full. Whether the log has the offset is checked when a
+member fetches from it. UNSUPPORTED_VERSION while the feature `share.version` is at level 0. The principal needs READ on the group.
 
 Version notes: there is one version.
 """

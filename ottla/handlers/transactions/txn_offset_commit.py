@@ -1,9 +1,9 @@
 """TxnOffsetCommit: a producer commits a group's offsets inside its transaction.
 
 Behaviour: the transaction coordinator must know that this group's partition of `__consumer_offsets` is part of the ongoing transaction; it
-is asked when this broker does not know it yet. The offsets are logged at once and count when the transaction commits. A producer that names
-the member it works for is fenced when that member is no longer in the generation it names (KIP-447). An answer that takes longer than
-`offsets.commit.timeout.ms` is COORDINATOR_NOT_AVAILABLE.
+is asked when this broker does not know it yet. The offsets are logged at once and count when the transaction commits. If the request names
+a member and a generation, the producer is fenced once the member is no longer in this generation (KIP-447). An answer that takes longer
+than `offsets.commit.timeout.ms` is COORDINATOR_NOT_AVAILABLE.
 
 Version notes: 2 leader epoch; 3 member and generation (KIP-447); 4 TRANSACTION_ABORTABLE (KIP-890); 5 the group's partition becomes part
 of the transaction by this request (transactions v2, KIP-890), before that by AddOffsetsToTxn; 6 topic ids.

@@ -4,7 +4,7 @@ Behaviour: needs the right to CLUSTER_ACTION, or to ALTER the cluster (an operat
 when its marker is committed; a repeated marker is answered in the same way. Markers in `__consumer_offsets` make the offsets of the
 transaction count.
 
-Version notes: 2 the version of the transaction (KIP-890), which makes a partition require a new epoch of the marker.
+Version notes: 2 the version of the transaction (KIP-890): in transactions v2 each transaction's marker has a new producer epoch.
 """
 
 from __future__ import annotations
