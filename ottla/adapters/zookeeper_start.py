@@ -1,7 +1,7 @@
 """Opens a broker's session with ZooKeeper and determines the cluster id, before the event loop runs.
 
-The start waits up to `zookeeper.connection.timeout.ms` for the session, and then up to the same time for the cluster id. Imported only with
-`zookeeper.connect`; needs kazoo (extra `ottla[cluster]`).
+The start waits up to `zookeeper.connection.timeout.ms` (by default the session timeout) for the session, and then up to the same time for
+the cluster id. Imported only with `zookeeper.connect`; needs kazoo (extra `ottla[cluster]`).
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def quota_path(entity: QuotaEntity) -> str:
 
 
 def setting_at(path: str) -> ConfigPut | QuotaPut | None:
-    """Returns the resource or entity with settings at this path below `/config`, without the settings; None for another path."""
+    """Returns the resource or entity whose settings are stored at this path, with empty settings; None for another path."""
     kind, *names = path.removeprefix("/config/").split("/")
     for resource_type, folder in CONFIG_FOLDERS.items():
         if folder == f"/config/{kind}" and len(names) == 1:
@@ -216,7 +216,8 @@ def read_cluster_id(data: bytes) -> str:
 
 
 def broker_bytes(broker: BrokerMetadata, protocols: Mapping[str, str], now_ms: int, *, incarnation: str = "") -> bytes:
-    """Encodes a registration. `host` and `port` are the address of a PLAINTEXT listener, for clients that do not know listeners.
+    """Encodes a registration. `host` and `port` are the address of a PLAINTEXT listener, for clients that do not know listeners; null
+    and -1 without such a listener.
     `incarnation` lists the ids of the broker's log directories, with commas.
     """
     plain = next((address for name, address in broker.endpoints.items() if protocols[name] == "PLAINTEXT"), (None, -1))

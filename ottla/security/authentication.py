@@ -22,12 +22,12 @@ class StepResult(NamedTuple):
     principal: str | None = None
     error: str | None = None
     reason: str = ""
-    """The reason for the log, if `error` says less."""
+    """A more detailed reason for the log; empty if `error` has all details."""
     claimed: str = ""
     """The name that a refused client gave, for the log."""
     is_valid: Callable[[], bool] | None = None
-    """Whether the client's user still exists, or its delegation token exists and was not shortened. A changed password does not matter.
-    None if the credentials cannot be revoked."""
+    """Whether the client's user still exists, or its delegation token exists and still lasts until `ends_ms`. A changed password does not
+    matter. None if the credentials cannot be revoked."""
     ends_ms: int | None = None
     """Wall time at which the credentials expire."""
     is_by_token: bool = False
@@ -88,7 +88,7 @@ class Authentication:
 
     def choose(self, mechanism: str) -> ErrorCode:
         """Starts an exchange by the named mechanism and returns NONE. Refuses the client for an unknown mechanism
-        (UNSUPPORTED_SASL_MECHANISM), and for a second choice during an exchange (ILLEGAL_SASL_STATE)."""
+        (UNSUPPORTED_SASL_MECHANISM), and for a choice during an exchange or after a refusal (ILLEGAL_SASL_STATE)."""
         begin = self.mechanisms.get(mechanism)
         if self.state is _STATES.EXCHANGING or self.is_refused or begin is None:
             code = ErrorCode.UNSUPPORTED_SASL_MECHANISM if begin is None else ErrorCode.ILLEGAL_SASL_STATE
@@ -100,7 +100,8 @@ class Authentication:
         return ErrorCode.NONE
 
     def step(self, token: bytes, done: Callable[[ErrorCode, StepResult], None]) -> None:
-        """Processes the client's next token. Calls `done` with the answer after the state has changed."""
+        """Processes the client's next token. Calls `done` with the answer after the state has changed. A token without an exchange gets
+        ILLEGAL_SASL_STATE."""
         exchange = self._exchange
         if exchange is None:
             self._move(_STATES.REFUSED)

@@ -20,8 +20,8 @@ from ottla.security.scram import HASHES, ITERATIONS_MIN, attributes
 
 SALT_BYTES = 16
 MESSAGE_BYTES_MAX = 4 << 10
-"""Maximum size of a client's message. A connection keeps the first message until the login ends, and any client may send one. 4 KiB: the
-longest accepted id needs this much."""
+"""Maximum size of a client's message. A connection keeps the first message until the login ends, and any client may send one. 4 KiB:
+the longest name has 1,024 bytes, or 3,072 if every character is escaped."""
 
 
 class ScramCredential(NamedTuple):
@@ -44,7 +44,7 @@ class DelegationTokenLogin(NamedTuple):
 
 
 FindToken = Callable[[str, str, Callable[[DelegationTokenLogin], object]], object]
-"""Calls back, now or later, with the data for a login by a mechanism and a token id."""
+"""Arguments: mechanism, token id, callback. Passes the data for the login to the callback, now or later."""
 
 
 def make_credential(mechanism: str, password: str, salt: bytes, iterations: int) -> ScramCredential:

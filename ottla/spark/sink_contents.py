@@ -1,8 +1,9 @@
-"""The transactions of a pipeline in its sink topics: rows and a digest of each, read with read_committed.
+"""The committed transactions in a pipeline's sink topics, read with read_committed: for each, the number of rows and a digest. Other
+producers may have written to the topics, too.
 
-Headers and checksums are sufficient. Only a batch that begins before the log start is decoded, because DeleteRecords may cut a batch, and
-readers get only the records after the cut. Aborted transactions are not visible, and open ones are above the last stable offset, where
-`extend` stops.
+The headers and checksums of batches have all that is needed. Only a batch that begins before the log start is decoded, because
+DeleteRecords may cut a batch, and readers get only the records after the cut. Aborted transactions are not visible, and open ones are above
+the last stable offset, where `extend` stops.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class SinkContents:
         self.outputs: dict[CommittedTransaction, OutputDigest] = {}
 
     def extend(self) -> bool:
-        """Reads each partition up to its last stable offset; returns whether there were new records or a transaction is open."""
+        """Reads each partition up to its last stable offset; returns whether the end has moved or a transaction is open."""
         ends = self._client.list_offsets(dict.fromkeys(self.partitions, LATEST))
         log_ends = self._client.list_offsets(dict.fromkeys(self.partitions, LATEST), isolation="read_uncommitted")
         is_moving = False

@@ -1,5 +1,5 @@
-"""`ottla token`: delegation tokens. A client that logs in with a token has the principal of the token's owner. A token is named by its
-id. Its secret (the HMAC) is shown at creation, and in lists with `--show-hmac`."""
+"""`ottla token`: delegation tokens. A client that logs in with a token has the principal of the token's owner. Commands name a
+token by its id. Its secret (the HMAC) is shown at creation, and in lists with `--show-hmac`."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def _expire(args: Args, cluster: Cluster, output: Output) -> None:
 
 
 def _secret_of(cluster: Cluster, token_id: str) -> bytes:
-    """Returns the HMAC of a token, which requests use to name the token. Asks the broker, so that the secret is no argument. Raises
-    `Refused` if the broker does not list the token."""
+    """Returns the HMAC of a token: requests of the protocol contain the HMAC instead of the id. Asks the broker for it, so that no command
+    line contains the secret. Raises `Refused` if the broker does not list the token."""
     for token in token_admin.describe_tokens(cluster):
         if token.token_id == token_id:
             return token.hmac

@@ -132,7 +132,8 @@ def judge_sync(milliseconds: float) -> Finding:
 
 
 def check_clock(directory: str) -> Finding:
-    """Checks that the kernel's clock is synchronised and that no file has a future time. Retention depends on the clock."""
+    """Checks that the kernel's clock is synchronised, and that no entry of the directory is more than 5 s in the future. Retention depends
+    on the clock."""
     newest = 0.0
     try:
         for entry in os.scandir(directory):
@@ -196,7 +197,8 @@ def check_brokers(args: Args) -> Iterator[Finding]:
 
 
 def _check_advertised(cluster: Any, broker_id: int, address: Any, bootstrap: str) -> Finding:
-    """Checks that an advertised address can be reached and belongs to the same cluster. Warns of a loopback address."""
+    """Checks that an advertised address can be reached and belongs to the same cluster. Warns of a loopback address, unless
+    the bootstrap address is a loopback address, too."""
     from ottla.base.errors import OttlaError
     from ottla.wire.messages.metadata import MetadataRequest
 

@@ -70,7 +70,7 @@ def _run(args: Args, output: Output) -> int:
     _show(output, frames, is_brief=args.brief)
     problems = [found.frame for found in frames if found.frame.problem]
     if problems and output.is_structured:
-        return 1  # the object of each frame has its problem
+        return 1  # each frame's object contains the problem
     if problems:
         raise Refused(f"{problems[0].title}: {problems[0].problem}", "CORRUPT_FRAME")
     return 0
@@ -95,7 +95,8 @@ def _read(words: list[str]) -> bytes:
 
 
 def _as_bytes(data: bytes, name: str) -> bytes:
-    """Converts hexadecimal digits to bytes. Returns captures and binary data unchanged. Raises `Refused` for other text."""
+    """Converts hexadecimal digits to bytes. Returns captures and binary data unchanged. Raises `Refused` for other text and for empty
+    data."""
     if not data:
         raise Refused(f"{name} is empty", "CORRUPT_FRAME")
     if part("captures").is_recording(data) or 0 in data:

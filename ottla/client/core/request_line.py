@@ -76,7 +76,7 @@ class RequestLine(Generic[W]):
         return frame
 
     def close(self) -> list[W]:
-        """Closes the protocol. Returns all unanswered requests, oldest first."""
+        """Closes the `ConnectionProtocol`. Returns all unanswered requests, oldest first."""
         self._protocol.close()
         left = [*self.in_flight, *(waiter for _body, _version, waiter in self.held)]
         self.in_flight, self.held = deque(), deque()

@@ -1,7 +1,8 @@
-"""Renews the generations of a running broker's log directories, so that a copy of a directory that is put back later is found to be older.
+"""Renews the generation of each log directory of a running broker. An old copy of a directory has an old generation, so it is detected when
+it is put back.
 
-A renewal is written to the directories in a thread, and then to one node of the metadata store. If the store does not answer, the next
-renewal takes the place of this one. A broker compares both when it registers (`cluster/registration.py`).
+A renewal is written to the directories in a thread, and then to one node of the metadata store. A write that fails is not repeated: the
+next renewal writes again. At its registration a broker compares the directories with the node (`cluster/registration.py`).
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ class GenerationRenewals:
         self._is_running = False
 
     def renew(self) -> None:
-        """Begins a renewal, unless one is in progress."""
+        """Begins a renewal, unless one is in progress or no online directory has a generation."""
         due = [directory for directory in self._directories() if directory.is_online and directory.generations]
         if due and not self._is_running:
             self._is_running = True
             self._threads.run(lambda: _renew(due), self._store_all)
 
     def _store_all(self, renewed: dict[str, Renewal]) -> None:
-        """Stores the renewals of all directories; of one that has failed the last that it had."""
+        """Stores the renewals of all directories. A directory whose renewal failed keeps its previous renewal."""
         self._renewed.update(renewed)
         data = znodes.renewals_bytes(self._renewed)
 

@@ -26,7 +26,8 @@ WAITING_REQUEST_BYTES = 3000
 
 
 class Slot:
-    """The slot of one answer in the order of answers. It ends when this answer and all earlier ones have been given."""
+    """The slot of one answer in the order of answers. The slot ends when this answer and all earlier answers have been passed to the
+    channel."""
 
     __slots__ = ("abandon", "parts", "size")
 
@@ -60,7 +61,7 @@ class AnswerAccount:
         return self.parked_bytes + self.unsent_bytes
 
     def park(self, size: int) -> None:
-        """Counts `size` more bytes of waiting requests; fewer if `size` is negative."""
+        """Counts `size` more bytes of waiting requests or parked answers; fewer if `size` is negative."""
         self.parked_bytes += size
         self._memory.total_bytes += size
 
