@@ -9,7 +9,7 @@ from tests.sim.lying_world import LyingWorld, RottenWorld
 from tests.sim.seed_search import assert_noticed, run_until
 
 SEEDS_TO_CATCH = 100
-FIRST_SEEDS = {"cut_below_watermark": 9, "scrub_finds_nothing": 2}
+FIRST_SEEDS = {"cut_below_watermark": 69, "scrub_finds_nothing": 10}
 """Where to begin with each fault: it saves time, and nothing depends on it."""
 
 
