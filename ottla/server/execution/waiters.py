@@ -114,7 +114,8 @@ class Waiters:
     def watch(
         self, watched: Sequence[PartitionNotifier], timeout_ms: int, wake: Callable[[], None], on_timeout: Callable[[], None]
     ) -> Watch:
-        """Calls `wake` after each change of a watched partition, and `on_timeout` once after `timeout_ms`, until cancelled."""
+        """Calls `wake` after changes of a watched partition (once for several changes), and `on_timeout` once after `timeout_ms`, until
+        cancelled."""
         watch = Watch(self, watched, wake)
         watch.start(0 if self._is_closing else timeout_ms, on_timeout)
         return watch
@@ -138,8 +139,8 @@ class Waiters:
         self.run()
 
     def expire_all(self) -> None:
-        """Answers every waiting request with the present data. Later requests do not wait either, because each answer lets a client's next
-        pipelined request begin."""
+        """Ends every wait as its timeout does. Later requests do not wait either, because each answer lets the next pipelined request of
+        a client begin."""
         self._is_closing = True
         for watch in list(self.watches):
             watch.expire()
@@ -175,7 +176,7 @@ class Waiters:
                 return
 
     def _finish(self) -> None:
-        """Calls what follows the wakes; if one function fails, the others are called in the next iteration of the loop."""
+        """Calls the functions of `after_wakes`. If one fails, the others are called in the next iteration of the loop."""
         finishing, self._finishing = iter(self._finishing), {}
         try:
             for function in finishing:
@@ -185,7 +186,7 @@ class Waiters:
                 self.timers.call_soon(function)
 
     def after_wakes(self, function: Callable[[], None]) -> bool:
-        """Calls `function` once, when all watches that are being woken have been; False outside of a round of wakes."""
+        """Calls `function` once, at the end of the current round of wakes. Returns False outside of a round."""
         if self._is_waking:
             self._finishing[function] = None
         return self._is_waking
