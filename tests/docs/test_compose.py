@@ -84,9 +84,9 @@ def test_a_compose_file_for_an_image_of_kafka_starts_us(image: str, tmp_path: Pa
             cluster = Cluster(f"127.0.0.1:{port}", client_id="compose", timeout_s=10)
             cluster.refresh([])
             node = written.get("KAFKA_NODE_ID", written.get("KAFKA_CFG_NODE_ID", ""))
-            assert list(cluster.brokers) == [int(node)]
-            assert [str(known.port) for known in cluster.brokers.values()] == [port]
-            assert cluster.cluster_id == written.get("CLUSTER_ID", written.get("KAFKA_KRAFT_CLUSTER_ID"))
+            assert list(cluster.metadata.brokers) == [int(node)]
+            assert [str(known.port) for known in cluster.metadata.brokers.values()] == [port]
+            assert cluster.metadata.cluster_id == written.get("CLUSTER_ID", written.get("KAFKA_KRAFT_CLUSTER_ID"))
             cluster.close()
         closed = [port for name, port in listeners if name == "CONTROLLER"]
         with pytest.raises(OSError):

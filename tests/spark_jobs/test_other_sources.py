@@ -54,7 +54,7 @@ def test_files_go_to_the_topics_that_a_column_names_once(
     assert [stock_values(broker, f"{name}-{number}") for number in range(2)] == [list(range(0, 30, 2)), list(range(1, 30, 2))]
     assert counts(broker, name) == {TopicPartition(f"{name}-0", 0): 3}
     message = failure(lambda: run(query(f"{checkpoint}-new")))
-    assert f"group: '{name}' has the last batch of another query" in message and "a group of its own" in message
+    assert f"group: '{name}' has the last batch of another query" in message and "use a new group" in message
     run(query(f"{checkpoint}-new", f"{name}-new"))
     assert counts(broker, f"{name}-new") == {TopicPartition(f"{name}-0", 0): 3}
 
