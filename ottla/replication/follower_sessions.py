@@ -70,9 +70,15 @@ class FollowedPartition:
         partition = self.partition
         if self.error or partition is None or self.diverging_epoch is not None:
             return True
-        log, state = partition.log, partition.state
-        is_behind = self.asked.fetch_offset < log.log_end_offset
-        return is_behind or state.high_watermark > self.known_watermark or log.log_start_offset > self.known_log_start
+        return self.is_behind(partition) or self.has_moved(partition.high_watermark, partition.log.log_start_offset)
+
+    def is_behind(self, partition: Partition) -> bool:
+        """Whether the log has records beyond the fetch offset."""
+        return self.asked.fetch_offset < partition.log.log_end_offset
+
+    def has_moved(self, high_watermark: int, log_start_offset: int) -> bool:
+        """Whether one of the leader's bounds differs from the one that the follower knows."""
+        return high_watermark > self.known_watermark or log_start_offset > self.known_log_start
 
     def mark(self) -> None:
         """Marks the partition dirty after a change, and wakes the waiting request; does nothing for an answered partition."""
@@ -151,7 +157,7 @@ class FollowerSession:
     def _note(self, entry: FollowedPartition, partition: Partition) -> ErrorCode:
         asked = entry.asked
         hw, start = asked.high_watermark, asked.log_start_offset
-        entry.known_watermark = partition.state.high_watermark if hw == UNKNOWN_HIGH_WATERMARK else hw
+        entry.known_watermark = partition.high_watermark if hw == UNKNOWN_HIGH_WATERMARK else hw
         entry.known_log_start = partition.log.log_start_offset if start < 0 else start
         try:
             entry.diverging_epoch = partition.note_follower(

@@ -260,10 +260,11 @@ class Partition:
 
     def require_leading(self, current_leader_epoch: int = -1) -> Leader:
         """Returns the current term of leadership. Raises `ApiError` if this replica does not lead in this epoch (I18)."""
-        self._require_term(current_leader_epoch)
-        if self.leader is None:
+        leader = self.leader
+        if leader is None or 0 <= current_leader_epoch != leader.epoch:
+            self._require_term(current_leader_epoch)
             raise self.state.refusal()
-        return self.leader
+        return leader
 
     def require_reading(self, current_leader_epoch: int = -1, *, may_follow: bool) -> None:
         """Raises `ApiError` unless this replica leads in this epoch, or, with `may_follow`, follows an existing leader (KIP-392)."""
@@ -351,9 +352,7 @@ class Partition:
     ) -> tuple[int, int] | None:
         """Records the progress of a follower's Fetch. Callers call it once for each request. If the logs diverge, it records nothing and
         returns the divergence as (epoch, end offset)."""
-        leader = self.leader
-        if leader is None or 0 <= current_leader_epoch != leader.epoch:
-            leader = self.require_leading(current_leader_epoch)
+        leader = self.require_leading(current_leader_epoch)
         if last_fetched_epoch >= 0:
             diverging = reads.find_divergence(self.state, fetch.offset, last_fetched_epoch)
             if diverging is not None:
@@ -371,9 +370,7 @@ class Partition:
         diverging_epoch: tuple[int, int] | None = None,
     ) -> PartitionRead:
         """Reads for a follower's Fetch, to the log end; returns no records if the logs diverge (`diverging_epoch`)."""
-        leader = self.leader
-        if leader is None or 0 <= current_leader_epoch != leader.epoch:
-            self.require_leading(current_leader_epoch)
+        self.require_leading(current_leader_epoch)
         if diverging_epoch is not None:
             return reads.nothing_but(self.state, diverging_epoch)
         try:

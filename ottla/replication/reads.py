@@ -97,8 +97,7 @@ def _aborted(log: Log, found: FileSlice, offset: int, end: int) -> list[tuple[in
 def read_as_follower(state: PartitionState, offset: int, bytes_max: int, min_one: bool) -> PartitionRead:
     log = state.log
     end = log.log_end_offset
-    if not log.log_start_offset <= offset <= end:
-        _require_within(state, offset)
+    _require_within(state, offset)
     if state.damage is not None and offset < end:
         bytes_max = state.damage.limit_read(log, offset, bytes_max)
     found = log.read(offset, bytes_max, end_offset=end, min_one=min_one) if offset < end else None

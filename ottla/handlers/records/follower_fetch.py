@@ -177,6 +177,7 @@ class FollowerRequest:
             if session.followed.get(entry.key) is not entry:
                 continue
             read = self._read(entry, left - size, size == 0)
+            session.note_membership(entry)
             if type(read) is PartitionRead and read.slice is not None:
                 size += read.slice.length
             elif type(read) is not PartitionRead or read.diverging_epoch is not None or read.log_start_offset > entry.known_log_start:
@@ -226,7 +227,6 @@ class FollowerRequest:
             )
             if entry.is_dirty:
                 self._session.dirty.append(entry)
-            self._session.note_membership(entry)
 
     def _answer(self, found: list[tuple[FollowedPartition, PartitionRead | ErrorCode]]) -> FetchResponse:
         session, is_full = self._session, self._is_full
@@ -246,7 +246,6 @@ class FollowerRequest:
                     continue
                 result = data_of(entry, read)
             topics.setdefault(entry.key[0], []).append(result)
-            session.note_membership(entry)
         responses = [
             make_topic(topic="" if self._by_ids else name, topic_id=name if self._by_ids else bytes(16), partitions=results)
             for name, results in topics.items()
@@ -260,18 +259,17 @@ class FollowerRequest:
         if not entry.is_answered and has_more(entry, read):
             entry.is_dirty = True
             self._session.dirty.append(entry)
-        self._session.note_membership(entry)
 
 
 def has_moved(entry: FollowedPartition, read: PartitionRead) -> bool:
     """Whether the leader's high watermark or log start differs from the one that the follower knows."""
-    return read.high_watermark > entry.known_watermark or read.log_start_offset > entry.known_log_start
+    return entry.has_moved(read.high_watermark, read.log_start_offset)
 
 
 def has_more(entry: FollowedPartition, read: PartitionRead) -> bool:
     """Whether the log has records beyond the fetch offset, which a full answer or a throttle may have excluded."""
     partition = entry.partition
-    return partition is not None and read.diverging_epoch is None and entry.asked.fetch_offset < partition.log.log_end_offset
+    return partition is not None and read.diverging_epoch is None and entry.is_behind(partition)
 
 
 def data_of(entry: FollowedPartition, read: PartitionRead) -> PartitionData:
