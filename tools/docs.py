@@ -236,7 +236,7 @@ def spark_page() -> str | None:
         return None
     from ottla.spark.options import AS_OWNED, OWNED, SINK_TABLE, SOURCE_TABLE, WITHOUT_EFFECT
 
-    lines = ["Names and meanings are those of Spark's own Kafka connector, compared without case.", ""]
+    lines = ["The names are not case-sensitive. They have the same meanings as in Spark's own Kafka connector.", ""]
     for title, table in (("Reading", SOURCE_TABLE), ("Writing", SINK_TABLE)):
         rows = [(f"`{one.name}`", f"`{one.default}`" if one.default else "", one.used_by, one.meaning) for one in table]
         lines += [f"## {title}", "", *_table(("Option", "Default", "Used by", "Meaning"), rows), ""]

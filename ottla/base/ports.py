@@ -260,7 +260,7 @@ class Network(Protocol):
         which opens or closes the channel, or `failed` with the reason (for example `REFUSED`)."""
 
     def host_name(self) -> str:
-        """Returns a name by which other machines may reach this one."""
+        """Returns a name of this machine that other machines may know."""
 
 
 Locate = Callable[[int], tuple[str, int] | None]
@@ -457,7 +457,7 @@ class TokenSource(Protocol):
 
     @property
     def due_s(self) -> float:
-        """The time from which `token` fetches another token."""
+        """When `token` begins to fetch another token."""
 
     @property
     def ends_s(self) -> float:

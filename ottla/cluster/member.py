@@ -165,8 +165,8 @@ class ClusterMember:
             self._remote.send(broker, message, done)
 
     def is_current(self, broker_id: int, message: ControlMessage) -> bool:
-        """Whether a message to another broker is still valid: this broker is the controller of the message's epoch, and the receiver still
-        has the registration for which it was written."""
+        """Whether a message to another broker is still valid: this broker is the controller of the message's epoch, and the receiver has
+        not registered again since the message was written."""
         controller = self.controller
         if not controller.is_active or controller.state.controller_epoch != message.controller_epoch:
             return False

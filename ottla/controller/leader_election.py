@@ -95,7 +95,7 @@ class Standing:
 
 
 UNCHANGED = Standing(live=())
-"""The standing for a change in which no broker has restarted."""
+"""The standing if no broker has restarted."""
 
 
 def elect_after_failure(partition: PartitionMetadata, standing: Standing, *, is_unclean_allowed: bool = False) -> Elected | None:

@@ -24,7 +24,7 @@ from ottla.client.core.operation import operation
 from ottla.client.errors import RETRIABLE, ClientError
 
 if TYPE_CHECKING:
-    from ottla.client.core.shells import Link
+    from ottla.client.core.ports import Link
     from ottla.client.security import Security
 
 __all__ = ["GROUP", "TRANSACTION", "Cluster", "nearest_hint"]

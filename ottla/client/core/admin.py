@@ -19,7 +19,7 @@ from ottla.client.errors import RETRIABLE, KafkaError, TransportError, refused
 from ottla.wire.schema import Request
 
 if TYPE_CHECKING:
-    from ottla.client.core.shells import HasTimeout
+    from ottla.client.core.ports import HasTimeout
 
 LATEST = -1
 EARLIEST = -2

@@ -36,7 +36,7 @@ from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, 
 from ottla.wire.schema import Request
 
 if TYPE_CHECKING:
-    from ottla.client.core.shells import Link
+    from ottla.client.core.ports import Link
 
 GROUP = 0
 TRANSACTION = 1

@@ -23,7 +23,7 @@ from ottla.client.errors import RequestTimeoutError
 from ottla.wire.schema import Request
 
 if TYPE_CHECKING:
-    from ottla.client.core.shells import Link
+    from ottla.client.core.ports import Link
 
 T = TypeVar("T")
 

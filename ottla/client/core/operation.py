@@ -17,7 +17,7 @@ from ottla.client.core.conversation import Conversation
 
 if TYPE_CHECKING:
     from ottla.client.core.cluster import ClusterCore
-    from ottla.client.core.shells import AwaitingClient, WaitingClient, WaitingShell
+    from ottla.client.core.ports import AwaitingClient, WaitingClient, WaitingShell
 
 C = TypeVar("C")
 P = ParamSpec("P")

@@ -24,7 +24,7 @@ from ottla.wire.batch_header import Buffer, read_batch_header
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 
 if TYPE_CHECKING:
-    from ottla.client.core.shells import Link
+    from ottla.client.core.ports import Link
 
 IN_FLIGHT_MAX = 5
 """Requests in flight to one leader. Brokers remember the last five batches of a producer in a partition; with more in flight they would not
