@@ -2,7 +2,7 @@
 
 A session exists as long as its connection, so clients cannot evict it. It watches each of its partitions. A partition that changes is added
 to the session's dirty list, once, and wakes the waiting request. A request names the partitions whose log changed at the follower. Only
-these and the dirty ones are read; the number of other partitions does not matter.
+the dirty ones are read, and named ones for which there is something; the number of other partitions does not matter.
 
 An entry with `partition_max_bytes` 0 only reports that more of the follower's log is durable.
 

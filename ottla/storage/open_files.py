@@ -5,6 +5,8 @@ If no other sealed segment is open, the clock algorithm (second chance) selects 
 synced yet may be closed too: the group commit opens it again by its name. A reader's slice keeps its file open. When more than `files_max`
 files are open in all, `is_crowded` is set and readers get copies.
 
+The last small batch for which readers waited is kept in memory, because all of them read it next.
+
 Not handled: a failed write-back of a file that no process has open, which Linux may not report later. So `files_max` should be larger than
 the number of logs that are written to at the same time.
 """
@@ -67,7 +69,7 @@ class OpenFiles:
     def discard(self, segment: OpenSegment) -> None:
         self.segments.pop(segment, None)
         self.active.pop(segment, None)
-        self.latest = None  # It may be in the file of this segment.
+        self.latest = None  # Its file may change: it is closed, cut or removed.
 
     def keep_latest(self, segment: OpenSegment, batch: memoryview) -> None:
         """Keeps a small batch that was just appended in memory, for the readers that wait for it (`FileSlice.at_hand`)."""

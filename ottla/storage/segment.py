@@ -431,7 +431,6 @@ class Segment:
         """Cuts the file durably at the start of a batch with base offset `offset`, and updates the indexes. The segment becomes active."""
         file = self.file()
         file.truncate(position)
-        self.open_files.latest = None
         file.sync()
         self.size = position
         self.forget_tail(offset)

@@ -127,12 +127,13 @@ def test_the_last_batch_is_at_hand_for_its_readers(tmp_path: Path) -> None:
 def test_a_batch_that_was_cut_off_is_not_at_hand(tmp_path: Path) -> None:
     open_files = OpenFiles(4)
     (log,) = logs_of(tmp_path, 1, open_files)
+    append(log)
     batch = memoryview(batch_of(1, value=b"a" * 50))
     log.append(batch, read_batch_header(batch), leader_epoch=0, now_ms=0)
     open_files.keep_latest(log.active, batch)
-    log.truncate_to(0)
+    log.truncate_to(1)
     append(log, value=b"b" * 50)
-    assert at_hand(log, 0) is None
+    assert at_hand(log, 1) is None
 
 
 def test_a_batch_at_hand_does_not_keep_the_file_of_a_closed_segment_open(tmp_path: Path) -> None:

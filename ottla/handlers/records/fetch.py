@@ -1,7 +1,7 @@
 """Fetch: reads records for consumers and followers, and waits for more.
 
 Behaviour: reads each wanted partition up to the reader's bound (high watermark, or last stable offset for read_committed; log end for a
-replica, whose requests `handlers/records/follower_fetch.py` answers). Records are slices of segment files, never copied here. If the answer
+replica, whose requests `handlers/records/follower_fetch.py` answers). Records are slices of segment files, or bytes at hand. If the answer
 holds fewer than `min_bytes` and nothing urgent (an error, a diverging epoch, a preferred replica), the request waits up to `max_wait_ms`
 for a change of one of its partitions, and then reads all of them again. `max_bytes` bounds the answer, except that the first partition that
 has data gives at least one whole batch, so that a batch larger than the limit cannot stop a reader. After `ABORTED_MAX` aborted

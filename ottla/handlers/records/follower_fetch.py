@@ -4,7 +4,7 @@ The answer is sent immediately if a partition diverges, has an error or a new lo
 is sent after `WATERMARK_MS`, or immediately to the first request of a session. A producer that waits for each acknowledgement usually
 writes again before that, and the answer with its records contains the watermark. Without this pause, half of the answers to followers would
 contain only watermarks. Otherwise the request waits for `min_bytes` of records. The next request of the same session ends a wait. Records
-are slices of segment files, never copied here.
+are slices of segment files, except a small batch that was just appended (`FileSlice.at_hand`).
 
 The cost of a request depends on the partitions in the request and on the changed partitions of its session
 (`replication/follower_sessions.py`).

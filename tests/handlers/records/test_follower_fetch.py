@@ -321,3 +321,18 @@ def test_a_report_counts_and_does_not_bring_records_twice(leader: Leader) -> Non
     reported.durable_end, reported.partition_max_bytes = 1, 0
     assert isinstance(leader.send(reported), Pending), "it has not been named since it was sent something"
     assert leader.world.partitions[0].high_watermark == 1
+
+
+def test_a_new_log_start_is_an_answer_while_the_request_waits_and_when_it_arrives(leader: Leader) -> None:
+    for number, name in enumerate((b"a", b"b")):
+        leader.append(0, name)
+        leader.send()
+        leader.send(one(0, number + 1))
+        leader.run(10 * WATERMARK_MS)
+    partition = leader.world.partitions[0]
+    waiting = leader.send()
+    assert partition.leader is not None and partition.leader.delete_records(1) == 1
+    leader.run()
+    assert answered(waiting)[0].log_start_offset == 1
+    partition.leader.delete_records(2)
+    assert answered(leader.send(one(0, 2)))[0].log_start_offset == 2
