@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterable, Mapping
 from ottla.base.acls import WILDCARD, AclFilter, AclOperation, Binding, Pattern, ResourceType, Rule
 from ottla.base.bounded_cache import BoundedCache
 from ottla.base.loop.turns import pieces_of
-from ottla.security.acl_index import DENIED_SHIFT, AclIndex, normal_host
+from ottla.security.acl_index import DENIED_SHIFT, AclIndex
 from ottla.security.audit import AuditLog
 from ottla.security.principal import Requester
 
@@ -100,7 +100,7 @@ class AclAuthorizer:
         return requester.is_inter_broker or requester.principal in self._super_users
 
     def _decide(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        masks = self._index.masks(requester.principal, normal_host(requester.host), resource_type, name)
+        masks = self._index.masks(requester.principal, requester.host, resource_type, name)
         if not self._is_loaded or masks >> DENIED_SHIFT & 1 << operation:
             decision = False
         elif masks & 1 << operation:
@@ -110,9 +110,9 @@ class AclAuthorizer:
         return self._decisions.remember((requester.principal, requester.host, operation << 4 | resource_type, name), decision)
 
     def _decide_on_any(self, requester: Requester, operation: AclOperation, resource_type: ResourceType) -> bool:
-        principal, host = requester.principal, normal_host(requester.host)
+        principal, host = requester.principal, requester.host
         decision = self._is_loaded and (
             self._index.allows_any(principal, host, operation, resource_type)
             or self._decide(requester, operation, resource_type, UNNAMED)
         )
-        return self._decisions.remember((principal, requester.host, ~(operation << 4 | resource_type), ""), decision)
+        return self._decisions.remember((principal, host, ~(operation << 4 | resource_type), ""), decision)

@@ -5,10 +5,10 @@ name, of the literal `*` and of every prefix of the name. The prefixes of a prin
 others that it begins with. The last prefix at or before a name in sort order is found by bisection. This prefix and its ancestors include
 every prefix of the name.
 
-The permissions of a host on a pattern are one integer: a bit for each allowed operation and, shifted by `DENIED_SHIFT`, a bit for each
-denied operation. Allowed operations also set the bits of the operations that they imply (READ, WRITE, DELETE and ALTER imply DESCRIBE;
-ALTER_CONFIGS implies DESCRIBE_CONFIGS); a denied operation implies nothing. Principals and names are compared by code points, so two
-Unicode forms of one name are two names. Addresses are compared by value, whatever their spelling.
+The permissions of a host (`acl_hosts`) on a pattern are one integer: a bit for each allowed operation and, shifted by `DENIED_SHIFT`, a
+bit for each denied operation. Allowed operations also set the bits of the operations that they imply (READ, WRITE, DELETE and ALTER imply
+DESCRIBE; ALTER_CONFIGS implies DESCRIBE_CONFIGS); a denied operation implies nothing. Principals and names are compared by code points, so
+two Unicode forms of one name are two names.
 """
 
 from __future__ import annotations
@@ -31,10 +31,13 @@ from ottla.base.acls import (
     ResourceType,
     Rule,
 )
+from ottla.security.acl_hosts import HostNames
 
 T = TypeVar("T")
 DecisionsByHost = dict[str, int]
-"""The bits of allowed and denied operations, by host. The host `*` is every host."""
+"""The bits of allowed and denied operations, by the host of the ACLs in its normal form."""
+Hosts = tuple[str, ...]
+"""The names by which ACLs can mean the requester's address (`HostNames.of`)."""
 
 DENIED_SHIFT = 32
 
@@ -52,20 +55,6 @@ _DENIED[AclOperation.ALL] = _ALLOWED[AclOperation.ALL] << DENIED_SHIFT
 
 def bits_of(rule: Rule) -> int:
     return (_ALLOWED if rule.permission is Permission.ALLOW else _DENIED)[rule.operation]
-
-
-def normal_host(host: str) -> str:
-    """Returns an IPv6 address in its shortest form (Java writes `0:0:0:0:0:0:0:1`), and a mapped IPv4 address as IPv4. Other texts are
-    unchanged."""
-    if ":" not in host:
-        return host
-    from ipaddress import IPv6Address  # on use: most addresses have no colon
-
-    try:
-        address = IPv6Address(host)
-    except ValueError:
-        return host
-    return str(address.ipv4_mapped or address)
 
 
 class _Prefixes:
@@ -92,8 +81,8 @@ class _Prefixes:
     def items(self) -> Iterable[tuple[str, DecisionsByHost]]:
         return self._hosts.items()
 
-    def masks(self, name: str, host: str) -> int:
-        """Returns the permissions of the host from all prefixes of this name."""
+    def masks(self, name: str, hosts: Hosts) -> int:
+        """Returns the permissions of the hosts from all prefixes of this name."""
         if self._is_stale:
             self._arrange()
         at = bisect_right(self._sorted, name)
@@ -101,7 +90,7 @@ class _Prefixes:
         masks = 0
         while prefix is not None:
             if name.startswith(prefix):
-                masks |= masks_in(self._hosts[prefix], host)
+                masks |= masks_in(self._hosts[prefix], hosts)
             prefix = self._parents[prefix]
         return masks
 
@@ -134,13 +123,13 @@ class _Rules:
         else:
             self.literal[pattern.name] = hosts
 
-    def masks(self, name: str, host: str) -> int:
+    def masks(self, name: str, hosts: Hosts) -> int:
         masks = 0
         literal = self.literal
-        for hosts in (literal.get(name), literal.get(WILDCARD)):
-            if hosts is not None:
-                masks |= masks_in(hosts, host)
-        return masks | self.prefixed.masks(name, host) if self.prefixed else masks
+        for decisions in (literal.get(name), literal.get(WILDCARD)):
+            if decisions is not None:
+                masks |= masks_in(decisions, hosts)
+        return masks | self.prefixed.masks(name, hosts) if self.prefixed else masks
 
 
 class AclIndex:
@@ -150,6 +139,7 @@ class AclIndex:
         self._rules: dict[Pattern, frozenset[Rule]] = {}
         self._of: dict[tuple[int, str], _Rules] = {}  # by resource type and principal
         self._of_all: dict[int, _Rules] = {}  # by resource type: the patterns with an ACL of any principal
+        self._hosts = HostNames()
 
     def __len__(self) -> int:
         """Returns the number of patterns with ACLs."""
@@ -191,9 +181,9 @@ class AclIndex:
         gone = dict.fromkeys(rule.principal for rule in sorted(self._rules.get(pattern, ())))
         by_principal: dict[str, DecisionsByHost] = {}
         for rule in sorted(new):
-            hosts = by_principal.setdefault(rule.principal, {})
-            host = normal_host(rule.host)
-            hosts[host] = hosts.get(host, 0) | bits_of(rule)
+            decisions = by_principal.setdefault(rule.principal, {})
+            host = self._hosts.add(rule.host)
+            decisions[host] = decisions.get(host, 0) | bits_of(rule)
         for principal in {**gone, **dict.fromkeys(by_principal)}:
             _put(self._of, (kind, principal), pattern, by_principal.get(principal))
         _put(self._of_all, kind, pattern, {WILDCARD: 1} if new else None)
@@ -207,65 +197,68 @@ class AclIndex:
         for pattern, of_pattern in rules.items():
             self.put(pattern, of_pattern)
 
-    def masks(self, principal: str, host: str, resource_type: ResourceType, name: str) -> int:
-        """Returns the permissions of a principal on a resource from a host (in its normal form), from all ACLs."""
-        kind = int(resource_type)
+    def masks(self, principal: str, address: str, resource_type: ResourceType, name: str) -> int:
+        """Returns the permissions of a principal at an address on a resource, from all ACLs."""
+        kind, hosts = int(resource_type), self._hosts.of(address)
         masks = 0
         own, of_any = self._of.get((kind, principal)), self._of.get((kind, ANY_PRINCIPAL))
         if own is not None:
-            masks = own.masks(name, host)
+            masks = own.masks(name, hosts)
         if of_any is not None:
-            masks |= of_any.masks(name, host)
+            masks |= of_any.masks(name, hosts)
         return masks
 
     def has_rules(self, resource_type: ResourceType, name: str) -> bool:
         rules = self._of_all.get(int(resource_type))
-        return rules is not None and rules.masks(name, WILDCARD) != 0
+        return rules is not None and rules.masks(name, (WILDCARD,)) != 0
 
-    def denies_all(self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType) -> bool:
+    def _denies_all(self, principal: str, hosts: Hosts, operation: AclOperation, resource_type: ResourceType) -> bool:
         masks = 0
         for who in (principal, ANY_PRINCIPAL):
             rules = self._of.get((int(resource_type), who))
-            masks |= 0 if rules is None else masks_in(rules.literal.get(WILDCARD, {}), host)
+            masks |= 0 if rules is None else masks_in(rules.literal.get(WILDCARD, {}), hosts)
         return bool(masks >> DENIED_SHIFT & 1 << operation)
 
-    def allows_any(self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType) -> bool:
+    def allows_any(self, principal: str, address: str, operation: AclOperation, resource_type: ResourceType) -> bool:
         """Whether the operation is allowed and not denied on some resource of the type; the resource need not exist."""
-        kind, bit = int(resource_type), 1 << operation
-        if self.denies_all(principal, host, operation, resource_type):
+        kind, bit, hosts = int(resource_type), 1 << operation, self._hosts.of(address)
+        if self._denies_all(principal, hosts, operation, resource_type):
             return False
         of_both = [rules for who in (principal, ANY_PRINCIPAL) if (rules := self._of.get((kind, who))) is not None]
         for rules in of_both:
             if any(
-                name == WILDCARD or not _denied_at(of_both, name, host) & bit
-                for name, hosts in rules.literal.items()
-                if masks_in(hosts, host) & bit
+                name == WILDCARD or not _denied_at(of_both, name, hosts) & bit
+                for name, decisions in rules.literal.items()
+                if masks_in(decisions, hosts) & bit
             ) or any(
-                not _denied_within(of_both, prefix, host) & bit
-                for prefix, hosts in rules.prefixed.items()
-                if masks_in(hosts, host) & bit
+                not _denied_within(of_both, prefix, hosts) & bit
+                for prefix, decisions in rules.prefixed.items()
+                if masks_in(decisions, hosts) & bit
             ):
                 return True
         return False
 
 
-def masks_in(hosts: DecisionsByHost, host: str) -> int:
-    return hosts.get(host, 0) | hosts.get(WILDCARD, 0)
+def masks_in(decisions: DecisionsByHost, hosts: Hosts) -> int:
+    masks = 0
+    for host in hosts:
+        masks |= decisions.get(host, 0)
+    return masks
 
 
-def _denied_within(of_both: list[_Rules], prefix: str, host: str) -> int:
+def _denied_within(of_both: list[_Rules], prefix: str, hosts: Hosts) -> int:
     """Returns the operations that are denied on all names with the prefix."""
     masks = 0
     for rules in of_both:
-        masks |= rules.prefixed.masks(prefix, host)
+        masks |= rules.prefixed.masks(prefix, hosts)
     return masks >> DENIED_SHIFT
 
 
-def _denied_at(of_both: list[_Rules], name: str, host: str) -> int:
+def _denied_at(of_both: list[_Rules], name: str, hosts: Hosts) -> int:
     """Returns the operations that are denied on one name."""
     masks = 0
     for rules in of_both:
-        masks |= rules.masks(name, host)
+        masks |= rules.masks(name, hosts)
     return masks >> DENIED_SHIFT
 
 

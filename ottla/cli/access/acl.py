@@ -88,8 +88,8 @@ RESOURCE_OPTIONS = (
 RULE_OPTIONS = (
     option("--allow-principal", action="append", metavar="User:NAME", help="who is allowed; User:'*' means everyone; repeatable"),
     option("--deny-principal", action="append", metavar="User:NAME", help="who is denied, whatever else allows it"),
-    option("--allow-host", action="append", metavar="ADDRESS", help="from where that is allowed; default: everywhere"),
-    option("--deny-host", action="append", metavar="ADDRESS", help="from where that is denied; default: everywhere"),
+    option("--allow-host", action="append", metavar="HOST", help="address or network (10.0.0.0/8) where that is allowed; default: all"),
+    option("--deny-host", action="append", metavar="HOST", help="address or network (10.0.0.0/8) where that is denied; default: all"),
     option("--operation", action="append", metavar="OPERATION", help="Read, Write, Create, Describe, ... or All (default)"),
     flag("--producer", help="what a producer needs on the topics, and on the transactional ids"),
     flag("--consumer", help="what a consumer needs on the topics and groups"),

@@ -9,6 +9,7 @@ from ottla.base.acls import ANY, CLUSTER_NAME, MATCH, AclFilter, AclOperation, B
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.handlers.context import AccessRules, Broker, RequestContext
 from ottla.handlers.rights import is_allowed_on_cluster
+from ottla.security.acl_hosts import is_network
 
 E = TypeVar("E", bound=IntEnum)
 
@@ -39,6 +40,8 @@ def binding_of(asked: Any) -> Binding:
     if ":" not in asked.principal:
         why = "no colon is present separating the principal type from the principal name"
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Could not parse principal from `{asked.principal}` ({why})")
+    if "/" in asked.host and not is_network(asked.host):  # Kafka takes every other text
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Invalid CIDR notation of the host: {asked.host[:100]}")
     return Binding(pattern, Rule(asked.principal, asked.host, operation, permission))
 
 

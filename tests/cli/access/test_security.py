@@ -46,6 +46,14 @@ def test_a_super_user_may_do_everything_and_another_what_rules_say(acl: Ottla, g
     assert elsewhere[f"Topic {name}"]["may"] == "" and alice["Cluster"]["may"] == ""
 
 
+def test_a_rule_for_a_network_counts_for_its_addresses(acl: Ottla, guarded: Broker) -> None:
+    name = guarded.create_topic("from-a-network")
+    acl("acl", "add", "--topic", name, "--allow-principal", "User:alice", "--operation", "Read", "--allow-host", "10.0.0.0/8")
+    for host, may in (("10.200.0.1", "Read, Describe"), ("11.0.0.1", "")):
+        found = checked(acl, "--topic", name, "--principal", "User:alice", "--client-host", host)
+        assert found[f"Topic {name}"]["may"] == may
+
+
 def test_the_table_fits_a_narrow_window(acl: Ottla, guarded: Broker) -> None:
     name = guarded.create_topic("narrow")
     acl("acl", "add", "--topic", name, "--allow-principal", "User:alice", "--operation", "Read", "--allow-host", "10.0.0.1")

@@ -86,6 +86,15 @@ def test_a_rule_is_created_shown_in_force_and_removed(world: AclWorld) -> None:
     assert world.described() == [] and not world.authorizer.is_allowed(connection_of(world, ALICE), READ, TOPIC, "orders")
 
 
+def test_a_rule_for_a_network_keeps_its_spelling_and_is_in_force_for_its_addresses(world: AclWorld) -> None:
+    assert world.create(creation(host="10.1.2.3/8")) == [(0, None)]
+    assert [entry[3] for entry in world.described()] == ["10.1.2.3/8"]
+    alice = connection_of(world, ALICE)
+    for host, is_allowed in (("10.200.0.1", True), ("11.0.0.1", False), ("::ffff:10.0.0.1", True)):
+        alice.host = host
+        assert world.authorizer.is_allowed(alice, READ, TOPIC, "orders") == is_allowed
+
+
 def connection_of(world: AclWorld, principal: str) -> Any:
     world.become(principal)
     return world.connection
@@ -103,6 +112,7 @@ def connection_of(world: AclWorld, principal: str) -> Any:
         ({"operation": ANY}, "Invalid operation 1"),
         ({"operation": 0}, "Invalid operation 0"),
         ({"permission_type": ANY}, "Invalid permissionType 1"),
+        ({"host": "10.0.0.0/33"}, "Invalid CIDR notation of the host: 10.0.0.0/33"),
     ],
 )
 def test_nonsense_is_refused_by_itself(world: AclWorld, fields: dict[str, Any], words: str) -> None:
