@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ottla.cli.command import COMMANDS, Command
+from ottla.cli.command import COMMANDS, YES, Command
 
 
 class Group(NamedTuple):
@@ -63,6 +63,37 @@ GROUPS: dict[str, Group] = {
 
 ABSENT: dict[str, str] = {"console": "the console"}
 """Commands that this version lacks, with the name of the missing part. A later version will have them."""
+
+NOUNS = {
+    "acls": "acl", "configs": "config", "groups": "group", "offset": "offsets", "partition": "partitions", "profiles": "profile",
+    "record": "records", "share-groups": "share-group", "tokens": "token", "topics": "topic", "transactions": "txn", "txns": "txn",
+    "users": "user",
+}  # fmt: skip
+"""Other words for groups. Without a verb, such a word lists: `ottla topics` is `ottla topic list`."""
+VERBS = {"ls": ("list",), "rm": ("delete", "remove")}
+"""Other words for verbs. Each stands for the first verb that its group has."""
+MOVED = ("consume", "produce")
+"""Commands that are also understood after the word `topic`."""
+
+
+def canonical(words: Sequence[str]) -> list[str]:
+    """Returns the words of a command line with the names of the group and verb in place of other words for them."""
+    noun, rest = NOUNS.get(words[0], words[0]), [*words[1:]]
+    if noun == "topic" and rest and rest[0] in MOVED:
+        return rest
+    if noun != words[0] and (not rest or (rest[0].startswith("-") and rest[0] not in ("-h", "--help"))):
+        rest.insert(0, "ls")
+    if rest and rest[0] in VERBS and noun in GROUPS:
+        rest[:1] = [verb for verb in VERBS[rest[0]] if verb in load_commands(noun)][:1] or rest[:1]
+    return [noun, *rest]
+
+
+def suggested(word: str, group: str | None = None) -> str:
+    """Returns a hint for an unknown group, or for an unknown verb of `group`. It never names a command that deletes."""
+    from ottla.client.blocking.cluster import nearest_hint
+
+    known = load_commands(group) if group else {name: load_commands(name).get(name) for name in GROUPS}
+    return nearest_hint(word, known, {name for name, one in known.items() if one and (name == "delete" or YES in one.options)})
 
 
 def find_command(words: Sequence[str]) -> tuple[Command, int] | None:

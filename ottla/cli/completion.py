@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ottla.cli.command import Args, Command, command, option
-from ottla.cli.command_groups import GROUPS, find_command, load_commands
+from ottla.cli.command_groups import GROUPS, canonical, find_command, load_commands
 from ottla.cli.output import write
 
 DEADLINE_S = 0.3
@@ -91,7 +91,7 @@ def candidates(words: list[str]) -> list[str]:
         return _beginning(last, BY_NAME[words[-2]].settings.get("choices", ()))
     if start == len(words) - 1:
         return _beginning(last, (*OVERALL, *BY_NAME) if last.startswith("-") else GROUPS)
-    return _candidates_of_command(words[start:], last, words)
+    return _candidates_of_command(canonical(words[start:]), last, words)
 
 
 def _candidates_of_command(words: list[str], last: str, line: list[str]) -> list[str]:

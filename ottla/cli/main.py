@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ApiError, ErrorCode, OttlaError
 from ottla.cli.command import Args, Command, NotReached, Refused, UsageError, pointing_to
-from ottla.cli.command_groups import ABSENT, GROUPS, find_command, load_commands
+from ottla.cli.command_groups import ABSENT, GROUPS, canonical, find_command, load_commands, suggested
 
 if TYPE_CHECKING:
     from ottla.cli.parser import Leading
@@ -32,6 +32,8 @@ HINTS = {
     ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "; log in with a password or a certificate, not with a token",
 }
 """Advice by error code. It is appended to the message of an error that a command did not handle."""
+OF_KCAT = {"-C": "ottla consume", "-P": "ottla produce", "-L": "ottla topic describe", "-Q": "ottla offsets"}
+"""Commands for kcat's modes."""
 STRUCTURED = ("json", "jsonl", "yaml")
 """Forms of output that print an error as an object."""
 
@@ -108,12 +110,14 @@ def _run(line: list[str]) -> int:
         from ottla.cli.parser import parse_leading
 
         argv, leading = line[start:], parse_leading(line[:start])
+    if argv[:1] == ["help"] and len(argv) > 1:
+        argv = [*argv[1:], "--help"]
     if not argv or argv[0] in ("-h", "--help", "help"):
         from ottla.cli.help_text import overview
 
         sys.stdout.write(overview())
         return EXIT_DONE if argv else EXIT_USAGE
-    if argv[0] in ("-V", "--version"):
+    if argv[0] in ("-V", "--version", "version"):
         from ottla._version import __version__
 
         sys.stdout.write(f"ottla {__version__}\n")
@@ -132,21 +136,24 @@ def _run(line: list[str]) -> int:
 
 def run_command(leading: Leading, argv: list[str], printers: Printers | None = None) -> int:
     """Runs `topic list -b ...` and so on; with `printers`, prints as a Kafka tool does."""
+    argv = canonical(argv)
     name = argv[0]
     if name.startswith("-"):
-        raise UsageError(pointing_to("ottla --help", f"no option {name!r} before a command"))
+        mode = next((word for word in argv if word in OF_KCAT), "")
+        hint = f"; kcat's {mode} is `{OF_KCAT[mode]}`" if mode else ""
+        raise UsageError(pointing_to("ottla --help", f"no option {name!r} before a command{hint}"))
     if name.startswith(("kafka-", "connect-", "zookeeper-", "trogdor")):
         return _run_kafka_tool(leading, argv)
     if name in ABSENT:
         raise Refused(f"this version does not offer {ABSENT[name]}", "UNSUPPORTED_VERSION")
     if name not in GROUPS:
-        raise UsageError(pointing_to("ottla --help", f"no command {name!r}{_hint(name, GROUPS)}"))
+        raise UsageError(pointing_to("ottla --help", f"no command {name!r}{suggested(name)}"))
     if (found := find_command(argv)) is not None:
         command, count = found
         return call(" ".join(["ottla", *argv[:count]]), command, leading, argv[count:], printers)
     commands, verb = load_commands(name), argv[1] if len(argv) > 1 else "--help"
     if verb not in ("-h", "--help"):
-        raise UsageError(pointing_to(f"ottla {name} --help", f"no command {name + ' ' + verb!r}{_hint(verb, commands)}"))
+        raise UsageError(pointing_to(f"ottla {name} --help", f"no command {name + ' ' + verb!r}{suggested(verb, name)}"))
     from ottla.cli.help_text import group_overview
 
     sys.stdout.write(group_overview(name, commands))
@@ -255,12 +262,6 @@ def _attached_form(word: str) -> str:
     if word.startswith("--output="):
         return word.partition("=")[2]
     return word[2:].removeprefix("=") if word.startswith("-o") else ""
-
-
-def _hint(word: str, known: Mapping[str, object]) -> str:
-    from ottla.client.blocking.cluster import nearest_hint
-
-    return nearest_hint(word, known)
 
 
 if __name__ == "__main__":

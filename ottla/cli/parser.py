@@ -124,12 +124,12 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(pointing_to(f"{self.prog} --help", message))
 
     def _nearest_option(self, word: str) -> str:
-        """Returns `; did you mean --partitions?` if the word resembles an option in the help, else empty text."""
+        """Returns `; did you mean --partitions?` if the word resembles an option in the help, else empty text. Never suggests to delete."""
         import difflib
 
         known = [name for name, action in self._option_string_actions.items() if action.help != argparse.SUPPRESS]
         near = difflib.get_close_matches(word.partition("=")[0], known, n=1, cutoff=0.8)
-        return f"; did you mean {near[0]}?" if near else ""
+        return f"; did you mean {near[0]}?" if near and not near[0].startswith("--delete") else ""
 
 
 def build_parser(program: str, command: Command) -> Parser:

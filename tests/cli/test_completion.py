@@ -30,6 +30,8 @@ def test_commands_verbs_and_options() -> None:
     assert candidates(["topic", "list", "-o", "j"]) == ["json", "jsonl"]
     assert candidates(["completion", "z"]) == ["zsh"]
     assert candidates(["--help"]) == ["--help", "--help-json"]
+    assert candidates(["topics", "desc"]) == ["describe"]
+    assert "--isolation-level" in candidates(["topic", "consume", "--iso"])
     assert candidates(["nothing", ""]) == []
     assert candidates(["topic", "nothing", ""]) == []
     assert candidates([""])[0] < candidates([""])[-1]

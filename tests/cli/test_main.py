@@ -21,7 +21,7 @@ import pytest
 
 from ottla.cli import progress
 from ottla.cli.command import Refused, add_options
-from ottla.cli.command_groups import ABSENT, GROUPS, load_commands
+from ottla.cli.command_groups import ABSENT, GROUPS, NOUNS, VERBS, load_commands
 from ottla.cli.optional import PARTS, library, part
 from ottla.cli.progress import Progress
 from ottla.testing.broker import Broker
@@ -42,6 +42,26 @@ def test_help_on_each_level(offline: Ottla) -> None:
     assert one.code == 0
     assert "--bootstrap-server" in one.out
     assert offline("--version").out.startswith("ottla ")
+
+
+@pytest.mark.parametrize(
+    ("words", "same"),
+    [
+        ("help topic", "topic --help"), ("help topic create", "topic create --help"), ("help -h", "--help"), ("version", "--version"),
+        ("topics --help", "topic --help"), ("topics ls --help", "topic list --help"), ("topic rm --help", "topic delete --help"),
+        ("acl rm --help", "acl remove --help"), ("topic consume --help", "consume --help"), ("topics produce --help", "produce --help"),
+        ("record rm --help", "records delete --help"), ("help topic ls", "topic list --help"),
+    ],
+)  # fmt: skip
+def test_other_words_for_the_same_command(offline: Ottla, words: str, same: str) -> None:
+    assert offline(*words.split()) == offline(*same.split())
+
+
+def test_every_other_word_leads_to_a_command() -> None:
+    for word, group in NOUNS.items():
+        assert word not in GROUPS and group in GROUPS
+    for verb in (verb for verbs in VERBS.values() for verb in verbs):
+        assert any(verb in load_commands(group) for group in GROUPS)
 
 
 def test_help_as_data_has_every_command(offline: Ottla) -> None:

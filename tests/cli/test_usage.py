@@ -14,7 +14,19 @@ from tests.cli.conftest import Ottla
 from tests.cli.every_command import COMMANDS
 
 WRONG = (
-    ("topics", "no command 'topics'; did you mean 'topic'? See `ottla --help`."),
+    ("topik", "no command 'topik'; did you mean 'topic'? See `ottla --help`."),
+    ("rset", "no command 'rset'; see `ottla --help`"),
+    ("topic tim", "no command 'topic tim'; see `ottla topic --help`"),
+    ("topic delet orders", "no command 'topic delet'; see `ottla topic --help`"),
+    ("profile delet", "no command 'profile delet'; see `ottla profile --help`"),
+    ("acl rn", "no command 'acl rn'; see `ottla acl --help`"),
+    ("topic config t --delet a", "unrecognized arguments: --delet a; see `ottla topic config --help`"),
+    ("kafka-delete-record", "no tool 'kafka-delete-record' here; see `ottla shims list`"),
+    ("-C -t orders", "no option '-C' before a command; kcat's -C is `ottla consume`; see `ottla --help`"),
+    ("-t orders -P", "no option '-t' before a command; kcat's -P is `ottla produce`; see `ottla --help`"),
+    ("-b a:1 -L", "no option '-L' before a command; kcat's -L is `ottla topic describe`; see `ottla --help`"),
+    ("log ls", "no command 'log ls'; see `ottla log --help`"),
+    ("help topik", "no command 'topik'; did you mean 'topic'? See `ottla --help`."),
     ("topic lst", "no command 'topic lst'; did you mean 'list'? See `ottla topic --help`."),
     ("topic list --nope", "unrecognized arguments: --nope; see `ottla topic list --help`"),
     ("topic create a --partitons=3 -z", "arguments: --partitons=3 -z; did you mean --partitions? See `ottla topic create --help`."),

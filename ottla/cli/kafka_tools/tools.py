@@ -144,4 +144,5 @@ def find(argv: Sequence[str]) -> tuple[str, list[str]]:
 def _refuse_unknown(name: str, known: list[str], noun: str) -> NoReturn:
     from ottla.client.blocking.cluster import nearest_hint
 
-    raise UsageError(pointing_to("ottla shims list", f"no {noun} {name!r} here{nearest_hint(name, known)}"))
+    deleting = [one for one in known if "delete" in one.lower()]
+    raise UsageError(pointing_to("ottla shims list", f"no {noun} {name!r} here{nearest_hint(name, known, deleting)}"))

@@ -10,7 +10,7 @@ finds its successor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.base.errors import ApiError, ErrorCode, error_code
@@ -394,9 +394,10 @@ class ClusterCore:
                 yield Sleep(backoff.next_s())
 
 
-def nearest_hint(name: str, known: Iterable[str]) -> str:
-    """Returns a text such as `; did you mean 'orders'?` if a known name is similar, else an empty text."""
+def nearest_hint(name: str, known: Iterable[str], unfit: Container[str] = ()) -> str:
+    """Returns a text such as `; did you mean 'orders'?` if a known name is similar, else an empty text. Also if the most similar is
+    `unfit`."""
     import difflib
 
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return f"; did you mean {near[0]!r}?" if near and near[0] not in unfit else ""
