@@ -129,7 +129,7 @@ class Attaching:
         rest = self._skip(appended)
         stages = leader.stages
         if stages is None:
-            raise ApiError(ErrorCode.UNKNOWN_STAGE, f"nothing is staged for {leader.log.topic_partition} since this leader began")
+            raise ApiError(ErrorCode.UNKNOWN_STAGE, f"nothing was staged for {leader.log.topic_partition} in this leader epoch")
         found = stages.find(manifest.token, rest)
         stages.use(manifest.token, manifest.producer_id)
         yield

@@ -5,10 +5,9 @@ and an answer names partitions with news, so idle partitions cost nothing. For e
 the change, and its `FollowerLog` makes it. Records are appended as received, without a copy.
 
 A request waits at the leader until there is something to send. If a partition must be named meanwhile (because it begins to follow), a
-second request is sent, and the leader then ends the wait of the first. At most two fetches are in flight; a request for bounds waits until
-none is. An answer is used for a
-partition only if its request was sent after the partition was first named in its current term (I18), and asked for the offset that is still
-the log end.
+second request is sent, and the leader then answers the first. At most two fetches are in flight; a request for bounds waits until no fetch
+is. An answer is used for a partition only if its request was sent when or after the partition was first named in its current term (I18),
+and if the requested offset is still the log end.
 
 A partition with an error is removed from the session for a while: for `replica.fetch.backoff.ms`, or first for `RETRY_MS_MIN` and then
 longer if the leader probably has not processed the controller's message yet (`SOON_OVER`). An error of the whole request ends the session;
@@ -91,7 +90,7 @@ class FollowerFetchLimits:
 
 
 class SentFetch:
-    """A request to send or in flight. `session` counts the sessions with this leader."""
+    """A request to send or in flight. `session` is the number of its session; the sessions with this leader are counted."""
 
     __slots__ = ("body", "number", "session")
 
@@ -114,7 +113,7 @@ class Fetcher:
         wake: Callable[[], None] = lambda: None,
         throttle: ReplicationThrottle | None = None,
     ) -> None:
-        """`wake` is called when a follower's log became durable further and a request is due to report that."""
+        """`wake` is called when a report for the leader is due (`FollowerLog.on_durable`)."""
         self.leader_id = leader_id
         self.bytes_in = 0
         """Bytes of records received from the leader."""
@@ -173,8 +172,8 @@ class Fetcher:
             self._drop(followed)
 
     def _report(self, followed: Followed) -> None:
-        """Plans to report that more of the follower's log is durable, because acknowledgements at the leader wait for that. A partition
-        that is named in the next request anyway needs no report."""
+        """Plans a report of the follower's durable end and log start, because acknowledgements or DeleteRecords at the leader may wait for
+        them. A partition that is named in the next request anyway needs no report."""
         if followed.key in self._named and followed not in self._changed:
             self._reports[followed] = None
             self._wake()
@@ -222,7 +221,7 @@ class Fetcher:
                 self._plan(followed)
 
     def _hold_throttled(self, now_ms: int) -> None:
-        """Removes throttled partitions from the session for `HELD_MS` while the rate is exceeded."""
+        """Removes throttled partitions that lag from the session for `HELD_MS` while the rate is exceeded."""
         for followed in [followed for followed in self._changed if followed.is_throttled and followed.lag]:
             if not self._throttle.allows(now_ms):
                 self._forget(followed.key)
@@ -319,7 +318,7 @@ class Fetcher:
     # Answers
 
     def on_answer(self, sent: SentFetch, response: FetchResponse | ListOffsetsResponse, now_ms: int) -> None:
-        """Processes an answer. Answers arrive in the order of requests; one of an earlier session is ignored."""
+        """Processes an answer. Answers arrive in the order of requests. An answer to a request of an earlier session is ignored."""
         self._end(sent)
         if sent.session != self._session:
             return
@@ -355,7 +354,8 @@ class Fetcher:
             self._under_way.remove(sent)
 
     def _fail(self, code: ErrorCode, now_ms: int) -> None:
-        """Ends the session. The backoff grows with each failure in a row. A first failure has none if only the session was lost."""
+        """Ends the session, and starts a backoff that grows with each failure in a row. There is no backoff after a first failure if only
+        the session was lost."""
         self._failures += 1
         is_only_gone = code in SESSION_IS_GONE and self._failures == 1
         rest_ms = 0 if is_only_gone else min(RETRY_MS_MIN << min(self._failures - 1, 20), self._limits().backoff_ms)
@@ -460,8 +460,8 @@ class Fetcher:
             self._asking[followed] = None
 
     def _rest(self, followed: Followed, code: ErrorCode, now_ms: int) -> None:
-        """Removes the partition from the session and plans its next attempt. If the leader is fenced, the partition waits for its next
-        term."""
+        """Removes the partition from the session and plans its next attempt. After FENCED_LEADER_EPOCH there is no attempt until the
+        partition's next term."""
         self._asking.pop(followed, None)
         self._changed.pop(followed, None)
         self._reports.pop(followed, None)

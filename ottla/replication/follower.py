@@ -59,7 +59,7 @@ class AskBounds:
 
 
 class Wait:
-    """Send no request: the machine is stopped until the next leader epoch."""
+    """Send no request: this machine is stopped. The next leader epoch gets a new one."""
 
 
 class FollowerStep(Enum):
@@ -69,7 +69,7 @@ class FollowerStep(Enum):
     TRUNCATE = "truncate to the offset"
     RESTART = "delete all records and start at the offset"
     WAIT = "try again later"
-    NOTHING = "ask for the next thing"
+    NOTHING = "leave the log unchanged"
 
 
 @immutable

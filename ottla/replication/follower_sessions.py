@@ -1,16 +1,18 @@
 """The fetch sessions of followers with this leader, one per connection. The cost of a request depends only on the partitions that changed.
 
 A session exists as long as its connection, so clients cannot evict it. It watches each of its partitions. A partition that changes is added
-to the session's dirty list, once, and wakes the waiting request. A request names the partitions whose log changed at the follower. Only
-the dirty ones are read, and named ones for which there is something; the number of other partitions does not matter.
+to the session's dirty list, once, and wakes the waiting request. A request names the partitions whose log changed at the follower. The
+leader reads the dirty partitions, and the named partitions that have an error, records or new bounds for the follower. The number of other
+partitions does not matter.
 
 An entry with `partition_max_bytes` 0 only reports that more of the follower's log is durable.
 
 A partition that returned records or an error is *answered* and not read again until the follower names it. The follower must do so, because
 its log has changed or it has to retry. A request sent behind a waiting one therefore does not get the same records twice.
 
-A follower at the end of a log need not name the partition. Until records are appended it counts as caught up at each request of the
-session; the first append records the time of the last one. A follower outside of the ISR is checked at each request, named or not.
+A follower at the end of a log need not name the partition. Until records are appended, the follower counts as caught up at each request of
+the session; the first append records the time of the last request. If the follower is not in the ISR of a partition, each request checks
+whether it may join, also if the request does not name the partition.
 
 Reading, answers and waiting are in `handlers/records/follower_fetch.py`, the rules of progress in `progress.py` and `leader.py`.
 """

@@ -3,9 +3,9 @@
 Consumers read up to the high watermark. With read_committed they read up to the last stable offset and get the list of aborted transactions
 that overlap the records. Followers read to the log end. Reads change nothing.
 
-Invariants: a read_committed consumer gets nothing at or above the last stable offset (I24). An offset outside of the log is
-OFFSET_OUT_OF_RANGE; one that exists but is not visible yet returns no records. The list of aborted transactions covers the records read,
-and possibly a few batches more; a read is shortened if the list would be long.
+Invariants: a read_committed consumer gets nothing at or above the last stable offset (I24). A read from an offset outside of the log raises
+OFFSET_OUT_OF_RANGE. A read from an offset in the log that is not visible yet returns no records. The list of aborted transactions covers
+the records read, and possibly a few batches more; a read is shortened if the list would be long.
 """
 
 from __future__ import annotations
@@ -114,7 +114,8 @@ def nothing_but(state: PartitionState, diverging_epoch: tuple[int, int] | None) 
 
 def find_divergence(state: PartitionState, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
     """Returns the divergence of the reader's log from this one as (epoch, end offset); None if this log has the record before `offset` in
-    `last_fetched_epoch` too. Raises `ApiError` OFFSET_OUT_OF_RANGE if this log knows no epoch up to that one, or starts after the offset.
+    `last_fetched_epoch` too. Raises `ApiError` OFFSET_OUT_OF_RANGE if `last_fetched_epoch` is newer than every epoch of this log, or if
+    the log starts after the offset.
     """
     log = state.log
     epoch, end_offset = log.epochs.end_offset_for(last_fetched_epoch, log.log_end_offset)

@@ -2,8 +2,8 @@
 side.
 
 It applies to the replicas that a topic lists (`leader.replication.throttled.replicas`, `follower.replication.throttled.replicas`), and only
-while they are behind; in-sync replicas are never throttled. A token bucket of one second fills at the rate. One answer may overdraw it;
-then nothing more is read until the balance is positive again.
+while they are behind; in-sync replicas are never throttled. A token bucket holds the bytes of one second. One answer may overdraw the
+bucket; then nothing more is read for throttled replicas until the balance is positive again.
 """
 
 from __future__ import annotations

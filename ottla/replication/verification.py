@@ -26,7 +26,7 @@ from ottla.wire.batch_header import BatchHeader
 
 _PENDING_MAX = 10_000
 _EPOCHS_MAX = 8
-"""Epochs of one producer in verification at a time; there are at most two real ones."""
+"""Maximum number of epochs of one producer in verification at a time. A correct producer uses at most two."""
 
 
 class VerificationGuard:
@@ -137,6 +137,7 @@ class Verifications:
 
 
 def _make_room(asking: dict[Any, Any], most: int) -> None:
-    """Drops the oldest entry if there are `most`. The request of this entry has timed out already, or is refused and sent again."""
+    """Drops the oldest entry if there are `most`. If a request still waits for its answer with this entry, it is refused and the producer
+    sends it again."""
     if len(asking) >= most:
         del asking[next(iter(asking))]

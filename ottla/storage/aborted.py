@@ -25,7 +25,7 @@ VERSION = 0
 
 
 class AbortedTransaction(NamedTuple):
-    """One aborted transaction; `last_offset` is its abort marker's."""
+    """One aborted transaction; `last_offset` is the offset of its abort marker."""
 
     producer_id: int
     first_offset: int

@@ -26,10 +26,12 @@ def judge_followed(
         if header.magic != MAGIC or not check_crc(batches, position, header.size_bytes):
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{topic_partition}: the leader sent a damaged batch at offset {header.base_offset}")
         if header.base_offset < next_offset or header.last_offset_delta < 0 or header.partition_leader_epoch < epoch:
-            message = f"offset {header.base_offset} of epoch {header.partition_leader_epoch}, here are {next_offset} and {epoch}"
+            sent = f"a batch at offset {header.base_offset} of epoch {header.partition_leader_epoch}"
+            message = f"{sent}, the log ends at offset {next_offset} in epoch {epoch}"
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{topic_partition}: the leader sent {message}")
         if header.partition_leader_epoch > epoch_max:
-            message = f"a batch at offset {header.base_offset} of epoch {header.partition_leader_epoch}, and leads in epoch {epoch_max}"
+            sent = f"a batch at offset {header.base_offset} of epoch {header.partition_leader_epoch}"
+            message = f"{sent}, which is newer than its own epoch {epoch_max}"
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{topic_partition}: the leader sent {message}")
         next_offset, epoch = header.next_offset, header.partition_leader_epoch
     return headers

@@ -4,13 +4,13 @@ A start after a crash compares each log with its row. A crash tears only the byt
 write. A log that ends below the noted end, or has a bad batch below it, was therefore damaged. A row without a log shows that a log is
 missing. A replica that lost records is therefore never taken for a complete one.
 
-The rows are in memory-mapped files, so noting an offset needs no system call. The stores survive the end of the process. If the disk cannot
-provide a page for a store, the system ends the process (SIGBUS). The append was not answered yet, so nothing is lost. After a power failure
-each value may be an older one: then only `synced`, which was true when it was stored, still proves something (`settle`). A truncation
-clears a row before it touches the log. A ledger is a few files, each four times as large as the one before. A row has a checksum over its
-topic id and partition, not over its offsets. Checksum and newest leader epoch share one cell. A row that names no log is free. A ledger
-that is missing or damaged proves nothing (`is_known`). Left out: how recovery uses a proof (`recovery.py`), and how a restart of the
-machine is detected (`server/directories/log_directories.py`).
+The rows are in memory-mapped files, so noting an offset needs no system call. Written values survive the end of the process. If the disk
+has no space for a page when a value is written to it, the operating system ends the process (SIGBUS). The append was not answered yet, so
+no acknowledged record is lost. After a power failure each value may be an older one: then only `synced`, which was true when it was
+written, still proves something (`settle`). A truncation clears a row before it touches the log. A ledger is a few files, each four times as
+large as the one before. A row has a checksum over its topic id and partition, not over its offsets. Checksum and newest leader epoch share
+one cell. A row that names no log is free. A ledger that is missing or damaged proves nothing (`is_known`). Left out: how recovery uses a
+proof (`recovery.py`), and how a restart of the machine is detected (`server/directories/log_directories.py`).
 """
 
 from __future__ import annotations

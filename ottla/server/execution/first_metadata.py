@@ -1,9 +1,9 @@
 """Delays requests for metadata until a controller has sent this broker the metadata.
 
-A broker that has just started accepts connections, because the controller needs one. Its answers about topics would be wrong:
-UNKNOWN_TOPIC_OR_PARTITION for each, which admin clients do not retry. Apache Kafka's brokers with KRaft execute nothing for clients until
-they have caught up. Here only the APIs that show metadata wait (`awaits_metadata` in `handlers/served_apis.py`). The other APIs answer with
-errors after which clients ask for metadata.
+A broker that has just started accepts connections, because the controller sends the metadata over a connection. Until then it would answer
+UNKNOWN_TOPIC_OR_PARTITION for every topic, which admin clients do not retry. Apache Kafka's brokers with KRaft execute no request of a
+client until they have caught up. Here only the APIs that show metadata wait (`awaits_metadata` in `handlers/served_apis.py`). The other
+APIs answer with errors that make clients request metadata.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Handle = Callable[[Broker, RequestContext, Any], Any]
 
 
 class FirstMetadata:
-    """The delayed requests, until `arrived` is called once."""
+    """Holds requests back until `arrived` is called."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers

@@ -2,8 +2,9 @@
 
 The broker sends the whole request to the controller's broker in an Envelope, with the client's principal and address. The controller's
 broker authorises and executes it as if the client were connected there, and the client gets the answer unchanged.
-`cluster/controller_link.py` has the rules for retries. After the request's timeout, this broker executes the handler itself, which answers
-NOT_CONTROLLER. Large requests were split by the dispatcher before. `handlers/served_apis.py` says which APIs are forwarded.
+`cluster/controller_link.py` has the rules for retries. After the request's timeout, or if the Envelope has no valid answer, this broker
+executes the handler itself, which answers NOT_CONTROLLER. The dispatcher splits large requests before they are forwarded.
+`handlers/served_apis.py` says which APIs are forwarded.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from ottla.handlers.context import Broker, Pending, RequestContext
 from ottla.handlers.served_apis import ServedApi
 
 FORWARD_LANES = ("forward-0", "forward-1", "forward-2", "forward-3")
-"""A broker answers a connection's requests in order, so clients are spread over some connections."""
+"""Connections to the controller's broker. A broker answers the requests of one connection in order. A slow request delays fewer other
+requests if they are spread over several connections."""
 
 Handle = Callable[[Broker, RequestContext, Any], Any]
 

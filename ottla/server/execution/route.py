@@ -53,7 +53,7 @@ class Route:
         self.plain_bytes_max = PLAIN_BYTES_MAX if is_small_work else PLAIN_BYTES_MAX_OF_ITEMS
         self.nanoseconds = 0
         self.cost_ns = 0
-        """The moving average of the time that a request of this kind takes, in nanoseconds; 0 while all are cheap."""
+        """The moving average of the time that a request of this API version takes, in nanoseconds; 0 if it is below `CHEAP_NS`."""
         self.parked_nanoseconds = 0
         # Histograms in nanoseconds: requests answered immediately; work on requests answered later; wait for these answers.
         self.immediate = new_buckets()
@@ -91,8 +91,8 @@ class Route:
         return step_writer(load(self.key)[1], self.version)
 
     def check_end(self, end: int, size: int) -> None:
-        """Raises `WireError` for bytes behind the end of a request, because the two sides then disagree about its format. Some APIs allow
-        them."""
+        """Raises `WireError` for bytes behind the end of a request, because client and broker then disagree about its format. Routes with
+        `may_have_stray_bytes` allow such bytes."""
         if end != size and not self.may_have_stray_bytes:
             raise WireError(f"{size - end} bytes behind the end of a {self.api_name} request")
 
@@ -122,7 +122,8 @@ class Route:
         return self.framed(pieces, correlation_id)
 
     def encode(self, response: Any, correlation_id: int) -> list[Part]:
-        """Returns the parts of an answer: one piece of bytes or, for Fetch, also file slices. None, no answer, has no parts."""
+        """Returns the frame of an answer in parts: one piece of bytes or, for Fetch, also file slices. Returns no parts for None, which
+        means that the client wants no answer."""
         if response is None:
             return []
         if self.encode_parts is None:

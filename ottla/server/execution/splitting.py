@@ -15,9 +15,10 @@ carries its own data, all are kept (`ALL`). Elements that contain arrays are alw
 A split request has the same effect as its pieces, sent one after the other. A commit of thousands of offsets therefore writes several
 record batches.
 
-The answer to a request with ten thousand elements would be a million objects. These take ten times the memory of their bytes, and the
-garbage collector traverses them repeatedly. The elements of each piece's answer are therefore encoded immediately, and the whole answer is
-joined from bytes. If one element was cut into several pieces, the answers to these pieces wait as objects until all have arrived.
+The answer to a request with ten thousand elements may consist of a million objects. Objects take ten times the memory of their encoded
+bytes, and the garbage collector traverses them repeatedly. The elements of each piece's answer are therefore encoded immediately, and the
+whole answer is joined from bytes. If one element was cut into several pieces, the answers to these pieces are kept as objects until all of
+them have arrived.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class Items(NamedTuple):
     request: str
     response: str
     names: tuple[str, ...]
-    """The fields that identify an element of the request; empty if the element is a string or a number."""
+    """The fields that identify an element of the request; empty if the element is a string or a number, if `key` computes its identity, or
+    if repetitions are not looked for."""
     response_names: tuple[str, ...]
     """The fields that identify an element of the answer; empty if its position identifies it."""
     repeats: Repeats
@@ -63,6 +65,7 @@ class Items(NamedTuple):
     at_once: int
     """Maximum number of innermost elements in a piece: a few milliseconds of work."""
     since: int
+    """The first version of the request that has this array."""
     is_amplified: bool
     """Whether the answer to an element may be many times as large as the element."""
     key: Callable[[Any], Hashable]
@@ -289,8 +292,8 @@ def _add_inner(known: Any, again: Any, inner: Items) -> None:
 
 
 def cut(body: Any, items: Items) -> Iterator[tuple[Any, bool]]:
-    """Yields requests of at most `items.at_once` innermost elements each, which together ask for the same. Also yields whether the request
-    completes its last element; if not, the next request continues the element."""
+    """Yields requests of at most `items.at_once` innermost elements each, which together have all elements of `body`. Each comes with a
+    flag: whether the request completes its last element. If it does not, the next request continues the element."""
     for some, is_end in _cut(getattr(body, items.request), items, items.at_once):
         yield _with(body, items.request, some), is_end
 

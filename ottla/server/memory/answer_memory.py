@@ -81,7 +81,7 @@ class AnswerAccount:
         self.unsent_bytes = size
 
     def close(self) -> None:
-        """Closes the account with its connection. Later releases by its requests are ignored."""
+        """Removes the account when its connection closes. If the connection's requests release memory later, that is not counted."""
         self._memory.remove(self)
         self._memory = AnswerMemory()
 

@@ -4,16 +4,16 @@ Small frames are parsed in one buffer that all connections of the loop share: a 
 frame gets its own buffer, of 16 KiB at first, which grows with the received bytes, so a peer that announces 100 MiB and sends nothing costs
 little. Buffers of ordinary large frames (a producer's 1 MiB batch) are pooled, because making them costs as much as copying the batch.
 
-All own buffers together stay below the limit `bytes_max`. Exceptions are the first 16 KiB of each buffer, the reserve, and a frame that is
-alone: it may always grow, so no frame is too large. A frame with a full buffer grows when more of it can be read. If it would exceed the
-limit, reading is paused until other frames have ended. The waiting frame with the fewest missing bytes continues first; each tick of its
-age counts as `AGE_BYTES` fewer. This frame may use the reserve if that completes it, so small requests are served while large ones wait for
-each other.
+The buffers of all large frames together stay below the limit `bytes_max`. There are three exceptions: the first 16 KiB of each buffer, the
+reserve, and a frame that is the only one, which may always grow. A frame with a full buffer grows when more of it can be read. If it would
+exceed the limit, reading is paused until other frames have ended. The waiting frame with the fewest missing bytes continues first; each
+tick of its age counts as `AGE_BYTES` fewer missing bytes. This frame may use the reserve if that completes it, so small requests are served
+while large ones wait for each other. A tick is one call of `relieve`, every `ottla.tick.interval.ms`.
 
-When a frame has to wait, or another begins while memory is full, `unfinished_requests.py` selects frames to drop. So peers that begin
-requests and never finish them do not stop other clients. When all frames wait for each other, `relieve` drops some in each tick: at first
-only frames of connections that have not sent a whole request yet. Small unfinished frames, and requests that connections hold back, count
-and are dropped like large frames.
+When a frame has to wait, or another begins while memory is full, `unfinished_requests.py` selects frames to drop. Dropping a frame closes
+its connection. So peers that begin requests and never finish them do not stop other clients. When all frames wait for each other, `relieve`
+drops some in each tick: at first only frames of connections that have not sent a whole request yet. Small unfinished frames, and requests
+that connections hold back, are counted and dropped like large frames.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ AGE_BYTES = 1 << 16
 PLACES_KEPT = 64
 """The heap of waiting frames is rebuilt when it has this many more stale entries than valid ones."""
 STILL_TICKS_MAX = 10
-"""If frames have waited for more ticks than this without a buffer being returned, frames of any connection are dropped."""
+"""If frames have waited for more ticks than this and no buffer was returned, frames of any connection are dropped."""
 STILL_TICKS_UNSERVED_MAX = RIPE_TICKS
-"""The same for frames of connections that have not sent a whole request yet. Clients send ApiVersions first."""
+"""If frames have waited for more ticks than this and no buffer was returned, frames of connections that have not sent a whole request yet
+are dropped. Clients send a small request, ApiVersions, first."""
 KEPT_PART = 7 / 8
 """Part of the limit. When all frames wait, requests are dropped until no more than this is in use."""
 DROPPED_MAX = 50
@@ -101,7 +102,7 @@ class ReceiveBuffers:
         return self.bytes_lent > self.full_bytes
 
     def make_room(self, newcomer: Unfinished) -> bool:
-        """Called when a request has begun. Drops other requests if memory is full. Returns False if it is still full."""
+        """Called when a request has begun. Drops other requests if memory is full. Returns False if memory is still full."""
         if self.bytes_lent > self.full_bytes:
             self._drop_slowest(is_done=lambda: self.bytes_lent <= self.full_bytes)
         if self.bytes_lent > self.full_bytes:
@@ -122,7 +123,8 @@ class ReceiveBuffers:
             self._order = sorted(item for item in self._order if item[1] in self._waiting)
 
     def relieve(self) -> None:
-        """Drops slow frames if others wait, and some if all wait for each other; called periodically."""
+        """Called every tick. Drops slow requests while frames wait or the limit is exceeded. Drops more if all frames wait for each
+        other."""
         self.unfinished.next_tick(is_short=self.bytes_lent > self.bytes_max * CROWDED_PART)
         self._wake()
         if self._waiting:
@@ -156,13 +158,13 @@ class ReceiveBuffers:
             slowest.channel.close()
             self._wake()
         if dropped:
-            log.warning("%d unfinished requests that came the slowest are dropped, because others wait for memory", dropped)
+            log.warning("closed %d connections with the slowest unfinished requests, because other requests wait for memory", dropped)
 
     def _drop_dispensable(self, newcomer: Unfinished) -> None:
         """Drops at most `DROPPED_MAX` requests in the order of eviction, until no more than `bytes_max` is lent. This is below
         `full_bytes`, so that more than one request can begin."""
         dropped = self._drop(self.unfinished.dispensable(newcomer), self.bytes_max)
-        log.warning("%d unfinished requests are dropped, because there is no memory for more", dropped)
+        log.warning("closed %d connections with unfinished requests, because memory is full", dropped)
 
     def _end_standstill(self, *, has_waited: bool) -> None:
         """Called when all frames wait for each other. Drops unfinished requests of connections that have not sent a whole request yet; with
@@ -171,13 +173,13 @@ class ReceiveBuffers:
         found = self.unfinished.dispensable(None)
         dropped = self._drop([one for one in found if has_waited or not one.is_served], self.bytes_max * KEPT_PART)
         if dropped:
-            log.warning("%d unfinished requests are dropped, because all of them wait for memory", dropped)
+            log.warning("closed %d connections with unfinished requests, because all requests wait for memory", dropped)
             self._wake()
             self._still_ticks = ticks - 1  # the next tick drops more, unless a request has become whole
 
     def _drop(self, requests: list[Unfinished], bytes_kept: float) -> int:
-        """Drops requests in this order until no more than `bytes_kept` is lent: at least one, and `DROPPED_MAX` at most. Returns how
-        many."""
+        """Drops requests in the given order until no more than `bytes_kept` is lent: at least one request, and `DROPPED_MAX` at most.
+        Returns the number of dropped requests."""
         dropped = 0
         self._is_dropping = True
         for one in requests[:DROPPED_MAX]:
@@ -189,7 +191,7 @@ class ReceiveBuffers:
         return dropped
 
     def _wake(self) -> None:
-        """Resumes some waiting readers in their order. Each frame grows here, so that the next one gets what is left."""
+        """Resumes up to `RESUMED_MAX` waiting frames in their order. Grows each frame before it checks whether the next one may grow."""
         resumed = 0
         while self._order and resumed < RESUMED_MAX:
             frame = self._waiting.get(self._order[0][1])

@@ -1,12 +1,13 @@
 """Requests that are not executed yet, most of them incomplete, and their order of eviction when memory is short.
 
-While requests wait for memory, the slowest are dropped. Their pace is the number of bytes in the last ticks. If it is equal, the average
-since the request began decides, because a peer may send much at first and then a byte each second. A request that will be complete soon at
-its pace is spared.
+While requests wait for memory, the slowest are dropped. The pace of a request is the number of bytes that it received in the last two ticks
+(a tick is `ottla.tick.interval.ms`). If two requests have the same pace, their average since they began decides, because a peer may send
+much at first and then a byte each second. A request that will be complete soon at its pace is not dropped.
 
-A peer that always opens new connections is never old enough to be judged by its pace. So when requests fill the memory, the address that
-holds the most loses requests first. Its requests are dropped in this order: requests on unserved connections that will not be complete
-soon, by their memory and the time since their last bytes; other requests, by memory; requests that wait for the broker.
+Requests of a peer that always opens new connections are too young to be judged by their pace. So when requests fill the memory, the address
+whose requests use the most memory loses requests first. Its requests are dropped in this order: requests on connections that have not sent
+a whole request yet and that will not be complete soon, by their memory and how long they have received nothing (counted in receptions of
+all connections); other requests, by memory; requests that wait for the broker.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Unfinished(Hashable, Protocol):
 
     begun_tick: int
     moved: int
-    """The value of `UnfinishedRequests.moves` when it last received bytes."""
+    """The value of `UnfinishedRequests.moves` when this request last received bytes."""
 
     waits_for_broker: bool
     """Whether it waits for the broker, not for its peer."""
@@ -50,7 +51,7 @@ class Unfinished(Hashable, Protocol):
 
     @property
     def lent_bytes(self) -> int:
-        """Returns the number of bytes of memory that it takes."""
+        """Returns the size of its memory, in bytes."""
 
     @property
     def is_served(self) -> bool:
@@ -70,6 +71,7 @@ class UnfinishedRequests:
     def __init__(self) -> None:
         self.tick = 0
         self.moves = 0
+        """Number of receptions so far: of bytes for a large frame, and of a request's first bytes."""
         self.frames: dict[Unfinished, None] = {}
         """Large frames."""
         self.inboxes: Callable[[], Iterable[Unfinished]] = tuple
@@ -105,7 +107,7 @@ class UnfinishedRequests:
         return None
 
     def dispensable(self, besides: Unfinished | None) -> list[Unfinished]:
-        """Returns the requests in the order of eviction, without `besides`. It takes a millisecond for a thousand."""
+        """Returns the requests in the order of eviction, without `besides`. Sorting a thousand requests takes a millisecond."""
         found = [one for one in self._all() if one is not besides]
         of_hosts: Counter[str] = Counter()
         for one in found:
