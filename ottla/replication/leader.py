@@ -111,8 +111,7 @@ class Leader:
         self._maybe_prove()
 
     def on_configured(self) -> None:
-        """Adopts changed settings of the topic. With a lower `min.insync.replicas` the high watermark may move, and the ISR may be large
-        enough to be confirmed to the controller."""
+        """Adopts changed settings of the topic. A lower `min.insync.replicas` may move the high watermark and confirm the ISR."""
         self._configure()
         if self.advance_high_watermark():
             self._state.notify()

@@ -35,7 +35,7 @@ def metadata_bytes(protocols: Protocols) -> int:
 
 
 class ClassicGroup:
-    """One group of the classic protocol. It also represents a group without members, whose offsets a consumer without subscription commits.
+    """One group of the classic protocol. Without members it may still have offsets, for example of a consumer that assigns itself partitions.
     """
 
     __slots__ = (

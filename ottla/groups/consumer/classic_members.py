@@ -131,7 +131,8 @@ def _take_place(shard: GroupShard, change: ConsumerChange, instance_id: str, old
 
 
 def give_way(shard: GroupShard, group: ConsumerGroup, command: Join, draft: Draft) -> bool:
-    """Converts the group to a classic group before the member joins, if possible: adds the records to the draft and returns True."""
+    """Converts the group to a classic group before the member joins, if possible: adds the records to the draft and returns True. A group
+    that is empty, or becomes empty because the member replaces its last one, is removed instead."""
     change = ConsumerChange(group)
     if group.facts:
         former = _last_of_the_new(group, command)

@@ -98,7 +98,7 @@ def upgrade(shard: GroupShard, group: ClassicGroup) -> ConsumerChange:
         metadata = member.metadata(group.protocol_name) or member.protocols[0][1]
         subscription = read_subscription(metadata)
         if subscription is None or assigned is None:
-            raise _cannot_upgrade(group, f"what member {member_id} uses is not one of the known assignors")
+            raise _cannot_upgrade(group, f"the subscription or assignment of member {member_id} is not in a known format")
         change.put_member(member_id, _facts(member, tuple(sorted(dict.fromkeys(subscription.topics)))))
         change.put_target(member_id, assigned)
         change.put_position(member_id, ConsumerAssignment.settled(group.generation, group.generation, assigned))

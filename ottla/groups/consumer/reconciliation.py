@@ -1,8 +1,9 @@
 """Moves a member of a consumer group step by step from its current assignment to its target assignment.
 
 First the member revokes partitions that are not in its target. It keeps its epoch until it has confirmed the revocation
-(UnrevokedPartitions). Then the member gets the target's epoch and the free partitions. It gets partitions that another member still owns
-later (UnreleasedPartitions). A partition therefore never has two owners (I34), and the member keeps reading all its other partitions.
+(UnrevokedPartitions). Then the member gets the target's epoch and the free partitions. While another member still owns a partition of the
+target, the member waits for it (UnreleasedPartitions). A partition therefore never has two owners (I34), and the member keeps reading all
+its other partitions.
 
 A partition keeps its assignment epoch while the same member owns it.
 """
