@@ -35,7 +35,7 @@ def metadata_bytes(protocols: Protocols) -> int:
 
 
 class ClassicGroup:
-    """One group of the classic protocol. Without members it may still have offsets, for example of a consumer that assigns itself partitions.
+    """One group of the classic protocol. Without members it may have offsets, for example of a consumer that selects its own partitions.
     """
 
     __slots__ = (

@@ -2,7 +2,8 @@
 
 Behaviour: refused for clients that have logged in with a token. A token for another owner needs CREATE_TOKENS on that user. When the answer
 is sent, the token is stored and valid on this broker. It expires after `delegation.token.expiry.time.ms` unless it is renewed, and at the
-latest after the requested lifetime or `delegation.token.max.lifetime.ms`. Every broker creates tokens itself; none forwards the request.
+latest after the requested lifetime or `delegation.token.max.lifetime.ms`, whichever is shorter. Every broker creates tokens itself; the
+request is not forwarded to the controller.
 
 Version notes: 2 flexible. 3 another owner (KIP-373).
 """
@@ -19,7 +20,7 @@ from ottla.security.principal import join_principal, split_principal
 from ottla.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 
 RENEWERS_MAX = 1_000
-"""Maximum of renewers of a token, because a token is one node of the metadata store."""
+"""Maximum number of renewers of a token. A token is stored in one node of the metadata store, whose size is limited."""
 
 
 def handle(broker: Broker, request: RequestContext, body: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse | Pending:

@@ -1,8 +1,9 @@
 """DeleteAcls: remove access rules.
 
-Behaviour: for a principal that may ALTER the cluster. Each filter is answered with the rules that it matches. They are removed here before
-the answer is sent, and on other brokers as soon as the metadata store has notified them. Every broker writes rules itself; none forwards
-the request. A rule that several filters match is in the answer to each of them. Without an authorizer SECURITY_DISABLED for each filter.
+Behaviour: the principal needs ALTER on the cluster. The answer has, for each filter, the removed rules that it matches. A rule that several
+filters match is in the results of all of them. This broker stops enforcing the rules before it sends the answer. Other brokers stop when
+the metadata store has notified them. Every broker writes rules to the metadata store itself; the request is not forwarded to the
+controller. Without an authorizer each filter gets SECURITY_DISABLED.
 
 Version notes: 1 pattern types (KIP-290). 3 user resources (KIP-373).
 """

@@ -1,7 +1,7 @@
 """DescribeAcls: access rules that match a filter.
 
-Behaviour: for a principal that may DESCRIBE the cluster, the rules in force on this broker, by pattern. Without an authorizer
-SECURITY_DISABLED, as any Kafka broker without one answers: there are no access rules to describe.
+Behaviour: the principal needs DESCRIBE on the cluster. The answer has the rules that this broker enforces and the filter matches, grouped
+by resource pattern. Without an authorizer the answer is SECURITY_DISABLED, as in Kafka.
 
 Version notes: 1 pattern types (KIP-290). 3 user resources (KIP-373).
 """

@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials: the SCRAM mechanisms of users, and their numbers of iterations.
 
-Behaviour: all users for null or an empty list; a named user without credentials is RESOURCE_NOT_FOUND, one that is named twice
-DUPLICATE_RESOURCE. Salts and keys are never part of an answer.
+Behaviour: the principal needs DESCRIBE on the cluster. Null or an empty list selects all users. A named user without credentials gets
+RESOURCE_NOT_FOUND. A user that is named twice gets DUPLICATE_RESOURCE. An answer never has salts or keys.
 
 Version notes: KIP-554.
 """

@@ -1,11 +1,12 @@
 """SaslAuthenticate: the client authenticates.
 
-Behaviour: gives the token to the exchange that SaslHandshake began and answers with its token. A refusal is SASL_AUTHENTICATION_FAILED, a
-little later (`connection.failed.authentication.delay.ms`), and ends the connection (KIP-152). On a listener that does not authenticate by
-SASL, and after authentication without another SaslHandshake, ILLEGAL_SASL_STATE. If sessions are limited, the answer has the lifetime of
-the session: after it the client can only authenticate again. A broker that fails to prove its identity is treated as a client.
+Behaviour: passes the client's token to the exchange that SaslHandshake began, and answers with the token of the exchange. If the login is
+refused, the broker waits for `connection.failed.authentication.delay.ms`, answers SASL_AUTHENTICATION_FAILED and closes the connection
+(KIP-152). The answer is ILLEGAL_SASL_STATE on a listener without SASL, and after authentication without another SaslHandshake. If sessions
+are limited, the answer has the lifetime of the session. After this time only requests that authenticate the client again are accepted. If
+a broker cannot prove its identity (`security/cluster_identity.py`), it gets SASL_AUTHENTICATION_FAILED and is not treated as a broker.
 
-Version notes: KIP-152. 1 the lifetime of a session (KIP-368).
+Version notes: KIP-152. 1 has the lifetime of the session (KIP-368).
 """
 
 from __future__ import annotations

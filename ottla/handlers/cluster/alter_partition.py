@@ -1,7 +1,8 @@
 """AlterPartition: a leader changes its in-sync set.
 
-Behaviour: a leader asks for another in-sync set of its partitions; each is changed if the leader's epochs are the newest and every member
-may be in it. Only brokers may send it: CLUSTER_AUTHORIZATION_FAILED for clients.
+Behaviour: a leader proposes a new in-sync set for some of its partitions. The controller adopts a proposal if the leader has the newest
+leader epoch and partition epoch, and every proposed member is eligible. Clients get CLUSTER_AUTHORIZATION_FAILED, because only brokers may
+send this request.
 
 Version notes: KIP-497. 2 topic ids. 3 broker epochs of the members (KIP-903): a member that has restarted is refused with
 INELIGIBLE_REPLICA.

@@ -1,11 +1,11 @@
 """ApiVersions: the APIs, versions and features that this broker serves.
 
-Behaviour: advertises each line of `handlers/served_apis.py`, cut down to `ottla.advertise.level` (`handlers/advertised_levels.py`), and
-from version 3 the finalised features. A version outside the range is answered in version 0 with UNSUPPORTED_VERSION and the same table. Our
-own APIs are advertised, and from then on served on the connection, only to a client whose request has our tagged field for extensions.
+Behaviour: advertises the APIs of `handlers/served_apis.py`, limited by `ottla.advertise.level` (`handlers/advertised_levels.py`), and from
+version 3 the finalised features. A request in an unknown version is answered in version 0 with UNSUPPORTED_VERSION and the same table.
+Ottla's own APIs are advertised only to a client whose request has our tagged field for extensions. From then on the connection serves them.
 
-Version notes: 3 client software name and version, features (KIP-511, KIP-584); 4 features may start at 0; 5 cluster id and node id a
-client expects (KIP-1242): another cluster or node is answered with REBOOTSTRAP_REQUIRED.
+Version notes: 3 has the client's software name and version, and features (KIP-511, KIP-584). From 4 on, the range of a feature may start at
+0. 5 has the cluster id and node id that the client expects (KIP-1242); if one of them differs, the answer is REBOOTSTRAP_REQUIRED.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """ControlledShutdown: a broker asks to hand over its partitions.
 
 Behaviour: a broker that is about to stop hands over the partitions that it leads. The answer lists the partitions that another live replica
-may lead once it is in sync. Only brokers may send it: CLUSTER_AUTHORIZATION_FAILED for clients.
+may lead once it is in sync. Clients get CLUSTER_AUTHORIZATION_FAILED, because only brokers may send this request.
 
-Version notes: the form of Kafka's ZooKeeper mode, last in 3.9. 0 has a header without a client id. 2 the broker epoch (KIP-380).
+Version notes: the format of Kafka's ZooKeeper mode, last in 3.9. 0 has a header without a client id. 2 has the broker epoch (KIP-380).
 
 Not done: not advertised.
 """

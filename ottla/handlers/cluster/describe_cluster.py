@@ -1,11 +1,12 @@
 """DescribeCluster: the cluster's id, controller and brokers.
 
-Behaviour: the cluster's id, the controller and the live brokers with their addresses on the client's listener. Every client may ask; the
-bits of authorized operations are 0 without the right to DESCRIBE the cluster. Clients with our extensions that have this right also get the
-controller's epoch and the number of changes of in-sync sets.
+Behaviour: the answer has the cluster's id, the controller, and the live brokers with their addresses on the client's listener. Every client
+gets it. Without DESCRIBE on the cluster, the bits of authorized operations are 0. Clients with our extensions that have this permission
+also get the controller's epoch, and how many changes of in-sync sets this broker has made.
 
-Version notes: 1 asks for brokers or controllers (KIP-919); this broker has no listener for controllers, so they get
-MISMATCHED_ENDPOINT_TYPE. 2 may include fenced brokers (KIP-1073): there are none, a broker that is not live is not registered.
+Version notes: 1 selects brokers or controllers (KIP-919). There is no separate listener for controllers, so a request for controllers gets
+MISMATCHED_ENDPOINT_TYPE. 2 may ask for fenced brokers too (KIP-1073). No broker is fenced, because a broker that is not live is not
+registered.
 """
 
 from __future__ import annotations

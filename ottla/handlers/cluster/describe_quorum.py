@@ -3,10 +3,10 @@
 Behaviour: the controller is the only voter of its quorum and its leader. A store has the metadata, not a log, so no offset exists. The
 controller's epoch is shown as the leader's epoch, as the end of the voter's log and as the high watermark: a small number that grows with
 each controller. While no controller is known, the partition gets NOT_LEADER_OR_FOLLOWER.
-Partitions other than 0 of `__cluster_metadata` do not exist.
+Every partition except 0 of `__cluster_metadata` gets UNKNOWN_TOPIC_OR_PARTITION.
 
-Version notes: 1 times of the voters (KIP-836). 2 messages, directories and the addresses of the voters (KIP-853):
-there is no listener for controllers only, so the address is that by which the client came.
+Version notes: 1 has the fetch times of the voters (KIP-836). 2 has error messages, directories and the addresses of the voters (KIP-853).
+There is no separate listener for controllers, so the address is the controller's address on the client's listener.
 
 Not done: observers.
 """

@@ -1,9 +1,9 @@
-"""Envelope: another broker forwards the request of a client of its own to the controller.
+"""Envelope: another broker forwards a client's request to the controller.
 
-Behaviour: only brokers may send it: CLUSTER_AUTHORIZATION_FAILED for clients. A broker that is not the controller answers NOT_CONTROLLER.
-Otherwise the request inside is authorised for the client's principal and address, executed, and its answer sent back as it is. Requests
-that are not for the controller, or are malformed, are INVALID_REQUEST; a principal that cannot be read is
-PRINCIPAL_DESERIALIZATION_FAILURE.
+Behaviour: clients get CLUSTER_AUTHORIZATION_FAILED, because only brokers may send this request. A broker that is not the controller answers
+NOT_CONTROLLER. The controller authorises the forwarded request for the client's principal and address, executes it, and returns its answer
+unchanged. A forwarded request that is malformed or of an API that is not for the controller gets INVALID_REQUEST. A principal that cannot
+be decoded gets PRINCIPAL_DESERIALIZATION_FAILURE.
 
 The other half, `enveloped` and `answer_in`, is for the broker that forwards (`server/execution/forwarding.py`).
 

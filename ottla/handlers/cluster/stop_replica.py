@@ -1,13 +1,13 @@
 """StopReplica: the controller stops replicas.
 
-Behaviour: only brokers may send it: CLUSTER_AUTHORIZATION_FAILED for clients. STALE_CONTROLLER_EPOCH from a controller that was replaced,
-STALE_BROKER_EPOCH for an earlier life of this broker, INVALID_REQUEST for a message that no controller sends. Otherwise the answer is sent
-when the replicas are stopped.
+Behaviour: the answer is sent when the replicas are stopped. Clients get CLUSTER_AUTHORIZATION_FAILED, because only brokers may send this
+request. A controller that was replaced gets STALE_CONTROLLER_EPOCH. A message for an earlier registration of this broker gets
+STALE_BROKER_EPOCH. A message that no controller sends gets INVALID_REQUEST.
 
-Version notes: the form of Kafka's ZooKeeper mode, last in 3.9; 1 and later carry the broker epoch (KIP-380). Tagged fields of our own carry
-what Kafka's form lacks (`cluster/control/wire.py`).
+Version notes: the format of Kafka's ZooKeeper mode, last in 3.9. 1 and later have the broker epoch (KIP-380). Ottla adds tagged fields
+(`cluster/control/wire.py`).
 
-Not done: not advertised; versions before the newest, which no broker of this program sends.
+Not done: the API is not advertised. Versions before the newest get UNSUPPORTED_VERSION, because Ottla's brokers do not send them.
 """
 
 from __future__ import annotations

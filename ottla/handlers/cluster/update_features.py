@@ -1,10 +1,11 @@
 """UpdateFeatures: raise or lower finalised features.
 
-Behaviour: asks for other finalised levels. The levels of this broker follow its version and configuration: asking for the level in force
-succeeds, another one fails with FEATURE_UPDATE_FAILED; an unknown feature, a level out of range and a downgrade that is not marked as one
-with INVALID_UPDATE_VERSION. Nothing changes in any case. One failure fails the whole request, in every version, without results.
+Behaviour: never changes a level, because the levels follow from the broker's version and configuration. The request succeeds if it names
+the current levels. Another level fails with FEATURE_UPDATE_FAILED. An unknown feature, a level out of range, and a downgrade without the
+flag for downgrades fail with INVALID_UPDATE_VERSION. One failure fails the whole request, in every version, without results for the
+features.
 
-Version notes: 1 dry run and kinds of upgrade (KIP-778). 2 no results at all (KIP-1022).
+Version notes: 1 has dry run and kinds of upgrade (KIP-778). 2 has no results for single features (KIP-1022).
 
 Not done: changing a level while the broker runs.
 """

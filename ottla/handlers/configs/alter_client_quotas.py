@@ -1,7 +1,7 @@
 """AlterClientQuotas: set and remove quotas.
 
-Behaviour: sets or removes quotas of users, client ids, both together, or addresses; each entry has its own result. A null name is the
-default entity.
+Behaviour: sets or removes quotas of users, of client ids, of pairs of both, or of addresses. Each entry has its own result. A null name
+stands for the default entity. An entity that occurs again gets INVALID_REQUEST for all entries but the first.
 
 Version notes: KIP-546, addresses by KIP-612. 1 is flexible.
 """
@@ -23,7 +23,7 @@ from ottla.wire.messages.alter_client_quotas import (
 )
 
 TYPES_MAX = 3
-"""Maximum of parts of an entity: user, client id, address. An answer repeats only this many parts of an invalid entity."""
+"""Maximum number of parts of an entity: user, client id, address. An answer repeats at most this many parts of an invalid entity."""
 
 
 def handle(broker: Broker, request: RequestContext, body: AlterClientQuotasRequest) -> AlterClientQuotasResponse | Pending:

@@ -1,7 +1,7 @@
 """AlterConfigs: replace the settings of a resource.
 
-Behaviour: the request holds all settings of the resource; every other setting returns to its default. Superseded by
-IncrementalAlterConfigs, which cannot lose another's change, but served for old clients.
+Behaviour: the request has all settings of the resource; every other setting returns to its default. Clients should use
+IncrementalAlterConfigs, because this request also overwrites concurrent changes of other clients.
 
 Version notes: 2 is flexible.
 

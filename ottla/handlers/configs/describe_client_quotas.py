@@ -1,7 +1,8 @@
 """DescribeClientQuotas: quotas that match a filter.
 
-Behaviour: the entities whose parts match the filter, with their quotas. Each component of the filter
-asks for one name, for the default, or for any entity of a type, the default too; `strict` excludes entities that have further parts.
+Behaviour: returns the entities that match the filter, with their quotas. A component of the filter matches one name of an entity type, the
+default entity of a type, or every entity of a type including the default. An entity must match all components. `strict` excludes entities
+that have further parts.
 
 Version notes: KIP-546. 1 is flexible.
 """

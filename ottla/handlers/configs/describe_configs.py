@@ -1,11 +1,12 @@
-"""DescribeConfigs: settings, their values and where these come from.
+"""DescribeConfigs: settings, their values and the sources of the values.
 
-Behaviour: for a topic, the settings in force and where each comes from: the topic's own, the broker's dynamic or static value, or the
-default. For this broker by its number, its settings in force or its log levels; another broker's number is INVALID_REQUEST. For the broker
-without a name, the settings that are set for all brokers. For a group, the settings of the new protocol; for a subscription to metrics of
-clients, its own and the defaults. `configuration_keys` selects settings; a null or empty list selects all. Secrets have no value.
+Behaviour: a topic is answered with its effective settings and the source of each value: the topic, the broker's dynamic or static
+configuration, or the default. The id of this broker is answered with its effective settings or its log levels. The id of another broker
+gets INVALID_REQUEST. The empty broker name is answered with the settings that are set for all brokers. A group is answered with its
+settings for the consumer and share protocols, a client-metrics subscription with all of its settings. `configuration_keys` selects
+settings; a null or empty list selects all. Secrets have no value.
 
-Version notes: 1 synonyms (KIP-226). 3 types and documentation (KIP-569). Subscriptions by KIP-714.
+Version notes: 1 has synonyms (KIP-226). 3 has types and documentation (KIP-569). Client-metrics subscriptions by KIP-714.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""ListConfigResources: the resources that have settings of their own.
+"""ListConfigResources: the resources that DescribeConfigs can describe.
 
-Behaviour: the resources that DescribeConfigs can describe: every topic, every broker and its loggers, and the groups and subscriptions to
-metrics of clients for which something is set. Without types, all of them.
+Behaviour: lists every topic, every live broker, the loggers of every live broker, and the groups and client-metrics subscriptions that have
+stored settings. A request without types lists all types.
 
-Version notes: 0 was ListClientMetricsResources (KIP-714) and knows only client metrics. 1 names the types (KIP-1142).
+Version notes: 0 was ListClientMetricsResources (KIP-714) and lists only client-metrics subscriptions. 1 has the types (KIP-1142).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Checks altered keys and certificates of this broker's listeners before they are sent to the controller.
 
-INVALID_REQUEST for a resource with a key store that cannot be read or unlocked, with a key that does not match the certificate, or with an
-expired certificate; other resources of the request are altered. Files are read in a thread, after the permission was checked. Only the
-broker itself can read them, so other brokers refuse the request (`named_brokers.py`). A successful alteration without a changed value makes
-the broker read the files again, for certificates that were renewed in place.
+A resource gets INVALID_REQUEST if a key store cannot be read or unlocked, if a key does not match its certificate, or if a certificate has
+expired. The other resources of the request are altered. Files are read in a thread, after the permission was checked. Only the broker
+itself can read its files, so other brokers refuse the request (`named_brokers.py`). A successful alteration that changes no value makes the
+broker read the files again, for certificates that were renewed in place.
 """
 
 from __future__ import annotations

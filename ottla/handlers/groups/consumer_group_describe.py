@@ -1,11 +1,11 @@
 """ConsumerGroupDescribe: the epochs and members of groups of the new protocol, with the current and the target assignment of each member
 (KIP-848).
 
-Behaviour: a group that is unknown or of the classic protocol is GROUP_ID_NOT_FOUND. A group that reads a topic which the principal may not
-describe is TOPIC_AUTHORIZATION_FAILED as a whole, since a part of its members' assignments would be misleading. If
-`group.coordinator.rebalance.protocols` excludes the protocol, UNSUPPORTED_VERSION.
+Behaviour: a group that is unknown or of another type gets GROUP_ID_NOT_FOUND. If a group reads a topic that the principal may not describe,
+the whole group gets TOPIC_AUTHORIZATION_FAILED, because an incomplete assignment would be misleading. If
+`group.coordinator.rebalance.protocols` excludes the protocol, each group gets UNSUPPORTED_VERSION.
 
-Version notes: 1 member type (classic or consumer).
+Version notes: 1 has the type of a member, classic or consumer.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""ConsumerGroupHeartbeat: a member joins, stays in or leaves a group whose assignment the coordinator makes (KIP-848).
+"""ConsumerGroupHeartbeat: a member joins, remains in or leaves a consumer group of the new protocol (KIP-848).
 
-Behaviour: epoch 0 joins, -1 leaves, -2 leaves for a restart (static members). The answer has the member's epoch, and its partitions when
-they changed. Topics that the principal may not describe are TOPIC_AUTHORIZATION_FAILED; a regular expression matches none of them. If
-`group.coordinator.rebalance.protocols` excludes the protocol, UNSUPPORTED_VERSION. See `groups/consumer/heartbeat.py`.
+Behaviour: a member joins with epoch 0, leaves with -1, and leaves temporarily with -2 (static members). The answer has the member's epoch,
+and its partitions if they changed. A heartbeat that names a topic without DESCRIBE gets TOPIC_AUTHORIZATION_FAILED. A regular expression
+does not match such topics. If `group.coordinator.rebalance.protocols` excludes the protocol, the answer is UNSUPPORTED_VERSION. See
+`groups/consumer/heartbeat.py`.
 
-Version notes: 1 regular expressions, and member ids made by the client (0: a member that joins may leave it to the coordinator).
+Version notes: 1 has regular expressions, and the client chooses its member id. In 0 the coordinator chooses the id if the client sends
+none.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ Command = Callable[["GroupShard", "Reply", int], "Decision"]
 """Called with (shard, reply, now_ms). Returns the decision of a command."""
 
 SUBSCRIBED_TOPICS_MAX = 10_000
-"""Maximum of topics by name in the subscription of one member of a consumer group. A larger one can be a pattern."""
+"""Maximum number of topic names in the subscription of one member of a consumer group. A larger subscription can use a pattern."""
 
 
 def require_lease(broker: Broker) -> None:
@@ -76,7 +76,7 @@ def ask_about_topics(
     respond: Callable[[Beat], Any],
     topics_max: int = SUBSCRIBED_TOPICS_MAX,
 ) -> Any:
-    """Does the same for a heartbeat of a modern group. Also checks the number of subscribed topics, and DESCRIBE on each."""
+    """Like `ask`, for a heartbeat of a modern group. Also checks the number of subscribed topics, and DESCRIBE on each of them."""
     pending = Pending()
     try:
         if len(topics) > topics_max:

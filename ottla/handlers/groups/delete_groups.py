@@ -1,9 +1,9 @@
 """DeleteGroups: an operator removes groups without members, and all their offsets.
 
-Behaviour: each group has its own result: NON_EMPTY_GROUP while it has members, GROUP_ID_NOT_FOUND if there is none. The answer is sent once
-the tombstones are committed to the log.
+Behaviour: each group has its own result. A group with members gets NON_EMPTY_GROUP, an unknown group GROUP_ID_NOT_FOUND. The answer is sent
+when the tombstones are committed.
 
-Version notes: 1 and 2 change only throttling and encoding; 3 error message.
+Version notes: 1 and 2 change only throttling and encoding. 3 has error messages.
 """
 
 from __future__ import annotations

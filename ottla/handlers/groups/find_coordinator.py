@@ -1,11 +1,11 @@
 """FindCoordinator: the broker that coordinates a group, a transactional id or a share partition.
 
-Behaviour: the broker that leads the key's partition of `__consumer_offsets`, `__transaction_state` or `__share_group_state`; the topic is
-created at the first question. COORDINATOR_NOT_AVAILABLE while the partition has no leader or the topic cannot be created. A share
-partition is named `group:topicId:partition`, INVALID_REQUEST for anything else; only brokers may ask for it. With access rules a client is
-refused before its key is read, as in Kafka.
+Behaviour: returns the broker that leads the key's partition of `__consumer_offsets`, `__transaction_state` or `__share_group_state`. The
+first request creates the topic. The answer is COORDINATOR_NOT_AVAILABLE while the partition has no leader or the topic cannot be created.
+The key of a share partition is `group:topicId:partition`; a key of another form gets INVALID_REQUEST. Only brokers may ask for share
+partitions. With ACLs a client that asks for one is refused before its key is checked, as in Kafka.
 
-Version notes: 1 key types (KIP-98); 4 several keys at once (KIP-699); 6 share partitions' key type (KIP-932).
+Version notes: 1 has key types (KIP-98), 4 several keys in a request (KIP-699), 6 the key type of share partitions (KIP-932).
 """
 
 from __future__ import annotations

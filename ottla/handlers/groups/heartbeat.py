@@ -1,9 +1,10 @@
 """Heartbeat: keeps the session of a classic group's member alive; the answer says whether it must join again.
 
-Behaviour: moves the end of the member's session. REBALANCE_IN_PROGRESS while the group rebalances, ILLEGAL_GENERATION and UNKNOWN_MEMBER_ID
-for a member that is no longer in it, FENCED_INSTANCE_ID for a static member whose place was taken.
+Behaviour: extends the member's session. The answer is REBALANCE_IN_PROGRESS while members have to join again, ILLEGAL_GENERATION for
+another generation than the current one, UNKNOWN_MEMBER_ID for a client that is not a member, and FENCED_INSTANCE_ID if another process uses
+the static member's instance id.
 
-Version notes: 3 static members (KIP-345); 1, 2 and 4 change only throttling and encoding.
+Version notes: 3 has static members (KIP-345). 1, 2 and 4 change only throttling and encoding.
 """
 
 from __future__ import annotations

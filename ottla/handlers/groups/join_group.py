@@ -1,10 +1,10 @@
-"""JoinGroup: a member joins a classic group, or joins again, and waits until all members have.
+"""JoinGroup: a member joins a classic group, or joins it again, and waits until all members have joined.
 
-Behaviour: the answer comes when the round is complete: the new generation, the chosen protocol, and for the leader the subscriptions of all
-members. `groups/classic/join.py` checks what each member sends.
+Behaviour: the answer is sent when the join phase is complete. It has the new generation and the chosen protocol; the leader's answer also
+has the subscriptions of all members. `groups/classic/join.py` checks the request.
 
-Version notes: 1 rebalance timeout (0 uses the session timeout for both); 4 MEMBER_ID_REQUIRED (KIP-394); 5 static members (KIP-345); 7
-protocol type, and a protocol name that may be null (KIP-559); 8 reason (KIP-800); 9 skip assignment (KIP-814).
+Version notes: 1 has the rebalance timeout; in 0 the session timeout is used for both. 4 has MEMBER_ID_REQUIRED (KIP-394), 5 static members
+(KIP-345), 7 the protocol type, and a protocol name that may be null (KIP-559), 8 the reason (KIP-800), 9 skip assignment (KIP-814).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""LeaveGroup: members leave, and the group rebalances without waiting for their sessions to end.
+"""LeaveGroup: removes members from a group, so that it rebalances before their sessions end.
 
 Behaviour: each member has its own result. A static member can be named by its instance id alone.
 
-Version notes: 3 several members at once and static members (KIP-345), before that the one member's error is the answer's; 5 reason
-(KIP-800).
+Version notes: from 3 on, a request has several members, also static ones (KIP-345). In earlier versions the error of the only member is the
+error of the answer. 5 has the reason (KIP-800).
 
-Not done: the reason is not kept.
+Not done: the reason is ignored.
 """
 
 from __future__ import annotations

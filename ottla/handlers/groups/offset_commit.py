@@ -1,11 +1,12 @@
-"""OffsetCommit: a member, or a consumer that is in no group, commits its positions.
+"""OffsetCommit: commits offsets of a group, for a member or for a client without membership.
 
-Behaviour: topics that do not exist or may not be read are refused here, one by one; the rest goes to the group, which checks member and
-generation. The answer is sent when the offsets are committed to the log, or with COORDINATOR_NOT_AVAILABLE after
-`offsets.commit.timeout.ms`.
+Behaviour: this handler refuses topics that do not exist or that the principal may not read; each has its own result. The group coordinator
+checks member and generation, and commits the offsets of the other topics. The answer is sent when the record is committed. After
+`offsets.commit.timeout.ms` the answer is COORDINATOR_NOT_AVAILABLE.
 
-Version notes: 2-4 retention time (removed by KIP-211); 6 leader epoch (KIP-320); 7 static members (KIP-345); 9 members of the new protocol,
-STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND (KIP-848); 10 topic ids. A member may name an earlier epoch of its own (KIP-1251).
+Version notes: 2 to 4 have a retention time (removed by KIP-211), 6 leader epochs (KIP-320), 7 static members (KIP-345). 9 is for members of
+the new protocol, with STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND (KIP-848). 10 has topic ids. A member may name an epoch that it had earlier
+(KIP-1251).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """OffsetDelete: an operator removes a group's offsets for some partitions.
 
-Behaviour: refused with NON_EMPTY_GROUP for a live group that does not consume, and per partition with GROUP_SUBSCRIBED_TO_TOPIC while a
-live consumer reads the topic, or UNKNOWN_TOPIC_OR_PARTITION. A partition without an offset is no error.
+Behaviour: a classic group whose members are not consumers gets NON_EMPTY_GROUP. Otherwise each partition has its own result:
+GROUP_SUBSCRIBED_TO_TOPIC while a member subscribes to the topic, UNKNOWN_TOPIC_OR_PARTITION for a partition that does not exist. A
+partition without an offset is not an error.
 
 Version notes: one version (KIP-496).
 """

@@ -1,10 +1,11 @@
 """OffsetFetch: the offsets that a group has committed.
 
-Behaviour: an offset that was never committed is -1, no error. Topics that the principal may not describe are refused one by one, or left
-out when all topics were asked for. With `require_stable` an offset that an open transaction is about to move is UNSTABLE_OFFSET_COMMIT.
+Behaviour: a partition without a committed offset has offset -1 and no error. A named topic that the principal may not describe gets
+TOPIC_AUTHORIZATION_FAILED. If the request is for all topics, such topics are omitted. With `require_stable`, an offset with a pending
+transactional commit gets UNSTABLE_OFFSET_COMMIT.
 
-Version notes: 2 null topics for all, and an error for the group; 5 leader epoch (KIP-320); 7 require stable (KIP-447); 8 several groups
-(KIP-709); 9 member id and epoch of the new protocol, STALE_MEMBER_EPOCH (KIP-848); 10 topic ids.
+Version notes: from 2 on, null topics select all topics, and the answer has an error for the group. 5 has leader epochs (KIP-320), 7 require
+stable (KIP-447), 8 several groups (KIP-709), 9 member id and epoch of the new protocol, with STALE_MEMBER_EPOCH (KIP-848), 10 topic ids.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""SyncGroup: the leader of a classic group sends the assignments, the other members wait for their own.
+"""SyncGroup: the leader of a classic group sends the assignments, and each member gets its own.
 
-Behaviour: followers are answered when the leader's assignment is committed to the log; later ones at once. See `groups/classic/sync.py`.
+Behaviour: the members are answered when the record with the leader's assignments is committed. A member that sends its request later is
+answered immediately. See `groups/classic/sync.py`.
 
-Version notes: 3 static members (KIP-345); 5 protocol type and name, which must be there and be those that were chosen (KIP-559).
+Version notes: 3 has static members (KIP-345). 5 has the protocol type and name, which must equal the chosen ones (KIP-559).
 """
 
 from __future__ import annotations

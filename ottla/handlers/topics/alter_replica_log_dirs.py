@@ -1,9 +1,9 @@
 """AlterReplicaLogDirs: move replicas between the log directories of this broker (KIP-113).
 
-Behaviour: each replica has its own result, which says whether the move has begun; DescribeLogDirs shows how far it is. Naming another
-directory directs a move elsewhere, naming the one where the replica lies ends it. LOG_DIR_NOT_FOUND for a directory that is none of
-`log.dirs`, KAFKA_STORAGE_ERROR for one that is offline or has not enough room. A replica that is not here yet is made there later:
-REPLICA_NOT_AVAILABLE.
+Behaviour: each replica has its own result, which says whether the move has begun. DescribeLogDirs shows the progress. If the replica is
+being moved already, another directory becomes the new target, and the current directory cancels the move. A directory that is not in
+`log.dirs` gets LOG_DIR_NOT_FOUND. A directory that is offline or has too little free space gets KAFKA_STORAGE_ERROR. If this broker has no
+such replica yet, the answer is REPLICA_NOT_AVAILABLE, and the replica will be created in the named directory.
 
 Version notes: 2 is flexible.
 """

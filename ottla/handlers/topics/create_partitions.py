@@ -1,8 +1,10 @@
 """CreatePartitions: give topics more partitions.
 
-Behaviour: gives topics more partitions, placed by the broker or as the request assigns them; never fewer. Topics named twice are refused.
+Behaviour: adds partitions to topics. The request may name the replicas; otherwise the controller chooses them. The number of partitions
+cannot be lowered. A topic that is named twice gets INVALID_REQUEST.
 
-Version notes: 2 is flexible. 3 is refused with THROTTLING_QUOTA_EXCEEDED over a quota of changes (KIP-599).
+Version notes: 2 is flexible. From 3 on, a topic that exceeds the client's quota of partition changes gets THROTTLING_QUOTA_EXCEEDED
+(KIP-599).
 """
 
 from __future__ import annotations

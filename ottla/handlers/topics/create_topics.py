@@ -1,12 +1,13 @@
 """CreateTopics: make topics.
 
 Behaviour: each topic has its own result. Large requests are written in several steps (`controller.local_controller.PARTITIONS_PER_WRITE`).
-The answer waits until the changes are committed and the brokers have opened the replicas; for brokers other than the controller's own at
-most `timeout_ms`. Topics that occur twice are refused. `validate_only` checks and creates nothing; the topic ids in its answer are not used
-later, as in Kafka.
+The answer is sent when the changes are committed and the brokers have opened the replicas. It waits at most `timeout_ms` for brokers other
+than the controller's. A topic that is named twice gets INVALID_REQUEST. With `validate_only` nothing is created; the topic ids in the
+answer are not used later, as in Kafka.
 
-Version notes: 4 allows -1 for partitions and replicas, the broker's defaults (KIP-464). 5 answers with the settings in force (KIP-525), if
-they may be described. 6 is refused with THROTTLING_QUOTA_EXCEEDED over a quota of changes (KIP-599). 7 answers with the topic id (KIP-516).
+Version notes: from 4 on, -1 as the number of partitions or replicas selects the broker's default (KIP-464). 5 answers with the topic's
+settings (KIP-525) if the principal may describe them. From 6 on, a topic that exceeds the client's quota of partition changes gets
+THROTTLING_QUOTA_EXCEEDED (KIP-599). 7 answers with the topic id (KIP-516).
 
 Not done: `create.topic.policy.class.name`, which would run foreign code.
 """

@@ -1,11 +1,11 @@
 """DeleteTopics: remove topics and their records.
 
-Behaviour: the topics are invisible once the request is committed. The answer waits until the brokers have stopped the replicas (for brokers
-other than the controller's own at most `timeout_ms`) and the names are free again. A topic that occurs twice, or with both name and id, is
-refused.
+Behaviour: the topics are no longer visible when the deletion is committed. The answer is sent when the brokers have stopped the replicas
+and the names can be used again. It waits at most `timeout_ms` for brokers other than the controller's. A topic that is named twice, or by
+both name and id, gets INVALID_REQUEST.
 
-Version notes: before 3 a broker that forbids deletion answers INVALID_REQUEST, from 3 on TOPIC_DELETION_DISABLED. 5 has messages, and is
-refused with THROTTLING_QUOTA_EXCEEDED over a quota of changes (KIP-599). 6 topic ids (KIP-516).
+Version notes: if `delete.topic.enable` is off, the answer is INVALID_REQUEST before 3, and TOPIC_DELETION_DISABLED from 3 on. 5 has error
+messages; a topic that exceeds the client's quota of partition changes gets THROTTLING_QUOTA_EXCEEDED (KIP-599). 6 has topic ids (KIP-516).
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """DescribeLogDirs: the state, size and partitions of each log directory.
 
-Behaviour: for each log directory, its state, its total and usable bytes, and the size and lag of its partitions (null topics: all
-partitions). A partition without a replica on this broker is omitted. The copy of a moving replica is in its new directory with
-`is_future_key`, and its lag is the part that is not copied yet (KIP-113).
+Behaviour: the answer has the state of each log directory, its total and usable bytes, and the size and lag of its partitions. Null topics
+select all partitions. A partition without a replica on this broker is omitted. The copy of a replica that is being moved is listed in its
+new directory with `is_future_key`; its lag is the number of offsets that are not copied yet (KIP-113).
 
-Version notes: 2 is flexible. 3 has a top-level error (KIP-784). 4 the room of the file system (KIP-827). 5 may say that a directory is
-cordoned (KIP-1066).
+Version notes: 2 is flexible. 3 has a top-level error (KIP-784). 4 has the total and usable bytes of the file system (KIP-827). 5 has a flag
+for cordoned directories (KIP-1066).
 
-Not done: cordoned directories; none is.
+Not done: cordoning directories. The flag is never set.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Behaviour: metadata of topics in the order of their names, or of all topics if the request names none. A page has at most
 `response_partition_limit` partitions (and `max.request.partition.size.limit`), then a cursor that names the first partition of the next
-page. A topic with an error counts as one partition. A partition without a leader has leader -1 and no error, unlike in Metadata.
-`last_known_elr` is then the last leader, as in Kafka, otherwise empty.
+page. A topic with an error counts as one partition. A partition without a leader has leader -1, no error (unlike in Metadata), and its last
+leader in `last_known_elr`, as in Kafka. For other partitions `last_known_elr` is empty.
 
 Version notes: KIP-966.
 """

@@ -1,10 +1,11 @@
 """ElectLeaders: elections on request.
 
-Behaviour: a preferred election makes the preferred replica the leader. An unclean election elects a replica for partitions without a
-leader, or with a failed log on the leader. Records may be lost. For null (all partitions), partitions that need no election are not in the
-answer. The answer waits until the brokers know the new leaders, for brokers other than the controller's own at most `timeout_ms`.
+Behaviour: a preferred election makes the preferred replica the leader. An unclean election elects a replica for a partition without a
+leader, or with a leader whose log has failed. Records may be lost. Null selects all partitions; the answer then omits partitions that need
+no election. The answer is sent when the brokers know the new leaders. It waits at most `timeout_ms` for brokers other than the
+controller's.
 
-Version notes: 0 knows only preferred elections (KIP-183). 1 the kind of election and a top-level error (KIP-460).
+Version notes: 0 has only preferred elections (KIP-183). 1 has the kind of election and a top-level error (KIP-460).
 """
 
 from __future__ import annotations

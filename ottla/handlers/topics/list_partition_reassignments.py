@@ -1,6 +1,7 @@
-"""ListPartitionReassignments: moves of partitions under way.
+"""ListPartitionReassignments: the partitions that are being reassigned.
 
-Behaviour: the partitions that are being reassigned, with the replicas that are added and removed; null selects all partitions.
+Behaviour: the answer has each selected partition that is being reassigned, with its replicas, and the replicas that are being added and
+removed. Null selects all partitions.
 
 Version notes: KIP-455.
 """

@@ -1,15 +1,15 @@
 """Metadata: the brokers of the cluster and the leader of each partition.
 
-Behaviour: the brokers as the connection's listener reaches them, the controller, and leader, replicas and in-sync replicas of the topics
-asked for: all of them (null, or an empty list in version 0), none (an empty list), by name, or by id. If one topic has an id, names and
-topics without ids are ignored, as in Kafka; versions without ids refuse a request with an id or without a name. A missing topic is created
-if the client and `auto.create.topics.enable` allow it. The answer waits for the creation and contains the topic. The creation is charged to
-the client's quota of changes. A partition without a leader is listed with LEADER_NOT_AVAILABLE. If the leader may have just died, the
-answer waits a moment for the next one (`cluster/suspects.py`). A broker is listed for some seconds after its end.
+Behaviour: the answer has the brokers with their addresses on the client's listener, the controller, and the leader, replicas and in-sync
+replicas of the requested topics. Null selects all topics, an empty list none (in version 0 all). Topics are named by name or id. If one
+topic has an id, topics without an id are ignored, as in Kafka. Versions without ids refuse a request with an id or without a name. A
+missing topic is created if the client and `auto.create.topics.enable` allow that. The answer then waits for the creation and has the new
+topic. The creation is charged to the client's quota of partition changes. A partition without a leader has LEADER_NOT_AVAILABLE. If the
+leader has probably failed, the answer waits for a new leader (`cluster/suspects.py`). A failed broker remains in answers for some seconds.
 
-Version notes: 0 leaves out replicas that are not among the live brokers, with REPLICA_NOT_AVAILABLE. 1 controller id, internal flag, null
-for all topics. 4 the client may forbid creation (KIP-204). 7 leader epoch (KIP-320). 8-10 authorized operations of the cluster (KIP-430).
-10, 12 topic ids (KIP-516). 13 a top-level error (KIP-1102).
+Version notes: 0 omits replicas on brokers that are not live, with REPLICA_NOT_AVAILABLE. 1 has the controller id and the flag of internal
+topics, and null selects all topics. In 4 the client can forbid the creation of topics (KIP-204). 7 has leader epochs (KIP-320). 8 to 10
+have the authorized operations on the cluster (KIP-430). 10 and 12 have topic ids (KIP-516). 13 has a top-level error (KIP-1102).
 """
 
 from __future__ import annotations
