@@ -4,8 +4,8 @@ A level is the name of a Kafka release. At a level, this broker offers only the 
 them itself. `CHANGES` has the highest version of each API in 3.0, then the changes in each later release. The data come from ApiVersions
 answers of Kafka brokers. A test compares them with kafka-python's table of broker versions.
 
-Version notes: features (KIP-584) that clients act upon, `transaction.version` and `group.version`, came with 4.0, `share.version` with 4.1.
-That release had the APIs of share groups and left the feature at level 0, so their requests were refused; since 4.2 it is at 1.
+Features (KIP-584): Kafka has `transaction.version` and `group.version` since 4.0, `share.version` since 4.1. Kafka 4.1 had the APIs of
+share groups, but the feature was at level 0, so requests of share groups were refused. Since 4.2 the feature is at level 1.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def describable_topics(broker: Broker, request: RequestContext) -> Callable[[str
 
 
 def is_broker(broker: Broker, request: RequestContext) -> bool:
-    """Whether a broker of this cluster has sent the request: its principal has the right to CLUSTER_ACTION."""
+    """Whether a broker of this cluster has sent the request: its principal has CLUSTER_ACTION on the cluster."""
     return is_allowed_on_cluster(broker, request, AclOperation.CLUSTER_ACTION)
 
 
@@ -52,7 +52,7 @@ def may_be_broker(broker: Broker, request: RequestContext) -> bool:
 
 
 def may_create(broker: Broker, request: RequestContext, topic: str) -> bool:
-    """Whether the principal may create a topic: by a right on the cluster or on the topic."""
+    """Whether the principal may create a topic: it has CREATE on the cluster or on the topic."""
     return permits_on_cluster(broker, request, AclOperation.CREATE) or is_allowed(
         broker, request, AclOperation.CREATE, ResourceType.TOPIC, topic
     )

@@ -45,13 +45,13 @@ class ServedApi(NamedTuple):
     may_have_stray_bytes: bool = False
     """Bytes behind the end of the request are skipped."""
     has_file_slices: bool = False
-    """Its answers carry slices of files."""
+    """Its answers contain slices of files."""
     is_forwarded: bool = False
     """For the controller: a broker that is not the controller forwards it (KIP-590)."""
     awaits_metadata: bool = False
     """Its answer shows metadata. After the start, a broker of a cluster delays the request until it has received the metadata."""
     is_change: bool = False
-    """It changes metadata, and may wait for a disk or another machine: a connection has one of them under way at a time."""
+    """It changes metadata, and may wait for a disk or another machine. A connection executes one such request at a time."""
     parked_factor: int = 8
     """Estimated memory of a decoded request that waits for its answer, as a multiple of its size in bytes."""
 

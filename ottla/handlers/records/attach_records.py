@@ -1,11 +1,13 @@
-"""AttachRecords: appends staged chunks as the next records of a producer, in its transaction. An extension of ours.
+"""AttachRecords: appends staged chunks as the next records of a producer, in its transaction. Ottla's extension.
 
-Behaviour: the request is checked like a transactional Produce with acks=all: rights, leader, and the transaction coordinator unless the
-transaction is open in the partition already. The manifests are appended in steps (`replication/attaching.py`), one after the other. The
-answer waits until everything is replicated, at most `timeout_ms`; the work continues after that. A chunk that is missing, or that differs
-from the manifest, is UNKNOWN_STAGE, and nothing is appended; a retry is answered from the producer's last sequence.
+Behaviour: the request is checked like a transactional Produce with acks=all: permissions and leader. If the transaction is not open in the
+partition yet, the transaction coordinator must confirm that it has the partition. The manifests are appended in steps, one after the other
+(`replication/attaching.py`). The answer is sent when all records are replicated. After `timeout_ms` it is REQUEST_TIMED_OUT, and the work
+continues. If a chunk is missing or differs from the manifest, the partition gets UNKNOWN_STAGE and no chunk of this request is appended. A
+retry of an appended manifest succeeds without the chunks.
 
-Version notes: 0 the partitions were added to the transaction before; 1 the attach adds them (KIP-890, transactions v2), as Produce 12 does.
+Version notes: in 0 the partitions must have been added to the transaction before. In 1 this request adds them (KIP-890, transactions v2),
+as Produce 12 does.
 """
 
 from __future__ import annotations
@@ -172,7 +174,8 @@ class Attach:
         self._broker.stages.turns.add(guarded(attaching.steps(), lambda error: self._fail(part, error)))
 
     def _fail(self, part: AttachedPart, error: Exception) -> None:
-        """Nothing is known of what has become of a manifest: the connection is closed, unless the time is over and was the answer."""
+        """Fails the request after an unexpected exception, because it is unknown how much of the manifest was appended. The connection is
+        closed, unless the request was answered by its timeout."""
         self._open.clear()
         self._let_follow(part)
         if self._watch is not None:

@@ -1,10 +1,10 @@
 """DeleteRecords: raises the log start offset; the records before it are deleted.
 
-Behaviour: offset -1 means the high watermark; an offset above it is OFFSET_OUT_OF_RANGE. Whole segments below the new start are removed by
-retention. The answer waits until every replica on a live broker has the new start, and contains the smallest start, the new low watermark.
-REQUEST_TIMED_OUT if a follower does not follow within `timeout_ms`. The leader's checkpoint may take `NOTE_MS_MAX` longer, so without
-followers a timeout of 0 succeeds. Internal topics are refused with INVALID_TOPIC_EXCEPTION, topics that are only compacted with
-POLICY_VIOLATION.
+Behaviour: offset -1 selects the high watermark; an offset above it gets OFFSET_OUT_OF_RANGE. Retention removes whole segments below the new
+log start. The answer is sent when every replica on a live broker has the new log start. It has the smallest log start of the replicas, the
+low watermark. If a follower does not have the new log start within `timeout_ms`, the answer is REQUEST_TIMED_OUT. The leader's checkpoint
+may take `NOTE_MS_MAX` longer, so a timeout of 0 succeeds if there are no followers. Internal topics get INVALID_TOPIC_EXCEPTION, topics
+that are only compacted POLICY_VIOLATION.
 
 Version notes: 1 and 2 change only the encoding.
 """

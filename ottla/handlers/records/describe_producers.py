@@ -1,6 +1,6 @@
 """DescribeProducers: the producers of a partition and their open transactions.
 
-Behaviour: every replica answers, from the producer state of its own log (KIP-664): tools compare the followers with the leader.
+Behaviour: followers answer too, with the producer state of their own log (KIP-664), so that tools can compare them with the leader.
 
 Version notes: none.
 """

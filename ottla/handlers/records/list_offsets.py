@@ -1,13 +1,14 @@
 """ListOffsets: the offset for a timestamp or a special timestamp.
 
-Behaviour: per partition, the first record at or after a timestamp, or a special one: -1 latest (high watermark, or last stable offset for
-read_committed), -2 earliest, -3 the record with the largest timestamp, -4 earliest local, -5 latest tiered, -6 earliest pending upload. A
-stored batch that cannot be read is skipped, with a line in the log. Special timestamps that are unknown, or newer than the version, are
-refused with UNSUPPORTED_VERSION. Nothing found: offset -1 and timestamp -1. To a follower latest is the log end. A look-up that must read
-many records runs in a worker process, and the answer waits for it; if the process is lost, KAFKA_STORAGE_ERROR.
+Behaviour: for each partition, returns the first record at or after a timestamp. Special timestamps are -1 latest (the high watermark, or
+the last stable offset for read_committed; for a follower the log end), -2 earliest, -3 the record with the largest timestamp, -4 earliest
+local, -5 latest tiered, and -6 earliest pending upload. If nothing is found, offset and timestamp are -1. A special timestamp that is
+unknown, or newer than the version, gets UNSUPPORTED_VERSION. A stored batch that cannot be decoded is skipped and logged. A search that
+must read many records runs in a worker process, and the answer waits for it. If the process ends before it answers, the result is
+KAFKA_STORAGE_ERROR.
 
-Version notes: 2 isolation level; 4 leader epochs (KIP-320); 7 max timestamp (KIP-734); 8 earliest local (KIP-405); 9 latest tiered
-(KIP-1005); 11 earliest pending upload (KIP-1023).
+Version notes: 2 has the isolation level, 4 leader epochs (KIP-320), 7 the largest timestamp (KIP-734), 8 earliest local (KIP-405), 9 latest
+tiered (KIP-1005), 11 earliest pending upload (KIP-1023).
 
 Not done: there is no tiered storage, so -5 and -6 find nothing.
 """
@@ -37,7 +38,7 @@ log = logging.getLogger("ottla.records")
 
 LEADER_EPOCHS_SINCE = 4
 SPECIAL_SINCE = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
-"""The special timestamps, and the version that first knows each."""
+"""The first version of the request that has each special timestamp."""
 
 
 def handle(broker: Broker, request: RequestContext, body: ListOffsetsRequest) -> ListOffsetsResponse | Pending:

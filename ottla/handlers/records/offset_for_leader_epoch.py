@@ -1,9 +1,10 @@
 """OffsetForLeaderEpoch: the end of an epoch, for followers that truncate and consumers that look for lost records.
 
-Behaviour: answers the largest epoch not above the asked one, and the offset at which it ended (the log end for the current epoch). An
-unknown epoch above ours answers -1 and -1. A broker may ask for any topic, a client for topics that it may DESCRIBE.
+Behaviour: returns the largest epoch of the log up to the requested epoch, and its end offset (the log end for the current epoch). A
+requested epoch that is newer than all epochs of the log gets -1 for both. For an older epoch than all epochs of the log, the end offset is
+the start of the first epoch. Brokers may ask for any topic, clients for topics that they may DESCRIBE.
 
-Version notes: 2 fences by the current leader epoch (KIP-320); 3 the replica's id; 4 only the encoding.
+Version notes: 2 has the current leader epoch, for fencing (KIP-320). 3 has the replica's id. 4 changes only the encoding.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 ShareFetch uses it.
 
 A look is a function that returns the result. A look at many partitions takes several iterations of the event loop, so it is a task, which
-runs in `WaitingRequests.do_in_turns`. A partition that the task has passed may change meanwhile. So the partitions are watched before the
-first look of a task begins, and if one of them changes during a look, or the time ends, another look follows: no change is missed. An
-exception in a later look ends the wait and fails the request, as an exception of its handler does.
+runs in `WaitingRequests.do_in_turns`. A partition may change after the task has looked at it. So the partitions are watched before the
+first look of a task begins. If one of them changes during a look, or if the time ends, the task looks again. An exception in a later look
+ends the wait and fails the request, as an exception of its handler does.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class PartitionWait:
         return result
 
     def cancel(self) -> None:
-        """Ends the wait, and with it all references to the request."""
+        """Ends the wait, and drops all references to the request."""
         if self._watch is not None:
             self._watch.cancel()
         self._look = self._done = self._fail = self._watch = None

@@ -1,9 +1,9 @@
-"""StageRecords: puts record batches aside on the leaders of their partitions, for AttachRecords. An extension of ours.
+"""StageRecords: stores record batches outside of the log, on the leaders of their partitions, for a later AttachRecords. Ottla's extension.
 
-Behaviour: each chunk is checked as a Produce is (leader, rights, format, CRC, sizes, times) and written to a file of the log directory,
-outside of the log and unsynced. The same chunk with the same bytes is accepted again; with other bytes it is INVALID_RECORD. Over a quota
-it is THROTTLING_QUOTA_EXCEEDED, and the client produces the records itself. One request stages at most `REQUEST_BYTES_MAX` (or one larger
-chunk) and `CHUNK_BATCHES_MAX` batches; further chunks are INVALID_REQUEST.
+Behaviour: each chunk is checked like a Produce (leader, permissions, format, CRC, sizes, timestamps) and written to a file in the log
+directory, without a sync. If the same chunk is sent again, it is accepted if it has the same bytes, else it gets INVALID_RECORD. A chunk
+that exceeds a quota gets THROTTLING_QUOTA_EXCEEDED; the client then sends these records in Produce requests. A request may have at most
+`REQUEST_BYTES_MAX` (or one larger chunk) and `CHUNK_BATCHES_MAX` batches; further chunks get INVALID_REQUEST.
 
 Version notes: none.
 """
@@ -75,7 +75,7 @@ class Staging:
         return results
 
     def _refusal_of(self, topic: str) -> ApiError | None:
-        """The reason to refuse every chunk for a topic; None if there is none."""
+        """Returns the reason to refuse all chunks of a topic, or None."""
         if self._token.secret == ZERO_UUID:
             return ApiError(ErrorCode.INVALID_REQUEST, "a batch token of zeroes")
         return refusal_to_write(self._broker, self._request, topic)

@@ -18,7 +18,7 @@ from ottla.sharing.sessions import TopicIdPartition, is_member_id
 
 RENEWAL_SINCE = 2
 NAMED_MAX = 20_000
-"""Maximum of topics, partitions and batches together in a request: some milliseconds of work, and more than any session needs."""
+"""Maximum number of topics, partitions and batches together in a request: some milliseconds of work, and more than any session needs."""
 
 PARTITIONS_PER_STEP = 20
 """Fewer than `ITEMS_PER_STEP`, because each is a write of a share coordinator, which may be on this broker."""

@@ -28,7 +28,7 @@ from ottla.wire.messages.share_fetch import ShareFetchRequest
 PARTITIONS_PER_STEP = 20
 """Fewer than `ITEMS_PER_STEP`, because opening a share partition may be a request to its coordinator."""
 READS_MAX = 32
-"""Maximum of slices read from one partition for one answer, while no slice has an available record."""
+"""Maximum number of slices read from one partition for one answer, while no slice has an available record."""
 
 
 class Got(NamedTuple):

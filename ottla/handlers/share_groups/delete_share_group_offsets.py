@@ -1,8 +1,8 @@
-"""DeleteShareGroupOffsets: deletes the positions of a share group without members in topics (KIP-932).
+"""DeleteShareGroupOffsets: deletes the offsets of a share group without members in topics (KIP-932).
 
-Behaviour: NON_EMPTY_GROUP while the group has members, GROUP_ID_NOT_FOUND if it does not exist or is of another kind. Each topic has its
-own result: TOPIC_AUTHORIZATION_FAILED if the principal may not read it, UNKNOWN_TOPIC_OR_PARTITION if it does not exist or the group does
-not know it. UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
+Behaviour: a group with members gets NON_EMPTY_GROUP. A group that does not exist or has another type gets GROUP_ID_NOT_FOUND. Each topic
+has its own result: TOPIC_AUTHORIZATION_FAILED if the principal may not read it, UNKNOWN_TOPIC_OR_PARTITION if it does not exist or the
+group has no state for it. While the feature `share.version` is at level 0, the answer is UNSUPPORTED_VERSION.
 
 Version notes: there is one version.
 """

@@ -1,9 +1,10 @@
 """DeleteShareGroupState: the group coordinator deletes the stored state of share partitions.
 
-Behaviour: the stored state is deleted; a share partition without state is no error. UNKNOWN_TOPIC_OR_PARTITION for a topic that does not
-exist. Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for clients. A share partition that another broker coordinates is NOT_COORDINATOR.
+Behaviour: deletes the stored state. A share partition without state is not an error. A topic that does not exist gets
+UNKNOWN_TOPIC_OR_PARTITION. A share partition that another broker coordinates gets NOT_COORDINATOR. Clients get
+CLUSTER_AUTHORIZATION_FAILED, because only brokers may send this request.
 
-Version notes: there is one.
+Version notes: there is one version.
 """
 
 from __future__ import annotations

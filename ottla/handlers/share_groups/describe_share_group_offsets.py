@@ -3,11 +3,12 @@
 Behaviour: the start offset is the offset below which all records are finished, or -1 if the group has not read the partition. Null topics
 select all partitions that the group has read. For a group or topic that does not exist the offset is -1, without an error. The lag is the
 number of unfinished records from the start offset to the high watermark (the last stable offset if the group has
-share.isolation.level=read_committed), or -1 if it is unknown. UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
+share.isolation.level=read_committed), or -1 if it is unknown. While the feature `share.version` is at level 0, each group gets
+UNSUPPORTED_VERSION.
 
-Version notes: 1 lag.
+Version notes: 1 has the lag.
 
-Not done: lag of partitions that another broker leads.
+Not done: the lag of partitions that another broker leads. It is -1.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """InitializeShareGroupState: the group coordinator creates or resets the stored state of share partitions.
 
-Behaviour: the stored state is replaced. FENCED_STATE_EPOCH for a state epoch below the stored one; UNKNOWN_TOPIC_OR_PARTITION for a topic
-that does not exist. Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for clients. A share partition that another broker coordinates is
-NOT_COORDINATOR.
+Behaviour: replaces the stored state. A state epoch below the stored one gets FENCED_STATE_EPOCH. A topic that does not exist gets
+UNKNOWN_TOPIC_OR_PARTITION. A share partition that another broker coordinates gets NOT_COORDINATOR. Clients get
+CLUSTER_AUTHORIZATION_FAILED, because only brokers may send this request.
 
-Version notes: there is one.
+Version notes: there is one version.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """ReadShareGroupState: a share partition's leader takes over its stored state.
 
-Behaviour: a leader epoch above the stored one is logged before the answer is sent, and fences older leaders: FENCED_LEADER_EPOCH.
-INVALID_REQUEST for a share partition that was never initialized. Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for clients. A share
-partition that another broker coordinates is NOT_COORDINATOR.
+Behaviour: a leader epoch above the stored one is logged before the answer is sent. Requests with an older leader epoch then get
+FENCED_LEADER_EPOCH. A share partition that was never initialized gets INVALID_REQUEST. A share partition that another broker coordinates
+gets NOT_COORDINATOR. Clients get CLUSTER_AUTHORIZATION_FAILED, because only brokers may send this request.
 
-Version notes: there is one.
+Version notes: there is one version.
 """
 
 from __future__ import annotations

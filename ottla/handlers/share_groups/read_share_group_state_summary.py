@@ -1,11 +1,10 @@
 """ReadShareGroupStateSummary: the progress of the share partitions of a group, for tools.
 
-Behaviour: epochs, start offset and the number of finished records after it. The leader epoch of the request is
-ignored. A share partition without stored
-state has a start offset of -1. Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for clients. A share partition that another broker
-coordinates is NOT_COORDINATOR.
+Behaviour: returns the epochs, the start offset, and the number of finished records after it. The leader epoch of the request is ignored. A
+share partition without stored state has a start offset of -1. A share partition that another broker coordinates gets NOT_COORDINATOR.
+Clients get CLUSTER_AUTHORIZATION_FAILED, because only brokers may send this request.
 
-Version notes: 1 the number of finished records (KIP-1226).
+Version notes: 1 has the number of finished records (KIP-1226).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""ShareAcknowledge: a member of a share group accepts, releases, rejects or renews the records it has.
+"""ShareAcknowledge: a member of a share group accepts, releases, rejects or renews records that it has acquired.
 
-Behaviour: a partition's acknowledgements take effect together or not at all, and are answered when they are durable. A final session epoch
-(-1) ends the session: records that the member did not acknowledge are available to others. UNSUPPORTED_VERSION while the feature
-`share.version` is at level 0.
+Behaviour: the acknowledgements of a partition are all applied or all refused. They are answered when they are durable. The final session
+epoch (-1) ends the session; records that the member did not acknowledge become available to other members. While the feature
+`share.version` is at level 0, the answer is UNSUPPORTED_VERSION.
 
-Version notes: 2 renewed locks (KIP-1222) and their duration in the answer.
+Version notes: 2 can renew acquisition locks (KIP-1222), and the answer has the duration of a lock.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """ShareFetch: a member of a share group acquires records, and acknowledges earlier ones.
 
-Behaviour: acknowledgements in the request are applied first (`share_acknowledge.py`). Then the partitions of the session are read,
-beginning each time with another one, each from the first available offset, and records are acquired until there are `max_records`. The
+Behaviour: acknowledgements in the request are applied first (`share_acknowledge.py`). Then the partitions of the session are read, each
+from its first available offset, until `max_records` records are acquired. Each request begins with another partition of the session. The
 answer has slices of segment files with whole batches; the member may use the offsets that are listed as acquired. If fewer than `min_bytes`
-are available, it waits up to `max_wait_ms` for a partition to move or records to become available again, asks for the rights again, and
-then the same code runs again. A request for 0 bytes or records acquires nothing and does not wait. The answer is sent when the
-acknowledgements are durable and the reading has ended. UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
+are available, the request waits up to `max_wait_ms` for changes of its partitions or for released records. It then checks the permissions
+again and reads again. A request for 0 bytes or records acquires nothing and does not wait. The answer is sent when the acknowledgements are
+durable and the reading has ended. While the feature `share.version` is at level 0, the answer is UNSUPPORTED_VERSION.
 
-Version notes: 1 limits by records and batches of about `batch_size`; 2 strict limit of records (KIP-1206), renewed locks (KIP-1222): a
-request that renews reads nothing.
+Version notes: 1 has `max_records`, and acquires batches of about `batch_size` records. 2 has a strict limit of records (KIP-1206), and can
+renew acquisition locks (KIP-1222); a request that renews locks reads nothing.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def answer_later(broker: Broker, refusal: ShareFetchResponse, wait_ms: int) -> P
 def check_renewal(body: ShareFetchRequest) -> None:
     for name in ("max_bytes", "min_bytes", "max_records", "max_wait_ms"):
         if getattr(body, name):
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} must be zero where locks are renewed, it is {getattr(body, name)}")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} must be 0 in a request that renews locks, it is {getattr(body, name)}")
 
 
 def enter(
@@ -99,14 +99,14 @@ def enter(
     sessions = broker.share_sessions
     if body.share_session_epoch == INITIAL_EPOCH:
         if stated:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "a session that is opened has no records to speak of")
+            raise ApiError(ErrorCode.INVALID_REQUEST, "a request that opens a session cannot acknowledge records")
         session = sessions.open(group_id, member_id, request.connection)
         if session is None:
             raise ApiError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, "too many share sessions")
     else:
         found, code = sessions.step(group_id, member_id, body.share_session_epoch)
         if found is None:
-            raise ApiError(code, f"no session of {member_id} goes on with epoch {body.share_session_epoch}")
+            raise ApiError(code, f"the member {member_id} has no share session that continues with epoch {body.share_session_epoch}")
         session = found
     if body.share_session_epoch != FINAL_EPOCH:
         added = [(topic.topic_id, partition.partition_index) for topic in body.topics for partition in topic.partitions]
@@ -142,7 +142,7 @@ class ShareFetchAnswer:
         self.pending.fail(error)
 
     def _response(self, codes: Codes) -> Generator[None, None, ShareFetchResponse]:
-        """Partitions with records, with errors, or with acknowledgements."""
+        """Builds the response. It has the partitions with records, with errors, or with acknowledgements."""
         results: dict[TopicIdPartition, PartitionData] = {}
         leaders: dict[int, None] = {}
         for number, (place, got) in enumerate(self.fetch.got.items(), 1):

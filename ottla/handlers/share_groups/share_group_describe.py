@@ -1,9 +1,9 @@
-"""ShareGroupDescribe: the epochs and members of share groups, and what each member has (KIP-932).
+"""ShareGroupDescribe: the epochs and members of share groups, and each member's assignment (KIP-932).
 
-Behaviour: a group that is unknown or of another kind is GROUP_ID_NOT_FOUND. A group that reads a topic which the principal may not
-describe is TOPIC_AUTHORIZATION_FAILED as a whole. UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
+Behaviour: a group that is unknown or of another type gets GROUP_ID_NOT_FOUND. If a group reads a topic that the principal may not describe,
+the whole group gets TOPIC_AUTHORIZATION_FAILED. While the feature `share.version` is at level 0, each group gets UNSUPPORTED_VERSION.
 
-Version notes: 0 was an early access version that no release serves any more.
+Version notes: 0 was an early-access version, which current releases do not serve.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""ShareGroupHeartbeat: a member joins, stays in or leaves a share group, whose assignment the coordinator makes (KIP-932).
+"""ShareGroupHeartbeat: a member joins, remains in or quits a share group, and gets its assignment (KIP-932).
 
-Behaviour: epoch 0 joins, -1 leaves. The answer has the member's epoch, and its partitions when they changed or the member sent its
-subscription. Topics that the principal may not describe are TOPIC_AUTHORIZATION_FAILED. See `groups/share/heartbeat.py`.
-UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
+Behaviour: a member joins with epoch 0 and quits with -1. The answer has the member's epoch. It has the assignment if that changed, if the
+member sent its subscription, or if the member uses a new connection. A heartbeat that names a topic without DESCRIBE gets
+TOPIC_AUTHORIZATION_FAILED. While the feature `share.version` is at level 0, the answer is UNSUPPORTED_VERSION. See
+`groups/share/heartbeat.py`.
 
-Version notes: 0 was an early access version that no release serves any more.
+Version notes: 0 was an early-access version, which current releases do not serve.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ottla.wire.messages.share_group_heartbeat import (
 )
 
 TOPICS_MAX = 2_000
-"""Maximum of topics in a member's subscription, because the topics of a group are stored in one record."""
+"""Maximum number of topics in a member's subscription, because the topics of a group are stored in one record."""
 
 
 def handle(broker: Broker, request: RequestContext, body: ShareGroupHeartbeatRequest) -> Any:

@@ -1,7 +1,7 @@
 """Splits a request about many share partitions into one command for each of them, and answers when all are answered.
 
-Only brokers may send such requests: CLUSTER_AUTHORIZATION_FAILED for every share partition that a client asks about. As in Kafka a share
-partition that is named twice is asked once, and a request without a group gets an empty answer.
+Only brokers may send such requests; a client gets CLUSTER_AUTHORIZATION_FAILED for every share partition. As in Kafka, one command is run
+for a share partition that is named twice, and a request without a group gets an empty answer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ottla.handlers.rights import is_broker
 from ottla.sharing.commands import StateCommand, StateResult
 
 REFUSED = StateResult(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-NEGATIVE = StateResult(ErrorCode.INVALID_REQUEST, None, "a partition is not negative")
+NEGATIVE = StateResult(ErrorCode.INVALID_REQUEST, None, "the number of a partition cannot be negative")
 
 
 class StateApi(NamedTuple):

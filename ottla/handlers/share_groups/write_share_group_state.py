@@ -1,10 +1,11 @@
-"""WriteShareGroupState: a share partition's leader stores what has changed.
+"""WriteShareGroupState: a share partition's leader stores changes of its state.
 
-Behaviour: the changes are merged into the stored state and logged. FENCED_LEADER_EPOCH for a leader that was replaced, FENCED_STATE_EPOCH
-for one that does not know of a reset; INVALID_REQUEST for a share partition that was never initialized. Only brokers may ask:
-CLUSTER_AUTHORIZATION_FAILED for clients. A share partition that another broker coordinates is NOT_COORDINATOR.
+Behaviour: the changes are merged into the stored state and logged. A leader that was replaced gets FENCED_LEADER_EPOCH. A leader that has
+loaded the state before its last reset gets FENCED_STATE_EPOCH. A share partition that was never initialized gets INVALID_REQUEST. A share
+partition that another broker coordinates gets NOT_COORDINATOR. Clients get CLUSTER_AUTHORIZATION_FAILED, because only brokers may send this
+request.
 
-Version notes: 1 the number of finished records (KIP-1226).
+Version notes: 1 has the number of finished records (KIP-1226).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""AddOffsetsToTxn: the offsets of a group become part of the ongoing transaction.
+"""AddOffsetsToTxn: adds the offsets of a group to the ongoing transaction.
 
-Behaviour: adds the partition of `__consumer_offsets` that keeps the group, as AddPartitionsToTxn adds any other; TxnOffsetCommit follows.
-Clients of transactions v2 leave it out.
+Behaviour: adds the group's partition of `__consumer_offsets`, as AddPartitionsToTxn adds other partitions. The client then sends the
+offsets with TxnOffsetCommit. Clients of transactions v2 do not send this request.
 
-Version notes: 2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588); 4 TRANSACTION_ABORTABLE (KIP-890).
+Version notes: 2 has PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588), 4 TRANSACTION_ABORTABLE (KIP-890).
 """
 
 from __future__ import annotations

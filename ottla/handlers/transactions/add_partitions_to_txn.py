@@ -1,11 +1,11 @@
-"""AddPartitionsToTxn: partitions become part of the ongoing transaction, or are looked up in it.
+"""AddPartitionsToTxn: adds partitions to the ongoing transaction, or checks whether it has them.
 
-Behaviour: all partitions of a transaction are added or none; if one is unknown or forbidden the others get OPERATION_NOT_ATTEMPTED. With
-`verify_only` nothing is added: a partition outside of the transaction gets TRANSACTION_ABORTABLE.
+Behaviour: either all partitions of a transaction are added or none. If one partition is unknown or the client may not write to it, the
+others get OPERATION_NOT_ATTEMPTED. With `verify_only` nothing is added; a partition outside of the transaction gets TRANSACTION_ABORTABLE.
 
-Version notes: 2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588); 4 several transactions, verification (KIP-890); answers
-INVALID_TXN_STATE where 5 answers TRANSACTION_ABORTABLE. Brokers send 4 and 5 to each other. With an authorizer they need CLUSTER_ACTION and
-no other right. Without one clients may send them too, as @platformatic/kafka (Node) does.
+Version notes: 2 has PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588). 4 has several transactions, and verification (KIP-890). 5
+has TRANSACTION_ABORTABLE; in 4 the error is INVALID_TXN_STATE. Brokers send 4 and 5 to each other. With an authorizer the sender of 4 and 5
+needs only CLUSTER_ACTION. Without an authorizer clients may send them too, as @platformatic/kafka (Node) does.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BATCHED_SINCE = 4
 ABORTABLE_SINCE = 5
 
 PARTITIONS_MAX = 20_000
-"""Maximum of partitions of one transaction in one request, because they are decided at once and stored in one record."""
+"""Maximum number of partitions of one transaction in a request, because they are stored in one record."""
 
 Codes = dict[TopicPartition, ErrorCode]
 

@@ -1,11 +1,10 @@
-"""DescribeTransactions: state, owner, age and partitions of transactional ids that are coordinated here.
+"""DescribeTransactions: state, producer, start time and partitions of transactional ids that this broker coordinates.
 
-Behaviour: each id is answered by its own error: NOT_COORDINATOR, TRANSACTIONAL_ID_NOT_FOUND, ... Partitions of topics that the client may
-not describe are left out (KIP-664).
+Behaviour: each transactional id has its own result, for example NOT_COORDINATOR or TRANSACTIONAL_ID_NOT_FOUND. Partitions of topics that
+the principal may not describe are omitted (KIP-664). Ottla's own tools also get the client that used the id last, in tagged fields that
+Kafka does not have.
 
 Version notes: none.
-
-Ottla's own tools also get the client that used the id last, in tagged fields that Kafka does not have.
 """
 
 from __future__ import annotations

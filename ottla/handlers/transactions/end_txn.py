@@ -1,10 +1,10 @@
 """EndTxn: commits or aborts the ongoing transaction of a transactional id.
 
-Behaviour: answered when the outcome is durable; the markers may still be on their way then, and the next EndTxn is answered with
-CONCURRENT_TRANSACTIONS until they have arrived. See `transactions/end_transaction.py` for every refusal.
+Behaviour: the answer is sent when the outcome is durable, before all markers are written. Until they are, the next EndTxn gets
+CONCURRENT_TRANSACTIONS. `transactions/end_transaction.py` has all refusals.
 
-Version notes: 2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588); 5 transactions v2 (KIP-890): each end moves to the next epoch,
-which is in the answer, and a transaction that was never begun may be aborted.
+Version notes: 2 has PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588). 5 is for transactions v2 (KIP-890): each EndTxn raises the
+producer epoch, the answer has the new epoch, and a transaction without partitions may be aborted.
 """
 
 from __future__ import annotations

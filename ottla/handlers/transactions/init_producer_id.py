@@ -1,11 +1,12 @@
 """InitProducerId: gives a producer its id and epoch, and fences the earlier owner of the transactional id.
 
-Behaviour: without a transactional id a producer gets a new producer id with epoch 0, if it has IDEMPOTENT_WRITE on the cluster or WRITE on
-at least one topic (KIP-679). With one the coordinator decides (`transactions/init_producer_id.py`); while an earlier transaction ends the
-answer is CONCURRENT_TRANSACTIONS.
+Behaviour: without a transactional id, a producer gets a new producer id with epoch 0. It needs IDEMPOTENT_WRITE on the cluster or WRITE on
+at least one topic (KIP-679). With a transactional id the coordinator decides (`transactions/init_producer_id.py`). While an earlier
+transaction is being ended, the answer is CONCURRENT_TRANSACTIONS.
 
-Version notes: 3 the client may name the identity that it holds (KIP-360); 4 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588);
-6 two-phase commit (KIP-939), refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED unless `transaction.two.phase.commit.enable` is set.
+Version notes: from 3 on, the client may send its current producer id and epoch (KIP-360). 4 has PRODUCER_FENCED instead of
+INVALID_PRODUCER_EPOCH (KIP-588). 6 has two-phase commit (KIP-939), which gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED unless
+`transaction.two.phase.commit.enable` is set.
 """
 
 from __future__ import annotations

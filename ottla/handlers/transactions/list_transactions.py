@@ -1,10 +1,10 @@
-"""ListTransactions: the transactional ids that are coordinated here, by state, producer id, age and name.
+"""ListTransactions: the transactional ids that this broker coordinates, with filters for state, producer id, age and name.
 
-Behaviour: an unknown state name is reported beside the answer, not refused. Ids that the client may not describe are left out. While a
-shard loads the answer is COORDINATOR_LOAD_IN_PROGRESS.
+Behaviour: unknown names of states are listed in the answer and otherwise ignored. Ids that the principal may not describe are omitted.
+While a shard is loading, the answer is COORDINATOR_LOAD_IN_PROGRESS.
 
-Version notes: 1 how long a transaction has been open, at least (KIP-994); 2 a pattern that the whole id must match (KIP-1152), in
-RE2's language (`base/name_pattern.py`).
+Version notes: 1 has a filter for the minimum age of open transactions (KIP-994), 2 a regular expression that must match the whole id
+(KIP-1152), in the syntax of RE2 (`base/name_pattern.py`).
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """TxnOffsetCommit: a producer commits a group's offsets inside its transaction.
 
-Behaviour: the transaction coordinator must know that this group's partition of `__consumer_offsets` is part of the ongoing transaction; it
-is asked when this broker does not know it yet. The offsets are logged at once and count when the transaction commits. If the request names
-a member and a generation, the producer is fenced once the member is no longer in this generation (KIP-447). An answer that takes longer
-than `offsets.commit.timeout.ms` is COORDINATOR_NOT_AVAILABLE.
+Behaviour: the group's partition of `__consumer_offsets` must be part of the ongoing transaction. If the transaction has not written to the
+partition yet, this broker asks the transaction coordinator. The offsets are logged immediately and take effect when the transaction
+commits. If the request names a member and a generation, it is refused when the member is no longer in this generation (KIP-447). After
+`offsets.commit.timeout.ms` the answer is COORDINATOR_NOT_AVAILABLE.
 
-Version notes: 2 leader epoch; 3 member and generation (KIP-447); 4 TRANSACTION_ABORTABLE (KIP-890); 5 the group's partition becomes part
-of the transaction by this request (transactions v2, KIP-890), before that by AddOffsetsToTxn; 6 topic ids.
+Version notes: 2 has leader epochs, 3 member and generation (KIP-447), 4 TRANSACTION_ABORTABLE (KIP-890). In 5 this request adds the group's
+partition to the transaction (transactions v2, KIP-890); before, AddOffsetsToTxn does. 6 has topic ids.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def handle(broker: Broker, request: RequestContext, body: TxnOffsetCommitRequest
     def commit(code: ErrorCode) -> None:
         try:
             if code:
-                raise ApiError(code, "the transaction coordinator did not let this group in")
+                raise ApiError(code, "the transaction coordinator did not admit this group's partition")
             command = command_of(request, body, topics)
             run_commit(broker, body.group_id, lambda shard, reply, now_ms: commit_in_transaction(shard, command, reply, now_ms), answer)
         except ApiError as error:

@@ -1,10 +1,10 @@
 """WriteTxnMarkers: ends transactions in partitions that this broker leads, for their coordinator or an operator.
 
-Behaviour: needs the right to CLUSTER_ACTION, or to ALTER the cluster (an operator ends a hanging transaction). Each partition is answered
-when its marker is committed; a repeated marker is answered in the same way. Markers in `__consumer_offsets` make the offsets of the
-transaction count.
+Behaviour: the principal needs CLUSTER_ACTION, or ALTER on the cluster (an operator who ends a hanging transaction). The answer is sent when
+the markers of all partitions are committed. A repeated marker is not an error. A commit marker in `__consumer_offsets` makes the offsets of
+the transaction effective.
 
-Version notes: 2 the version of the transaction (KIP-890): in transactions v2 each transaction's marker has a new producer epoch.
+Version notes: 2 has the version of the transaction (KIP-890). In transactions v2 each transaction's marker has a new producer epoch.
 """
 
 from __future__ import annotations
