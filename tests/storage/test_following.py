@@ -24,7 +24,7 @@ def test_gaps_and_new_epochs_are_legal() -> None:
 
 def test_a_batch_of_a_later_epoch_than_the_leaders_is_damaged() -> None:
     """The CRC does not cover the epoch. The follower would fetch from then on as if it had records of an epoch that no leader had."""
-    with pytest.raises(ApiError, match="offset 9 of epoch 5, and leads in epoch 4") as refused:
+    with pytest.raises(ApiError, match="offset 9 of epoch 5, which is newer than its own epoch 4") as refused:
         judge_followed(PARTITION, memoryview(sent((5, 4), (9, 5))), next_offset=5, epoch=1, epoch_max=4)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
 
