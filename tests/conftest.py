@@ -14,6 +14,8 @@ import logging
 import os
 import shutil
 import signal
+import sys
+import warnings
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -95,6 +97,22 @@ def _folder(nodeid: str) -> str:
 def _rank(nodeid: str) -> int:
     folder = _folder(nodeid)
     return LONG.index(folder) if folder in LONG else len(LONG) + (folder == LAST)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Frees everything that a failed test has left open. Python keeps the last traceback and the sockets of its frames. Otherwise a later
+    test would free them, and fail because they are not closed.
+    """
+    before = item.session.testsfailed
+    result = yield
+    if item.session.testsfailed > before:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+                vars(sys).pop(name, None)
+            gc.collect()
+    return result
 
 
 LOGGERS = ("ottla", "asyncio")

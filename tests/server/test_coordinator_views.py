@@ -39,6 +39,7 @@ def test_settings_of_share_groups() -> None:
     config = load(assignments=("group.share.max.size=7", "group.share.initialize.retry.interval.ms=10"))[0]
     settings = group_settings(config)
     assert (settings.share_members_max, settings.share_session_timeout_ms, settings.share_heartbeat_interval_ms) == (7, 45_000, 5_000)
+    assert settings.share_gathering_ms == 200
     assert settings.share_initialize_retry_interval_ms == config.offsets_commit_timeout_ms, "a retry comes after the time to commit"
 
 

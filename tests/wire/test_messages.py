@@ -120,19 +120,23 @@ def test_junk_is_a_wire_error_or_a_message(of: tuple[type[Message], int], junk: 
 # An independent codec as judge
 
 
-def judged_versions(cls: type[Message]) -> list[tuple[int, type[Any]]]:
-    """The versions of a message that kio has, with its classes."""
+def judged_versions(cls: type[Message]) -> list[tuple[int, str]]:
+    """The versions of a message that kio has, with the paths of its classes."""
     kind = EntityType.request if issubclass(cls, Request) else EntityType.response if issubclass(cls, Response) else EntityType.data
     name = re.sub("(Request|Response)$", "", cls.__name__)
     name = re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", name.replace("KRaft", "K_Raft")).lower()
     found = []
     for version in versions(cls):
         paths: dict[Any, str] = dict(schema_name_map.get(name, {}).get(version, {}))
-        path = paths.get(kind)
-        if path is not None:
-            module, _, class_name = path.partition(":")
-            found.append((version, getattr(importlib.import_module(module), class_name)))
+        if kind in paths:
+            found.append((version, paths[kind]))
     return found
+
+
+def judge_at(path: str) -> type[Any]:
+    """Imports a class of kio."""
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 def plain(value: Any) -> Any:
@@ -187,7 +191,8 @@ def test_the_judge_knows_nearly_all_apis() -> None:
 @pytest.mark.parametrize("cls", JUDGED, ids=lambda cls: cls.__name__)
 def test_an_independent_codec_agrees_both_ways(cls: type[Message]) -> None:
     random = Random(cls.__name__)
-    for version, judge in judged_versions(cls):
+    for version, path in judged_versions(cls):
+        judge = judge_at(path)
         read, write = entity_reader(judge), entity_writer(judge)
         for _ in range(3):
             message = sample(cls, version, random)

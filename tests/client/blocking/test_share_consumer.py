@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -58,11 +58,16 @@ def consumer_of(cluster: Cluster, reports: Reports, **options: Any) -> ShareCons
 
 
 def poll(consumer: ShareConsumer) -> list[AcquiredRecord]:
-    """The next records; a fake broker answers at once, so this ends soon."""
-    for _ in range(100):
-        if found := consumer.poll(0.05):
-            return found
-    raise AssertionError("nothing came")
+    """The next records."""
+    while not (found := consumer.poll(0.05)):
+        pass
+    return found
+
+
+def poll_until(consumer: ShareConsumer, is_true: Callable[[], object]) -> None:
+    """Polls, without a record, until the condition holds."""
+    while not is_true():
+        assert consumer.poll(0.02) == []
 
 
 def acknowledgements_in(request: Any) -> list[tuple[int, int, list[int]]]:
@@ -98,7 +103,7 @@ def test_acknowledged_by_hand(broker: FakeShareGroup, cluster: Cluster, reports:
     with consumer_of(cluster, reports, is_explicit=True) as consumer:
         for delivery, kind in zip(poll(consumer), (ACCEPT, RELEASE, REJECT, ACCEPT), strict=True):
             consumer.acknowledge(delivery, kind)
-        consumer.poll(0.05)
+        poll_until(consumer, lambda: all_said(broker))
         assert all_said(broker) == [(0, 3, [ACCEPT, RELEASE, REJECT, ACCEPT])]
         with pytest.raises(ApiError) as late:
             consumer.acknowledge(delivery)
@@ -121,7 +126,7 @@ def test_a_renewed_record_can_be_accepted_later(broker: FakeShareGroup, cluster:
     with consumer_of(cluster, reports, is_explicit=True) as consumer:
         (delivery,) = poll(consumer)
         consumer.acknowledge(delivery, RENEW)
-        consumer.poll(0.05)
+        poll_until(consumer, lambda: broker.asked(ACKNOWLEDGE))
         (renewed,) = broker.asked(ACKNOWLEDGE)
         assert renewed.is_renew_ack and acknowledgements_in(renewed) == [(0, 0, [RENEW])]
         consumer.acknowledge(delivery)
@@ -198,10 +203,10 @@ def test_a_partition_without_a_leader_is_tried_again(broker: FakeShareGroup, clu
 def test_a_refusal_for_good_is_raised(broker: FakeShareGroup, cluster: Cluster, reports: Reports) -> None:
     broker.fetches = [ShareFetchResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, error_message="not you")]
     with pytest.raises(ApiError, match="not you"), consumer_of(cluster, reports) as consumer:
-        consumer.poll(2)
+        consumer.poll(30)
     broker.fetches = [lends(0, 0, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
     with pytest.raises(ApiError) as refused, consumer_of(cluster, reports) as consumer:
-        consumer.poll(2)
+        consumer.poll(30)
     assert refused.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
@@ -225,8 +230,7 @@ def test_abandon_sends_no_acknowledgements_and_leaves(broker: FakeShareGroup, cl
 def test_a_removed_member_gives_its_partitions_up(broker: FakeShareGroup, cluster: Cluster, reports: Reports) -> None:
     broker.fetches = [EMPTY]
     with consumer_of(cluster, reports) as consumer:
-        consumer.poll(0.05)
-        assert consumer.assignment == [ZERO]
+        poll_until(consumer, lambda: consumer.assignment == [ZERO])
         answers = broker.assigns
 
         def forgotten(body: Any) -> Any:
@@ -236,9 +240,8 @@ def test_a_removed_member_gives_its_partitions_up(broker: FakeShareGroup, cluste
             return found
 
         broker.beat = forgotten
-        for _ in range(20):
-            consumer.poll(0.02)
-        assert consumer.assignment == [ZERO] and [beat.member_epoch for beat in broker.asked(HEARTBEAT)].count(0) == 2
+        poll_until(consumer, lambda: [beat.member_epoch for beat in broker.asked(HEARTBEAT)].count(0) == 2)
+        poll_until(consumer, lambda: consumer.assignment == [ZERO])
 
 
 def test_a_commit_whose_answer_is_lost_is_reported_once() -> None:
