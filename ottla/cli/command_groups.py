@@ -47,7 +47,9 @@ GROUPS: dict[str, Group] = {
     "user": Group("cluster.user", "SCRAM users: who may log in with a password.", "Settings and access"),
     "token": Group("access.token", "Delegation tokens: logins as somebody else, for a while.", "Settings and access"),
     "cluster": Group("cluster.cluster", "Brokers, health, versions.", "Cluster"),
-    "partitions": Group("cluster.partitions cluster.partition_elections", "Move replicas, choose leaders.", "Cluster"),
+    "partitions": Group(
+        "cluster.partitions cluster.partition_moves cluster.partition_elections", "Move replicas, choose leaders.", "Cluster"
+    ),
     "features": Group("cluster.features", "Feature levels.", "Cluster"),
     "bench": Group("bench.producer bench.consumer", "Measure producing, consuming and end-to-end latency.", "Measuring"),
     "top": Group("top.top", "A live view: topics, groups and their lag, transactions, requests.", "Measuring"),

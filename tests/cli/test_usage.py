@@ -173,6 +173,7 @@ def test_wrong_usage(offline: Ottla, broker: Broker, monkeypatch: pytest.MonkeyP
 FORMS_OF_ONE_THING = {
     "--topic": {"NAME", "TOPIC", "REGEX", "TOPIC[:P,...]"},
     "--group": {"GROUP", "NAME"},
+    "--broker": {"ID,...", "NAME"},
     "--broker-list": {"HOST:PORT[,...]", "ID,..."},
     "--delete-config": {"KEY", "K,..."},
     "--feature": {"NAME=LEVEL,...", "NAME,..."},

@@ -66,13 +66,14 @@ def _elect(args: Args, cluster: Cluster, output: Output) -> int:
     wanted = _wanted(args, cluster)
     if args.accept_loss:
         wanted = _accepted(args, cluster, output, wanted)
-    rows = [] if wanted == [] else _ask(cluster, kind, wanted)
+    rows = [] if wanted == [] else elect(cluster, kind, wanted)
     output.rows("partitions", ElectionRow, rows)
     # ELECTION_NOT_NEEDED is no failure: the partition already has the wanted leader.
     return 1 if any(row.error not in (None, "ELECTION_NOT_NEEDED") for row in rows) else 0
 
 
-def _ask(cluster: Cluster, kind: str, wanted: Sequence[TopicPartition] | None) -> list[ElectionRow]:
+def elect(cluster: Cluster, kind: str, wanted: Sequence[TopicPartition] | None) -> list[ElectionRow]:
+    """Elects leaders of the partitions (None: all), and returns a row for each election that was needed or failed."""
     from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 
     topics = None if wanted is None else topic_list(TopicPartitions, {one: one.partition for one in sorted(wanted)})

@@ -261,7 +261,7 @@ FILE_OPTION = (option("--reassignment-json-file", required=True, metavar="FILE",
 def _reassign(args: Args, cluster: Cluster, output: Output) -> int:
     plan = read_plan(args.reassignment_json_file)
     rate, log_dir_rate = (
-        _rate(value, option)
+        parse_rate(value, option)
         for value, option in ((args.throttle, "--throttle"), (args.replica_alter_log_dirs_throttle, "--replica-alter-log-dirs-throttle"))
     )
     before = replica_admin.replicas_of(cluster, plan.replicas)
@@ -282,7 +282,7 @@ def _reassign(args: Args, cluster: Cluster, output: Output) -> int:
     return 1 if any(errors.values()) else 0
 
 
-def _rate(value: int | None, option: str) -> int | None:
+def parse_rate(value: int | None, option: str) -> int | None:
     """Returns a throttle in bytes/s; None if it is not given or -1, as in Kafka's tool. Raises `UsageError` below 1."""
     if value is None or value == -1:
         return None
@@ -383,7 +383,12 @@ def _verify(args: Args, cluster: Cluster, output: Output) -> int:
 def _clear(cluster: Cluster, output: Output, plan: MovePlan) -> None:
     named = {broker for replicas in plan.replicas.values() for broker in replicas}
     output.report(Cleared(sorted({*cluster.metadata.brokers, *named}), plan.topics))
-    replica_admin.clear_throttles(cluster, plan.topics)
+    clear_throttles(cluster, output, plan.topics)
+
+
+def clear_throttles(cluster: Cluster, output: Output, topics: Sequence[str]) -> None:
+    for broker in replica_admin.clear_throttles(cluster, topics):
+        output.note(f"broker {broker} cannot be reached and keeps its throttle")
 
 
 @command("partitions cancel", "Stop the moves of a file.", *VERIFY_OPTIONS, YES)

@@ -12,7 +12,7 @@ from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.conversation import Conversation, Sleep
 from ottla.client.core.operation import operation
 from ottla.client.core.topic_lists import each_partition, topic_list
-from ottla.client.errors import refused
+from ottla.client.errors import TransportError, refused
 
 LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
 LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -160,9 +160,16 @@ def _limit(cluster: ClusterCore, brokers: Iterable[int], changes: Mapping[str, s
 
 
 @operation
-def clear_throttles(cluster: ClusterCore, topics: Iterable[str]) -> Conversation[None]:
-    """Removes all throttles from all known brokers and from these topics."""
+def clear_throttles(cluster: ClusterCore, topics: Iterable[str]) -> Conversation[list[int]]:
+    """Removes all throttles from all live brokers and from these topics. Returns the brokers that could not be reached."""
+    rates = (LEADER_RATE, FOLLOWER_RATE, LOG_DIR_RATE)
+    unreached = []
+    yield from cluster.refresh([])
     for broker in sorted(cluster.metadata.brokers):
-        yield from admin.alter_configs(cluster, admin.BROKER_RESOURCE, str(broker), deletions=(LEADER_RATE, FOLLOWER_RATE, LOG_DIR_RATE))
+        try:
+            yield from admin.alter_configs(cluster, admin.BROKER_RESOURCE, str(broker), deletions=rates)
+        except TransportError:
+            unreached.append(broker)
     for topic in topics:
         yield from admin.alter_configs(cluster, admin.TOPIC_RESOURCE, topic, deletions=(LEADER_REPLICAS, FOLLOWER_REPLICAS))
+    return unreached

@@ -1,0 +1,136 @@
+"""`ottla partitions drain` and `rebalance`: plan new replicas, move them, and wait until they are in sync.
+
+Without `--execute` the plan is only shown. The moves are reassignments, which the controller finishes even if the command ends before them.
+The same command again waits for those and plans the rest, so it can be repeated until nothing is left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from ottla.base.counted import counted
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.cli.cluster.partition_elections import elect
+from ottla.cli.cluster.partitions import PlannedRow, clear_throttles, parse_rate
+from ottla.cli.cluster.replica_plans import Plan, drained, rebalanced
+from ottla.cli.command import YES, Args, Refused, UsageError, command, confirm, flag, merged, merged_numbers, option
+from ottla.cli.progress import Progress
+from ottla.cli.render.ottla import Output
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.core import replica_admin
+
+POLL_S = 0.5
+
+MOVES = (
+    option("--throttle", type=int, metavar="B/s", help="bytes a second between brokers while replicas move"),
+    flag("--execute", help="move the replicas; without this the plan is only shown"),
+    flag("--no-wait", help="return when the moves have started"),
+    YES,
+)
+
+
+@command(
+    "partitions drain",
+    "Move all replicas away from brokers.",
+    option("--broker", action="append", required=True, metavar="ID,...", help="the brokers to empty; they may be down"),
+    option("--to", action="append", metavar="ID,...", help="the brokers that take the replicas; default: all other live ones"),
+    *MOVES,
+)
+def _drain(args: Args, cluster: Cluster, output: Output) -> int:
+    emptied = merged_numbers(args.broker, "--broker is a broker id or a list of them, such as 3,4")
+    targets = _live(cluster, merged_numbers(args.to, "--to is a list of broker ids, such as 1,2"))
+    targets = [broker for broker in targets if broker not in emptied]
+    now = _assigned(cluster, cluster.topic_names())
+    plan, stuck = drained(now, emptied, targets, cluster.metadata.racks)
+    if stuck:
+        others = counted(len(targets), "other broker")
+        raise Refused(f"{stuck[0]} has {counted(len(now[stuck[0]]), "replica")}, too many for {others}; start one more, or name more with --to")
+    return _carry_out(args, cluster, output, now, plan)
+
+
+@command(
+    "partitions rebalance",
+    "Spread replicas and leaders evenly over the brokers.",
+    option("--topic", action="append", metavar="TOPIC", help="only these topics; default: all"),
+    flag("--leaders-only", help="move no records, only change who is preferred as leader"),
+    *MOVES,
+)
+def _rebalance(args: Args, cluster: Cluster, output: Output) -> int:
+    brokers = _live(cluster, [])
+    now = _assigned(cluster, merged(args.topic) or cluster.topic_names())
+    return _carry_out(args, cluster, output, now, rebalanced(now, brokers, cluster.metadata.racks, leaders_only=args.leaders_only))
+
+
+def _live(cluster: Cluster, named: list[int]) -> list[int]:
+    """Returns the named brokers, or all live ones. Raises `UsageError` for one that is not live."""
+    cluster.refresh([])
+    live = sorted(cluster.metadata.brokers)
+    unknown = sorted(set(named) - set(live))
+    if unknown:
+        raise UsageError(f"no broker {unknown[0]} is alive; there are {', '.join(map(str, live))}")
+    return named or live
+
+
+def _assigned(cluster: Cluster, topics: list[str]) -> Plan:
+    """Returns the replicas of each partition; those after the move if the partition is being moved."""
+    now = {
+        TopicPartition(topic, found.partition_index): list(found.replica_nodes)
+        for topic in topics
+        for found in cluster.topic(topic).partitions
+    }
+    for partition, move in replica_admin.moves_under_way(cluster).items():
+        if partition in now:
+            now[partition] = [broker for broker in move.replicas if broker not in move.removing]
+    return now
+
+
+def _carry_out(args: Args, cluster: Cluster, output: Output, now: Plan, plan: Plan) -> int:
+    rate = parse_rate(args.throttle, "--throttle")
+    errors: Mapping[TopicPartition, ErrorCode] = {}
+    if args.execute:
+        if plan:
+            confirm(args, f"Change the replicas of {counted(len(plan), 'partition')}?")
+        errors = _execute(cluster, output, now, plan, rate, must_wait=not args.no_wait)
+    rows = [
+        PlannedRow(*partition, now[partition], replicas, errors[partition].name if errors.get(partition) else None)
+        for partition, replicas in sorted(plan.items())
+    ]
+    output.rows("partitions", PlannedRow, rows, extra={"executed": args.execute})
+    if not args.execute:
+        output.note("nothing was changed; add --execute to do it" if plan else "there is nothing to move")
+    return 1 if any(errors.values()) else 0
+
+
+def _execute(
+    cluster: Cluster, output: Output, now: Plan, plan: Plan, rate: int | None, *, must_wait: bool
+) -> Mapping[TopicPartition, ErrorCode]:
+    """Starts the moves and waits for them and those of an earlier run. Then it removes the throttles, unless other partitions are still
+    being moved, and elects the preferred leaders. Returns the error code of each partition of the plan."""
+    moving = {partition: now[partition] for partition in replica_admin.moves_under_way(cluster) if partition in now}
+    changing = {**moving, **plan}
+    if not changing:
+        return {}
+    if rate is not None:  # replaces the throttles of an earlier run
+        replica_admin.throttle_moves(cluster, changing, replica_admin.replicas_of(cluster, changing), rate)
+    errors = replica_admin.move_replicas(cluster, plan) if plan else {}
+    if must_wait:
+        _wait(cluster, output, changing)
+        if not replica_admin.moves_under_way(cluster):
+            clear_throttles(cluster, output, sorted({partition.topic for partition in changing}))
+        elect(cluster, "preferred", list(changing))
+    return errors
+
+
+def _wait(cluster: Cluster, output: Output, changing: Plan) -> None:
+    """Waits until none of the partitions is being moved."""
+    left = len(changing.keys() & replica_admin.moves_under_way(cluster).keys())
+    if left:
+        output.note(f"{counted(left, 'partition')} moving; the moves go on if this command ends, and the same command waits for them again")
+    with Progress("moving replicas", left, is_quiet=output.is_quiet) as progress:
+        while left:
+            time.sleep(POLL_S)
+            still = len(changing.keys() & replica_admin.moves_under_way(cluster).keys())
+            progress.add(left - still)
+            left = still
