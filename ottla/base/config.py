@@ -32,6 +32,7 @@ from ottla.base.settings.security import SecuritySettings
 from ottla.base.settings.setting import Scope, Setting, SettingError, Type, UpdateMode, settings_of
 from ottla.base.settings.share_coordinator import ShareCoordinatorSettings
 from ottla.base.settings.sharing import ShareSettings
+from ottla.base.settings.sources import nearest
 from ottla.base.settings.staging import StagingSettings
 from ottla.base.settings.tokens import TokenSettings
 from ottla.base.settings.topics import GROUP_SETTINGS, TOPIC_SETTINGS
@@ -313,7 +314,9 @@ class BrokerConfig(_AllSettings):
         for name in overrides:
             text = overrides[name]
             if name not in TOPIC_SETTINGS:
-                raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+                likely = nearest(name, list(TOPIC_SETTINGS))
+                hint = f"; did you mean {likely}?" if likely else ""
+                raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}{hint}")
             if text is None:
                 raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {name}")
             parse_for_client(TOPIC_SETTINGS[name], text)

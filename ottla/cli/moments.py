@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from ottla.cli.command import UsageError
 
 _AGO = re.compile(r"@?-(\d+)\s*(ms|s|m|h|d|w)")
-_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION = re.compile(r"([-+]?)P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
 
 
@@ -47,7 +47,7 @@ def parse_moment_ms(text: str, now: int | None = None) -> int:
     """Returns a date, milliseconds since 1970 or `-1h`, perhaps after `@`, as milliseconds since 1970. Raises UsageError."""
     ago = _AGO.fullmatch(text.strip())
     if ago is not None:
-        return (now_ms() if now is None else now) - int(ago.group(1)) * _UNITS_MS[ago.group(2)]
+        return (now_ms() if now is None else now) - int(ago.group(1)) * UNITS_MS[ago.group(2)]
     digits = text.strip().removeprefix("@")
     if digits.isascii() and digits.isdigit():
         return int(digits)

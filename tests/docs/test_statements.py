@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS
-from ottla.cli.command_groups import GROUPS, find_command
+from ottla.cli.command_groups import GROUPS, canonical, find_command
 from ottla.cli.parser import build_parser
 from tests.docs.pages import ROOT, pages
 from tests.server.metric_names import exported_names
@@ -78,8 +78,11 @@ def wrong_cell(name: str, said: str) -> str | None:
 def wrong_command(line: str) -> str | None:
     """What is wrong with a command such as `ottla topic create NAME -p 3`; None if nothing is."""
     words = shlex.split(line.replace("...", ""))[1:]
+    if words[:1] == ["help"]:
+        words = words[1:]
+    words = canonical(words) if words else []
     if not words or words[0].startswith("-") or words[0] not in GROUPS:
-        is_known = not words or words[0].startswith(("-", "kafka-")) or not words[0].isalpha() or words[0].isupper()
+        is_known = not words or words[0].startswith(("-", "kafka-", "version")) or not words[0].isalpha() or words[0].isupper()
         return None if is_known else f"{line}: no command {words[0]}"
     if (found := find_command(words)) is None:
         is_verb = len(words) > 1 and re.fullmatch(r"[a-z][a-z-]+", words[1])

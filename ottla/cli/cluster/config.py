@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode, OttlaError
 from ottla.cli.cluster.config_entities import ENTITY_OPTIONS, RESOURCES, alter_quotas, describe_quotas, entities_of
-from ottla.cli.command import Args, UsageError, command, flag, granted, merged, option, parse_pairs
+from ottla.cli.command import Args, UsageError, command, flag, granted, merged, option
 from ottla.cli.input_files import file_text, read_text
 from ottla.cli.options import read_properties
 from ottla.cli.render.ottla import Output, Row, column, json_only
+from ottla.cli.setting_values import parse_settings
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.scram_admin import MECHANISMS
 from ottla.client.core import admin
@@ -165,7 +166,7 @@ def changes_of(args: Args) -> tuple[dict[str, str], list[str]]:
     """Returns the settings to set and the keys to reset. Raises `UsageError` if there is no change, or a key is both set and reset."""
     if args.add_config and args.add_config_file:
         raise UsageError("either --add-config or --add-config-file")
-    changes = read_properties(args.add_config_file) if args.add_config_file else parse_pairs(args.add_config, "--add-config")
+    changes = read_properties(args.add_config_file) if args.add_config_file else parse_settings(args.add_config, "--add-config")
     deletions = merged(args.delete_config)
     if not changes and not deletions:
         raise UsageError("give a change: --add-config, --add-config-file or --delete-config")

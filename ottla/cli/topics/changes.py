@@ -6,9 +6,10 @@ from typing import Any
 
 from ottla.base.counted import counted
 from ottla.base.types import TopicPartition
-from ottla.cli.command import YES, Args, Refused, UsageError, command, confirm, flag, granted, merged, option, parse_pairs
+from ottla.cli.command import YES, Args, Refused, UsageError, command, confirm, flag, granted, merged, option
 from ottla.cli.moments import parse_moment_ms
 from ottla.cli.render.ottla import Output, Row
+from ottla.cli.setting_values import parse_settings
 from ottla.cli.topics.topic_names import ONE_TOPIC, offsets_at, one_topic, parse_replica_assignment
 from ottla.client.blocking.cluster import Cluster, nearest_hint
 from ottla.client.core import admin
@@ -39,14 +40,14 @@ class TrimRow(Row):
     *ONE_TOPIC,
     option("-p", "--partitions", type=int, metavar="N", help="new number of partitions"),
     option("--replica-assignment", metavar="0:1,1:2", help="brokers of all partitions, the new ones at the end"),
-    option("-c", "--config", action="append", metavar="KEY=VALUE", help="set a setting"),
+    option("-c", "--config", action="append", metavar="KEY=VALUE", help="set a setting, such as retention.ms=7d"),
     option("--delete-config", action="append", metavar="KEY", help="reset a setting to its default"),
     flag("--if-exists", help="no error when there is no such topic"),
     flag("--dry-run", help="let the broker validate, change nothing"),
 )
 def _alter(args: Args, cluster: Cluster, output: Output) -> None:
     name = one_topic(args)
-    changes, deletions = parse_pairs(args.config, "--config"), merged(args.delete_config)
+    changes, deletions = parse_settings(args.config, "--config"), merged(args.delete_config)
     if args.partitions is None and not changes and not deletions:
         raise UsageError("give what to alter: --partitions, --config or --delete-config")
     if args.if_exists and name not in cluster.topic_names():
@@ -87,13 +88,13 @@ def _grow(cluster: Cluster, args: Args, name: str, total: int) -> None:
     "topic config",
     "Show and change a topic's settings.",
     *ONE_TOPIC,
-    option("-c", "--set", action="append", dest="config", metavar="KEY=VALUE", help="set a setting"),
+    option("-c", "--set", action="append", dest="config", metavar="KEY=VALUE", help="set a setting, such as retention.ms=7d"),
     option("--delete", "--delete-config", action="append", metavar="KEY", help="reset a setting to its default"),
     flag("--all", help="defaults too"),
 )
 def _config(args: Args, cluster: Cluster, output: Output) -> None:
     name = one_topic(args)
-    changes, deletions = parse_pairs(args.config, "--set"), merged(args.delete)
+    changes, deletions = parse_settings(args.config, "--set"), merged(args.delete)
     cluster.topic(name)
     _check_deletions(cluster, name, deletions)
     if changes or deletions:

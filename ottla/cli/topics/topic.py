@@ -10,9 +10,10 @@ from typing import Any
 
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.cli.command import YES, Args, Refused, UsageError, command, confirm, flag, granted, hidden, option, parse_pairs
+from ottla.cli.command import YES, Args, Refused, UsageError, command, confirm, flag, granted, hidden, option
 from ottla.cli.output import write
 from ottla.cli.render.ottla import Output, Row, column, json_only, spaced, unshown
+from ottla.cli.setting_values import parse_settings
 from ottla.cli.topics.topic_names import TOPIC_FILTER, chosen_topics, parse_replica_assignment
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin
@@ -192,7 +193,7 @@ def configs_text(topic: DescribedTopic) -> str:
     option("-p", "--partitions", type=int, default=-1, metavar="N", help="how many (default: the broker's num.partitions)"),
     option("-r", "--replication-factor", type=int, default=-1, metavar="N", help="how many copies (default: the broker's)"),
     option("--replica-assignment", metavar="0:1,1:2", help="brokers of each partition"),
-    option("-c", "--config", action="append", metavar="KEY=VALUE", help="a setting of the topic"),
+    option("-c", "--config", action="append", metavar="KEY=VALUE", help="a setting of the topic, such as retention.ms=7d"),
     flag("--if-not-exists", help="no error when the topic exists"),
     flag("--dry-run", help="let the broker validate, change nothing"),
 )
@@ -236,7 +237,7 @@ def _create_one(cluster: Cluster, name: str, assignments: list[list[int]] | None
             partitions=args.partitions,
             replication_factor=args.replication_factor,
             assignments=None if assignments is None else dict(enumerate(assignments)),
-            configs=parse_pairs(args.config, "--config"),
+            configs=parse_settings(args.config, "--config"),
             validate_only=args.dry_run,
         )
     except ApiError as error:
