@@ -45,8 +45,8 @@ def _drain(args: Args, cluster: Cluster, output: Output) -> int:
     now = _assigned(cluster, cluster.topic_names())
     plan, stuck = drained(now, emptied, targets, cluster.metadata.racks)
     if stuck:
-        others = counted(len(targets), "other broker")
-        raise Refused(f"{stuck[0]} has {counted(len(now[stuck[0]]), "replica")}, too many for {others}; start one more, or name more with --to")
+        copies, others = counted(len(now[stuck[0]]), "replica"), counted(len(targets), "other broker")
+        raise Refused(f"{stuck[0]} has {copies}, too many for {others}; start one more, or name more with --to")
     return _carry_out(args, cluster, output, now, plan)
 
 
