@@ -8,8 +8,9 @@ from typing import Any
 from ottla.base.errors import ErrorCode
 from ottla.base.uuids import Uuid
 from ottla.groups.answers import AssignedTopic, DescribedEpochGroup, DescribedEpochMember
-from ottla.groups.consumer.group import ConsumerAssignment, ConsumerGroup
+from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.modern.group import EpochGroup
+from ottla.groups.modern.reconciling import ReconciledAssignment
 from ottla.groups.shard import GroupShard
 from ottla.groups.share.group import ShareGroup
 from ottla.machine.contract import Decision, Reply
@@ -41,7 +42,7 @@ def _consumer_member(shard: GroupShard, group: ConsumerGroup, member_id: str) ->
     )
 
 
-def _held(position: ConsumerAssignment) -> dict[Uuid, tuple[int, ...]]:
+def _held(position: ReconciledAssignment) -> dict[Uuid, tuple[int, ...]]:
     """Returns the partitions that the member may be reading: its assigned partitions, and the partitions with unconfirmed revocation."""
     held = dict(position.assigned)
     for topic_id, partitions in position.revoking.items():

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ottla.base.errors import ErrorCode
-from ottla.groups.consumer.group import MemberState
+from ottla.groups.modern.reconciling import MemberState
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolAssignmentTopicPartition
 from ottla.wire.messages.group_records import (

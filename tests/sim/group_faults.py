@@ -8,8 +8,9 @@ from unittest import mock
 
 from ottla.base.types import GROUP_METADATA_TOPIC
 from ottla.groups.consumer import heartbeat
-from ottla.groups.consumer.group import ConsumerAssignment, ConsumerGroup
+from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.coordinator import GroupCoordinator
+from ottla.groups.modern.reconciling import ReconciledAssignment
 from ottla.groups.offsets import commit
 from ottla.replication.leader import Leader
 from tests.sim.cluster_faults import together
@@ -42,17 +43,17 @@ def acknowledge_before_replicated() -> Any:
 
 def accept_any_generation() -> Any:
     """Commits are accepted from members of former generations, and from those that are members no more (I33)."""
-    return mock.patch.multiple(commit, check_classic_commit=lambda *_, **__: None, _check_consumer_commit=lambda *_, **__: None)
+    return mock.patch.multiple(commit, check_classic_commit=lambda *_, **__: None, _check_epoch_commit=lambda *_, **__: None)
 
 
 def give_before_revoked() -> Any:
     """A member gets its target at once, whether or not others still have parts of it (I34)."""
 
-    def next_position(group: ConsumerGroup, member_id: str, _owned: Any) -> ConsumerAssignment:
+    def next_position(group: ConsumerGroup, member_id: str, _owned: Any) -> ReconciledAssignment:
         position, target = group.position(member_id), group.target.get(member_id, {})
         if position.epoch == group.target_epoch and dict(position.assigned) == target:
             return position
-        return ConsumerAssignment.settled(group.target_epoch, position.epoch, dict(target))
+        return ReconciledAssignment.settled(group.target_epoch, position.epoch, dict(target))
 
     return mock.patch.object(heartbeat, "next_position", next_position)
 

@@ -15,12 +15,13 @@ from ottla.groups.classic import rebalance
 from ottla.groups.classic.group import CONSUMER_PROTOCOL_TYPE, read_subscription
 from ottla.groups.classic.leave import refuse_leave
 from ottla.groups.commands import Heartbeat, Join, Leave, MemberName, Protocols, Sync
-from ottla.groups.consumer.group import ClassicFacts, ConsumerAssignment, ConsumerGroup, MemberFacts, MemberState
+from ottla.groups.consumer.group import ClassicFacts, ConsumerGroup, MemberFacts
 from ottla.groups.consumer.heartbeat import advance_member, follow_member
 from ottla.groups.consumer.migration import by_topic_id, is_downgrade_allowed, may_downgrade, protocol_after_downgrade, write_assignment
 from ottla.groups.consumer.records import ConsumerChange
 from ottla.groups.consumer.sessions import await_join, extend_session, finish_removal, joined_in_time, remove_members
 from ottla.groups.consumer.update import may_assign
+from ottla.groups.modern.reconciling import MemberState, ReconciledAssignment
 from ottla.groups.shard import GroupShard
 from ottla.machine.contract import Decision, Reply
 from ottla.machine.draft import Draft, answered, same_code
@@ -123,7 +124,7 @@ def _take_place(shard: GroupShard, change: ConsumerChange, instance_id: str, old
     change.remove_member(old_id)
     change.put_member(member_id, facts)
     change.put_target(member_id, target)
-    change.put_position(member_id, ConsumerAssignment.settled(change.group.epoch, 0, position.assigned))
+    change.put_position(member_id, ReconciledAssignment.settled(change.group.epoch, 0, position.assigned))
     return member_id, facts
 
 
@@ -259,7 +260,7 @@ def _check_round(shard: GroupShard, group: ConsumerGroup, member_id: str, draft:
         raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
-def _has_free(group: ConsumerGroup, member_id: str, position: ConsumerAssignment) -> bool:
+def _has_free(group: ConsumerGroup, member_id: str, position: ReconciledAssignment) -> bool:
     """Whether a partition that the member waits for has become free."""
     for topic_id, partitions in group.target.get(member_id, {}).items():
         has = position.assigned.get(topic_id, ())

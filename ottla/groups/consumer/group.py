@@ -1,7 +1,6 @@
 """The state of one consumer group of the consumer protocol (KIP-848): members, their subscriptions, and the owners of partitions.
 
-A member moves to its target assignment step by step (`reconciliation.py`). Its current assignment (`position`) has the assigned partitions,
-the partitions that it has to revoke, and whether it waits for partitions of other members.
+`modern/reconciling.py` has the state that streams groups have too.
 
 Invariants: `owners` maps each partition that a member has, or has to revoke, to that member alone (I34).
 """
@@ -9,26 +8,14 @@ Invariants: `owners` maps each partition that a member has, or has to revoke, to
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
-from enum import Enum
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from ottla.base.uuids import Uuid
 from ottla.groups.classic.group import CONSUMER_PROTOCOL_TYPE
 from ottla.groups.commands import Protocols
-from ottla.groups.modern.group import EpochGroup
-from ottla.groups.states import ASSIGNING, EMPTY, RECONCILING, STABLE, GroupState, GroupType
-
-LEFT_STATIC_EPOCH = -2  # the epoch of a static member that has left temporarily
-
-
-class MemberState(Enum):
-    """The state of a member's reconciliation, with the numbers of Kafka's records."""
-
-    STABLE = 0
-    UNREVOKED_PARTITIONS = 1  # it has not confirmed yet that it has revoked partitions
-    UNRELEASED_PARTITIONS = 2  # it waits for partitions that others still have
-    UNKNOWN = 127
+from ottla.groups.modern.reconciling import ReconciledAssignment, ReconcilingGroup
+from ottla.groups.states import GroupType
 
 
 class ClassicFacts(NamedTuple):
@@ -50,22 +37,6 @@ class MemberFacts(NamedTuple):
     classic: ClassicFacts | None = None
 
 
-class ConsumerAssignment(NamedTuple):
-    epoch: int = 0
-    previous_epoch: int = 0
-    state: MemberState = MemberState.STABLE
-    assigned: Mapping[Uuid, tuple[int, ...]] = {}
-    revoking: Mapping[Uuid, tuple[int, ...]] = {}
-    epochs: Mapping[Uuid, Mapping[int, int]] = {}
-    """The assignment epochs (KIP-1251): the member's epoch when it got each partition that it has or has to revoke."""
-
-    @classmethod
-    def settled(cls, epoch: int, previous_epoch: int, assigned: Mapping[Uuid, tuple[int, ...]]) -> ConsumerAssignment:
-        """Returns the current assignment of a stable member that gets all of its partitions in this epoch."""
-        epochs = {topic_id: dict.fromkeys(partitions, max(epoch, 0)) for topic_id, partitions in assigned.items()}
-        return cls(epoch, previous_epoch, MemberState.STABLE, assigned, {}, epochs)
-
-
 class ResolvedRegex(NamedTuple):
     topics: tuple[str, ...]
     version: int
@@ -81,38 +52,31 @@ REFERENCE_BYTES = 8
 """Memory of each topic that a regular expression matches, in bytes. 8: a reference, because the topic's name is shared."""
 
 
-class ConsumerGroup(EpochGroup[MemberFacts, ConsumerAssignment]):
+class ConsumerGroup(ReconcilingGroup[MemberFacts]):
     """One group. `set_*` and `remove_*` apply its records."""
 
-    __slots__ = ("owners", "regexes", "static_members")
+    __slots__ = ("owners", "regexes")
 
     type = GroupType.CONSUMER
     protocol_type = CONSUMER_PROTOCOL_TYPE
     word = "consumer"
-    fields = (*EpochGroup.fields, *__slots__)
-    new_position = ConsumerAssignment()
+    fields = (*ReconcilingGroup.fields, *__slots__)
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
-        self.static_members: dict[str, str] = {}
         self.owners: dict[tuple[Uuid, int], str] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
 
     # Questions
 
-    @property
-    def state(self) -> GroupState:
-        if not self.facts:
-            return EMPTY
-        if self.epoch > self.target_epoch:
-            return ASSIGNING
-        if all(self.is_reconciled(member_id) for member_id in self.facts):
-            return STABLE
-        return RECONCILING
+    def is_classic(self, member_id: str) -> bool:
+        return self.facts[member_id].classic is not None
 
-    def is_reconciled(self, member_id: str) -> bool:
-        position = self.position(member_id)
-        return position.state is MemberState.STABLE and position.epoch == self.target_epoch
+    def is_free(self, member_id: str, key: Any, partition: int) -> bool:
+        return self.owners.get((key, partition), member_id) == member_id
+
+    def assignment_epoch(self, member_id: str, topic: str, topic_id: Uuid | None, partition: int) -> int | None:
+        return None if topic_id is None else self.position(member_id).epochs.get(topic_id, {}).get(partition)
 
     def topics_of(self, facts: MemberFacts) -> tuple[str, ...]:
         """Returns the topics that the member subscribes to, by name or by regular expression, sorted and without duplicates."""
@@ -150,22 +114,7 @@ class ConsumerGroup(EpochGroup[MemberFacts, ConsumerAssignment]):
 
     # The fold of the log
 
-    def set_member(self, member_id: str, facts: MemberFacts) -> None:
-        self._forget_instance(member_id)  # the member may have had another instance id before
-        super().set_member(member_id, facts)
-        if facts.instance_id is not None:
-            self.static_members[facts.instance_id] = member_id
-
-    def remove_member(self, member_id: str) -> None:
-        self._forget_instance(member_id)
-        super().remove_member(member_id)
-
-    def _forget_instance(self, member_id: str) -> None:
-        facts = self.facts.get(member_id)
-        if facts is not None and facts.instance_id is not None and self.static_members.get(facts.instance_id) == member_id:
-            del self.static_members[facts.instance_id]
-
-    def set_position(self, member_id: str, position: ConsumerAssignment) -> None:
+    def set_position(self, member_id: str, position: ReconciledAssignment) -> None:
         self.remove_position(member_id)
         self.positions[member_id] = position
         for assignment in (position.assigned, position.revoking):

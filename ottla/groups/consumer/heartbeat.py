@@ -3,7 +3,7 @@
 A member describes itself and its subscription when it joins or when these change; other heartbeats only have the partitions that it owns.
 The coordinator answers with the member's epoch. The current assignment is in the answer if it changed, if the member joins or sends all its
 fields, or if its connection is new. When subscriptions change, the group's epoch rises and the server's assignor computes a new target.
-Each member moves to the target with its own heartbeats (`reconciliation.py`), so no member waits for all others.
+Each member moves to the target with its own heartbeats (`modern/reconciliation.py`), so no member waits for all others.
 
 A static member (instance id) that leaves temporarily keeps its assignment until its session ends. Its next process gets this assignment.
 
@@ -21,28 +21,24 @@ from ottla.groups import records
 from ottla.groups.answers import Beat, refuse_beat
 from ottla.groups.classic.group import ClassicGroup
 from ottla.groups.commands import ConsumerHeartbeat, OwnedPartitions
-from ottla.groups.consumer.group import (
-    LEFT_STATIC_EPOCH,
-    ConsumerAssignment,
-    ConsumerGroup,
-    MemberFacts,
-    MemberState,
-)
+from ottla.groups.consumer.group import ConsumerGroup, MemberFacts
 from ottla.groups.consumer.migration import leave_classic, upgrade
-from ottla.groups.consumer.reconciliation import next_position
 from ottla.groups.consumer.records import ConsumerChange
 from ottla.groups.consumer.sessions import (
+    RULES,
     extend_session,
     finish_removal,
     remove_members,
     session_timeout_ms,
-    stop_watching_revocation,
     watch_all_members,
-    watch_revocation,
 )
 from ottla.groups.consumer.subscriptions import check_regex, forget_regexes, must_look_up
 from ottla.groups.consumer.update import GroupUpdate, MayDescribe, may_assign
-from ottla.groups.modern.group import JOINING_EPOCH, LEAVING_EPOCH, admit, check_names, fenced, find_facts, merged_topics
+from ottla.groups.modern.group import JOINING_EPOCH, LEAVING_EPOCH, admit, check_names, merged_topics
+from ottla.groups.modern.members import check_ids, check_leaving, find_member, invalid, leave_for_a_moment
+from ottla.groups.modern.reconciliation import next_position
+from ottla.groups.modern.reconciling import LEFT_STATIC_EPOCH, ReconciledAssignment
+from ottla.groups.modern.sessions import follow_revocation, stop_watching_revocation
 from ottla.groups.shard import GroupShard, Session
 from ottla.groups.share.group import ShareGroup
 from ottla.machine.contract import Decision, Reply
@@ -62,21 +58,10 @@ def heartbeat(shard: GroupShard, command: ConsumerHeartbeat, reply: Reply, now_m
 
 def _check_request(shard: GroupShard, command: ConsumerHeartbeat) -> None:
     """Checks the fields of a request that do not depend on the group. Raises `ApiError`."""
-    epoch = command.member_epoch
-    if not command.group_id.strip():
-        raise _invalid("the group id is empty")
-    if not command.member_id and (epoch != JOINING_EPOCH or command.makes_member_id):
-        raise _invalid("the member id is empty")
-    if command.instance_id == "":
-        raise _invalid("the instance id is empty")
-    if command.rack_id == "":
-        raise _invalid("the rack id is empty")
+    is_joining = command.member_epoch == JOINING_EPOCH
+    check_ids(command, may_lack_member_id=is_joining and not command.makes_member_id)
     check_names(shard.settings, (command.member_id, command.instance_id, command.rack_id, command.regex), command.topics)
-    if epoch < LEFT_STATIC_EPOCH:
-        raise _invalid(f"member epoch {epoch} is not valid")
-    if epoch == LEFT_STATIC_EPOCH and command.instance_id is None:
-        raise _invalid("only a static member can leave for a moment")
-    if epoch == JOINING_EPOCH:
+    if is_joining:
         _check_joining(command)
     if command.assignor is not None and command.assignor not in shard.settings.consumer_assignors:
         known = ", ".join(shard.settings.consumer_assignors)
@@ -84,16 +69,10 @@ def _check_request(shard: GroupShard, command: ConsumerHeartbeat) -> None:
 
 
 def _check_joining(command: ConsumerHeartbeat) -> None:
-    if command.rebalance_timeout_ms == -1:
-        raise _invalid("a member that joins must say its rebalance timeout")
     if command.owned is None or command.owned:
-        raise _invalid("a member that joins has no partitions")
+        raise invalid("a member that joins has no partitions")
     if command.topics is None and command.regex is None:
-        raise _invalid("a member that joins must say what it subscribes to")
-
-
-def _invalid(message: str) -> ApiError:
-    return ApiError(ErrorCode.INVALID_REQUEST, message)
+        raise invalid("a member that joins must say what it subscribes to")
 
 
 # Joining and staying
@@ -105,7 +84,7 @@ def _beat(shard: GroupShard, command: ConsumerHeartbeat, reply: Reply, now_ms: i
     if not command.member_id:
         command = replace(command, member_id=uuid_to_text(fresh_uuid(shard.random.token_bytes(16))))
     member_id = command.member_id
-    before = _find_member(shard, change, command)
+    before = find_member(change, command, shard.settings.consumer_members_max)
     position_before = change.group.position(member_id)
     if command.regex:
         check_regex(command.regex)
@@ -150,50 +129,6 @@ def _find_group(shard: GroupShard, command: ConsumerHeartbeat) -> tuple[Consumer
         change.records.append(records.group_tombstone(command.group_id))
         return change, None
     return upgrade(shard, group), group
-
-
-def _find_member(shard: GroupShard, change: ConsumerChange, command: ConsumerHeartbeat) -> MemberFacts | None:
-    """Returns the member that sent the heartbeat, after all checks; None if it is new."""
-    group, member_id, epoch = change.group, command.member_id, command.member_epoch
-    if command.instance_id is not None:
-        current_id = group.static_members.get(command.instance_id)
-        if current_id is not None and current_id != member_id:
-            if epoch != JOINING_EPOCH:
-                raise ApiError(ErrorCode.FENCED_INSTANCE_ID, f"instance {command.instance_id} belongs to member {current_id} now")
-            return _take_place(change, command.instance_id, current_id, member_id)
-        if current_id is None and epoch != JOINING_EPOCH:
-            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"instance {command.instance_id} is not in the group")
-    facts = find_facts(group, member_id, epoch, shard.settings.consumer_members_max)
-    if facts is not None:
-        _check_epoch(group.position(member_id), command)
-    return facts
-
-
-def _check_epoch(position: ConsumerAssignment, command: ConsumerHeartbeat) -> None:
-    epoch = command.member_epoch
-    if epoch in (JOINING_EPOCH, position.epoch):
-        return
-    if epoch == position.previous_epoch and command.owned is not None and epoch < position.epoch:
-        owned = command.owned.items()
-        if all(partition in position.assigned.get(topic_id, ()) for topic_id, partitions in owned for partition in partitions):
-            return  # the answer with the member's new epoch was lost
-    raise fenced(position, epoch)
-
-
-def _take_place(change: ConsumerChange, instance_id: str, old_id: str, member_id: str) -> MemberFacts:
-    """Gives a new process of a static member the assignment of the earlier process, which must have left temporarily.
-
-    A member with the classic protocol is replaced even if it has not left: classic static members stop without LeaveGroup.
-    """
-    position = change.group.position(old_id)
-    if position.epoch != LEFT_STATIC_EPOCH and change.group.facts[old_id].classic is None:
-        raise ApiError(ErrorCode.UNRELEASED_INSTANCE_ID, f"instance {instance_id} is still in use by member {old_id}")
-    facts, target = change.group.facts[old_id], change.group.target.get(old_id, {})
-    change.remove_member(old_id)
-    change.put_member(member_id, facts)
-    change.put_target(member_id, target)
-    change.put_position(member_id, ConsumerAssignment.settled(0, 0, position.assigned))
-    return facts
 
 
 def _merge(before: MemberFacts | None, command: ConsumerHeartbeat) -> MemberFacts:
@@ -267,17 +202,12 @@ def _update_group(
 
 
 def follow_member(
-    shard: GroupShard, group: ConsumerGroup, member_id: str, before: ConsumerAssignment, draft: Draft, now_ms: int
+    shard: GroupShard, group: ConsumerGroup, member_id: str, before: ReconciledAssignment, draft: Draft, now_ms: int
 ) -> Session:
     """Sets the timers of a member that just sent a heartbeat. `group` already has the decision's changes."""
     timeout_ms = session_timeout_ms(shard, group, member_id)
     session = extend_session(shard, group.group_id, member_id, timeout_ms, draft, now_ms)
-    position = group.position(member_id)
-    if position.state is MemberState.UNREVOKED_PARTITIONS:
-        if before.state is not MemberState.UNREVOKED_PARTITIONS:
-            watch_revocation(group, shard, member_id, draft)
-    elif before.state is MemberState.UNREVOKED_PARTITIONS:
-        stop_watching_revocation(group, member_id, draft)
+    follow_revocation(shard, group, member_id, before, RULES, draft)
     return session
 
 
@@ -289,19 +219,11 @@ def _leave(shard: GroupShard, command: ConsumerHeartbeat, reply: Reply) -> Decis
     if type(group) is not ConsumerGroup:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {command.group_id} not found.")
     member_id = command.member_id
-    if command.instance_id is not None:
-        current_id = group.static_members.get(command.instance_id)
-        if current_id is None:
-            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"instance {command.instance_id} is not in the group")
-        if current_id != member_id:
-            raise ApiError(ErrorCode.FENCED_INSTANCE_ID, f"instance {command.instance_id} belongs to member {current_id} now")
-    elif member_id not in group.facts:
-        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"member {member_id} is not in the group")
+    check_leaving(group, command)
     draft, change = Draft(), ConsumerChange(group)
     if command.member_epoch == LEFT_STATIC_EPOCH:
-        position = group.position(member_id)
-        change.put_position(member_id, ConsumerAssignment.settled(LEFT_STATIC_EPOCH, position.epoch, position.assigned))
-        stop_watching_revocation(group, member_id, draft)
+        leave_for_a_moment(change, member_id)
+        stop_watching_revocation(group.group_id, member_id, draft)
         draft.records.extend(change.records)
     else:
         remove_members(change, [member_id])

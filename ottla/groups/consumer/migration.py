@@ -22,9 +22,10 @@ from ottla.groups import records
 from ottla.groups.classic import rebalance
 from ottla.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, read_subscription
 from ottla.groups.classic.member import ClassicMember
-from ottla.groups.consumer.group import ClassicFacts, ConsumerAssignment, ConsumerGroup, MemberFacts
+from ottla.groups.consumer.group import ClassicFacts, ConsumerGroup, MemberFacts
 from ottla.groups.consumer.records import ConsumerChange
 from ottla.groups.modern.group import PartitionsByTopic
+from ottla.groups.modern.reconciling import ReconciledAssignment
 from ottla.groups.modern.topics import metadata_hash
 from ottla.groups.shard import GroupShard
 from ottla.groups.states import STABLE
@@ -101,7 +102,7 @@ def upgrade(shard: GroupShard, group: ClassicGroup) -> ConsumerChange:
             raise _cannot_upgrade(group, f"the subscription or assignment of member {member_id} is not in a known format")
         change.put_member(member_id, _facts(member, tuple(sorted(dict.fromkeys(subscription.topics)))))
         change.put_target(member_id, assigned)
-        change.put_position(member_id, ConsumerAssignment.settled(group.generation, group.generation, assigned))
+        change.put_position(member_id, ReconciledAssignment.settled(group.generation, group.generation, assigned))
         held += sum(map(len, assigned.values()))
     if held != len(change.group.owners):
         raise _cannot_upgrade(group, "some partitions have several readers")

@@ -10,8 +10,9 @@ from sys import intern
 from typing import Any
 
 from ottla.base.uuids import Uuid
-from ottla.groups.consumer.group import ClassicFacts, ConsumerAssignment, ConsumerGroup, MemberFacts, MemberState, ResolvedRegex
-from ottla.groups.modern.records import EpochChange, EpochSchema, fold_epochs, read_assignment
+from ottla.groups.consumer.group import ClassicFacts, ConsumerGroup, MemberFacts, ResolvedRegex
+from ottla.groups.modern.reconciling import MemberState, ReconciledAssignment
+from ottla.groups.modern.records import EpochChange, EpochSchema, fold_epochs, read_assignment, read_target
 from ottla.wire.messages.group_records import (
     ClassicMemberMetadata,
     ClassicProtocol,
@@ -69,7 +70,7 @@ def _read_facts(value: ConsumerGroupMemberMetadataValue) -> MemberFacts:
     )
 
 
-def _write_partitions(position: ConsumerAssignment, assignment: Mapping[Uuid, tuple[int, ...]]) -> list[TopicPartitions]:
+def _write_partitions(position: ReconciledAssignment, assignment: Mapping[Uuid, tuple[int, ...]]) -> list[TopicPartitions]:
     return [
         TopicPartitions(
             topic_id=topic_id,
@@ -90,9 +91,9 @@ def _read_epochs(value: ConsumerGroupCurrentMemberAssignmentValue) -> dict[Uuid,
     return found
 
 
-def _read_position(value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerAssignment:
+def _read_position(value: ConsumerGroupCurrentMemberAssignmentValue) -> ReconciledAssignment:
     known = {state.value for state in MemberState}
-    return ConsumerAssignment(
+    return ReconciledAssignment(
         epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,
         state=MemberState(value.state if value.state in known else MemberState.UNKNOWN.value),
@@ -102,7 +103,7 @@ def _read_position(value: ConsumerGroupCurrentMemberAssignmentValue) -> Consumer
     )
 
 
-def _write_position(position: ConsumerAssignment) -> ConsumerGroupCurrentMemberAssignmentValue:
+def _write_position(position: ReconciledAssignment) -> ConsumerGroupCurrentMemberAssignmentValue:
     return ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=position.epoch,
         previous_member_epoch=position.previous_epoch,
@@ -112,6 +113,11 @@ def _write_position(position: ConsumerAssignment) -> ConsumerGroupCurrentMemberA
     )
 
 
+def _write_target(target: Mapping[Uuid, tuple[int, ...]]) -> ConsumerGroupTargetAssignmentMemberValue:
+    topics = [TopicPartition(topic_id=topic_id, partitions=list(partitions)) for topic_id, partitions in target.items()]
+    return ConsumerGroupTargetAssignmentMemberValue(topic_partitions=topics)
+
+
 CONSUMER_SCHEMA = EpochSchema(
     group_key=ConsumerGroupMetadataKey,
     group_value=ConsumerGroupMetadataValue,
@@ -119,11 +125,11 @@ CONSUMER_SCHEMA = EpochSchema(
     target_key=ConsumerGroupTargetAssignmentMetadataKey,
     target_value=ConsumerGroupTargetAssignmentMetadataValue,
     target_member_key=ConsumerGroupTargetAssignmentMemberKey,
-    target_member_value=ConsumerGroupTargetAssignmentMemberValue,
-    target_partitions=TopicPartition,
     position_key=ConsumerGroupCurrentMemberAssignmentKey,
     write_facts=_write_facts,
     read_facts=_read_facts,
+    write_target=_write_target,
+    read_target=read_target,
     write_position=_write_position,
     read_position=_read_position,
 )
@@ -140,7 +146,7 @@ def fold_consumer(group: ConsumerGroup, key: Any, value: Any) -> None:
         group.set_regex(key.regular_expression, ResolvedRegex(tuple(map(intern, value.topics)), value.version, value.timestamp))
 
 
-class ConsumerChange(EpochChange[ConsumerGroup, MemberFacts, ConsumerAssignment]):
+class ConsumerChange(EpochChange[ConsumerGroup, MemberFacts, ReconciledAssignment]):
     """Collects the records of a change of a consumer group, and applies them to a copy."""
 
     __slots__ = ()

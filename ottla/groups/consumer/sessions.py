@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.groups.consumer.group import ConsumerGroup, MemberState
+from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.consumer.migration import downgrade, may_downgrade
 from ottla.groups.consumer.records import ConsumerChange
 from ottla.groups.consumer.subscriptions import forget_regexes
 from ottla.groups.modern import sessions as epoch_sessions
+from ottla.groups.modern.reconciling import MemberState
 from ottla.groups.shard import GroupShard, Session
 from ottla.machine.contract import NOTHING, Decision
 from ottla.machine.draft import Draft
@@ -64,33 +65,6 @@ def finish_removal(shard: GroupShard, change: ConsumerChange, draft: Draft) -> N
     draft.records.extend(change.records)
 
 
-# The time to revoke partitions
-
-
-def _rebalance_key(group_id: str, member_id: str) -> str:
-    return f"rebalance/{group_id}/{member_id}"
-
-
-def watch_revocation(group: ConsumerGroup, shard: GroupShard, member_id: str, draft: Draft) -> None:
-    group_id, epoch = group.group_id, group.position(member_id).epoch
-    delay_ms = max(group.facts[member_id].rebalance_timeout_ms, 0)
-
-    def look(now_ms: int) -> Decision:
-        live = shard.groups.get(group_id)
-        if type(live) is not ConsumerGroup or member_id not in live.facts:
-            return NOTHING
-        position = live.position(member_id)
-        if position.state is not MemberState.UNREVOKED_PARTITIONS or position.epoch != epoch:
-            return NOTHING
-        return _fence(shard, live, member_id, now_ms)
-
-    draft.schedule(_rebalance_key(group_id, member_id), delay_ms, look)
-
-
-def stop_watching_revocation(group: ConsumerGroup, member_id: str, draft: Draft) -> None:
-    draft.cancel(_rebalance_key(group.group_id, member_id))
-
-
 # The time of a classic member to join again
 
 
@@ -130,4 +104,4 @@ def watch_all_members(shard: GroupShard, group: ConsumerGroup, draft: Draft, now
     for member_id in group.facts:
         extend_session(shard, group.group_id, member_id, session_timeout_ms(shard, group, member_id), draft, now_ms)
         if group.position(member_id).state is MemberState.UNREVOKED_PARTITIONS:
-            watch_revocation(group, shard, member_id, draft)
+            epoch_sessions.watch_revocation(shard, group, member_id, RULES, draft)

@@ -1,5 +1,5 @@
-"""The common state of consumer groups (KIP-848) and share groups (KIP-932): members, epochs, the target assignment, and each member's
-progress.
+"""The common state of consumer groups (KIP-848), share groups (KIP-932) and streams groups (KIP-1071): members, epochs, the target
+assignment, and each member's progress.
 
 All of it is hard state, built from the group's records, so a new coordinator continues where the last one stopped. Values are immutable and
 replaced as a whole. A decision can therefore try its changes on a `copy`, which copies only some dicts.
@@ -26,6 +26,9 @@ from ottla.machine.memory import NO_OWNER, Share
 PartitionsByTopic = dict[Uuid, tuple[int, ...]]
 """Partitions by topic, in ascending order."""
 
+Assignment = dict[Any, tuple[int, ...]]
+"""The same by topic id, or in a streams group by role and subtopology."""
+
 SUBSCRIPTIONS_MAX = 8
 """Number of recent different subscriptions that a new one is compared with."""
 NAME_BYTES = 60
@@ -37,7 +40,7 @@ LEAVING_EPOCH = -1
 
 
 class DeclaredFacts(Protocol):
-    """A member's description of itself, in both kinds of groups."""
+    """A member's description of itself, in every kind of group."""
 
     @property
     def rack_id(self) -> str | None: ...
@@ -50,14 +53,14 @@ class DeclaredFacts(Protocol):
 
 
 class CurrentAssignment(Protocol):
-    """A member's current assignment and epoch, in both kinds of groups."""
+    """A member's current assignment and epoch, in every kind of group."""
 
     @property
     def epoch(self) -> int: ...
     @property
     def previous_epoch(self) -> int: ...
     @property
-    def assigned(self) -> Mapping[Uuid, tuple[int, ...]]: ...
+    def assigned(self) -> Mapping[Any, tuple[int, ...]]: ...
 
 
 FactsT = TypeVar("FactsT", bound=DeclaredFacts)
@@ -129,7 +132,7 @@ class EpochGroup(Generic[FactsT, PlaceT]):
         self.target_timestamp_ms = 0
         self.facts: dict[str, FactsT] = {}
         self.positions: dict[str, PlaceT] = {}
-        self.target: dict[str, PartitionsByTopic] = {}
+        self.target: dict[str, Assignment] = {}
         self._subscriptions: list[tuple[str, ...]] = []
 
     def copy(self: GroupT) -> GroupT:
@@ -177,7 +180,7 @@ class EpochGroup(Generic[FactsT, PlaceT]):
 
     def set_member(self, member_id: str, facts: FactsT) -> None:
         topics = self.shared_topics(facts.topics)
-        # Facts of both kinds are named tuples.
+        # Facts of every kind are named tuples.
         self.facts[member_id] = facts if topics is facts.topics else facts._replace(topics=topics)  # type: ignore[attr-defined]
 
     def shared_topics(self, topics: tuple[str, ...]) -> tuple[str, ...]:
@@ -200,7 +203,7 @@ class EpochGroup(Generic[FactsT, PlaceT]):
         self.target_epoch = epoch
         self.target_timestamp_ms = timestamp_ms
 
-    def set_target(self, member_id: str, target: PartitionsByTopic) -> None:
+    def set_target(self, member_id: str, target: Assignment) -> None:
         self.target[member_id] = target
 
     def remove_target(self, member_id: str) -> None:

@@ -1,8 +1,8 @@
-"""The records of consumer and share groups: encodes values and applies them.
+"""The records of modern groups: encodes values and applies them.
 
 An `EpochChange` is a decision in progress. Each step appends its record and immediately applies it to a copy of the group, so that the next
 step sees it. `fold_epochs` applies records from the log. Both use the group's `set_*` and `remove_*`. An `EpochSchema` has the differences
-of the two protocols: the record classes, and the contents of a member's description and current assignment.
+of the protocols: the record classes, and the contents of a member's description and current assignment.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic
 
 from ottla.base.immutable import immutable
 from ottla.groups import records
-from ottla.groups.modern.group import FIRST_EPOCH, FactsT, GroupT, PartitionsByTopic, PlaceT
+from ottla.groups.modern.group import FIRST_EPOCH, Assignment, FactsT, GroupT, PartitionsByTopic, PlaceT
 from ottla.machine.contract import LogRecord
 from ottla.wire.schema import RecordKey, RecordValue
 
@@ -27,11 +27,11 @@ class EpochSchema:
     target_key: type[Any]
     target_value: type[Any]
     target_member_key: type[Any]
-    target_member_value: type[Any]
-    target_partitions: type[Any]
     position_key: type[Any]
     write_facts: Callable[[Any], RecordValue]
     read_facts: Callable[[Any], Any]
+    write_target: Callable[[Any], RecordValue]
+    read_target: Callable[[Any], Assignment]
     write_position: Callable[[Any], RecordValue]
     read_position: Callable[[Any], Any]
 
@@ -41,6 +41,10 @@ class EpochSchema:
 
 def read_assignment(topics: Iterable[Any]) -> PartitionsByTopic:
     return {bytes(topic.topic_id): tuple(topic.partitions) for topic in topics}
+
+
+def read_target(value: Any) -> PartitionsByTopic:
+    return read_assignment(value.topic_partitions)
 
 
 def fold_epochs(schema: EpochSchema, group: Any, key: Any, value: Any) -> bool:
@@ -54,7 +58,7 @@ def fold_epochs(schema: EpochSchema, group: Any, key: Any, value: Any) -> bool:
     elif kind is schema.target_key:
         group.set_target_epoch(*((FIRST_EPOCH, 0) if value is None else (value.assignment_epoch, value.assignment_timestamp)))
     elif kind is schema.target_member_key:
-        group.remove_target(key.member_id) if value is None else group.set_target(key.member_id, read_assignment(value.topic_partitions))
+        group.remove_target(key.member_id) if value is None else group.set_target(key.member_id, schema.read_target(value))
     elif kind is schema.position_key:
         group.remove_position(key.member_id) if value is None else group.set_position(key.member_id, schema.read_position(value))
     else:
@@ -97,11 +101,9 @@ class EpochChange(Generic[GroupT, FactsT, PlaceT]):
         value = self.schema.target_value(assignment_epoch=epoch, assignment_timestamp=now_ms)
         self.log(self.schema.target_key(group_id=self.group_id), value).set_target_epoch(epoch, now_ms)
 
-    def put_target(self, member_id: str, target: PartitionsByTopic) -> None:
-        schema = self.schema
-        topics = [schema.target_partitions(topic_id=topic_id, partitions=list(target[topic_id])) for topic_id in target]
-        key = schema.target_member_key(group_id=self.group_id, member_id=member_id)
-        self.log(key, schema.target_member_value(topic_partitions=topics)).set_target(member_id, target)
+    def put_target(self, member_id: str, target: Assignment) -> None:
+        key = self.schema.target_member_key(group_id=self.group_id, member_id=member_id)
+        self.log(key, self.schema.write_target(target)).set_target(member_id, target)
 
     def put_position(self, member_id: str, position: PlaceT) -> None:
         key = self.schema.position_key(group_id=self.group_id, member_id=member_id)
@@ -123,4 +125,4 @@ class EpochChange(Generic[GroupT, FactsT, PlaceT]):
         self.log(self.schema.group_key(group_id=self.group_id), None)
 
     def remove_rest(self) -> None:
-        """Removes the group's records of kinds that the other protocol lacks."""
+        """Removes the group's records of kinds that other protocols lack."""

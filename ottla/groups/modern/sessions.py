@@ -1,4 +1,4 @@
-"""Removes members of consumer and share groups whose session has timed out.
+"""Removes members of modern groups whose session has timed out, or who are late with revoking partitions.
 
 A session is a deadline in memory with one timer per member, as in classic groups. A heartbeat only moves the deadline, and the timer checks
 whether it has passed. `SessionRules` says how each kind of group removes a late member.
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ottla.groups.modern.group import EpochGroup
+from ottla.groups.modern.reconciling import MemberState, ReconciledAssignment, ReconcilingGroup
 from ottla.groups.shard import GroupShard, Session
 from ottla.machine.contract import NOTHING, Decision
 from ottla.machine.draft import Draft
@@ -55,3 +56,43 @@ def _expire(shard: GroupShard, group_id: str, member_id: str, rules: SessionRule
         return draft.decision()
     session.timer_ms = None
     return rules.remove(shard, group, member_id, now_ms)
+
+
+# The time to revoke partitions
+
+
+def follow_revocation(
+    shard: GroupShard, group: ReconcilingGroup[Any], member_id: str, before: ReconciledAssignment, rules: SessionRules, draft: Draft
+) -> None:
+    """Starts or stops the timer of a member that has to revoke partitions. `group` already has the decision's changes."""
+    was_revoking = before.state is MemberState.UNREVOKED_PARTITIONS
+    is_revoking = group.position(member_id).state is MemberState.UNREVOKED_PARTITIONS
+    if is_revoking and not was_revoking:
+        watch_revocation(shard, group, member_id, rules, draft)
+    elif was_revoking and not is_revoking:
+        stop_watching_revocation(group.group_id, member_id, draft)
+
+
+def watch_revocation(shard: GroupShard, group: ReconcilingGroup[Any], member_id: str, rules: SessionRules, draft: Draft) -> None:
+    """Starts the timer: the member's rebalance timeout limits the time to revoke partitions."""
+    group_id, epoch = group.group_id, group.position(member_id).epoch
+    delay_ms = max(group.facts[member_id].rebalance_timeout_ms, 0)
+
+    def look(now_ms: int) -> Decision:
+        live: Any = shard.groups.get(group_id)
+        if type(live) is not rules.kind or member_id not in live.facts:
+            return NOTHING
+        position = live.position(member_id)
+        if position.state is not MemberState.UNREVOKED_PARTITIONS or position.epoch != epoch:
+            return NOTHING
+        return rules.remove(shard, live, member_id, now_ms)
+
+    draft.schedule(_revocation_key(group_id, member_id), delay_ms, look)
+
+
+def stop_watching_revocation(group_id: str, member_id: str, draft: Draft) -> None:
+    draft.cancel(_revocation_key(group_id, member_id))
+
+
+def _revocation_key(group_id: str, member_id: str) -> str:
+    return f"rebalance/{group_id}/{member_id}"

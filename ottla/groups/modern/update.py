@@ -1,4 +1,4 @@
-"""Makes the target assignment of a consumer or share group, spread over iterations of the event loop if it is much work.
+"""Makes the target assignment of a modern group, spread over iterations of the event loop if it is much work.
 
 An update looks up the members' topics, runs an assignor, and logs the differences from the last target, in steps. The first `STEPS_AT_ONCE`
 steps run in the heartbeat that starts it, so its answer already has the new target in groups of usual size. The rest shares the loop fairly
@@ -21,9 +21,10 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ottla.base.errors import ApiError
-from ottla.groups.modern.group import EpochGroup, PartitionsByTopic
+from ottla.groups.modern.group import Assignment, EpochGroup
+from ottla.groups.modern.reconciling import ReconcilingGroup
 from ottla.groups.modern.records import EpochChange
-from ottla.groups.modern.topics import refresh_of
+from ottla.groups.modern.topics import FoundTopics, find_topics, refresh_of
 from ottla.groups.shard import GroupShard
 from ottla.machine.contract import NOTHING, Decision
 from ottla.machine.draft import Draft
@@ -43,7 +44,7 @@ Edit = Callable[[ChangeT, int], None]
 Steps = Generator[Edit[ChangeT] | None, None, None]
 Known = Mapping[str, Any]
 """The descriptions of the members that the target is for."""
-Targets = Sequence[tuple[str, PartitionsByTopic]]
+Targets = Sequence[tuple[str, Assignment]]
 
 
 class EpochUpdate(ABC, Generic[ChangeT]):
@@ -125,8 +126,8 @@ class EpochUpdate(ABC, Generic[ChangeT]):
 
     # The last steps of every update
 
-    def _log_target(self, group: EpochGroup[Any, Any], target: Mapping[str, PartitionsByTopic]) -> Steps[ChangeT]:
-        changed: list[tuple[str, PartitionsByTopic]] = []
+    def _log_target(self, group: EpochGroup[Any, Any], target: Mapping[str, Assignment]) -> Steps[ChangeT]:
+        changed: list[tuple[str, Assignment]] = []
         members = topics = 0
         for member_id, mine in target.items():
             if group.target.get(member_id) != mine:
@@ -156,9 +157,89 @@ class EpochUpdate(ABC, Generic[ChangeT]):
         change.put_target_epoch(self._epoch, now_ms)
 
 
+class ReconcilingUpdate(EpochUpdate[ChangeT]):
+    """An update of a consumer or streams group: looks up the topics, then computes the target. `must_look_up`: topics may have changed.
+    `wants_other`: the group's epoch must rise."""
+
+    def __init__(
+        self,
+        shard: GroupShard,
+        group_type: type[ReconcilingGroup[Any]],
+        change_type: Callable[[Any], ChangeT],
+        *,
+        must_look_up: bool,
+        wants_other: bool,
+    ) -> None:
+        super().__init__(shard, group_type, change_type)
+        self._must_look_up = must_look_up or wants_other
+        self._must_raise_epoch = wants_other
+        self._is_due = False
+
+    def _before_rest(self, change: ChangeT) -> None:
+        if self._must_raise_epoch:
+            self._raise_epoch(change, change.group.metadata_hash)
+
+    def _all_steps(self) -> Steps[ChangeT]:
+        yield from self._first_steps()
+        group: Any = None
+
+        def look(change: ChangeT, now_ms: int) -> None:
+            nonlocal group
+            group, self._epoch = change.group.copy(), change.group.epoch
+            self._note_whether_due(group, now_ms)
+
+        yield look
+        if not (self._must_look_up or self._is_due):
+            return
+        found = yield from find_topics(self._shard.topics, group.subscriptions())
+        if self._must_look_up:
+            yield partial(self._note_topics, found)
+        if self._is_due:
+            yield from self._make_target(group, found)
+
+    def _first_steps(self) -> Steps[ChangeT]:
+        """Yields the steps before the group's topics are looked up."""
+        yield from ()
+
+    @abstractmethod
+    def _make_target(self, group: Any, found: FoundTopics) -> Steps[ChangeT]:
+        """Computes the target assignment of these members, and logs its differences from the last one."""
+
+    @abstractmethod
+    def _has_rested(self, group: Any, now_ms: int) -> bool:
+        """Whether the last target is old enough to be replaced."""
+
+    def _note_topics(self, found: FoundTopics, change: ChangeT, now_ms: int) -> None:
+        if self._must_raise_epoch or found.hash != change.group.metadata_hash:
+            self._raise_epoch(change, found.hash)
+        self._note_whether_due(change.group, now_ms)
+
+    def _note_whether_due(self, group: Any, now_ms: int) -> None:
+        assert self._epoch is not None
+        self._is_due = self._epoch > group.target_epoch and self._has_rested(group, now_ms)
+
+    def _raise_epoch(self, change: ChangeT, topics_hash: int) -> None:
+        """Raises the group's epoch. The target gets the new epoch, unless another change has raised the epoch since the update read the
+        group.
+        """
+        is_same = self._epoch == change.group.epoch
+        change.put_epoch(change.group.epoch + 1, topics_hash)
+        if is_same:
+            self._epoch = change.group.epoch
+        self._must_raise_epoch = False
+
+    def _holder(self, change: ChangeT, known: Known, member_id: str) -> str:
+        if member_id in change.group.facts:
+            return member_id
+        # The member has left, or another process has replaced it. A replacement does not raise the epoch.
+        instance_id: str | None = known[member_id].instance_id
+        holder: str = change.group.static_members.get(instance_id or "", "")
+        return holder
+
+
 def _few_at_a_time(changed: Targets) -> Iterator[Targets]:
     """Splits the targets into parts that one step may log; each target is a record whose size grows with its topics."""
-    few: list[tuple[str, PartitionsByTopic]] = []
+    few: list[tuple[str, Assignment]] = []
     topics = 0
     for member_id, target in changed:
         few.append((member_id, target))

@@ -13,13 +13,14 @@ removed topics that do not exist or that the client may not use.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.uuids import ZERO_UUID
 from ottla.groups import records
 from ottla.groups.classic.group import ClassicGroup
 from ottla.groups.commands import CommitOffsets, CommitOffsetsInTransaction, OffsetToCommit
-from ottla.groups.consumer.group import ConsumerAssignment, ConsumerGroup
+from ottla.groups.modern.reconciling import ReconcilingGroup
 from ottla.groups.offsets.store import CommittedOffset
 from ottla.groups.shard import GroupShard, offset_bytes
 from ottla.groups.states import COMPLETING_REBALANCE, EMPTY
@@ -132,8 +133,8 @@ def _check_commit(shard: GroupShard, command: CommitOffsets, now_ms: int) -> Non
         member = group.members.get(command.member_id)
         if member is not None and member.timer_ms is not None:
             member.deadline_ms = now_ms + member.session_timeout_ms  # a member that commits is alive
-    elif type(group) is ConsumerGroup:
-        _check_consumer_commit(shard, group, command, knows_epochs=command.knows_epochs, is_transactional=False)
+    elif isinstance(group, ReconcilingGroup):
+        _check_epoch_commit(shard, group, command, knows_epochs=command.knows_epochs, is_transactional=False)
     else:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)  # a share group has no offsets of this kind
 
@@ -150,8 +151,8 @@ def _check_transaction_commit(shard: GroupShard, command: CommitOffsetsInTransac
         return
     if type(group) is ClassicGroup:
         check_classic_commit(group, command.member_id, command.instance_id, generation, is_transactional=True)
-    elif type(group) is ConsumerGroup:
-        _check_consumer_commit(shard, group, command, knows_epochs=True, is_transactional=True)
+    elif isinstance(group, ReconcilingGroup):
+        _check_epoch_commit(shard, group, command, knows_epochs=True, is_transactional=True)
     else:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
 
@@ -170,9 +171,9 @@ def check_classic_commit(group: ClassicGroup, member_id: str, instance_id: str |
         raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)  # the member is valid, but its partitions are about to be reassigned
 
 
-def _check_consumer_commit(
+def _check_epoch_commit(
     shard: GroupShard,
-    group: ConsumerGroup,
+    group: ReconcilingGroup[Any],
     command: CommitOffsets | CommitOffsetsInTransaction,
     *,
     knows_epochs: bool,
@@ -181,23 +182,23 @@ def _check_consumer_commit(
     member_id, epoch = command.member_id, command.generation
     if epoch < 0 and (not group.facts or is_transactional):
         return
-    facts = group.facts.get(member_id)
-    if facts is None:
+    if member_id not in group.facts:
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
-    if facts.classic is None and not is_transactional and not knows_epochs:
+    is_classic = group.is_classic(member_id)
+    if not is_classic and not is_transactional and not knows_epochs:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
-    position = group.position(member_id)
-    if epoch != position.epoch and not (epoch < position.epoch and _has_had_since(shard, position, epoch, command.offsets)):
+    current = group.position(member_id).epoch
+    if epoch != current and not (epoch < current and _has_had_since(shard, group, member_id, epoch, command.offsets)):
         # Producers do not know the error STALE_MEMBER_EPOCH.
-        is_of_new_protocol = facts.classic is None and not is_transactional
+        is_of_new_protocol = not is_classic and not is_transactional
         raise ApiError(ErrorCode.STALE_MEMBER_EPOCH if is_of_new_protocol else ErrorCode.ILLEGAL_GENERATION)
 
 
-def _has_had_since(shard: GroupShard, position: ConsumerAssignment, epoch: int, offsets: Iterable[OffsetToCommit]) -> bool:
+def _has_had_since(shard: GroupShard, group: ReconcilingGroup[Any], member_id: str, epoch: int, offsets: Iterable[OffsetToCommit]) -> bool:
     """Whether the member has owned all of these partitions since this epoch."""
     for offset in offsets:
         topic_id = offset.topic_id if offset.topic_id != ZERO_UUID else shard.topics.topic_id(offset.topic)
-        assignment_epoch = None if topic_id is None else position.epochs.get(topic_id, {}).get(offset.partition)
+        assignment_epoch = group.assignment_epoch(member_id, offset.topic, topic_id, offset.partition)
         if assignment_epoch is None or epoch < assignment_epoch:
             return False
     return True

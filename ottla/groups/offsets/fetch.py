@@ -12,7 +12,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.uuids import ZERO_UUID, Uuid
 from ottla.groups.answers import FetchedOffset, FetchedOffsets
 from ottla.groups.commands import FetchOffsets, TopicPartitions
-from ottla.groups.consumer.group import ConsumerGroup
+from ottla.groups.modern.reconciling import ReconcilingGroup
 from ottla.groups.offsets.store import CommittedOffset, OffsetKey
 from ottla.groups.shard import GroupShard
 from ottla.machine.contract import Decision, Reply
@@ -40,11 +40,11 @@ def fetch_offsets(shard: GroupShard, command: FetchOffsets, reply: Reply) -> Dec
 
 
 def _check_fetch(shard: GroupShard, command: FetchOffsets) -> None:
-    """Raises `ApiError` if a request for a consumer group names an unknown member or an old epoch. Otherwise a member could read offsets of
-    partitions that another member took over.
+    """Raises `ApiError` if a request for a consumer or streams group names an unknown member or an old epoch. Otherwise a member could read
+    offsets of partitions that another member took over.
     """
     group = shard.groups.get(command.group_id)
-    if type(group) is not ConsumerGroup or (command.member_id is None and command.member_epoch < 0):
+    if not isinstance(group, ReconcilingGroup) or (command.member_id is None and command.member_epoch < 0):
         return
     if command.member_id not in group.facts:
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)

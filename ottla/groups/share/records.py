@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ottla.base.uuids import Uuid
-from ottla.groups.modern.records import EpochChange, EpochSchema, fold_epochs, read_assignment
+from ottla.groups.modern.records import EpochChange, EpochSchema, fold_epochs, read_assignment, read_target
 from ottla.groups.share.group import NO_STATE, ShareFacts, ShareGroup, SharePosition, StateTopics, TopicShare
 from ottla.wire.messages.share_group_records import (
     ShareGroupCurrentMemberAssignmentKey,
@@ -77,6 +77,11 @@ def _write_position(position: SharePosition) -> ShareGroupCurrentMemberAssignmen
     )
 
 
+def _write_target(target: Mapping[Uuid, tuple[int, ...]]) -> ShareGroupTargetAssignmentMemberValue:
+    topics = [TopicPartition(topic_id=topic_id, partitions=list(partitions)) for topic_id, partitions in target.items()]
+    return ShareGroupTargetAssignmentMemberValue(topic_partitions=topics)
+
+
 SHARE_SCHEMA = EpochSchema(
     group_key=ShareGroupMetadataKey,
     group_value=ShareGroupMetadataValue,
@@ -84,11 +89,11 @@ SHARE_SCHEMA = EpochSchema(
     target_key=ShareGroupTargetAssignmentMetadataKey,
     target_value=ShareGroupTargetAssignmentMetadataValue,
     target_member_key=ShareGroupTargetAssignmentMemberKey,
-    target_member_value=ShareGroupTargetAssignmentMemberValue,
-    target_partitions=TopicPartition,
     position_key=ShareGroupCurrentMemberAssignmentKey,
     write_facts=_write_facts,
     read_facts=_read_facts,
+    write_target=_write_target,
+    read_target=read_target,
     write_position=_write_position,
     read_position=_read_position,
 )

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from ottla.groups.consumer.group import ConsumerAssignment, ConsumerGroup, MemberFacts
+from ottla.groups.consumer.group import ConsumerGroup, MemberFacts
 from ottla.groups.modern.group import FIRST_EPOCH, EpochGroup
+from ottla.groups.modern.reconciling import ReconciledAssignment
 from ottla.groups.share.group import ShareFacts, ShareGroup, SharePosition
 from ottla.groups.states import EMPTY, STABLE
 
 T, U = b"t" * 16, b"u" * 16
 KINDS: list[tuple[type[EpochGroup[Any, Any]], Any, Any]] = [
-    (ConsumerGroup, MemberFacts, ConsumerAssignment),
+    (ConsumerGroup, MemberFacts, ReconciledAssignment),
     (ShareGroup, ShareFacts, SharePosition),
 ]
 of_each_kind = pytest.mark.parametrize(("kind", "facts", "position"), KINDS)

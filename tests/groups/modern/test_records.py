@@ -7,18 +7,20 @@ from typing import Any
 import pytest
 
 from ottla.groups import records
-from ottla.groups.consumer.group import ConsumerAssignment, ConsumerGroup, MemberFacts
+from ottla.groups.consumer.group import ConsumerGroup, MemberFacts
 from ottla.groups.consumer.records import CONSUMER_SCHEMA, ConsumerChange
 from ottla.groups.modern.group import EpochGroup
+from ottla.groups.modern.reconciling import ReconciledAssignment
 from ottla.groups.modern.records import EpochChange, EpochSchema, fold_epochs, read_assignment
 from ottla.groups.share.group import ShareFacts, ShareGroup, SharePosition
 from ottla.groups.share.records import SHARE_SCHEMA, ShareChange
 from ottla.machine.contract import LogRecord
 from ottla.wire.messages.group_records import ConsumerGroupCurrentMemberAssignmentValue, GroupMetadataKey, TopicPartitions
+from ottla.wire.messages.share_group_records import TopicPartition
 
 T, U = b"t" * 16, b"u" * 16
 KINDS: list[tuple[Any, Any, Any, Any, EpochSchema]] = [
-    (ConsumerGroup, ConsumerChange, MemberFacts, ConsumerAssignment.settled, CONSUMER_SCHEMA),
+    (ConsumerGroup, ConsumerChange, MemberFacts, ReconciledAssignment.settled, CONSUMER_SCHEMA),
     (ShareGroup, ShareChange, ShareFacts, SharePosition, SHARE_SCHEMA),
 ]
 of_each_kind = pytest.mark.parametrize(("group", "change", "facts", "position", "schema"), KINDS, ids=["consumer", "share"])
@@ -116,5 +118,4 @@ def test_a_tombstone_of_the_target_begins_again(group: Any, change: Any, facts: 
 
 
 def test_an_assignment_is_read_by_topic() -> None:
-    partitions = SHARE_SCHEMA.target_partitions
-    assert read_assignment([partitions(topic_id=T, partitions=[2, 0]), partitions(topic_id=U, partitions=[])]) == {T: (2, 0), U: ()}
+    assert read_assignment([TopicPartition(topic_id=T, partitions=[2, 0]), TopicPartition(topic_id=U, partitions=[])]) == {T: (2, 0), U: ()}
