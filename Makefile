@@ -24,8 +24,8 @@
 
 PYTHON ?= python3
 CORES := $(shell getconf _NPROCESSORS_ONLN)
-# Many tests wait, for a timeout or for another process, so there is one worker more than cores.
-WORKERS ?= $(shell echo $$(($(CORES) + 1)))
+# Most tests of `make test` wait, for a timeout or for another process: with one worker more than cores a third of the cores' time was idle.
+WORKERS ?= $(shell echo $$((2 * $(CORES))))
 T ?=
 SEED ?= 1
 SEEDS ?= 20

@@ -12,11 +12,13 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import re
 import shutil
 import signal
 import sys
 import warnings
 from collections.abc import Callable, Generator, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -40,8 +42,9 @@ TESTS = Path(__file__).parent
 LONG = ("spark_jobs", "clients", "clusters", "hostile", "testing", "docs", "release")
 """Folders whose tests mostly wait for other processes: they begin first, so that the short ones run beside them."""
 
-TOGETHER = "spark_jobs"
-"""The folder whose tests stay in one worker of pytest-xdist, because they share a Spark session."""
+SHARED = re.compile(r"\b(spark: Any|cluster: Cluster)\b")
+"""The parameters of tests in `spark_jobs` that share a Spark session, or a Spark application with executors. All files with the same
+parameter stay in one worker of pytest-xdist, and begin first. The other files of the folder start programs of their own."""
 
 ONE_BY_ONE = ("sim/", "hostile/test_attacks_memory.py")
 """Tests that are handed out singly: they share nothing, and all tests of a file would keep one worker busy for long."""
@@ -71,7 +74,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the long folders first and the simulations last."""
+    """Puts the tests that share a Spark session first, then the long folders, and the simulations last."""
     items.sort(key=lambda item: _rank(item.nodeid))
 
 
@@ -82,12 +85,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            if _folder(nodeid) == TOGETHER:
-                return TOGETHER
-            return nodeid if nodeid.removeprefix("tests/").startswith(ONE_BY_ONE) else nodeid.partition("::")[0]
+            file = nodeid.partition("::")[0]
+            return nodeid if nodeid.removeprefix("tests/").startswith(ONE_BY_ONE) else _shared(file) or file
 
     config.option.loadscopereorder = False
     return Scheduling(config, log)
+
+
+@cache
+def _shared(file: str) -> str | None:
+    """The parameter of `SHARED` that the tests of a file have."""
+    found = SHARED.search((TESTS.parent / file).read_text(encoding="utf-8")) if _folder(file) == "spark_jobs" else None
+    return found and found[0]
 
 
 def _folder(nodeid: str) -> str:
@@ -95,6 +104,8 @@ def _folder(nodeid: str) -> str:
 
 
 def _rank(nodeid: str) -> int:
+    if _shared(nodeid.partition("::")[0]):
+        return -1
     folder = _folder(nodeid)
     return LONG.index(folder) if folder in LONG else len(LONG) + (folder == LAST)
 
