@@ -58,7 +58,11 @@ def throttles(cluster: Cluster) -> list[str]:
     for number in cluster.brokers:
         (answer,) = admin.describe_configs([ConfigResource(ResourceType.BROKER, str(number))]).values()
         found += answer.result(WAIT_SECONDS).values()
-    names = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+    topics = cluster.admin().list_topics(timeout=WAIT_SECONDS).topics
+    for name in topics:
+        (answer,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name)]).values()
+        found += answer.result(WAIT_SECONDS).values()
+    names = [f"{side}.replication.throttled.{kind}" for side in ("leader", "follower") for kind in ("rate", "replicas")]
     return [entry.value for entry in found if entry.name in names and not entry.is_default]
 
 
@@ -77,7 +81,7 @@ def test_a_broker_is_emptied_and_filled_again_while_a_producer_goes_on(cluster: 
         first.wait()
         first.stderr.close()
         assert throttles(cluster)
-        assert run(cluster, *drain, "--throttle", "100000000") == []
+        assert run(cluster, *drain, "--throttle", "100000000") == []  # waits for what still moves, and removes the throttles
         assert held(cluster)[EMPTIED] == 0 and throttles(cluster) == []
         load.flows()
 

@@ -110,16 +110,16 @@ def _execute(
     being moved, and elects the preferred leaders. Returns the error code of each partition of the plan."""
     moving = {partition: now[partition] for partition in replica_admin.moves_under_way(cluster) if partition in now}
     changing = {**moving, **plan}
-    if not changing:
-        return {}
-    if rate is not None:  # replaces the throttles of an earlier run
+    if rate is not None and changing:  # replaces the throttles of an earlier run
         replica_admin.throttle_moves(cluster, changing, replica_admin.replicas_of(cluster, changing), rate)
     errors = replica_admin.move_replicas(cluster, plan) if plan else {}
     if must_wait:
         _wait(cluster, output, changing)
         if not replica_admin.moves_under_way(cluster):
-            clear_throttles(cluster, output, sorted({partition.topic for partition in changing}))
-        elect(cluster, "preferred", list(changing))
+            topics = sorted({partition.topic for partition in now})
+            clear_throttles(cluster, output, replica_admin.throttled_topics(cluster, topics))
+        if changing:
+            elect(cluster, "preferred", list(changing))
     return errors
 
 

@@ -160,6 +160,14 @@ def _limit(cluster: ClusterCore, brokers: Iterable[int], changes: Mapping[str, s
 
 
 @operation
+def throttled_topics(cluster: ClusterCore, topics: Sequence[str]) -> Conversation[list[str]]:
+    """Returns the topics of which some replicas are throttled."""
+    keys = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
+    found = yield from admin.describe_configs(cluster, admin.TOPIC_RESOURCE, topics, keys=keys)
+    return [topic for topic, configs in found.items() if isinstance(configs, list) and any(config.value for config in configs)]
+
+
+@operation
 def clear_throttles(cluster: ClusterCore, topics: Iterable[str]) -> Conversation[list[int]]:
     """Removes all throttles from all live brokers and from these topics. Returns the brokers that could not be reached."""
     rates = (LEADER_RATE, FOLLOWER_RATE, LOG_DIR_RATE)
