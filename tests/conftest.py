@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 from hypothesis import HealthCheck, settings
 
+from ottla.testing import plugin
+
 if TYPE_CHECKING:
     from ottla.testing.zookeeper_process import ZooKeeperProcess
 
@@ -37,6 +39,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that runs us in the background has SIGINT ignored, which every child would inherit: no test could press Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+plugin.HIDDEN = ()  # the frames of Ottla are what a failure here is about
 
 TESTS = Path(__file__).parent
 LONG = ("spark_jobs", "clients", "clusters", "hostile", "testing", "docs", "release")

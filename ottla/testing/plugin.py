@@ -14,6 +14,7 @@ import re
 import sys
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,6 +29,8 @@ CONFIG_VARIABLE = "OTTLA_BOOTSTRAP_CONFIG"
 WORKER_INPUT = "ottla_directory"
 WORKER_INPUT_PID = "ottla_controller"
 NAME_CHARACTERS_MAX = 100
+HIDDEN = ("ottla.testing", "ottla.client")
+"""Packages whose frames are left out of the reports of failed tests, except with `--full-trace`."""
 
 _directory_key = pytest.StashKey[str]()
 
@@ -149,11 +152,41 @@ def _end_faults() -> None:
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport() -> Generator[None, Any, None]:
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
+    found = call.excinfo
+    if found is not None and not item.config.getoption("fulltrace"):
+        call.excinfo = _without_own_frames(found)
     outcome = yield
+    call.excinfo = found  # --pdb stops in the frame that failed
     report = outcome.get_result()
     if report.failed:
         report.sections += sorted(section for handle in _handles() for section in handle._new_logs())
+
+
+def _without_own_frames(found: pytest.ExceptionInfo[BaseException]) -> pytest.ExceptionInfo[BaseException]:
+    """Returns the exception without the frames from the first call into `HIDDEN` to the next frame of other code, so that a report ends in
+    the user's own line. If no user's frame is before that call, one of Ottla's is kept."""
+    entries = list[TracebackType]()
+    rest: TracebackType | None = found.tb
+    while rest is not None:
+        entries.append(rest)
+        rest = rest.tb_next
+    names = [str(entry.tb_frame.f_globals.get("__name__")) for entry in entries]
+    start = next((place for place, name in enumerate(names) if name.startswith(HIDDEN)), len(names))
+    end = next((place for place, name in enumerate(names) if place >= start and not _is_library(name)), len(names))
+    while start and _is_library(names[start - 1]):  # contextlib, for a context manager of Ottla
+        start -= 1
+    if names[start - 1].startswith("_pytest."):
+        start += 1
+    kept: TracebackType | None = None
+    for entry in reversed(entries[:start] + entries[end:]):
+        kept = TracebackType(kept, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return pytest.ExceptionInfo.from_exc_info((found.type, found.value, kept or found.tb))
+
+
+def _is_library(module: str) -> bool:
+    package = module.partition(".")[0]
+    return package == "ottla" or package in sys.stdlib_module_names
 
 
 # pytest-xdist

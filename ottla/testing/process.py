@@ -31,7 +31,7 @@ _READY = re.compile(rb"READY (\S+):(\d+) ")
 
 
 class BrokerDidNotStart(Exception):
-    """The broker did not start; the message has the end of its log."""
+    """The broker did not start. The message begins with the cause, the last line of its log, and has the end of the log."""
 
 
 class BrokerPortTaken(BrokerDidNotStart):
@@ -182,9 +182,10 @@ class BrokerProcess(ChildProcess):
         address = self._ready_address(time.monotonic() + seconds_max)
         if address is None:
             self.kill()
-            log = self.log_tail()
-            failure = BrokerPortTaken if _ADDRESS_IN_USE in log.rpartition("\n")[2] else BrokerDidNotStart
-            raise failure(f"the broker did not start: {log}")
+            log, _, cause = self.log_tail().rpartition("\n")
+            failure = BrokerPortTaken if _ADDRESS_IN_USE in cause else BrokerDidNotStart
+            earlier = f"\nThe broker did not start. Its log before that:\n{log}" if log else ""
+            raise failure(cause.removeprefix("error: ") + earlier)
         self.port = address[1]
         return address
 

@@ -192,6 +192,59 @@ def test_it(kafka_broker, kafka_topic, producer):
     check_passed(run(tmp_path, source), 1)
 
 
+def test_a_failure_shows_the_line_of_the_user(tmp_path: Path) -> None:
+    source = """
+import contextlib
+import json
+import ottla.client, ottla.testing, pytest
+
+@pytest.fixture
+def settings(kafka_cluster):
+    return kafka_cluster(1, settings={"num.partitons": 2})  # in a fixture
+
+def test_fixture(settings):
+    pass
+
+def test_block(kafka_broker, kafka_topic):
+    with kafka_broker.assert_produces(kafka_topic, 1, timeout=0.01):  # in a block
+        pass
+
+def test_client():
+    ottla.client.connect("localhost:1")  # in a client
+
+def test_method(kafka_broker):
+    kafka_broker.records("nothing")  # in a method
+
+def test_callback(kafka_broker, kafka_topic):
+    def fail(*_):
+        json.loads("{")  # in a callback
+    producer = kafka_broker.producer(client="ottla.client", on_delivery=fail)
+    producer.produce(kafka_topic, "x")
+    producer.flush()
+
+def test_start(kafka_cluster):
+    kafka_cluster(1, settings={"log.dirs": "/proc/no"})  # at the start
+"""
+    done = run(tmp_path, source)
+    assert done.returncode == 1
+    shown = re.findall(r"^>.*# (.*)", done.stdout, re.MULTILINE)
+    assert shown == ["in a fixture", "in a block", "in a client", "in a method", "at the start"]
+    assert "# in a callback" in done.stdout and "json/decoder.py" in done.stdout
+    assert not re.search(r"ottla/(testing|client)/", done.stdout)
+    assert "BrokerDidNotStart: cannot create the directory /proc/no" in done.stdout
+    whole = run(tmp_path, source, "--full-trace")
+    assert len(re.findall(r"ottla/(testing|client)/", whole.stdout)) > 10
+
+
+def test_a_failure_of_our_own_fixture_shows_the_fixture(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(
+        "import pytest\n\n@pytest.fixture(scope='session')\ndef kafka_broker_settings():\n    return {'log.dirs': '/proc/no'}\n"
+    )
+    done = run(tmp_path, "def test_it(kafka_broker):\n    pass\n")
+    assert len(re.findall(r"^>", done.stdout, re.MULTILINE)) == 1 and "def kafka_broker(" in done.stdout
+    assert "BrokerDidNotStart: cannot create the directory /proc/no" in done.stdout
+
+
 def test_a_failed_test_shows_what_its_broker_has_logged(tmp_path: Path) -> None:
     source = """
 import pytest, socket
