@@ -22,7 +22,7 @@ try:
     from ottla.adapters.zookeeper import ZooKeeperOptions, ZooKeeperStore
     from ottla.adapters.zookeeper_client import TlsFiles
 except ModuleNotFoundError as error:
-    raise StorageError(f"zookeeper.connect needs the package {error.name}; install ottla[cluster]") from None
+    raise StorageError(f"zookeeper.connect needs the package {error.name}; install it: pip install {error.name}") from None
 
 AGAIN = frozenset({StoreResult.CONNECTION_LOST, StoreResult.UNKNOWN, StoreResult.SESSION_EXPIRED})
 

@@ -31,7 +31,7 @@ try:
 
     from ottla.adapters.zookeeper_client import LinkState, TlsFiles, ZooKeeperClient, creator_acl, tls_context
 except ModuleNotFoundError as error:
-    raise StorageError(f"--zookeeper needs the package {error.name}; install ottla[cluster]") from None
+    raise StorageError(f"--zookeeper needs the package {error.name}; install it: pip install {error.name}") from None
 
 CONNECT_SECONDS = 30.0
 """Limit for opening the session, in seconds, as in Kafka's tools."""

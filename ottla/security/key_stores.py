@@ -38,7 +38,7 @@ def _pem_of_pkcs12(data: bytes, path: str, password: str | None) -> str:
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
     except ModuleNotFoundError:
         raise KeyStoreError(
-            f"PKCS#12, which needs the package cryptography: install ottla[security], or convert it: openssl pkcs12 -in {path} "
+            f"PKCS#12, which needs the package cryptography (pip install cryptography), or convert it: openssl pkcs12 -in {path} "
             "-out store.pem"
         ) from None
     try:

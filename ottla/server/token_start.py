@@ -31,7 +31,7 @@ def check_token_keys(config: BrokerConfig) -> None:
             continue
         for package, name in PACKAGES.items():
             if find_spec(package) is None:
-                raise StorageError(f"listener {endpoint.name}: {MECHANISM} needs the package {name}; install ottla[security]")
+                raise StorageError(f"listener {endpoint.name}: {MECHANISM} needs the package {name}; install it: pip install {name}")
         if not options.jwks_url.startswith("file:"):
             continue
         from ottla.security.signing_keys import read_key_set

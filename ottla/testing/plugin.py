@@ -96,7 +96,8 @@ def kafka_group_id(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def kafka_cluster() -> Iterator[Callable[..., Broker | Cluster]]:
-    """`kafka_cluster(n)` starts n brokers for this test, which stop at its end. Several brokers need a ZooKeeper on this machine."""
+    """`kafka_cluster(n)` starts n brokers for this test, which stop at its end. Several brokers need kazoo (`pip install kazoo`) and a
+    ZooKeeper on this machine (`apt install zookeeper`)."""
     from contextlib import ExitStack
 
     with ExitStack() as running:

@@ -101,4 +101,4 @@ def test_without_kazoo_the_line_names_what_to_install(zookeeper: ZooKeeperProces
     (tmp_path / "kazoo.py").write_text("raise ModuleNotFoundError('no kazoo', name='kazoo')")
     broker = make_broker("broker", broker_id=1, zookeeper_connect=zookeeper.connect)
     broker.prefix = ["env", f"PYTHONPATH={tmp_path}"]
-    assert "needs the package kazoo; install ottla[cluster]" in refusal(broker, REFUSED)
+    assert "needs the package kazoo; install it: pip install kazoo" in refusal(broker, REFUSED)

@@ -32,7 +32,7 @@ FIELDS = frozenset({
     "salt",
 })  # fmt: skip
 NO_SECRET = "Password encoder secret not configured: set password.encoder.secret of this broker and start it again"
-NO_LIBRARY = "Passwords cannot be encrypted without the package cryptography: install ottla[security]"
+NO_LIBRARY = "Passwords cannot be encrypted without the package cryptography; install it: pip install cryptography"
 WRONG_SECRET = "it was encrypted by another secret than password.encoder.secret and password.encoder.old.secret"
 
 

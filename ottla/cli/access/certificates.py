@@ -20,7 +20,7 @@ try:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 except ModuleNotFoundError:
-    raise Refused("certificates are made by the package cryptography; install ottla[security]") from None
+    raise Refused("certificates are made by the package cryptography; install it: pip install cryptography") from None
 
 CLOCKS_DIFFER = timedelta(minutes=5)
 """A certificate is valid from this long before its creation, so that machines with a slow clock accept it."""
