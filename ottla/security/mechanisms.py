@@ -115,6 +115,8 @@ class ListenerMechanisms:
         if options.is_unsecured_allowed:
             log.warning("listener %s: ottla.sasl.oauthbearer.unsecured.allowed lets clients log in under any name", listener)
         elif not reason:
+            for setting in options.unverified():
+                log.warning("listener %s: %s lets clients log in with any %s", listener, setting, setting.rpartition(".")[2])
             self._keys_of(listener, options).prepare()
 
     def _token_options(self, listener: str) -> tuple[TokenOptions, str]:

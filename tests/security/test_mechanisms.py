@@ -102,10 +102,16 @@ def of_tokens(world: SimpleNamespace, **settings: str) -> tuple[ListenerMechanis
     return ListenerMechanisms(config, world, dict, lambda _done: None), config
 
 
-def test_tokens_are_checked_by_the_keys_of_the_listener() -> None:
+def test_tokens_are_checked_by_the_keys_of_the_listener(caplog: pytest.LogCaptureFixture) -> None:
     world = ports(jwks(public_jwk(rsa_key(), "first")))
-    mechanisms, _ = of_tokens(world, sasl_oauthbearer_jwks_endpoint_url="file:///keys")
-    mechanisms.prepare([SASL])
+    mechanisms, _ = of_tokens(
+        world, sasl_oauthbearer_jwks_endpoint_url="file:///keys", sasl_oauthbearer_allow_unverified_audience="true",
+        sasl_oauthbearer_allow_unverified_issuer="true",
+    )  # fmt: skip
+    with caplog.at_level(logging.WARNING, "ottla.security"):
+        mechanisms.prepare([SASL])
+    for claim in ("audience", "issuer"):
+        assert f"listener SASL_PLAINTEXT: sasl.oauthbearer.allow.unverified.{claim} lets clients log in with any {claim}" in caplog.text
     outcomes: list[StepResult] = []
     for key in (rsa_key(), rsa_key("other")):
         token = signed(claims_at(world.clock.wall_ms() // 1000), key)

@@ -15,7 +15,8 @@ NOW_S = 1_000_000_000
 SKEW_S = 30
 OPTIONS = TokenOptions(
     jwks_url="file:///keys", jwks_authorities=None, refresh_ms=1, retry_backoff_ms=1, retry_backoff_max_ms=1, issuer=ISSUER,
-    audiences=(AUDIENCE, "others"), scopes=("kafka",), skew_ms=SKEW_S * 1000, scope_claim="scope", name_claim="sub",
+    audiences=(AUDIENCE, "others"), is_any_issuer_allowed=False, is_any_audience_allowed=False,
+    scopes=("kafka",), skew_ms=SKEW_S * 1000, scope_claim="scope", name_claim="sub",
     is_unsecured_allowed=False,
 )  # fmt: skip
 

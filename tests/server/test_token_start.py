@@ -11,12 +11,15 @@ from ottla.base.config import BrokerConfig
 from ottla.base.errors import StorageError
 from ottla.base.settings.jaas import OAUTHBEARER as MODULE
 from ottla.server.token_start import check_token_keys, check_token_login
-from tests.fakes.issuer import jwks, public_jwk, rsa_key
+from tests.fakes.issuer import AUDIENCE, ISSUER, jwks, public_jwk, rsa_key
+
+EXPECTED = {"sasl.oauthbearer.expected.audience": AUDIENCE, "sasl.oauthbearer.expected.issuer": ISSUER}
 
 
 def config(url: str) -> BrokerConfig:
-    given = {"listeners": "SASL_PLAINTEXT://:1", "sasl.enabled.mechanisms": "OAUTHBEARER", "sasl.oauthbearer.jwks.endpoint.url": url}
-    return BrokerConfig(given)
+    return BrokerConfig({
+        "listeners": "SASL_PLAINTEXT://:1", "sasl.enabled.mechanisms": "OAUTHBEARER", "sasl.oauthbearer.jwks.endpoint.url": url, **EXPECTED,
+    })  # fmt: skip
 
 
 def test_a_file_has_to_hold_keys(tmp_path: Path) -> None:
@@ -51,7 +54,7 @@ def between(given: dict[str, str]) -> BrokerConfig:
     return BrokerConfig({
         "zookeeper.connect": "z:2181", "broker.id": "1", "listeners": "SASL_PLAINTEXT://:1", "sasl.enabled.mechanisms": "OAUTHBEARER",
         "security.inter.broker.protocol": "SASL_PLAINTEXT", "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
-        "sasl.oauthbearer.jwks.endpoint.url": "https://127.0.0.1:1/keys", **given,
+        "sasl.oauthbearer.jwks.endpoint.url": "https://127.0.0.1:1/keys", **EXPECTED, **given,
     })  # fmt: skip
 
 

@@ -130,6 +130,8 @@ class ListenerValues:
             retry_backoff_max_ms=value("jwks.endpoint.retry.backoff.max.ms"),
             issuer=value("expected.issuer"),
             audiences=value("expected.audience"),
+            is_any_issuer_allowed=value("allow.unverified.issuer"),
+            is_any_audience_allowed=value("allow.unverified.audience"),
             scopes=value("required.scope", "ottla.sasl.oauthbearer."),
             skew_ms=value("clock.skew.seconds") * 1000,
             scope_claim=value("scope.claim.name"),

@@ -1,7 +1,8 @@
 """Settings of OAUTHBEARER on listeners: the accepted issuers of tokens, and the required claims (KIP-768).
 
-Each may be set for one listener, as `listener.name.NAME.SETTING` or `listener.name.NAME.oauthbearer.SETTING`. Tokens without a signature
-are accepted only with `ottla.sasl.oauthbearer.unsecured.allowed`, which excludes signed tokens.
+Each may be set for one listener, as `listener.name.NAME.SETTING` or `listener.name.NAME.oauthbearer.SETTING`. As in Kafka 4.4, a listener
+for signed tokens needs an expected audience and an expected issuer, unless the settings allow any. Tokens without a signature are accepted
+only with `ottla.sasl.oauthbearer.unsecured.allowed`, which excludes signed tokens.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from ottla.base.settings.setting import Setting, Type, at_least, boolean, intege
 
 MECHANISM = "OAUTHBEARER"
 HANDLER = "sasl.server.callback.handler.class"
+ALLOW_ANY_AUDIENCE = "sasl.oauthbearer.allow.unverified.audience"
+ALLOW_ANY_ISSUER = "sasl.oauthbearer.allow.unverified.issuer"
 
 
 class OAuthBearerSettings:
@@ -35,10 +38,17 @@ class OAuthBearerSettings:
         "Longest pause after a failure, and the minimum time between two readings because of unknown keys.", valid=at_least(0),
     )  # fmt: skip
     sasl_oauthbearer_expected_issuer = maybe_string(
-        "sasl.oauthbearer.expected.issuer", "A token must have this issuer (iss); not set: any."
+        "sasl.oauthbearer.expected.issuer", "A token must have this issuer (iss). Signed tokens need it or the setting that allows any."
+    )
+    sasl_oauthbearer_allow_unverified_issuer = boolean(
+        ALLOW_ANY_ISSUER, False, "Accepts tokens of any issuer, if `sasl.oauthbearer.expected.issuer` is not set."
     )
     sasl_oauthbearer_expected_audience = words(
-        "sasl.oauthbearer.expected.audience", (), "A token must have one of these audiences (aud); empty: any."
+        "sasl.oauthbearer.expected.audience", (),
+        "A token must have one of these audiences (aud). Signed tokens need them or the setting that allows any.",
+    )  # fmt: skip
+    sasl_oauthbearer_allow_unverified_audience = boolean(
+        ALLOW_ANY_AUDIENCE, False, "Accepts tokens for any audience, if `sasl.oauthbearer.expected.audience` is empty."
     )
     sasl_oauthbearer_clock_skew_seconds = integer(
         "sasl.oauthbearer.clock.skew.seconds",
@@ -77,6 +87,8 @@ class TokenOptions(NamedTuple):
     retry_backoff_max_ms: int
     issuer: str | None
     audiences: tuple[str, ...]
+    is_any_issuer_allowed: bool
+    is_any_audience_allowed: bool
     scopes: tuple[str, ...]
     skew_ms: int
     scope_claim: str
@@ -94,7 +106,20 @@ class TokenOptions(NamedTuple):
             return f"sasl.oauthbearer.jwks.endpoint.url is {self.jwks_url}; served are https://HOST/PATH and file:///PATH"
         if not self.name_claim or not self.scope_claim:
             return "sasl.oauthbearer.sub.claim.name and sasl.oauthbearer.scope.claim.name must not be empty"
+        if not self.audiences and not self.is_any_audience_allowed:
+            return _needs("sasl.oauthbearer.expected.audience", ALLOW_ANY_AUDIENCE, "for any audience")
+        if self.issuer is None and not self.is_any_issuer_allowed:
+            return _needs("sasl.oauthbearer.expected.issuer", ALLOW_ANY_ISSUER, "of any issuer")
         return ""
+
+    def unverified(self) -> list[str]:
+        """Returns the settings that let a signed token with any audience, or with any issuer, in."""
+        audience = [ALLOW_ANY_AUDIENCE] if self.is_any_audience_allowed and not self.audiences else []
+        return audience + ([ALLOW_ANY_ISSUER] if self.is_any_issuer_allowed and self.issuer is None else [])
+
+
+def _needs(expected: str, allowed: str, whose: str) -> str:
+    return f"the mechanism OAUTHBEARER needs {expected}, or {allowed}=true to accept tokens {whose}"
 
 
 def why_handler_unserved(handler: str, mechanism: str, *, is_unsecured_allowed: bool) -> str:

@@ -15,7 +15,8 @@ KAFKAS = "org.apache.kafka.common.security.oauthbearer"
 BASE = {
     "zookeeper.connect": "z:2181", "broker.id": "1", "listeners": "SASL_PLAINTEXT://:1", "sasl.enabled.mechanisms": "OAUTHBEARER",
     "security.inter.broker.protocol": "SASL_PLAINTEXT", "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
-    "sasl.oauthbearer.jwks.endpoint.url": "https://issuer.test/keys",
+    "sasl.oauthbearer.jwks.endpoint.url": "https://issuer.test/keys", "sasl.oauthbearer.expected.audience": "kafka",
+    "sasl.oauthbearer.expected.issuer": "https://issuer.test",
 }  # fmt: skip
 UNSECURED = {"ottla.sasl.oauthbearer.unsecured.allowed": "true", "sasl.oauthbearer.jwks.endpoint.url": ""}
 

@@ -72,6 +72,8 @@ def test_an_expired_certificate(offline: Ottla, tmp_path: Path, stores: Path, mo
         ([SASL, "sasl.enabled.mechanisms=SCRAM-SHA-1"], "sasl.enabled.mechanisms names SCRAM-SHA-1"),
         ([SASL, "sasl.enabled.mechanisms=PLAIN"], "the mechanism PLAIN has no users"),
         (["listeners=TLS://127.0.0.1:0"], "listener.security.protocol.map has no protocol for TLS"),
+        ([SASL, "sasl.enabled.mechanisms=OAUTHBEARER", "sasl.oauthbearer.jwks.endpoint.url=https://127.0.0.1:1/keys"],
+         "needs sasl.oauthbearer.expected.audience, or sasl.oauthbearer.allow.unverified.audience=true"),
         (["super.users=User:admin"], "authorizer.class.name"),
         (["authorizer.class.name=org.example.Mine"], "authorizer.class.name"),
         (["authorizer.class.name=kafka.security.authorizer.AclAuthorizer", "super.users=admin"], "super.users"),
@@ -85,7 +87,8 @@ def test_a_listener_that_lacks_something(offline: Ottla, tmp_path: Path, stores:
 BY_TOKEN = [
     "zookeeper.connect=127.0.0.1:1", "broker.id=1", SASL, "security.inter.broker.protocol=SASL_PLAINTEXT",
     "sasl.enabled.mechanisms=OAUTHBEARER", "sasl.mechanism.inter.broker.protocol=OAUTHBEARER",
-    "sasl.oauthbearer.jwks.endpoint.url=https://127.0.0.1:1/keys",
+    "sasl.oauthbearer.jwks.endpoint.url=https://127.0.0.1:1/keys", "sasl.oauthbearer.expected.audience=kafka",
+    "sasl.oauthbearer.expected.issuer=https://127.0.0.1:1",
 ]  # fmt: skip
 TOKENS = "sasl.oauthbearer.token.endpoint.url"
 

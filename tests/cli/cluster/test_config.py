@@ -84,6 +84,7 @@ def test_a_broker_that_could_get_no_token_for_the_others_is_refused(offline: Ott
         "zookeeper.connect=z:2181\nbroker.id=1\nlisteners=SASL_PLAINTEXT://:9092\nsecurity.inter.broker.protocol=SASL_PLAINTEXT\n"
         "sasl.enabled.mechanisms=OAUTHBEARER\nsasl.mechanism.inter.broker.protocol=OAUTHBEARER\n"
         "sasl.oauthbearer.jwks.endpoint.url=https://issuer.test/keys\n"
+        "sasl.oauthbearer.expected.audience=kafka\nsasl.oauthbearer.expected.issuer=https://issuer.test\n"
         "sasl.oauthbearer.token.endpoint.url=https://issuer.test/token\n"
     )
     file.write_text(text)
