@@ -69,7 +69,11 @@ class PageRun:
         shim.chmod(0o755)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("KAFKA_", "OTTLA_", "PYTEST_", "NO_COLOR"))}
         paths = [str(binaries), str(Path(sys.executable).parent), kept["PATH"]]
-        self._environment = {**kept, "PATH": os.pathsep.join(paths), "PYTHONPATH": str(ROOT), "NO_COLOR": "1", "HOME": str(directory)}
+        self._environment = {
+            **kept, "PATH": os.pathsep.join(paths), "PYTHONPATH": str(ROOT), "NO_COLOR": "1", "HOME": str(directory),
+            # pytest-asyncio warns of it in every run, also on pages that do not use the plugin
+            "PYTHONWARNINGS": "ignore:The configuration option",
+        }  # fmt: skip
 
     def close(self) -> None:
         for process in self._background:

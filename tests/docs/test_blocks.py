@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,9 @@ CHECKED = ("properties", "toml", "yaml", "ini", "text", "json", "mermaid", "java
 """Languages that are not run: settings are loaded below, the others have tests of their own or are for looking at."""
 
 PROGRAMS = {"curl", "kcat"}
-"""Blocks that need one of these are run where it is installed."""
+"""Blocks that need one of these programs are run where it is installed."""
+PACKAGES = {"fastapi"}
+"""Blocks that need one of these packages likewise."""
 
 NEVER = {
     "network": "installs packages",
@@ -40,7 +43,8 @@ AS_THEY_ARE = ("json", "yaml", "ini")
 
 def is_run(block: Block) -> bool:
     needed = block.attributes.get("needs")
-    return block.language in RUNNABLE and (needed is None or (needed in PROGRAMS and shutil.which(needed) is not None))
+    is_there = needed is None or (needed in PROGRAMS and shutil.which(needed)) or (needed in PACKAGES and find_spec(needed))
+    return block.language in RUNNABLE and bool(is_there)
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
@@ -66,7 +70,7 @@ def test_what_is_not_run_says_what_it_needs() -> None:
             assert block.language in (*RUNNABLE, *CHECKED), f"{where}: no language, or one that is not checked"
             assert set(block.attributes) <= {"needs", "run"}, where
             if "needs" in block.attributes:
-                assert block.attributes["needs"] in {*PROGRAMS, *NEVER}, where
+                assert block.attributes["needs"] in {*PROGRAMS, *PACKAGES, *NEVER}, where
     needed = {block.attributes["needs"] for page in pages() for block in blocks_of(page) if "needs" in block.attributes}
     assert set(NEVER) <= needed, "a reason that no block has"
 
