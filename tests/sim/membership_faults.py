@@ -63,17 +63,17 @@ def upgrade_forgets_assignments() -> Any:
 
 def offsets_set_in_use() -> Any:
     """Clients outside a group commit for it while it has members."""
-    check_classic, check_consumer = commit.check_classic_commit, commit._check_consumer_commit
+    check_classic, check_epoch = commit.check_classic_commit, commit._check_epoch_commit
 
     def classic(group: Any, member_id: str, instance_id: Any, generation: int, **options: Any) -> None:
         if generation >= 0:
             check_classic(group, member_id, instance_id, generation, **options)
 
-    def consumer(group: Any, member_id: str, epoch: int, **options: Any) -> None:
-        if epoch >= 0:
-            check_consumer(group, member_id, epoch, **options)
+    def epoch(shard: Any, group: Any, command: Any, **options: Any) -> None:
+        if command.generation >= 0:
+            check_epoch(shard, group, command, **options)
 
-    return mock.patch.multiple(commit, check_classic_commit=classic, _check_consumer_commit=consumer)
+    return mock.patch.multiple(commit, check_classic_commit=classic, _check_epoch_commit=epoch)
 
 
 def deletion_keeps_offsets() -> Any:
