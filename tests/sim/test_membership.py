@@ -13,6 +13,7 @@ from tests.sim.seed_search import assert_noticed, run_until
 SEEDS_TO_CATCH = 60
 FIRST_SEEDS = {
     "former_process_not_fenced": 19,
+    "offsets_set_in_use": 14,
     "restart_loses_assignment": 17,
     "downgrade_against_policy": 32,
     "upgrade_forgets_assignments": 30,

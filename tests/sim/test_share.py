@@ -13,7 +13,7 @@ from tests.sim.share_world import ShareWorld
 
 SEEDS_TO_CATCH = 60
 FIRST_SEEDS = {
-    "answer_before_write": 10,
+    "answer_before_write": 28,
     "answer_before_durable": 4,
     "release_early": 6,
     "forget_state_epoch": 41,

@@ -16,6 +16,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SEEDS_TO_CATCH = 200
 FIRST_SEEDS = {
     "skip_guard": 6,
+    "take_unknown_for_written": 3,
     "forget_epoch_bump": 24,
     "forget_bump_on_init": 43,
     "timeout_without_fencing": 11,
