@@ -242,6 +242,9 @@ class Partitions(Protocol):
     def get(self, topic: str, partition: int) -> Partition | None:
         """Returns None if there is no replica on this broker, or it could not be opened."""
 
+    def by_index(self, topic: str) -> Mapping[int, Partition]:
+        """Returns the partitions of a topic on this broker, by their numbers."""
+
     def get_by_id(self, topic_id: bytes, partition: int) -> Partition | None: ...
 
     def absence(self, topic: str, partition: int) -> ErrorCode:

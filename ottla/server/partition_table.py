@@ -9,7 +9,7 @@ topic name and by topic id.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from ottla.base.bounded_cache import BoundedCache
 from ottla.base.cluster_metadata import ClusterMetadata
@@ -89,6 +89,9 @@ class PartitionTable:
     def get(self, topic: str, partition: int) -> Partition | None:
         of_topic = self._by_topic.get(topic)
         return of_topic.get(partition) if of_topic is not None else None
+
+    def by_index(self, topic: str) -> Mapping[int, Partition]:
+        return self._by_topic.get(topic, {})
 
     def get_by_id(self, topic_id: bytes, partition: int) -> Partition | None:
         of_topic = self._by_id.get(topic_id)

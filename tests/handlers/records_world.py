@@ -39,6 +39,9 @@ class PartitionsOfOneTopic:
     def get(self, topic: str, index: int) -> Partition | None:
         return self._partitions[index] if topic == "t" and 0 <= index < len(self._partitions) else None
 
+    def by_index(self, topic: str) -> dict[int, Partition]:
+        return dict(enumerate(self._partitions)) if topic == "t" else {}
+
     def get_by_id(self, topic_id: bytes, index: int) -> Partition | None:
         return self.get("t" if topic_id == TOPIC_ID else "", index)
 

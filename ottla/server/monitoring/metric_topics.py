@@ -10,8 +10,8 @@ Counters never decrease: when a topic is deleted, its series end, but the total 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from operator import attrgetter
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from ottla.base.cluster_metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from ottla.handlers.context import Partitions
@@ -23,15 +23,15 @@ from ottla.server.monitoring.metric_page import Page, escape, labels_text
 PIECE = 100
 
 COUNTERS = (
-    ("messagesin_total", "messages_in"),
-    ("bytesin_total", "bytes_in"),
-    ("bytesout_total", "bytes_out"),
-    ("totalproducerequests_total", "produces"),
-    ("totalfetchrequests_total", "fetches"),
-    ("failedproducerequests_total", "failed_produces"),
-    ("failedfetchrequests_total", "failed_fetches"),
+    "messagesin_total",
+    "bytesin_total",
+    "bytesout_total",
+    "totalproducerequests_total",
+    "totalfetchrequests_total",
+    "failedproducerequests_total",
+    "failedfetchrequests_total",
 )
-_of_traffic = attrgetter(*(attribute for _, attribute in COUNTERS))
+"""The counters of `Traffic`, in the order of `_Row.counts`."""
 _NO_COUNTS = (0,) * len(COUNTERS)
 
 STANDING = (
@@ -76,7 +76,7 @@ class _Row:
         self.ends: tuple[str, ...] = _NO_ENDS
         self.flags: tuple[int, ...] = _NO_SUMS
         self.traffic: Traffic | None = None
-        self.counts: tuple[int, ...] = _NO_COUNTS
+        self.counts: Sequence[int] = _NO_COUNTS
 
 
 class _Topic:
@@ -125,27 +125,28 @@ class TopicMetrics:
         self._forget_deleted()
         topics = self._topics.values()
         totals = [sum(column) for column in zip(self._gone, *(known.counts for known in topics), strict=True)]
-        for (suffix, _), total in zip(COUNTERS, totals, strict=True):
+        for suffix, total in zip(COUNTERS, totals, strict=True):
             page.put(TRAFFIC + suffix, total)
         for name, count in zip(SUMS, map(sum, zip(_NO_SUMS, *(known.sums for known in topics), strict=True)), strict=True):
             page.put(name, count)
 
     def _renew(self, topic: str, known: _Topic, partitions: tuple[PartitionMetadata, ...]) -> None:
         """Updates the rows of the partitions that have changed."""
-        rows, get = known.rows, self._partitions.get
+        rows, get = known.rows, self._partitions.by_index(topic).get
         for state in partitions:
             row = rows[state.index]
-            partition = get(topic, state.index)
+            partition = get(state.index)
             if partition is None:
                 holders: object = state
-                place: object = None
+                place: tuple[Any, ...] | None = None
             else:
                 # Fields instead of the properties of Partition and PartitionState, because a scrape runs this for thousands of partitions.
                 log, traffic, held = partition.log, partition.traffic, partition.state
                 holders = (state, held.isr_state, partition.leader is not None, log.config.min_insync_replicas)
                 place = (
-                    held.high_watermark, log.log_end_offset, log.log_start_offset, log.active.size, len(log.segments),
-                    traffic, _of_traffic(traffic),
+                    held.high_watermark, log.log_end_offset, log.log_start_offset, log.active.size, len(log.segments), traffic,
+                    traffic.messages_in, traffic.bytes_in, traffic.bytes_out, traffic.produces, traffic.fetches,
+                    traffic.failed_produces, traffic.failed_fetches,
                 )  # fmt: skip
             if holders != row.holders:
                 row.holders = holders
@@ -154,26 +155,7 @@ class TopicMetrics:
                 known.has_other_holders = True
             if place != row.place:
                 row.place = place
-                self._move(known, row, partition)
-
-    def _move(self, known: _Topic, row: _Row, partition: Partition | None) -> None:
-        """Updates a row after the partition's offsets, size or counts have changed."""
-        known.has_moved = True
-        start = partition.log.log_start_offset if partition is not None else None
-        if start != row.start:
-            known.has_other_starts = True
-            row.start = start
-            row.starts = _starts(row.labels, start) if start is not None else _NO_STARTS
-        if partition is None:
-            row.ends = _NO_ENDS
-            return
-        row.ends = _ends(row.labels, partition)
-        traffic = partition.traffic
-        if row.traffic is not traffic:
-            # The replica was opened again and counts from zero.
-            known.base = tuple(map(sum, zip(known.base, row.counts, strict=True)))
-            row.traffic = traffic
-        row.counts = _of_traffic(traffic)
+                _move(known, row, partition, place)
 
     def _write(self, page: Page, topic: TopicMetadata, known: _Topic) -> None:
         if known.has_other_holders:
@@ -189,11 +171,11 @@ class TopicMetrics:
             known.counts = tuple(map(sum, zip(known.base, *(row.counts for row in known.rows), strict=True)))
             labels = labels_text(topic=topic.name)
             known.traffic_lines = tuple(
-                f"{TRAFFIC}{suffix}{labels} {count}\n" for (suffix, _), count in zip(COUNTERS, known.counts, strict=True)
+                f"{TRAFFIC}{suffix}{labels} {count}\n" for suffix, count in zip(COUNTERS, known.counts, strict=True)
             )
         for family, text in zip((*STANDING, *STARTS, *ENDS), (*known.standing, *known.starts, *known.ends), strict=True):
             page.blocks[family].append(text)
-        for (suffix, _), line in zip(COUNTERS, known.traffic_lines, strict=True):
+        for suffix, line in zip(COUNTERS, known.traffic_lines, strict=True):
             page.lines[TRAFFIC + suffix].append(line)
         page.put("kafka_topic_partitions", len(topic.partitions), labels_text(topic=topic.name))
 
@@ -235,16 +217,28 @@ def _starts(labels: str, start: int) -> tuple[str, ...]:
     return f"kafka_topic_partition_oldest_offset{labels}{start}\n", f"kafka_log_log_logstartoffset{labels}{start}\n"
 
 
-def _ends(labels: str, partition: Partition) -> tuple[str, ...]:
-    """Returns a partition's lines for the metrics in `ENDS`, in this order, without the metrics' names, which `_join_ends` adds. The two
-    offsets are usually equal, and then their lines are the same string."""
-    log = partition.log
-    size = log.active.size if len(log.segments) == 1 else log.size_bytes
-    end_offset = log.log_end_offset
-    visible = end = f"{labels}{end_offset}\n"
-    if partition.high_watermark != end_offset:
-        visible = f"{labels}{partition.high_watermark}\n"
-    return visible, end, f"{labels}{size}\n"
+def _move(known: _Topic, row: _Row, partition: Partition | None, place: tuple[Any, ...] | None) -> None:
+    """Updates a row after the partition's offsets, size or counts have changed. The lines of `ENDS` are without the metrics' names, which
+    `_join_ends` adds. The two offsets are usually equal, and then their lines are the same string."""
+    known.has_moved = True
+    if partition is None or place is None:
+        known.has_other_starts = True
+        row.start, row.starts, row.ends = None, _NO_STARTS, _NO_ENDS
+        return
+    high_watermark, end_offset, start, size, segments, traffic, *counts = place
+    labels = row.labels
+    if traffic is not row.traffic:
+        # The replica was opened again and counts from zero.
+        known.base = tuple(map(sum, zip(known.base, row.counts, strict=True)))
+        row.traffic = traffic
+    row.counts = counts
+    if start != row.start:
+        known.has_other_starts = True
+        row.start, row.starts = start, _starts(labels, start)
+    if segments > 1:
+        size = partition.log.size_bytes
+    end = f"{labels}{end_offset}\n"
+    row.ends = end if high_watermark == end_offset else f"{labels}{high_watermark}\n", end, f"{labels}{size}\n"
 
 
 def _join_ends(rows: Iterator[tuple[str, ...]]) -> tuple[bytes, ...]:
