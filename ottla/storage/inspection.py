@@ -219,6 +219,9 @@ def repack_own(batch: memoryview, header: BatchHeader, config: LogConfig) -> byt
 
 def inspect_here(batch: memoryview, header: BatchHeader, demands: Demands, budget: LoopBudget) -> Inspection | None:
     """Returns the result. Raises `ApiError` for a bad batch. Beyond the budget it raises `WorkerNeeded`, or skips an optional look."""
+    if demands is MERE_LOOK and header.record_count <= budget.times:
+        budget.times -= header.record_count
+        return look_here(batch, header)
     is_packed = header.attributes & CODEC_MASK != 0 or demands.codec is not None
     bytes_left = budget.bytes if demands.level is None else min(budget.bytes, LEVEL_BYTES_MAX)
     steps = budget.times if demands.is_mere_look else budget.steps

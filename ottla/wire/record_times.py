@@ -39,6 +39,7 @@ _COPIED_BYTES_MAX = 500
 """Records that are larger on average are read without a copy of the batch."""
 _BODY_MIN = 6
 """Minimum bytes of a record after its length: one each for attributes, timestamp, offset, key, value and headers."""
+_ALL_BYTES = bytes(range(256))
 _EVEN_BYTES = bytes(range(0, 256, 2))
 _NOWHERE = 1 << 62
 """The distance to the next record if a length is negative: it ends beyond any batch, so the caller finds the error."""
@@ -210,8 +211,10 @@ def _run_length(data: Buffer, position: int, count_max: int) -> int:
         return 0
     run = min(count_max, (len(data) - position) // stride)
     for at in range(position, position + prefix):
-        heads = bytes(data[at : position + run * stride : stride])
-        run = len(heads) - len(heads.lstrip(heads[:1]))
+        heads = data[at : position + run * stride : stride]
+        if heads[1:] != heads[:-1]:  # on a memoryview this comparison is several times as fast as a copy
+            heads = bytes(heads)
+            run = len(heads) - len(heads.lstrip(heads[:1]))
     return run
 
 
@@ -222,11 +225,12 @@ def _take_run(data: Buffer, position: int, run: int, absent: int) -> tuple[int, 
     prefix, stride = _stride(data, position)
     end = position + run * stride
     first = bytes(data[position + prefix + 1 : end : stride])
-    numbers = set(first)
-    if max(numbers) > 127:
+    lows = _distinct(first)
+    numbers: Iterable[int] = lows
+    if lows[-1] > 127:
         second = bytes(data[position + prefix + 2 : end : stride])
-        highs = sorted(set(second))
-        if min(numbers) < 128 or highs[-1] > 127:
+        highs = _distinct(second)
+        if lows[0] < 128 or highs[-1] > 127:
             return None
         if not first.translate(None, _EVEN_BYTES) and absent < 0:  # no delta is negative
             return end, _extreme(min, highs[0], first, second), _extreme(max, highs[-1], first, second)
@@ -235,8 +239,13 @@ def _take_run(data: Buffer, position: int, run: int, absent: int) -> tuple[int, 
         pairs = set(array("H", both))
         low_at, high_at = (0, 8) if byteorder == "little" else (8, 0)
         numbers = {(pair >> low_at & 127) | (pair >> high_at & 127) << 7 for pair in sorted(pairs)}
-    deltas = [number >> 1 ^ -(number & 1) for number in sorted(numbers)]
+    deltas = [number >> 1 ^ -(number & 1) for number in numbers]
     return end, min((delta for delta in deltas if delta != absent), default=1 << 64), max(deltas)
+
+
+def _distinct(data: bytes) -> bytes:
+    """Returns the different bytes of `data`, in ascending order."""
+    return _ALL_BYTES.translate(None, _ALL_BYTES.translate(None, data))
 
 
 def _extreme(choose: Callable[[Iterable[int]], int], high: int, first: bytes, second: bytes) -> int:
