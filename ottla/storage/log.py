@@ -111,17 +111,17 @@ class Log:
         """Stamps and writes a leader's validated batch. Returns its base offset. `header`: before the stamps. Raises `StorageError`."""
         base_offset = self.log_end_offset
         last_offset = base_offset + header[6]
-        size = header[1] + LOG_OVERHEAD
-        max_timestamp = header[8]
+        size, max_timestamp = header[1] + LOG_OVERHEAD, header[8]
         segment = self.active
         if segment.size + size > segment.bytes_max or max_timestamp > segment.roll_timestamp or last_offset > segment.roll_offset:
             segment = self._maybe_roll(base_offset, last_offset, size, max_timestamp, now_ms)
         _STAMP.pack_into(batch, 0, base_offset, header[1], leader_epoch)
         try:
-            segment.append(batch, size, last_offset, max_timestamp)
+            (segment.write or segment.file().pwrite)(batch, segment.size)
         except StorageError:
             self._cut_failed_append()
             raise
+        segment.note_batch(size, last_offset, max_timestamp)
         row = self.row
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)

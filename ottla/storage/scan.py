@@ -70,19 +70,22 @@ def scan_batches(
                     raise DamageError(f"{file.path} ends within the batch at {position}", file.path, position, next_offset)
                 needed, wanted = size, max(piece_bytes, size)
                 break
-            problem = _disorder(header, next_offset, offset_max, epoch)
+            base_offset, leader_epoch, last_offset = header[0], header[2], header[0] + header[6]
+            if not next_offset <= base_offset <= last_offset <= offset_max:
+                problem = f"has offsets {base_offset} to {last_offset}, expected from {next_offset} on"
+            elif leader_epoch < epoch and leader_epoch != NO_LEADER_EPOCH:
+                problem = f"is of leader epoch {leader_epoch}, the one before it is of epoch {epoch}"
             if problem:
                 place = jump if jump is not None and check_crc(piece, at, size) else (position, next_offset)
                 raise DamageError(f"{file.path}: the batch at {position} {problem}", file.path, *place)
-            if header.base_offset >= crc_from and not check_crc(piece, at, size):
-                message = f"{file.path}: the batch at {position} (offset {header.base_offset}) has a wrong CRC"
+            if base_offset >= crc_from and not check_crc(piece, at, size):
+                message = f"{file.path}: the batch at {position} (offset {base_offset}) has a wrong CRC"
                 raise DamageError(message, file.path, position, next_offset)
             yield position, header, piece[at : at + size]
-            is_checked = header.base_offset >= crc_from and header.partition_leader_epoch != NO_LEADER_EPOCH
-            is_jump = header.base_offset > next_offset or (is_checked and header.partition_leader_epoch > epoch)
-            jump = (position, next_offset) if is_jump else None
-            epoch = header.partition_leader_epoch if is_checked else epoch
-            next_offset = header.base_offset + header.last_offset_delta + 1
+            is_later = base_offset >= crc_from and leader_epoch > epoch
+            jump = (position, next_offset) if is_later or base_offset > next_offset else None
+            epoch = leader_epoch if is_later else epoch
+            next_offset = last_offset + 1
             position += size
             at += size
             left -= size
@@ -95,14 +98,6 @@ def _problem(header: BatchHeader, room: int) -> str:
         return f"has the impossible length {header.batch_length}"
     if header.batch_length + LOG_OVERHEAD > room:
         return f"is cut off: {header.batch_length + LOG_OVERHEAD} bytes of which {room} are there"
-    return ""
-
-
-def _disorder(header: BatchHeader, next_offset: int, offset_max: int, epoch: int) -> str:
-    if header.base_offset < next_offset or header.last_offset_delta < 0 or header.base_offset + header.last_offset_delta > offset_max:
-        return f"has offsets {header.base_offset} to {header.base_offset + header.last_offset_delta}, expected from {next_offset} on"
-    if header.partition_leader_epoch < epoch and header.partition_leader_epoch != NO_LEADER_EPOCH:
-        return f"is of leader epoch {header.partition_leader_epoch}, the one before it is of epoch {epoch}"
     return ""
 
 

@@ -53,6 +53,7 @@ LOOK_CLOSER = -2
 
 _PREFIX = Struct(">qi11xi")  # base offset, batch length, last offset delta: the fields of a header that a look-up needs
 COPY_BYTES_MAX = 1 << 16
+_new_tuple = tuple.__new__
 
 
 class Segment:
@@ -77,7 +78,7 @@ class Segment:
         self.size = 0
         self.end_offset = NO_OFFSET  # the next segment's base once sealed
         self.shared: SharedFile | None = None
-        self.write: Callable[[memoryview | bytes | bytearray, int], None] | None = None
+        self.write: Callable[[memoryview | bytes | bytearray, int], None] | None = None  # `pwrite` of the open file
         self.has_aborted = False
         self._aborted: AbortedTransactions | None = None
         self.is_name_durable = self.has_index_files = False
@@ -161,11 +162,6 @@ class Segment:
         self.open_files.discard(self)
 
     # Appending: the active segment only
-
-    def append(self, data: memoryview | bytes | bytearray, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Writes one batch at the end. After a failed write the next one overwrites its bytes. Raises `StorageError`."""
-        (self.write or self.open_file().file.pwrite)(data, self.size)
-        self.note_batch(size, last_offset, max_timestamp)
 
     def note_batch(self, size: int, last_offset: int, max_timestamp: int) -> None:
         """Updates size, tail and indexes for a batch that has been written at the end."""
@@ -307,7 +303,8 @@ class Segment:
         piece = self.file().pread(BATCH_OVERHEAD, position)
         if len(piece) < BATCH_OVERHEAD:
             raise DamagedLogError(f"{self.path(LOG_SUFFIX)} is damaged: no batch at {position}", self.path(LOG_SUFFIX))
-        return BatchHeader._make(HEADER.unpack(piece))
+        header: BatchHeader = _new_tuple(BatchHeader, HEADER.unpack(piece))
+        return header
 
     def batch_size_at(self, position: int) -> int:
         """Returns the size of the batch that begins at `position`."""

@@ -285,7 +285,8 @@ class CleanedOutput:
             segment = self._begin(header.base_offset)
             self.made.append(segment)
         timestamp = largest_time(read_batch_header(batch), batch, segment.unpacked_bytes_max)
-        segment.append(batch, len(batch), header.last_offset, timestamp)
+        segment.file().pwrite(batch, segment.size)
+        segment.note_batch(len(batch), header.last_offset, timestamp)
 
     def note_aborted(self, entry: AbortedTransaction) -> None:
         self.made[-1].add_aborted(entry)

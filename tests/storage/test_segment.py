@@ -36,8 +36,13 @@ def segment_of(counts: list[int], *, interval: int = 150, disk: MemDisk | None =
         batch = batch_of(count, base_offset=offset, timestamp=offset)
         header = read_batch_header(batch)
         offset += count
-        made.append(batch, len(batch), offset - 1, header.max_timestamp)
+        append(made, batch, offset - 1, header.max_timestamp)
     return made
+
+
+def append(made: Segment, batch: bytearray, last_offset: int, timestamp: int) -> None:
+    made.file().pwrite(batch, made.size)
+    made.note_batch(len(batch), last_offset, timestamp)
 
 
 def places(made: Segment) -> list[tuple[int, int, int]]:
@@ -115,7 +120,7 @@ def test_an_index_that_cannot_be_written_early_does_not_fail_the_append() -> Non
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(segment_module, "PENDING_MAX", 1)
         disk.fail_next("write", path_part=".index")
-        made.append(batch, len(batch), 101, 5)
+        append(made, batch, 101, 5)
     assert (made.size, len(made.index), made.index.written) == (2 * len(batch), 1, 0)
     made.write_indexes()
     assert disk.read_file(made.path(".index")) == made.index.encode()
