@@ -37,6 +37,8 @@ from ottla.wire.records import CONTROL_ABORT, CONTROL_COMMIT, Record, encode_bat
 ALL_IN_SYNC = -1
 NOTHING_COMMITTED = -1
 HERE = InspectHere()
+NO_AGES = (1, 0)
+"""Bounds that no age is within."""
 REFUSED_MS = 1_000
 """Time until a follower that the controller refused for the ISR is proposed again, in milliseconds."""
 
@@ -57,23 +59,9 @@ class Leader:
     """See the module. Every method runs to its end on the event loop. Implements `machine.contract.MachineLog`."""
 
     __slots__ = (
-        "_config",
-        "_is_alone",
-        "_is_inspecting",
-        "_is_only_timed",
-        "_is_stamping",
-        "_min_insync",
-        "_notifier",
-        "_state",
-        "epoch",
-        "epoch_start_offset",
-        "followers",
-        "is_over",
-        "log",
-        "stages",
-        "traffic",
-        "verifications",
-    )
+        "_config", "_is_alone", "_is_inspecting", "_is_stamping", "_min_insync", "_notifier", "_plain_age_max_ms", "_plain_age_min_ms",
+        "_state", "epoch", "epoch_start_offset", "followers", "is_over", "log", "stages", "traffic", "verifications",
+    )  # fmt: skip
 
     def __init__(self, state: PartitionState, epoch: int) -> None:
         self._state = state
@@ -89,7 +77,9 @@ class Leader:
         self.is_over = False
         self._config: LogConfig | None = None
         self._is_stamping = False
-        self._is_inspecting = self._is_only_timed = False
+        self._is_inspecting = False
+        # The ages within which a batch of one record needs no inspection.
+        self._plain_age_min_ms, self._plain_age_max_ms = NO_AGES
         self._is_alone = False  # the only replica
         self._min_insync = 1
         state.log.epochs.assign(epoch, self.epoch_start_offset)
@@ -128,7 +118,9 @@ class Leader:
         """Derives values from the log's configuration; called again whenever that is replaced."""
         self._config = config = self.log.config
         self._is_stamping = is_stamped(config)
-        self._is_inspecting, self._is_only_timed = is_inspected(config), is_only_timed(config)
+        self._is_inspecting = is_inspected(config)
+        ages = (-config.timestamp_after_max_ms, config.timestamp_before_max_ms) if is_only_timed(config) else NO_AGES
+        self._plain_age_min_ms, self._plain_age_max_ms = ages
         self._min_insync = self._state.min_insync
 
     # Appending
@@ -160,8 +152,8 @@ class Leader:
             batch = memoryview(batch)
         header = check_batch(batch, config, is_intact=is_intact)
         found = None
-        is_plain = self._is_only_timed and header[12] == 1 and is_single_as_claimed(batch, header)
-        if not (is_plain and -config.timestamp_after_max_ms <= now_ms - header[8] <= config.timestamp_before_max_ms):
+        is_plain = header[12] == 1 and self._plain_age_min_ms <= now_ms - header[8] <= self._plain_age_max_ms
+        if not (is_plain and is_single_as_claimed(batch, header)):
             if self._is_inspecting:
                 found = inspector.inspect(batch, header, config)
             if not config.is_log_append_time:
