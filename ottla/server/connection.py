@@ -134,7 +134,8 @@ class Connection:
                         inbox.begun_tick = begun_tick
                 else:
                     self._consume(self._buffers.shared_view, count)
-                self._flush()
+                if self.state is not CLOSED:
+                    self.answers.flush()
             finally:
                 self._is_in_batch = False
                 self._scheduler.end_batch()

@@ -38,8 +38,9 @@ class Inbox:
         if self.large is not None:
             return self.large.room()
         tail = self.tail
-        if tail:
-            self._buffers.shared[: len(tail)] = tail
+        if not tail:
+            return self._buffers.shared_view
+        self._buffers.shared[: len(tail)] = tail
         return self._buffers.shared_view[len(tail) :]
 
     def keep(self, rest: memoryview | bytes, *, waits_for_broker: bool) -> None:
