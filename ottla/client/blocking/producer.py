@@ -160,8 +160,7 @@ class Producer:
     @owned
     def produce_values(self, topic: str, values: Iterable[bytes]) -> None:
         """Adds many records without keys, faster than `produce`. They share one timestamp, and their types are not checked."""
-        timestamp = time.time_ns() // 1_000_000
-        limit = self.batch_bytes
+        new, timestamp, limit = tuple.__new__, time.time_ns() // 1_000_000, self.batch_bytes
         batch: Batch | None = None
         size = 0
         try:
@@ -171,9 +170,8 @@ class Producer:
                     target = TopicPartition(topic, self._sticky.current(topic, partitions))
                     batch = self._open.get(target) or self._begin_batch(target)
                     append, size = batch.records.append, batch.size
-                length = len(value)
-                append(Record(0, timestamp, None, value, ()))
-                size += length + _RECORD_OVERHEAD_BYTES
+                size += len(value) + _RECORD_OVERHEAD_BYTES
+                append(new(Record, (0, timestamp, None, value, ())))  # faster than `Record(...)`, which is a Python function
                 if size >= limit:
                     full, batch = batch, None
                     self._seal(full)
