@@ -7,6 +7,8 @@ first field of a topic in a request is its name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import repeat
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from ottla.base.types import TopicPartition
@@ -14,6 +16,7 @@ from ottla.base.types import TopicPartition
 T = TypeVar("T")
 
 _NAMES = ("name", "topic_name", "topic")
+_CODES = ("error_code", "partition_error_code")
 
 
 def grouped(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
@@ -37,8 +40,9 @@ def each_partition(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]
     """Yields the partitions in a list of topics, each with its struct or number."""
     for topic in topics:
         name = next(getattr(topic, field) for field in _NAMES if hasattr(topic, field))
-        for one in getattr(topic, topic.__slots__[-1]):
-            yield TopicPartition(name, one if isinstance(one, int) else getattr(one, one.__slots__[0])), one
+        some = getattr(topic, topic.__slots__[-1])
+        numbers = some if not some or isinstance(some[0], int) else map(attrgetter(some[0].__slots__[0]), some)
+        yield from zip(map(TopicPartition, repeat(name), numbers), some, strict=True)
 
 
 def partitions_in(topics: Iterable[Any]) -> tuple[TopicPartition, ...]:
@@ -50,9 +54,12 @@ def first_code(answer: Any) -> int:
     """Returns the first error code in an answer, at any depth; 0 if there is none."""
     for field in answer.__slots__:
         value = getattr(answer, field)
-        if field in ("error_code", "partition_error_code") and value:
+        if not value:
+            continue
+        if field in _CODES:
             return int(value)
-        for one in value if isinstance(value, list) else ():
-            if hasattr(one, "__slots__") and (code := first_code(one)):
-                return code
+        if isinstance(value, list) and hasattr(value[0], "__slots__"):
+            for one in value:
+                if code := first_code(one):
+                    return code
     return 0
