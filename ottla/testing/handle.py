@@ -397,21 +397,20 @@ class BrokerHandle:
             found[:] = self._read(topic, starts or self._ends(topic, "EARLIEST", True), True)
 
     def _read(self, topic: str, starts: Mapping[TopicPartition, int], is_committed_only: bool) -> list[TopicRecord]:
-        from ottla.client.blocking.consumer import Consumer
+        from ottla.client.core.operations import fetch
 
         ends = self._ends(topic, "LATEST", is_committed_only)
         left = {partition: start for partition, start in starts.items() if start < ends.get(partition, 0)}
+        cluster, deadline = self._client(), time.monotonic() + WAIT_SECONDS
+        isolation = "read_committed" if is_committed_only else "read_uncommitted"
         found: list[TopicRecord] = []
-        if not left:
-            return found
-        with Consumer(self._client(), isolation_level=int(is_committed_only)) as consumer:
-            consumer.assign(left)
-            deadline = time.monotonic() + WAIT_SECONDS
-            while any(consumer.positions[partition] < ends[partition] for partition in left):
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"{topic!r} could not be read within {WAIT_SECONDS:g} s")
-                for fetched in consumer.poll(POLL_SECONDS):
-                    found += _topic_records(fetched.partition, fetched.records())
+        while left:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{topic!r} could not be read within {WAIT_SECONDS:g} s")
+            for fetched in cluster.run(fetch(cluster.core, left, isolation=isolation)):
+                found += _topic_records(fetched.partition, fetched.records())
+                left[fetched.partition] = fetched.next_offset
+            left = {partition: offset for partition, offset in left.items() if offset < ends[partition]}
         return sorted(record for record in found if record.offset < ends[_place(record)])
 
 
