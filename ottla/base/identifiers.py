@@ -15,4 +15,4 @@ CLIENT_ID_CHARACTERS_MAX = 255
 
 def is_too_long(*names: str | None) -> bool:
     """Whether one of these ids has more characters than an id may have."""
-    return any(name is not None and len(name) > ID_CHARACTERS_MAX for name in names)
+    return max(map(len, filter(None, names)), default=0) > ID_CHARACTERS_MAX
