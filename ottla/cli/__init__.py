@@ -1,1 +1,1 @@
-"""The command line: one package for each thing people do, and beside the packages what all commands share; imported on use."""
+"""The command line: a package for each subject of commands, and modules that all commands share. Modules are imported on use."""

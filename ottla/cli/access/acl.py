@@ -76,23 +76,23 @@ Wanted = dict[Resource, list[Rule]]
 """Rules by resource. The lists are empty if the options name no principal."""
 
 RESOURCE_OPTIONS = (
-    option("--topic", action="append", metavar="TOPIC", help="a topic; '*' means every topic; repeatable, as the next ones are"),
+    option("--topic", action="append", metavar="TOPIC", help="a topic; '*' means every topic; this and the next options are repeatable"),
     option("--group", action="append", metavar="GROUP", help="a group"),
     flag("--cluster", help="the cluster itself"),
     option("--transactional-id", action="append", metavar="ID", help="a transactional id"),
     option("--delegation-token", action="append", metavar="ID", help="a delegation token"),
-    option("--user-principal", action="append", metavar="User:NAME", help="a user, as the owner of delegation tokens"),
-    option("--resource-pattern-type", default="literal", metavar="TYPE", help="literal (default) or prefixed; to choose also any or match"),
+    option("--user-principal", action="append", metavar="User:NAME", help="a user that owns delegation tokens"),
+    option("--resource-pattern-type", default="literal", metavar="TYPE", help="literal (default), prefixed; in filters also any, match"),
 )
 
 RULE_OPTIONS = (
     option("--allow-principal", action="append", metavar="User:NAME", help="who is allowed; User:'*' means everyone; repeatable"),
-    option("--deny-principal", action="append", metavar="User:NAME", help="who is denied, whatever else allows it"),
-    option("--allow-host", action="append", metavar="HOST", help="address or network (10.0.0.0/8) where that is allowed; default: all"),
-    option("--deny-host", action="append", metavar="HOST", help="address or network (10.0.0.0/8) where that is denied; default: all"),
+    option("--deny-principal", action="append", metavar="User:NAME", help="who is denied; this wins over rules that allow"),
+    option("--allow-host", action="append", metavar="HOST", help="client address or network (10.0.0.0/8) that is allowed; default: all"),
+    option("--deny-host", action="append", metavar="HOST", help="client address or network (10.0.0.0/8) that is denied; default: all"),
     option("--operation", action="append", metavar="OPERATION", help="Read, Write, Create, Describe, ... or All (default)"),
-    flag("--producer", help="what a producer needs on the topics, and on the transactional ids"),
-    flag("--consumer", help="what a consumer needs on the topics and groups"),
+    flag("--producer", help="the operations that a producer needs on the topics and transactional ids"),
+    flag("--consumer", help="the operations that a consumer needs on the topics and groups"),
     flag("--idempotent", help="with --producer: IdempotentWrite on the cluster as well"),
 )
 
@@ -235,7 +235,7 @@ def _rows(bindings: Sequence[Binding]) -> list[RuleRow]:
 
 @command(
     "acl list",
-    "Access rules, of all resources or of some.",
+    "List access rules, of all resources or of some.",
     *RESOURCE_OPTIONS,
     option("--principal", action="append", metavar="User:NAME", help="only rules about these; repeatable"),
     may_watch=True,
@@ -251,7 +251,7 @@ def _list(args: Args, cluster: Cluster, output: Output) -> None:
 OPTIONS = (*RESOURCE_OPTIONS, *RULE_OPTIONS)
 
 
-@command("acl add", "Allow or deny principals something.", *OPTIONS)
+@command("acl add", "Allow or deny operations on resources to principals.", *OPTIONS)
 def _add(args: Args, cluster: Cluster, output: Output) -> None:
     bindings = bindings_of(args)
     acl_admin.create_acls(cluster, bindings)

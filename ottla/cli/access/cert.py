@@ -37,13 +37,13 @@ class CertificateRow(Row):
 @command(
     "security cert",
     "An authority and certificates for trying TLS.",
-    option("names", nargs="*", metavar="NAME", help="of a broker or a client: NAME.pem has its key and certificate; default: broker"),
+    option("names", nargs="*", metavar="NAME", help="name of a broker or client; NAME.pem gets its key and certificate; default: broker"),
     option("--dir", default="certs", metavar="DIR", help="where the files are written (default ./certs)"),
     option(
-        "--host", action="append", metavar="HOST", help="a name or address of the broker; repeatable; default: localhost, 127.0.0.1, ::1"
+        "--host", action="append", metavar="HOST", help="host name or address of the broker; repeatable; default: localhost, 127.0.0.1, ::1"
     ),
-    option("--days", type=int, default=365, metavar="N", help="how long the certificates hold (default 365)"),
-    flag("--force", help="replace NAME.pem where it is there: a new key, a new certificate"),
+    option("--days", type=int, default=365, metavar="N", help="how long the certificates are valid (default 365)"),
+    flag("--force", help="replace an existing NAME.pem by a new key and certificate"),
     has_connection=False,
 )
 def _run(args: Args, output: Output) -> None:

@@ -53,11 +53,11 @@ class AccessRow(Row, titles=spaced):
 @command(
     "security check",
     "Show what a client with these settings can do, what it cannot, and why.",
-    option("--topic", action="append", metavar="TOPIC", help="a topic; repeatable, as the next ones are; default: those that are seen"),
+    option("--topic", action="append", metavar="TOPIC", help="a topic; repeatable, like the next options; default: all visible topics"),
     option("--group", action="append", metavar="GROUP", help="a group"),
     option("--transactional-id", action="append", metavar="ID", help="a transactional id"),
-    option("--principal", metavar="User:NAME", help="another principal than that of these settings, judged by the access rules alone"),
-    option("--client-host", metavar="ADDRESS", help="with --principal: the address that it connects from"),
+    option("--principal", metavar="User:NAME", help="check this principal instead of the client's own, by the access rules alone"),
+    option("--client-host", metavar="ADDRESS", help="with --principal: the address of its connection"),
 )
 def _check(args: Args, cluster: Cluster, output: Output) -> int:
     other = principal_of(args.principal) if args.principal else None

@@ -39,8 +39,8 @@ def _secret_row(token: token_admin.Token) -> SecretTokenRow:
 @command(
     "token list",
     "List the caller's delegation tokens, and others that the caller may see.",
-    option("--owner", action="append", metavar="User:NAME", help="only of those whose tokens these are; repeatable"),
-    flag("--show-hmac", help="with the secrets of the tokens"),
+    option("--owner", action="append", metavar="User:NAME", help="only tokens of this owner; repeatable"),
+    flag("--show-hmac", help="also show the secrets of the tokens"),
     may_watch=True,
 )
 def _list(args: Args, cluster: Cluster, output: Output) -> None:
@@ -52,10 +52,10 @@ def _list(args: Args, cluster: Cluster, output: Output) -> None:
 
 @command(
     "token create",
-    "Make a token; others log in with it as its owner.",
-    option("--owner", metavar="User:NAME", help="as whom one logs in by it (default: oneself)"),
-    option("--renewer", action="append", metavar="User:NAME", help="who else may renew and end it; repeatable"),
-    option("--lifetime", metavar="DURATION", help="its end however often it is renewed, such as P2D (default: the broker's)"),
+    "Make a token; a client that logs in with it has its owner's principal.",
+    option("--owner", metavar="User:NAME", help="the principal of the token (default: your own)"),
+    option("--renewer", action="append", metavar="User:NAME", help="a principal that may also renew and expire it; repeatable"),
+    option("--lifetime", metavar="DURATION", help="maximum lifetime, even with renewals, such as P2D (default: the broker's)"),
 )
 def _create(args: Args, cluster: Cluster, output: Output) -> None:
     owner = None if args.owner is None else principal_of(args.owner)
@@ -71,7 +71,7 @@ def _token_options(what: str, default: str) -> list[Option]:
     return [token, option("--for", dest="period", metavar="DURATION", help=f"{what}, such as PT12H (default: {default})")]
 
 
-@command("token renew", "Let a token last longer.", *_token_options("so long from now on", "the broker's"))
+@command("token renew", "Extend the lifetime of a token.", *_token_options("so long from now on", "the broker's"))
 def _renew(args: Args, cluster: Cluster, output: Output) -> None:
     expiry_ms = token_admin.renew_token(cluster, _secret_of(cluster, args.token), _duration_ms(args.period))
     text = f"Token {args.token} expires at {format_ms(expiry_ms)}."
@@ -80,8 +80,8 @@ def _renew(args: Args, cluster: Cluster, output: Output) -> None:
 
 @command(
     "token expire",
-    "End a token: connections that logged in by it are closed.",
-    *_token_options("it lasts so long from now on", "it ends now"),
+    "Expire a token; connections that have logged in with it are closed.",
+    *_token_options("remaining lifetime from now on", "it ends now"),
     YES,
 )
 def _expire(args: Args, cluster: Cluster, output: Output) -> None:
@@ -103,5 +103,5 @@ def _secret_of(cluster: Cluster, token_id: str) -> bytes:
 def _duration_ms(text: str | None) -> int:
     duration_ms = -1 if text is None else parse_duration_ms(text)
     if text is not None and duration_ms <= 0:
-        raise UsageError(f"{text!r} is no time that could pass")
+        raise UsageError(f"{text!r} is not a duration")
     return duration_ms

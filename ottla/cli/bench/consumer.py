@@ -27,13 +27,13 @@ from ottla.client.blocking.cluster import Cluster
 NUM_RECORDS = option("--num-records", "--messages", type=int, dest="num_records", required=True, metavar="N", help="how many")
 REPORT_OPTIONS = (
     option("--timeout", type=int, default=10_000, dest="idle_ms", metavar="MS", help="give up after this time without a record"),
-    option("--reporting-interval", type=int, default=5_000, metavar="MS", help="how often to report"),
+    option("--reporting-interval", type=int, default=5_000, metavar="MS", help="reporting interval"),
     flag("--show-detailed-stats", help="report while running"),
 )
 LINE_OPTIONS = (
     flag("--hide-header", help="no header line"),
     option("--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", metavar="FORMAT", help="in the form of Java's SimpleDateFormat"),
-    flag("--print-metrics", help="metrics of the client at the end"),
+    flag("--print-metrics", help="print metrics of the client at the end"),
 )
 TIMED_OUT = (
     "WARNING: Exiting before consuming the expected number of records: timeout ({} ms) exceeded. You can use the --timeout option to "
@@ -48,7 +48,7 @@ TIMED_OUT = (
     option("--include", metavar="REGEX", help="topics by regular expression"),
     NUM_RECORDS,
     option("--group", metavar="GROUP", help="the group to read as (default: a new one)"),
-    option("--fetch-size", type=int, default=1024 * 1024, metavar="BYTES", help="at most this much of a partition per fetch"),
+    option("--fetch-size", type=int, default=1024 * 1024, metavar="BYTES", help="maximum bytes of a partition in a fetch"),
     flag("--from-latest", help="start at the end if the group has no offset"),
     *REPORT_OPTIONS,
     *LINE_OPTIONS,
@@ -171,7 +171,7 @@ class _Member(threading.Thread):
     option("--topic", required=True, metavar="NAME", help="what to read"),
     NUM_RECORDS,
     option("--group", default=GROUP, metavar="GROUP", help=f"the share group (default {GROUP})"),
-    option("--fetch-size", type=int, default=1024 * 1024, metavar="BYTES", help="at most this much per fetch"),
+    option("--fetch-size", type=int, default=1024 * 1024, metavar="BYTES", help="maximum bytes in a fetch"),
     option("--threads", type=int, default=1, metavar="N", help="number of consumers (default 1)"),
     *REPORT_OPTIONS,
     flag("--show-consumer-stats", help="a line for each consumer"),
@@ -215,8 +215,8 @@ def _share_consumer(args: Args, cluster: Cluster, output: Output) -> None:
     "bench e2e",
     "Latency of single records from producer to consumer.",
     option("--topic", required=True, metavar="NAME", help="written and read"),
-    option("--num-records", type=int, required=True, metavar="N", help="how many, one after another"),
-    option("--record-size", type=int, default=100, metavar="BYTES", help="size of each (default 100)"),
+    option("--num-records", type=int, required=True, metavar="N", help="number of records, sent one after another"),
+    option("--record-size", type=int, default=100, metavar="BYTES", help="size of each record (default 100)"),
     option("--producer-acks", choices=("0", "1", "all", "-1"), default="all", metavar="ACKS", help="0, 1 or all"),
 )
 def _e2e(args: Args, cluster: Cluster, output: Output) -> None:

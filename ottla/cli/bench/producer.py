@@ -114,16 +114,16 @@ class _ProducerRun:
     "Write as fast as possible, or at a rate.",
     option("--topic", required=True, metavar="NAME", help="where to write"),
     option("--num-records", type=int, required=True, metavar="N", help="how many"),
-    option("--throughput", type=float, default=-1, metavar="R", help="at most this many a second (default -1: no limit)"),
+    option("--throughput", type=float, default=-1, metavar="R", help="maximum records per second (default -1: no limit)"),
     option("--record-size", type=int, metavar="BYTES", help="random records of this size"),
     option("--payload-file", metavar="FILE", help="records from this file, in random order"),
     option("--payload-delimiter", default="\\n", metavar="TEXT", help="separator of records in the file (default: a new line)"),
     flag("--payload-monotonic", help="each record is its number"),
     option("--transactional-id", metavar="ID", help="in transactions"),
-    option("--transaction-duration-ms", type=int, metavar="MS", help="how long each lasts (default 3000)"),
-    option("--warmup-records", type=int, default=0, metavar="N", help="leave the first N out of a second result line"),
-    option("--reporting-interval", type=int, default=5_000, metavar="MS", help="how often to report"),
-    flag("--print-metrics", help="metrics of the client at the end"),
+    option("--transaction-duration-ms", type=int, metavar="MS", help="duration of each transaction (default 3000)"),
+    option("--warmup-records", type=int, default=0, metavar="N", help="print a second result line without the first N records"),
+    option("--reporting-interval", type=int, default=5_000, metavar="MS", help="reporting interval"),
+    flag("--print-metrics", help="print metrics of the client at the end"),
 )
 def _run(args: Args, cluster: Cluster, output: Output) -> None:
     payloads = _payloads(args)

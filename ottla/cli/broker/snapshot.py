@@ -49,7 +49,7 @@ records afterwards."""
 @command(
     "snapshot",
     "Copy a broker's data as of one moment, while it serves.",
-    option("target", metavar="DIR", help="where the snapshot goes; it must not exist"),
+    option("target", metavar="DIR", help="directory of the snapshot; it must not exist"),
     *PLACE_OPTIONS,
     has_connection=False,
 )

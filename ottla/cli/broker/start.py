@@ -46,21 +46,21 @@ OPTIONS = (
     ),
     option("--port", type=int, metavar="PORT", help="port to listen on, 0 for any free one (default 9092)"),
     option("--host", metavar="HOST", help="address to listen on (default 127.0.0.1)"),
-    option("-d", "--data-dir", metavar="DIR", help="where the logs are (default: log.dirs, else ./ottla-data)"),
+    option("-d", "--data-dir", metavar="DIR", help="directory of the logs (default: log.dirs, else ./ottla-data)"),
     flag("--ephemeral", help="a temporary data directory, removed at the end"),
-    flag("--sync", help="no acknowledgement before fsync (ottla.flush.on.ack=true)"),
+    flag("--sync", help="acknowledge records only after an fsync (ottla.flush.on.ack=true)"),
     option("--seed-topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="create these topics, separated by commas"),
     option("--as-version", metavar="X.Y", help="advertise the API versions of this Kafka version (ottla.advertise.level)"),
-    option("--log-format", choices=("text", "json"), help="form of the log on stderr"),
+    option("--log-format", choices=("text", "json"), help="format of the log on stderr"),
     option("--log-level", choices=("debug", "info", "warning", "error"), help="lowest level that is logged"),
 )
 """The options that one broker accepts."""
 
 START_OPTIONS = (
     *OPTIONS,
-    option("--brokers", type=int, default=1, metavar="N", help="dev: so many brokers and a ZooKeeper as processes of this machine"),
-    option("--ports", metavar="PORT,...", help="dev: the port of each broker (default: from --port on)"),
-    flag("--acls", help="access rules say who may do what (authorizer.class.name=acl); name super.users as well"),
+    option("--brokers", type=int, default=1, metavar="N", help="dev: run this many brokers and a ZooKeeper on this machine"),
+    option("--ports", metavar="PORT,...", help="dev: the port of each broker (default: --port and the next ports)"),
+    flag("--acls", help="enable access rules (authorizer.class.name=acl); set super.users as well"),
     hidden("--sasl", action="store_true"),
     hidden("--console-port", type=int),
     hidden("--no-console", action="store_true"),

@@ -30,9 +30,9 @@ class PromiseRow(Row):
 @command(
     "check eos",
     "Check the promises of exactly-once.",
-    option("--only", action="append", metavar="CHECK", help="only this check; may be repeated"),
+    option("--only", action="append", metavar="CHECK", help="only this check; repeatable"),
     option(
-        "--replication-factor", "-r", type=int, default=-1, metavar="N", help="copies of the topics of the checks (default: the broker's)"
+        "--replication-factor", "-r", type=int, default=-1, metavar="N", help="replication factor of the topics (default: the broker's)"
     ),
     flag("--list", dest="is_list", help="list the checks and run none"),
 )

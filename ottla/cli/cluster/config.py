@@ -134,7 +134,7 @@ def _row(word: str, entity: str, entry: Any) -> ConfigRow:
     option("--add-config", action="append", metavar="K=V,...", help="set; a list goes in square brackets: k=[a,b]"),
     option("--add-config-file", metavar="FILE", help="set the pairs of this properties file"),
     option("--delete-config", action="append", metavar="K,...", help="reset to the default"),
-    flag("--dry-run", help="let the broker validate, change nothing"),
+    flag("--dry-run", help="only validate the change on the broker"),
 )
 def _alter(args: Args, cluster: Cluster, output: Output) -> None:
     entities = entities_of(args)

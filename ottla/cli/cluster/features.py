@@ -143,8 +143,8 @@ def _describe(args: Args, cluster: Cluster, output: Output) -> None:
 
 CHANGE_OPTIONS = (
     option("--feature", action="append", metavar="NAME=LEVEL,...", help="the new level"),
-    option("--metadata", metavar="X.Y", help="the level of metadata.version in this version of Kafka"),
-    flag("--dry-run", help="let the broker validate, change nothing"),
+    option("--metadata", metavar="X.Y", help="the level of metadata.version in this release of Kafka"),
+    flag("--dry-run", help="only validate the change on the broker"),
 )
 
 
@@ -174,7 +174,7 @@ def _upgrade(args: Args, cluster: Cluster, output: Output) -> int:
     return _change(args, cluster, output, "upgrade", wanted, UPGRADE, only_offered=not levels)
 
 
-@command("features downgrade", "Lower feature levels.", *CHANGE_OPTIONS, flag("--unsafe", help="even where metadata may be lost"))
+@command("features downgrade", "Lower feature levels.", *CHANGE_OPTIONS, flag("--unsafe", help="also if metadata may be lost"))
 def _downgrade(args: Args, cluster: Cluster, output: Output) -> int:
     levels = _levels(args.feature, args.metadata)
     if not levels:
@@ -186,8 +186,8 @@ def _downgrade(args: Args, cluster: Cluster, output: Output) -> int:
     "features disable",
     "Set features to level 0.",
     option("--feature", action="append", metavar="NAME,...", help="the feature"),
-    flag("--unsafe", help="even where metadata may be lost"),
-    flag("--dry-run", help="let the broker validate, change nothing"),
+    flag("--unsafe", help="also if metadata may be lost"),
+    flag("--dry-run", help="only validate the change on the broker"),
 )
 def _disable(args: Args, cluster: Cluster, output: Output) -> int:
     names = merged(args.feature)

@@ -56,7 +56,7 @@ def _wanted(args: Args, cluster: Cluster) -> list[TopicPartition] | None:
     option("--partition", action="append", metavar="N,...", help="only these partitions of the topic"),
     option("--path-to-json-file", metavar="FILE", help="only these partitions"),
     flag("--all-topic-partitions", help="all partitions"),
-    flag("--accept-loss", help="give partitions without a leader one that may lack records; says first what is risked"),
+    flag("--accept-loss", help="elect leaders that may lack records, for partitions without a leader; prints the risk first"),
     YES,
 )
 def _elect(args: Args, cluster: Cluster, output: Output) -> int:

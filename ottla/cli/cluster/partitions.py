@@ -155,7 +155,7 @@ class Cleared(NamedTuple):
     "Propose replicas for the partitions of some topics.",
     option("--topics-to-move-json-file", required=True, metavar="FILE", help='topics: {"version": 1, "topics": [{"topic": "t"}]}'),
     option("--broker-list", required=True, action="append", metavar="ID,...", help="the brokers to place replicas on"),
-    flag("--disable-rack-aware", help="accepted and ignored: racks are not considered"),
+    flag("--disable-rack-aware", help="accepted and ignored"),
 )
 def _generate(args: Args, cluster: Cluster, output: Output) -> None:
     brokers = read_brokers(args.broker_list)
@@ -250,10 +250,10 @@ FILE_OPTION = (option("--reassignment-json-file", required=True, metavar="FILE",
     "partitions reassign",
     "Move replicas to other brokers.",
     *FILE_OPTION,
-    flag("--execute", help="execute the plan; without this it is only shown"),
-    flag("--additional", help="also while other moves are in progress"),
-    option("--throttle", type=int, metavar="B/s", help="bytes a second between brokers"),
-    option("--replica-alter-log-dirs-throttle", type=int, metavar="B/s", help="bytes a second between directories of a broker"),
+    flag("--execute", help="execute the plan; without this option it is only shown"),
+    flag("--additional", help="start even if other moves are in progress"),
+    option("--throttle", type=int, metavar="B/s", help="limit of moves between brokers, in bytes per second"),
+    option("--replica-alter-log-dirs-throttle", type=int, metavar="B/s", help="limit of moves between directories, in bytes per second"),
     flag("--disallow-replication-factor-change", help="refuse to change the number of replicas"),
     option("--timeout", type=int, default=10_000, metavar="MS", help="how long to wait for replicas to move between directories"),
     YES,
@@ -355,7 +355,7 @@ def _list(args: Args, cluster: Cluster, output: Output) -> None:
     output.rows("reassignments", MoveRow, rows)
 
 
-VERIFY_OPTIONS = (*FILE_OPTION, flag("--preserve-throttles", help="keep the throttles, which are else removed at the end"))
+VERIFY_OPTIONS = (*FILE_OPTION, flag("--preserve-throttles", help="keep the throttles, which are otherwise removed at the end"))
 
 
 @command("partitions verify", "Are the moves of a file done?", *VERIFY_OPTIONS)

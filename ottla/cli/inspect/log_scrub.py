@@ -32,7 +32,7 @@ class DamageRow(Row):
 
 
 class ReadOnlyDisk(OsDisk):
-    """Opens files without the right to write."""
+    """Opens files for reading only."""
 
     __slots__ = ()
 
@@ -76,7 +76,7 @@ def _run(args: Args, output: Output) -> int:
 
 
 def _checks(disk: OsDisk, path: str) -> Iterator[SegmentCheck]:
-    """The checks of all segments at a path."""
+    """Yields a check for each segment at a path."""
     if not os.path.isdir(path):
         parent, name = os.path.split(os.path.abspath(path))
         if offset_of(name, LOG_SUFFIX) is None or not os.path.exists(path):

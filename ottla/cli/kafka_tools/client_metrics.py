@@ -28,15 +28,15 @@ UNFIT = {
 @command(
     "kafka-client-metrics",
     "Subscriptions to metrics of clients, as kafka-client-metrics has them.",
-    flag("--alter", help="set what a subscription says, and make it where there is none"),
+    flag("--alter", help="create a subscription, or change its settings"),
     flag("--delete", help="remove a subscription"),
     flag("--describe", help="show one subscription, or all"),
     flag("--list", help="names of the subscriptions"),
     option("--name", action=Once, metavar="NAME", help="of the subscription"),
     option("--generate-name", action="store_true", default=None, help="alter: a new name"),
     option("--interval", action=Once, metavar="MS", help="how often clients send metrics; empty: the default"),
-    option("--match", action=Once, metavar="K=PATTERN,...", help="which clients are meant, as client_id=PATTERN; empty: all"),
-    option("--metrics", action=Once, metavar="PREFIX,...", help="names of the metrics begin so; empty: none"),
+    option("--match", action=Once, metavar="K=PATTERN,...", help="the clients of the subscription, as client_id=PATTERN; empty: all"),
+    option("--metrics", action=Once, metavar="PREFIX,...", help="prefixes of the metrics' names; empty: none"),
     has_output=False,
 )
 def _run(args: Args, cluster: Cluster) -> int:

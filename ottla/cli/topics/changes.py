@@ -43,7 +43,7 @@ class TrimRow(Row):
     option("-c", "--config", action="append", metavar="KEY=VALUE", help="set a setting, such as retention.ms=7d"),
     option("--delete-config", action="append", metavar="KEY", help="reset a setting to its default"),
     flag("--if-exists", help="no error when there is no such topic"),
-    flag("--dry-run", help="let the broker validate, change nothing"),
+    flag("--dry-run", help="only validate the change on the broker"),
 )
 def _alter(args: Args, cluster: Cluster, output: Output) -> None:
     name = one_topic(args)
@@ -112,7 +112,7 @@ def _config(args: Args, cluster: Cluster, output: Output) -> None:
     "Add partitions to a topic.",
     *ONE_TOPIC,
     option("-n", "--count", type=int, required=True, metavar="N", help="how many more"),
-    flag("--dry-run", help="let the broker validate, change nothing"),
+    flag("--dry-run", help="only validate the change on the broker"),
 )
 def _add_partitions(args: Args, cluster: Cluster, output: Output) -> None:
     name = one_topic(args)

@@ -37,7 +37,7 @@ FETCH_BYTES = 4 * 1024 * 1024
     option("target", metavar="TO", help="the new topic"),
     flag("--records", help="copy the records, too"),
     option("-z", "--compression-codec", choices=CODEC_NAMES, default="none", metavar="CODEC", help="codec of the copied batches"),
-    flag("--dry-run", help="let the broker validate, change nothing"),
+    flag("--dry-run", help="only validate the change on the broker"),
 )
 def _clone(args: Args, cluster: Cluster, output: Output) -> None:
     if args.source == args.target:

@@ -195,7 +195,7 @@ def configs_text(topic: DescribedTopic) -> str:
     option("--replica-assignment", metavar="0:1,1:2", help="brokers of each partition"),
     option("-c", "--config", action="append", metavar="KEY=VALUE", help="a setting of the topic, such as retention.ms=7d"),
     flag("--if-not-exists", help="no error when the topic exists"),
-    flag("--dry-run", help="let the broker validate, change nothing"),
+    flag("--dry-run", help="only validate the change on the broker"),
 )
 def _create(args: Args, cluster: Cluster, output: Output) -> None:
     names = list(dict.fromkeys([*args.names, *(args.topic or [])]))

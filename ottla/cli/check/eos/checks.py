@@ -1,4 +1,4 @@
-"""The list of checks. They run one after the other, except the time-out, which waits in a thread of its own.
+"""Lists and runs the checks, one after another. Only the check of the time-out waits in a separate thread.
 
 An unexpected error during a check, such as one of the client, counts as a failed check.
 """
@@ -49,7 +49,7 @@ UNAVAILABLE = frozenset(
         "COORDINATOR_NOT_AVAILABLE", "LEADER_NOT_AVAILABLE", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "REQUEST_TIMED_OUT",
     )
 )  # fmt: skip
-"""Errors of a cluster that is not whole. They say nothing about the promises of exactly-once."""
+"""Errors of a cluster with failed brokers or partitions. After such an error a check is unclear, not failed."""
 
 
 def run_checks(world: World, checks: tuple[Check, ...] = CHECKS) -> Iterator[Verdict]:
@@ -63,7 +63,7 @@ def run_checks(world: World, checks: tuple[Check, ...] = CHECKS) -> Iterator[Ver
 
 
 class _CheckThread:
-    """A check in a thread of its own."""
+    """Runs a check in a separate thread."""
 
     def __init__(self, check: Check, world: World) -> None:
         self._found: list[Verdict] = []

@@ -28,7 +28,7 @@ PARTITIONS = 3
 
 
 def aborted_is_hidden(world: World) -> str:
-    """Aborted records between committed and plain ones are never read."""
+    """Checks that aborted records between committed and plain records are never read."""
     topic = world.topic("aborted")
     producer, plain = world.transactional("aborted"), world.producer()
     wanted: list[str] = []
@@ -44,7 +44,7 @@ def aborted_is_hidden(world: World) -> str:
 
 
 def open_holds_back(world: World) -> str:
-    """No record after the first one of an open transaction is read, plain ones included; after the commit all are, in order."""
+    """Checks that readers get no record after the first record of an open transaction, and all records in order after the commit."""
     topic = world.topic("open")
     producer, plain = world.transactional("open"), world.producer()
     world.write(plain, topic, "before")
@@ -92,7 +92,7 @@ class _Watcher:
 
 
 def all_or_nothing(world: World) -> str:
-    """Runs transactions over two topics and six partitions, some aborted, while a reader reads."""
+    """Runs transactions over two topics and six partitions, some of them aborted. Checks that a concurrent reader sees no part of one."""
     topics = [world.topic("atomic-a", PARTITIONS), world.topic("atomic-b", PARTITIONS)]
     producer, dice = world.transactional("atomic"), random.Random(1)
     watcher = _Watcher(world, topics)
@@ -159,7 +159,7 @@ END_WITH_NEW_EPOCH = 5  # the first version of EndTxn whose answer has the epoch
 
 
 def zombie_is_fenced(world: World) -> str:
-    """A second producer with the same transactional id aborts the first one's transaction and fences the first."""
+    """Checks that a second producer with the same transactional id aborts the transaction of the first producer and fences it."""
     topic = world.topic("zombie")
     zombie = world.transactional("zombie")
     zombie.begin_transaction()
@@ -188,7 +188,7 @@ def zombie_is_fenced(world: World) -> str:
 
 
 class _Producer:
-    """A transactional producer whose requests are sent one by one, which no stock client allows."""
+    """A transactional producer that sends single requests on demand, which no stock client can do."""
 
     def __init__(self, world: World, suffix: str) -> None:
         self.world = world
@@ -249,7 +249,7 @@ class _Producer:
 
 
 def late_end_touches_nothing(world: World) -> str:
-    """An EndTxn(commit) for a first, aborted transaction arrives late. It must not end the producer's second transaction (KIP-890)."""
+    """Sends an EndTxn(commit) for an aborted transaction late. Checks that it does not end the producer's next transaction (KIP-890)."""
     connection = world.cluster.any_connection()
     if not connection.offers(EndTxnRequest.API_KEY, END_WITH_NEW_EPOCH) or not _has_second_version(connection):
         raise NotSupported("no transaction.version 2: an EndTxn that comes late ends the producer's next transaction (KIP-890)")
@@ -281,7 +281,7 @@ PATIENCE_SECONDS = 8
 
 
 def time_out_is_enforced(world: World) -> str:
-    """The transaction is aborted soon after its time-out, readers continue, and its producer cannot commit."""
+    """Checks that a transaction is aborted soon after its time-out, that readers continue, and that its producer cannot commit."""
     topic = world.topic("timeout")
     producer = world.transactional("timeout", timeout_ms=TIMEOUT_MS)
     producer.begin_transaction()
@@ -304,7 +304,8 @@ BEFORE, ABORTED, COMMITTED = 1, 5, 7
 
 
 def offsets_follow_the_transaction(world: World) -> str:
-    """Offsets of an aborted or open transaction do not show (open ones also block requests for stable offsets); committed ones do."""
+    """Checks that OffsetFetch returns offsets of committed transactions, but not of aborted or open ones. An open transaction also blocks
+    requests for stable offsets."""
     topic = world.topic("offsets")
     consumer = world.consumer("offsets")
     try:
@@ -339,7 +340,7 @@ def _check(world: World, topic: str, consumer: Any) -> str:
 
 
 def _expect(world: World, topic: str, wanted: int, when: str) -> None:
-    """The stable offset is the wanted one once the transaction's markers are written."""
+    """Waits until the broker returns a stable offset. Raises `Broken` if it is not the wanted one, or if none is returned in time."""
     deadline = time.monotonic() + WAIT_SECONDS
     found = None
     while found is None:
@@ -351,7 +352,7 @@ def _expect(world: World, topic: str, wanted: int, when: str) -> None:
 
 
 def committed(world: World, topic: str, *, is_stable: bool, seconds: float = WAIT_SECONDS) -> int | None:
-    """The group's offset; None if the broker answers that it is not stable, or the client's wait for it times out."""
+    """Returns the group's offset. Returns None if the broker answers that it is not stable, or if the client times out."""
     asked = world.kafka.ConsumerGroupTopicPartitions(f"{world.name}-offsets", [world.kafka.TopicPartition(topic, 0)])
     future = world.admin.list_consumer_group_offsets([asked], require_stable=is_stable, request_timeout=seconds)[asked.group_id]
     try:

@@ -1,6 +1,6 @@
 """A TCP proxy in front of every broker of a cluster: it reads frames, and a rule may change them or cut the connection.
 
-A client that starts from `Proxy.address` always uses it, since the proxy replaces the addresses in Metadata, FindCoordinator and
+A client that starts from `Proxy.address` always uses the proxy, because it replaces the addresses in Metadata, FindCoordinator and
 DescribeCluster answers. It starts a listener for an address when it first sees the address. Each connection has two threads, one a
 direction. It cannot decrypt TLS.
 
@@ -32,7 +32,7 @@ _CORRELATION = struct.Struct(">i")
 
 
 class Rule:
-    """Lets everything pass. A frame is given without its size."""
+    """Passes all frames unchanged. Frames are given without their size field."""
 
     def request(self, key: int, version: int, frame: bytes) -> bytes:
         """Returns the frame to send to the broker."""
@@ -44,7 +44,7 @@ class Rule:
 
 
 class CutAnswers(Rule):
-    """Drops every nth answer to one API and cuts the connection: the broker has executed the request, the client does not know."""
+    """Drops every nth answer to one API and cuts the connection. The broker has then executed a request that the client must repeat."""
 
     def __init__(self, key: int, every: int) -> None:
         self.key = key
@@ -155,7 +155,7 @@ class Proxy:
 
 
 def read_frame(source: socket.socket) -> bytes | None:
-    """The next frame without its size; None at the end."""
+    """Returns the next frame without its size field; None at the end of the connection."""
     size = _exactly(source, _SIZE.size)
     return None if size is None else _exactly(source, _SIZE.unpack(size)[0])
 

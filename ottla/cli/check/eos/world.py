@@ -60,7 +60,7 @@ _JAVAS_ALONE = (
 
 
 def stock_client() -> Any:
-    """The module `confluent_kafka`; UsageError where it is not installed."""
+    """Returns the module `confluent_kafka`. Raises `UsageError` if it is not installed."""
     try:
         import confluent_kafka
         import confluent_kafka.admin
@@ -70,7 +70,7 @@ def stock_client() -> Any:
 
 
 def settings_of(properties: Mapping[str, str]) -> dict[str, Any]:
-    """Client properties under librdkafka's names."""
+    """Converts Kafka's client properties to librdkafka's settings."""
     from ottla.client.core.sasl import OAUTHBEARER
     from ottla.client.security import credentials, mechanism_of, tokens_of
 
@@ -93,7 +93,7 @@ def settings_of(properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _token_callback(keeper: TokenKeeper) -> Callable[[str], tuple[str, float]]:
-    """Gives a stock client the tokens that this client would use."""
+    """Returns a callback that gives librdkafka the tokens of Ottla's client, with their expiry in seconds since 1970."""
 
     def token(_config: str) -> tuple[str, float]:
         found = keeper.token()
@@ -103,7 +103,7 @@ def _token_callback(keeper: TokenKeeper) -> Callable[[str], tuple[str, float]]:
 
 
 def _silent() -> logging.Logger:
-    """A logger that drops messages: librdkafka would print the errors that the checks provoke."""
+    """Returns a logger that drops messages, because librdkafka would print the errors that the checks provoke."""
     logger = logging.getLogger("ottla.check.eos.librdkafka")
     logger.propagate = False
     logger.addHandler(logging.NullHandler())
@@ -114,7 +114,7 @@ class World:
     """One run of the checks. `cluster` is a connection of our own client, for requests that no stock client sends."""
 
     def __init__(self, settings: Mapping[str, Any], cluster: Cluster, *, replication_factor: int = -1) -> None:
-        """`replication_factor` of the topics; -1: the broker's default."""
+        """`replication_factor`: of the topics that the checks create; -1 is the broker's default."""
         self._replication_factor = replication_factor
         self.kafka = stock_client()
         self.settings = {"logger": _silent(), "client.id": "ottla-check-eos", **settings}
@@ -133,13 +133,13 @@ class World:
         return not str(self.settings.get("security.protocol", "")).upper().endswith("SSL")
 
     def reach(self) -> None:
-        """Raises ConnectError when no broker answers. librdkafka by itself would retry without end."""
+        """Raises `ConnectError` if no broker answers. Without this call librdkafka would retry forever."""
         self.cluster.refresh([])
 
     # Topics
 
     def topic(self, suffix: str, partitions: int = 1) -> str:
-        """Creates a topic of the checks. Raises `NotDone` where it cannot be created."""
+        """Creates a topic for the checks and returns its name. Raises `NotDone` if it cannot be created."""
         name = f"{self.name}-{suffix}"
         wanted = self.kafka.admin.NewTopic(name, partitions, self._replication_factor)
         try:
@@ -152,7 +152,7 @@ class World:
         return name
 
     def tidy_up(self) -> None:
-        """Deletes the topics that were made; errors are ignored."""
+        """Deletes the created topics, and ignores errors."""
         if not self.topics:
             return
         for deletion in self.admin.delete_topics(self.topics, operation_timeout=WAIT_SECONDS).values():
@@ -169,7 +169,7 @@ class World:
         return self.kafka.Producer({**self.settings, **common, **named})
 
     def transactional(self, suffix: str, *, timeout_ms: int = 60_000) -> Any:
-        """A transactional producer after init_transactions."""
+        """Returns a transactional producer after init_transactions. Raises `NotSupported` if the broker has no transactions."""
         producer = self.producer(transactional_id=f"{self.name}-{suffix}", transaction_timeout_ms=timeout_ms)
         try:
             producer.init_transactions(WAIT_SECONDS)
@@ -195,7 +195,7 @@ class World:
     # Writing and reading
 
     def write(self, producer: Any, topic: str, *values: str, partition: int = 0) -> None:
-        """Writes and waits until every record is acknowledged. Raises `Broken` if one is not."""
+        """Writes records and waits until all are acknowledged. Raises `Broken` otherwise."""
         refused: list[str] = []
 
         def report(error: Any, _message: Any) -> None:
@@ -208,7 +208,7 @@ class World:
             raise Broken(f"a record was not acknowledged within {WAIT_SECONDS:g} s: {refused[0] if refused else 'no answer'}")
 
     def read(self, topic: str) -> list[str]:
-        """The values that a read_committed reader gets from the beginning to the end of the first partition."""
+        """Returns the values that a read_committed reader gets from start to end of partition 0. Raises `Broken` if that takes too long."""
         consumer = self.consumer("reader")
         consumer.assign([self.kafka.TopicPartition(topic, 0, 0)])
         found: list[str] = []
@@ -229,7 +229,7 @@ class World:
             consumer.close()
 
     def expect(self, topic: str, wanted: Sequence[str], seconds: float = WAIT_SECONDS) -> None:
-        """Raises Broken unless read_committed readers get exactly these values once they get the last of them."""
+        """Reads under read_committed until the last wanted value is read. Raises `Broken` if the values differ, or after `seconds`."""
         deadline = time.monotonic() + seconds
         while True:
             seen = self.read(topic)
