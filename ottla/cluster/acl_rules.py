@@ -43,9 +43,9 @@ from ottla.metadata_store.znodes import NodeError
 log = logging.getLogger("ottla.cluster")
 
 ATTEMPTS_MAX = 20
-"""Maximum of failed attempts at one write: other writers may be first each time, or the store may be unreachable."""
+"""Maximum number of failed attempts at one write: other writers may be first each time, or the store may be unreachable."""
 CHANGES_MAX = 10_000
-"""Maximum of waiting requests; further ones get REQUEST_TIMED_OUT for all their patterns."""
+"""Maximum number of waiting requests; further ones get REQUEST_TIMED_OUT for all their patterns."""
 PATTERNS_PER_WRITE = 50
 RULES_BYTES_PER_WRITE = 1 << 17
 """One write adds no more patterns after its old and new nodes exceed this many bytes. Reading and encoding 1 MiB takes about 30 ms."""

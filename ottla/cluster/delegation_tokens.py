@@ -28,9 +28,9 @@ from ottla.metadata_store.znodes import NodeError
 log = logging.getLogger("ottla.cluster")
 
 ATTEMPTS_MAX = 20
-"""Maximum of attempts at one change: other writers may be first each time, or the store may be unreachable."""
+"""Maximum number of attempts at one change: other writers may be first each time, or the store may be unreachable."""
 TOKENS_MAX = 10_000
-"""Maximum of tokens in a cluster."""
+"""Maximum number of tokens in a cluster."""
 TEXT_BYTES_MAX = 64 << 20
 """Maximum size of the principals' names in all tokens, in bytes."""
 CHANGED = (StoreResult.BAD_VERSION, StoreResult.NODE_EXISTS, StoreResult.NO_NODE)

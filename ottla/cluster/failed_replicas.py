@@ -21,9 +21,9 @@ from ottla.replication.state import PartitionState
 log = logging.getLogger("ottla.cluster")
 
 REPLICAS_MAX = 10_000
-"""Maximum of replicas in one report, so that it fits into a node."""
+"""Maximum number of replicas in one report, so that it fits into a node."""
 SHORT_MAX = 2_000
-"""Maximum of leaders in one report: each takes about 100 bytes of the node, and a node at most 1 MiB."""
+"""Maximum number of leaders in one report: each takes about 100 bytes of the node, and a node at most 1 MiB."""
 
 
 class FailedReplicas:

@@ -192,7 +192,7 @@ class ClusterMember:
         self.controller.stand_for_election()
 
     def report_replicas(self, reopened: Sequence[TopicPartition]) -> None:
-        """Reports to the controller that the set of failed replicas has changed; those in `reopened` work again. A single broker reports
+        """Reports to the controller that the set of failed replicas has changed; replicas in `reopened` work again. A single broker reports
         nothing: it still leads failed replicas, and refuses requests for them."""
         if self._watches is not None:
             self._watches.report_replicas(reopened)

@@ -32,7 +32,7 @@ GONE_SHOWN_MS = 5_000
 client that learns of the new leaders in the same answer may ask for them again only a second later."""
 
 DELETED_MAX = 10_000
-"""Maximum of remembered ids of deleted topics."""
+"""Maximum number of remembered ids of deleted topics."""
 
 
 class MetadataCache(ClusterMetadata):

@@ -30,7 +30,7 @@ log = logging.getLogger("ottla.cluster")
 T = TypeVar("T")
 
 ATTEMPTS_MAX = 16
-"""Maximum of attempts to create the base nodes. Of brokers that start together, one succeeds in each attempt."""
+"""Maximum number of attempts to create the base nodes. Of brokers that start together, one succeeds in each attempt."""
 
 
 class RegistrationRefused(Exception):
@@ -176,6 +176,6 @@ class Registrar:
             operations += [Check(znodes.CONTROLLER_EPOCH, epoch.version), Delete(znodes.CONTROLLER, controller.version)]
         outcome = yield from write(self._store, operations)
         if outcome.result is StoreResult.OK:
-            log.info("broker %d has replaced the registration that an earlier life of it left behind", self._registration.broker_id)
+            log.info("broker %d has replaced the registration of its earlier process", self._registration.broker_id)
         elif outcome.result not in (StoreResult.NO_NODE, StoreResult.BAD_VERSION, StoreResult.NODE_EXISTS):
             raise StoreFailure(outcome.result)

@@ -75,7 +75,7 @@ class BrokerSession:
         """Registers under a new epoch in the same session, because the controller has marked the registration as dead."""
         if self.state not in (SessionState.REGISTERED, SessionState.SUSPENDED):
             return
-        log.warning("the controller took this broker for gone; the broker registers anew")
+        log.warning("the controller has declared this broker dead; it registers again")
         former, self.broker_epoch = self.broker_epoch, NO_EPOCH
         self.state = SessionState.EXPIRED
         self._on_expired(former)

@@ -24,7 +24,7 @@ LOOKS_MS = failure_detector.LOOKS_MS[:3]
 than the failure detector's, so that clients wait less."""
 
 WAITING_MAX = 1_000
-"""Maximum of waiting answers. Further clients get the present metadata immediately."""
+"""Maximum number of waiting answers. Further clients get the present metadata immediately."""
 
 
 class Suspects:
@@ -85,7 +85,7 @@ class Suspects:
         self._timers.call_later(AGAIN_MS, look)
 
     def _clear(self, broker_id: int, mark: object) -> None:
-        """Ends one suspicion, if no later one has taken its place."""
+        """Ends one suspicion, unless a later suspicion has replaced it."""
         if self._since.get(broker_id) is mark:
             del self._since[broker_id]
             self.review()

@@ -68,7 +68,7 @@ class ConfigEntry:
 
 
 CONFIG_ENTRIES_MAX = 1_000
-"""Maximum of settings that one request may change in one resource. No resource has as many."""
+"""Maximum number of settings that one request may change in one resource. No resource has as many."""
 TOO_MANY_CONFIG_ENTRIES = f"More than {CONFIG_ENTRIES_MAX} configurations of one resource"
 
 

@@ -59,7 +59,7 @@ VALUE_BYTES_MAX = 0x7FFF
 LOGIN_SETTING = re.compile(r"(^|\.)(ssl\.truststore\.\w+|sasl\.jaas\.config|ottla\.sasl\.plain\.users|sasl\.oauthbearer\..+|super\.users)$")
 """Settings of a broker or a listener that decide who may log in."""
 QUOTA_ENTITIES_MAX = 50_000
-"""Maximum of entities with quotas, and users with credentials, together. Their nodes take about 30 MiB."""
+"""Maximum number of entities with quotas, and users with credentials, together. Their nodes take about 30 MiB."""
 
 
 def decide_alter_configs(state: ClusterState, config: BrokerConfig, requests: Sequence[ConfigRequest], *, validate_only: bool) -> Plan:

@@ -7,7 +7,7 @@ another version.
 from __future__ import annotations
 
 LINES_MAX = 10_000
-"""Maximum of remembered lines. The oldest one is forgotten first."""
+"""Maximum number of remembered lines. The oldest one is forgotten first."""
 
 
 def damaged_line(path: str, error: Exception) -> str:

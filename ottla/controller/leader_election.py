@@ -1,30 +1,30 @@
-"""Leader election as pure functions of a partition's replicas in order, its in-sync set, its eligible replicas, and the brokers' standing.
+"""Leader election as pure functions. Their input: a partition's replicas in order, its ISR and eligible replicas, and facts about brokers.
 
 After a failure the controller elects the first of these replicas (KIP-966, for a store in which an in-sync set keeps its last member):
 
 1. an in-sync replica whose broker has not restarted, or has restarted and proved that its logs are whole;
 2. an eligible replica;
 3. a last member of the in-sync set that restarted without a proof, then a replica that was a member or eligible until it restarted without
-   a proof. No other replica may be able to hold more. The last leader is preferred; a broker that lacks some of its data directories is the
-   last choice. A broker that lacks all of them, as after a replaced disk, is never chosen: the partition waits for the operator, unless all
-   replicas are empty;
+   a proof. This needs that no absent replica may hold more records. The last leader is preferred; a broker that lacks some of its data
+   directories is the last choice. A broker that lacks all of them, as after a replaced disk, is not chosen. The partition then waits for
+   the operator, unless all replicas are empty;
 4. if the topic allows unclean elections, any live replica: the last leader first, empty replicas last. Records may be lost. The result and
    a log line say so (P10);
 5. on an operator's request, if no other replica can be elected: a replica whose log has failed (`elect_damaged`).
 
-An intact last leader is still in sync or eligible, so it has no rule of its own. If no replica can be elected, the partition waits for a
-replica that may hold more than the present ones.
+An intact last leader is still in sync or eligible, so no rule mentions it. If no replica can be elected, the partition waits for a replica
+that may hold more records than the live replicas.
 
-The in-sync set (`in_sync_after`). A broker that has ended or restarted is removed from the set unless it is the last member. Of several
-last members the set keeps the members that have proved their logs; else the absent members, whose logs may be whole; else the other
-members, empty ones last. Without a leader the set is empty when all last members are present and have lost everything
-(`in_sync_without_leader`).
+The in-sync set (`in_sync_after`). A broker that has ended or restarted is removed from the set unless it is the last member. If the last
+members end or restart together, the set keeps the members that have proved their logs. If there are none, it keeps the absent members,
+whose logs may be whole. If there are none either, it keeps the other members, empty ones last. Without a leader the set is empty when all
+last members are present and have lost all records (`in_sync_without_leader`).
 
-The eligible replicas (`eligible_after`). A leader's watermark does not rise while the in-sync set is smaller than `min.insync.replicas`. So
-a replica that was in sync when the set became that small holds everything that is acknowledged: it stays eligible after it was removed from
-the set. It is no longer eligible when the set is large enough again, when its broker restarts without a proof, when its directory fails,
-when it is no replica any more, and after elections of kinds 3 and 4, whose leader may hold less. Replicas that restarted without a proof
-and are no longer eligible are remembered (`last_known_after`) for choice 3.
+The eligible replicas (`eligible_after`). A leader's high watermark does not rise while the in-sync set is smaller than
+`min.insync.replicas`. A replica that was in sync when the set became that small therefore has all acknowledged records. It is eligible
+after it was removed from the set. It is no longer eligible when the set is large enough again, when its broker restarts without a proof,
+when its directory fails, when it is no longer a replica, and after elections of kinds 3 and 4, because their leader may have fewer records.
+Replicas that restarted without a proof and are no longer eligible are remembered for rule 3 (`last_known_after`).
 """
 
 from __future__ import annotations

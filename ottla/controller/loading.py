@@ -42,7 +42,7 @@ ROOTS = (
 )
 NODES_MAX = 10_000_000
 REQUESTS_MAX = 512
-"""Maximum of concurrent reads."""
+"""Maximum number of concurrent reads."""
 
 NodesRead = Callable[[StoreResult, dict[str, StoreNode]], object]
 """Called with OK and the nodes, or with the failure of a read."""

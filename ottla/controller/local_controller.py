@@ -60,13 +60,13 @@ T = TypeVar("T")
 log = logging.getLogger("ottla.controller")
 
 PARTITIONS_PER_WRITE = 150
-"""Maximum of partitions in several topics that one command creates; a single topic may have more. Each takes up to 0.1 ms."""
+"""Maximum number of partitions in several topics that one command creates; a single topic may have more. Each takes up to 0.1 ms."""
 
 FIRST_BALANCE_MS = 5_000
 """Delay of the first balance after an election of the controller, in milliseconds, so that brokers can register before it."""
 
 MOVES_PER_WRITE = 500
-"""Maximum of partitions that one command changes for AlterPartition or a reassignment. One write holds them and their topics."""
+"""Maximum number of partitions that one command changes for AlterPartition or a reassignment. One write holds them and their topics."""
 
 
 class LocalController:

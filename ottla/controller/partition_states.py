@@ -36,7 +36,7 @@ LOSS_ACCEPTED = frozenset({Choice.UNCLEAN, Choice.EMPTY})
 """After an election of these kinds, a replica may truncate records below its high watermark that the new leader lacks."""
 
 ELECTIONS_NOTED_MAX = 100
-"""Maximum of elections that one decision logs with a line each. One more line counts the rest."""
+"""Maximum number of elections that one decision logs with a line each. One more line counts the rest."""
 
 
 def led(

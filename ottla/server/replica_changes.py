@@ -41,7 +41,7 @@ partitions takes 0.1 s."""
 
 NO_EPOCH = -1
 RESOLVED_MAX = 1000
-"""Maximum of cached `LogConfig` objects."""
+"""Maximum number of cached `LogConfig` objects."""
 
 
 class Fetchers(Protocol):

@@ -39,7 +39,7 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _SNAPPY_EXPANSION_MAX = 22
-"""Maximum of decompressed bytes per byte of snappy data: its densest element takes 3 bytes and copies 64."""
+"""Maximum number of decompressed bytes per byte of snappy data: its densest element takes 3 bytes and copies 64."""
 
 _FIRST_BUFFER_BYTES_MIN = 1 << 15
 _FIRST_BUFFER_RATIO = 8

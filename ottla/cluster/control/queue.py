@@ -26,8 +26,8 @@ Key = tuple[bytes, int]
 """A replica: topic id and partition."""
 
 REMOVED_MAX = 1_000
-"""Maximum of removed topics in a complete message. The receiver does not need them, because it removes all topics that are not in the
-message."""
+"""Maximum number of removed topics in a complete message. The receiver does not need them, because it removes all topics that are not in
+the message."""
 
 
 class Letter(NamedTuple):

@@ -37,7 +37,7 @@ LAST_BYTES = 1 << 18
 SYNC_BYTES = 64 << 20
 PAUSE_MS = 50
 AT_A_TIME_MAX = 3
-"""Maximum of replicas that are copied at a time. Fewer than the threads (`adapters/threads.py`), because syncs need threads too."""
+"""Maximum number of replicas that are copied at a time. Fewer than the threads (`adapters/threads.py`), because syncs need threads too."""
 
 Result = TypeVar("Result")
 RemoveLater = Callable[[str, int], None]

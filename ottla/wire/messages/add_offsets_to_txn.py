@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn: the offsets of a group enter a transaction."""
+"""AddOffsetsToTxn: adds the offsets of a group to a transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn: partitions enter a transaction. From version 4 on brokers send it in batches, also to verify without adding."""
+"""AddPartitionsToTxn: adds partitions to a transaction. From version 4 on, brokers send several transactions, also only to verify them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AddRaftVoter: a controller enters the quorum (KIP-853)."""
+"""AddRaftVoter: adds a controller to the quorum (KIP-853)."""
 
 from __future__ import annotations
 

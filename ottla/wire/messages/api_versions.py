@@ -1,7 +1,7 @@
-"""ApiVersions: which APIs and versions the broker serves, and its features. Its response header is never flexible.
+"""ApiVersions: the APIs, versions and features that the broker serves. Its response header is never flexible.
 
-`ottla_extensions` is our own tagged field, which other brokers pass over: the newest version of our extensions that the client knows.
-Only with it are the keys from `wire.apis.EXTENSIONS_SINCE` on in the answer, and served on the connection.
+`ottla_extensions` is Ottla's tagged field, which other brokers skip. It has the newest version of Ottla's extensions that the client knows.
+Only with this field the broker lists the keys from `wire.apis.EXTENSIONS_SINCE` on, and serves them on the connection.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ottla.wire.schema import Request, Response, Struct, array, boolean, i8, i16
 EXTENSIONS_TAG = 20000
 NO_EXTENSIONS = -1
 EXTENSIONS_VERSION = 0
-"""The version of the extensions that this code knows."""
+"""The version of Ottla's extensions in this release."""
 
 
 class ApiVersionsRequest(Request):

@@ -1,10 +1,9 @@
-"""AttachRecords: staged chunks are appended to their partitions as part of a producer's transaction. An extension of ours.
+"""AttachRecords: appends staged chunks to their partitions in a producer's transaction. Ottla's extension.
 
 The chunks of a partition are its manifest: the staged chunks in the order of their records. The first record gets `base_sequence`. A chunk
-has `records` records in `length` bytes; `crc` is the CRC-32C of the staged bytes. The answer has
-the topics and partitions of the request in its order, an entry for each; `base_offset` is -1 where it is not known any more.
-
-Version 0 is for transactions whose partitions were added before; with version 1 the attach itself adds them (KIP-890, transactions v2).
+has `records` records in `length` bytes; `crc` is the CRC-32C of the staged bytes. The answer has an entry for each topic and partition, in
+the order of the request. `base_offset` is -1 if an earlier request appended the first records. In version 0 the partitions must have been
+added to the transaction before. In version 1 this request adds them (KIP-890, transactions v2).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""BeginQuorumEpoch: the new leader of the controller quorum makes itself known."""
+"""BeginQuorumEpoch: the new leader of the controller quorum announces its epoch."""
 
 from __future__ import annotations
 

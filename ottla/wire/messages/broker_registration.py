@@ -1,4 +1,4 @@
-"""BrokerRegistration: a starting broker makes itself known to the controller quorum."""
+"""BrokerRegistration: a starting broker registers at the controller quorum."""
 
 from __future__ import annotations
 

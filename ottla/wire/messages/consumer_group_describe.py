@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: the state, members and assignments of such groups (KIP-848)."""
+"""ConsumerGroupDescribe: the state, members and assignments of consumer groups (KIP-848)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""ControlledShutdown: a broker asks the controller to move its leaderships away. Version 0 has a request header without a client id."""
+"""ControlledShutdown: a broker asks the controller to elect other leaders for its partitions. Version 0 has a request header without a
+client id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ControllerRegistration: a controller makes its listeners and features known to the quorum's leader."""
+"""ControllerRegistration: a controller registers its listeners and features at the quorum's leader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CreateTopics: make topics, by number of partitions or by an explicit assignment."""
+"""CreateTopics: creates topics, by number of partitions or by an explicit assignment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteShareGroupState: forget a share group's state of a partition."""
+"""DeleteShareGroupState: deletes the stored state of share partitions."""
 
 from __future__ import annotations
 

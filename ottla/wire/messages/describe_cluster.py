@@ -1,7 +1,7 @@
 """DescribeCluster: the cluster's id, controller and brokers.
 
-The fields `ottla_*` are our own tagged ones, for clients that have asked for extensions: the controller's epoch, and how often in-sync sets
-of partitions that the broker led have grown and shrunk since it started.
+The fields `ottla_*` are Ottla's tagged fields, for clients that have asked for extensions: the controller's epoch, and how many times
+in-sync sets of partitions led by this broker have been expanded and shrunk since its start.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: the size of partitions and the room left in each log directory of a broker."""
+"""DescribeLogDirs: the size of partitions, and the free space, in each log directory of a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeProducers: the producers that a partition's leader knows, with their open transactions."""
+"""DescribeProducers: the producers in the state of a partition's replica, with their open transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: which SCRAM credentials users have, without the secrets."""
+"""DescribeUserScramCredentials: the SCRAM mechanisms of users, with their numbers of iterations, without secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ElectLeaders: elect the preferred or, at the risk of loss, any living replica as leader."""
+"""ElectLeaders: elects the preferred replica as leader, or any live replica, which may lose records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EndQuorumEpoch: the leader of the controller quorum resigns and names whom it prefers as successor."""
+"""EndQuorumEpoch: the leader of the controller quorum resigns and names its preferred successors."""
 
 from __future__ import annotations
 

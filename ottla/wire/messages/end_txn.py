@@ -1,4 +1,4 @@
-"""EndTxn: commit or abort a transaction. From version 5 on the answer brings the epoch for the next one."""
+"""EndTxn: commits or aborts a transaction. From version 5 on, the answer has the producer epoch of the next transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken: let a token end sooner."""
+"""ExpireDelegationToken: removes a token, or changes its expiry time."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Fetch: a consumer or a follower reads record batches. From version 13 topics go by id; from 7 on a session may name only what changed.
+"""Fetch: a consumer or a follower reads record batches. Version 13 names topics by id. From 7 on, a request of a session has only changes.
 
-The tagged fields from 20000 on are our own: how much of its log a follower has synced, where acknowledgements wait for the disk; and that
-the batch at `fetch_offset` came damaged, so that the leader looks at its own.
+The tagged fields from 20000 on are Ottla's. `durable_end` is the synced end of the follower's log, if acknowledgements wait for the disk.
+`came_damaged` means that the batch at `fetch_offset` was damaged when the follower received it, so the leader checks its own log.
 """
 
 from __future__ import annotations

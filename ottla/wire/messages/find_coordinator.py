@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker coordinates a group or a transactional id; from version 4 on several keys at once."""
+"""FindCoordinator: the broker that coordinates a group, a transactional id or a share partition; from version 4 on for several keys."""
 
 from __future__ import annotations
 

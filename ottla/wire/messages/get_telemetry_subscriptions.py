@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions: which client metrics the broker wants (KIP-714)."""
+"""GetTelemetrySubscriptions: the client metrics that the broker subscribes to (KIP-714)."""
 
 from __future__ import annotations
 

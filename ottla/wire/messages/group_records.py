@@ -101,7 +101,7 @@ class ClassicMemberMetadata(Struct):
 
 
 class ConsumerGroupMemberMetadataValue(RecordValue, key=5, versions=(0, 0), flexible=0):
-    """`classic_member_metadata` of a member that speaks the new protocol must be given as None: as in Kafka, that is not its default."""
+    """`classic_member_metadata` must be None, not the default, for a member of the new protocol, as in Kafka."""
 
     instance_id: str | None = string(nullable=True)
     rack_id: str | None = string(nullable=True)

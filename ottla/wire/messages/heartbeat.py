@@ -1,4 +1,4 @@
-"""Heartbeat: a member of a classic group says that it lives, and learns of rebalances."""
+"""Heartbeat: a member of a classic group extends its session, and is told to join again when the group rebalances."""
 
 from __future__ import annotations
 

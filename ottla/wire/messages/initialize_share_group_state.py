@@ -1,4 +1,4 @@
-"""InitializeShareGroupState: begin to keep a share group's state of a partition."""
+"""InitializeShareGroupState: creates or resets the stored state of share partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JoinGroup: a member of a classic group joins, and waits for the others to do so."""
+"""JoinGroup: a member joins a classic group, and waits until the other members have joined."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """LeaderAndIsr: the controller assigns a broker the partitions that it leads or follows.
 
-The tagged fields from 20000 on are our own: what our controllers send beyond Kafka's form.
+The tagged fields from 20000 on are Ottla's. Only controllers of Ottla send them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ListConfigResources: the resources that have settings; version 0 knows only client metrics."""
+"""ListConfigResources: the resources that DescribeConfigs can describe; version 0 lists only client metrics."""
 
 from __future__ import annotations
 

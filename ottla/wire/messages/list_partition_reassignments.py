@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: the moves of partitions that are under way."""
+"""ListPartitionReassignments: the partitions that are being reassigned."""
 
 from __future__ import annotations
 

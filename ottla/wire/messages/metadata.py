@@ -1,4 +1,4 @@
-"""Metadata: which brokers there are, who controls, and who leads and follows each partition."""
+"""Metadata: the brokers of the cluster, the controller, and the leader and replicas of each partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OffsetCommit: a member or a lone consumer commits a group's offsets. Version 10 names topics by id."""
+"""OffsetCommit: commits offsets of a group, for a member or for a client without membership. Version 10 names topics by id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where a leader epoch ends in the leader's log, for truncation by followers and checks by consumers."""
+"""OffsetForLeaderEpoch: the end offset of a leader epoch in the leader's log, for truncation by followers and checks by consumers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PushTelemetry: a client delivers its metrics (KIP-714)."""
+"""PushTelemetry: a client sends its metrics (KIP-714)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ReadShareGroupState: a share-partition leader loads the state it has to go on from."""
+"""ReadShareGroupState: the leader of a share partition loads its stored state."""
 
 from __future__ import annotations
 

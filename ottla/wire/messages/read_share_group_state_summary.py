@@ -1,4 +1,4 @@
-"""ReadShareGroupStateSummary: where a share group's partitions start, without the batches in flight."""
+"""ReadShareGroupStateSummary: the start offsets and epochs of share partitions, without the records in flight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RenewDelegationToken: let a token live longer."""
+"""RenewDelegationToken: extends the expiry time of a token."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""StageRecords: record batches are put aside on the leader of a partition, to be appended later by AttachRecords. An extension of ours.
+"""StageRecords: stores record batches on the leader of a partition, for a later AttachRecords. Ottla's extension.
 
-Staged bytes are outside of the log and have no offsets. A chunk is one or more whole record batches (format 2, the transactional bit
-set, producer id -1) and is known by the batch token, the attempt, the partition and its number, from 0 on; the same bytes may be sent
-again. The answer has the topics and partitions of the request in its order, an entry for each.
+Staged bytes are outside of the log and have no offsets. A chunk has one or more whole record batches (format 2, the transactional bit set,
+producer id -1). Its key is the batch token, the attempt, the partition, and its number, which counts from 0. A chunk may be sent again with
+the same bytes. The answer has an entry for each topic and partition, in the order of the request.
 """
 
 from __future__ import annotations

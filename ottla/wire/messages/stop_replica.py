@@ -1,6 +1,6 @@
-"""StopReplica: the controller has a broker stop replicas, and perhaps delete them.
+"""StopReplica: the controller tells a broker to stop replicas, and optionally to delete them.
 
-The tagged fields from 20000 on are our own: what our controllers send beyond Kafka's form.
+The tagged fields from 20000 on are Ottla's. Only controllers of Ottla send them.
 """
 
 from __future__ import annotations

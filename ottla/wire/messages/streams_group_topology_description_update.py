@@ -1,4 +1,4 @@
-"""StreamsGroupTopologyDescriptionUpdate: a member of a streams group hands in the description of its topology."""
+"""StreamsGroupTopologyDescriptionUpdate: a member of a streams group sends the description of its topology."""
 
 from __future__ import annotations
 

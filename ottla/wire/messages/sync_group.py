@@ -1,4 +1,4 @@
-"""SyncGroup: the leader of a classic group hands in the assignment, and every member receives its part."""
+"""SyncGroup: the leader of a classic group sends the assignments, and each member gets its own."""
 
 from __future__ import annotations
 

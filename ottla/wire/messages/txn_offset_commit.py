@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: offsets of a group as part of a transaction. Version 6 names topics by id."""
+"""TxnOffsetCommit: a producer commits offsets of a group in its transaction. Version 6 names topics by id."""
 
 from __future__ import annotations
 

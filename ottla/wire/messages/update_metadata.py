@@ -1,6 +1,6 @@
 """UpdateMetadata: the controller sends a broker the topics, partitions and brokers for its answers to Metadata requests.
 
-The tagged fields from 20000 on are our own: what our controllers send beyond Kafka's form.
+The tagged fields from 20000 on are Ottla's. Only controllers of Ottla send them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""WriteShareGroupState: a share-partition leader saves changes of its state."""
+"""WriteShareGroupState: the leader of a share partition stores changes of its state."""
 
 from __future__ import annotations
 

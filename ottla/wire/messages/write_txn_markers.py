@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: a transaction coordinator has commit or abort markers written to partitions."""
+"""WriteTxnMarkers: a transaction coordinator makes partition leaders write commit or abort markers."""
 
 from __future__ import annotations
 
