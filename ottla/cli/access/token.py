@@ -103,5 +103,5 @@ def _secret_of(cluster: Cluster, token_id: str) -> bytes:
 def _duration_ms(text: str | None) -> int:
     duration_ms = -1 if text is None else parse_duration_ms(text)
     if text is not None and duration_ms <= 0:
-        raise UsageError(f"{text!r} is not a duration")
+        raise UsageError(f"{text!r}: the duration must be greater than 0")
     return duration_ms

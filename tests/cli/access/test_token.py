@@ -59,7 +59,7 @@ def test_a_refusal_says_who_may(ottla: Ottla) -> None:
 def test_refusals_are_one_line(token: Ottla) -> None:
     for words, reason in (
         (("renew", "unknown"), "there is no token unknown"), (("create", "--owner", "bob"), "write User:bob"),
-        (("create", "--lifetime", "PT0S"), "no time that could pass"), (("create", "--renewer", "Group:x"), "INVALID_PRINCIPAL_TYPE"),
+        (("create", "--lifetime", "PT0S"), "must be greater than 0"), (("create", "--renewer", "Group:x"), "INVALID_PRINCIPAL_TYPE"),
     ):  # fmt: skip
         refused = token("alice", *words)
         errors = [line for line in refused.err.splitlines() if not line.startswith("warning: the list of processes")]
