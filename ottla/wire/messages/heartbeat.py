@@ -1,4 +1,4 @@
-"""Heartbeat: a member of a classic group extends its session, and is told to join again when the group rebalances."""
+"""Heartbeat: a member of a classic group extends its session, and gets REBALANCE_IN_PROGRESS when it has to join again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""StopReplica: the controller tells a broker to stop replicas, and optionally to delete them.
+"""StopReplica: the controller stops replicas of a broker, and optionally deletes them.
 
 The tagged fields from 20000 on are Ottla's. Only controllers of Ottla send them.
 """
