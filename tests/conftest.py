@@ -12,7 +12,6 @@ from __future__ import annotations
 import gc
 import logging
 import os
-import re
 import shutil
 import signal
 import sys
@@ -45,9 +44,9 @@ TESTS = Path(__file__).parent
 LONG = ("spark_jobs", "clients", "clusters", "hostile", "testing", "docs", "release")
 """Folders whose tests mostly wait for other processes: they begin first, so that the short ones run beside them."""
 
-SHARED = re.compile(r"\b(spark: Any|cluster: Cluster)\b")
-"""The parameters of tests in `spark_jobs` that share a Spark session, or a Spark application with executors. All files with the same
-parameter stay in one worker of pytest-xdist, and begin first. The other files of the folder start programs of their own."""
+SPARK = "spark_jobs"
+"""The folder whose tests stay in two workers of pytest-xdist: those that share a Spark session in one, those that start Spark applications
+in the other. More applications at a time would be too slow for their time limits."""
 
 ONE_BY_ONE = ("sim/", "hostile/test_attacks_memory.py")
 """Tests that are handed out singly: they share nothing, and all tests of a file would keep one worker busy for long."""
@@ -89,17 +88,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return nodeid if nodeid.removeprefix("tests/").startswith(ONE_BY_ONE) else _shared(file) or file
+            if _folder(file) == SPARK:
+                return "Spark session" if _shares_session(file) else SPARK
+            return nodeid if nodeid.removeprefix("tests/").startswith(ONE_BY_ONE) else file
 
     config.option.loadscopereorder = False
     return Scheduling(config, log)
 
 
 @cache
-def _shared(file: str) -> str | None:
-    """The parameter of `SHARED` that the tests of a file have."""
-    found = SHARED.search((TESTS.parent / file).read_text(encoding="utf-8")) if _folder(file) == "spark_jobs" else None
-    return found and found[0]
+def _shares_session(file: str) -> bool:
+    return _folder(file) == SPARK and "spark: Any" in (TESTS.parent / file).read_text(encoding="utf-8")
 
 
 def _folder(nodeid: str) -> str:
@@ -107,7 +106,7 @@ def _folder(nodeid: str) -> str:
 
 
 def _rank(nodeid: str) -> int:
-    if _shared(nodeid.partition("::")[0]):
+    if _shares_session(nodeid.partition("::")[0]):
         return -1
     folder = _folder(nodeid)
     return LONG.index(folder) if folder in LONG else len(LONG) + (folder == LAST)
