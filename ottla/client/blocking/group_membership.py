@@ -1,12 +1,12 @@
 """Membership of a classic consumer group: join, assign (as the leader), sync, heartbeat, leave.
 
-`keep_alive` is called between polls. It joins before the first assignment and when the group rebalances, sends a heartbeat when one is due,
-and returns the new assignment when there is one. Under an eager assignor all partitions are given up before joining; under
-cooperative-sticky owned partitions are kept, and a second round follows when some had to be given up.
+The consumer calls `keep_alive` between polls. It joins before the first assignment and when the group rebalances, sends a heartbeat when
+one is due, and returns the new assignment after a join. With an eager assignor the member gives up all its partitions before it joins. With
+cooperative-sticky it keeps them, and joins a second time if the assignment takes some away (KIP-429).
 
-The group's leader asks every `metadata_age_s` which partitions the topics have, and starts a rebalance if a topic has grown or appeared.
-`is_new` is set before the first join and when the group has removed this member: other members may have committed offsets of its
-partitions. The consumer resets it.
+Every `metadata_age_s` seconds the group's leader reads the topics' metadata. It joins again, which starts a rebalance, if a topic's number
+of partitions has changed. `is_new` is set before the first join and after the group has removed this member, because other members may then
+have committed offsets of its partitions. The consumer resets it.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class GroupMembership(Membership):
         self._look_at = inf
 
     def must_join(self) -> bool:
-        """Whether the next `keep_alive` will rebalance: the moment to commit what was read."""
+        """Whether the next `keep_alive` joins again. An automatic commit is sent before that."""
         return self._must_join
 
     def is_due(self) -> bool:
@@ -91,13 +91,17 @@ class GroupMembership(Membership):
         return time.monotonic() >= self._heartbeat_at - self.heartbeat_interval_s + self.session_timeout_ms / 1000
 
     def join_again(self, code: ErrorCode) -> None:
-        """Joins again with the next `keep_alive`, after a refusal: as a new member if the group does not know this one any more."""
+        """Makes the next `keep_alive` join again, after the coordinator refused a request with `code`. Forgets the partitions if the code
+        says that the member id or the generation is no longer valid.
+        """
         if code in _START_AGAIN:
             self._membership_lost(code)
         self._must_join = True
 
     def keep_alive(self) -> tuple[TopicPartition, ...] | None:
-        """Does what is due; the new assignment after a rebalance, else None."""
+        """Joins if necessary, else sends a heartbeat and checks the topics when they are due. Returns the new assignment after a join,
+        else None.
+        """
         if self._must_join:
             return self._join()
         now = time.monotonic()
@@ -141,7 +145,7 @@ class GroupMembership(Membership):
             raise refused(code, f"member of group {self.group_id!r}")
 
     def _membership_lost(self, code: ErrorCode) -> None:
-        """The group removed this member: its partitions belong to others."""
+        """Forgets this member's partitions and generation, which are no longer valid. The next `keep_alive` joins again."""
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
             self.member_id = ""
         self.generation = -1
@@ -187,7 +191,9 @@ class GroupMembership(Membership):
             raise error
 
     def _join_once(self) -> tuple[TopicPartition, ...] | None:
-        """One round of join and sync; None when another has to follow."""
+        """Sends JoinGroup and SyncGroup, and returns the assignment; None when the coordinator only assigned a member id: `_join`
+        then tries again with it.
+        """
         is_cooperative = self.assignor == COOPERATIVE_STICKY
         if not is_cooperative:
             self.owned = ()
@@ -247,7 +253,7 @@ class GroupMembership(Membership):
         )
 
     def _assign_all(self, joined: Any) -> list[sync_group.SyncGroupRequestAssignment]:
-        """The partitions of all members: the work of the group's leader."""
+        """Assigns the partitions to all members. Only the group's leader does this."""
         members = {member.member_id: _read_subscription(member) for member in joined.members}
         topics = sorted({topic for subscription in members.values() for topic in subscription.topics})
         self.cluster.refresh(topics)
@@ -264,7 +270,7 @@ class GroupMembership(Membership):
 
 
 def _read_subscription(member: Any) -> Subscription:
-    """A member's subscription; a malformed one is empty, so that the other members are served."""
+    """Returns a member's subscription. A malformed one counts as empty, so that the other members still get partitions."""
     data = member.metadata
     version = min(int.from_bytes(data[:2], "big"), protocol.ConsumerProtocolSubscription.VERSIONS[1])
     try:

@@ -29,7 +29,9 @@ class Subscription(NamedTuple):
 
 
 def assign(name: str, members: Mapping[str, Subscription], partition_counts: Mapping[str, int]) -> Assignment:
-    """Assigns by an assignor's name. Topics without partitions (not there yet) are left out."""
+    """Assigns with the assignor of this name; any other name than range and round-robin means cooperative-sticky. A topic that does not
+    exist has no partitions to assign.
+    """
     if name == RANGE:
         return assign_range(members, partition_counts)
     if name == ROUND_ROBIN:
@@ -38,7 +40,7 @@ def assign(name: str, members: Mapping[str, Subscription], partition_counts: Map
 
 
 def _in_order(members: Mapping[str, Subscription]) -> list[str]:
-    """Static members first by instance id, then the others by member id, as Kafka orders them."""
+    """Returns the members in Kafka's order: static members by instance id, then the others by member id."""
     return sorted(members, key=lambda member: (members[member].instance_id is None, members[member].instance_id or member))
 
 
@@ -58,7 +60,7 @@ def assign_range(members: Mapping[str, Subscription], partition_counts: Mapping[
 
 
 def assign_round_robin(members: Mapping[str, Subscription], partition_counts: Mapping[str, int]) -> Assignment:
-    """All partitions in order, dealt to the members in turn; members without the topic are skipped."""
+    """Assigns all partitions, in order of topic and number, to the members in turn. Skips members that are not subscribed to the topic."""
     found: Assignment = {member: [] for member in members}
     order = _in_order(members)
     turn = 0
@@ -94,7 +96,7 @@ def assign_sticky(members: Mapping[str, Subscription], partition_counts: Mapping
 
 
 def _owners(members: Mapping[str, Subscription], partition_counts: Mapping[str, int]) -> dict[TopicPartition, str]:
-    """The owner of each partition: the member of the newest generation that claims it."""
+    """Returns the owner of each owned partition. If several members claim a partition, its owner is the one of the newest generation."""
     owners: dict[TopicPartition, str] = {}
     for member in sorted(members, key=lambda name: (members[name].generation, name)):
         subscription = members[member]

@@ -1,4 +1,4 @@
-"""How long to wait before the next try: doubling from `FIRST_S` to `MAX_S`, until a deadline."""
+"""The pauses between retries, in seconds: they double from `FIRST_S` to `MAX_S`. A deadline ends the retries."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ MAX_S = 0.5
 
 
 class Backoff:
-    """The pauses of one series of tries. `deadline` and `now` are of one monotonic clock, in seconds."""
+    """The pauses between the retries of one operation. `deadline` and `now` are seconds of the same monotonic clock."""
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
         self._next_s = FIRST_S
 
     def is_exhausted(self, now: float) -> bool:
-        """Whether the next try would begin after the deadline."""
+        """Whether the next retry would begin after the deadline."""
         return now + self._next_s > self.deadline
 
     def next_s(self) -> float:

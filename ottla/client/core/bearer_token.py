@@ -56,7 +56,7 @@ def checked_extensions(extensions: Mapping[str, str]) -> tuple[tuple[str, str], 
 
 
 def unsecured_token(claims: Mapping[str, Any], lifetime_s: float, now_s: float, extensions: Mapping[str, str] | None = None) -> BearerToken:
-    """Makes a token without a signature, for tests alone (RFC 7515, appendix A.5). `iat` and `exp` among `claims` are ignored."""
+    """Makes a token without a signature (RFC 7515, appendix A.5), for tests only. `iat` and `exp` in `claims` are replaced."""
     ends_s = now_s + lifetime_s
     text = f"{_part({'alg': 'none'})}.{_part({**claims, 'iat': now_s, 'exp': ends_s})}."
     return BearerToken(text, ends_s, checked_extensions(extensions or {}))

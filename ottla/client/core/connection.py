@@ -62,7 +62,7 @@ ALLOWED: dict[State, frozenset[State]] = {
 
 
 class PendingRequest(NamedTuple):
-    """A request under way."""
+    """A request whose answer has not arrived."""
 
     correlation_id: int
     api_key: int
@@ -95,21 +95,21 @@ class ConnectionProtocol:
         self._software_version = software_version
         self._sasl: SaslExchange | None = None
         self._rest: Callable[[], bytes] | None = None
-        """The second half of a step of the opening."""
+        """The second half of the current step of the opening, for `end_step`."""
         self._exchanges = deque(exchange for exchange in (sasl, proof) if exchange is not None)
         self._extensions = EXTENSIONS_VERSION if with_extensions else NO_EXTENSIONS
         self._correlation_id = 0
         self.session_lifetime_ms = 0
-        """After so much time from the last login on the client must have logged in again; 0: never."""
+        """The client has to log in again within this time of its last login; 0: never."""
         self._was_answered = False
-        """Whether a request after the opening has had its answer."""
+        """Whether an answer to a request after the opening has arrived."""
 
     @property
     def is_ready(self) -> bool:
         return self.state is State.READY
 
     def close(self) -> None:
-        """Forgets what was under way; a closed connection stays closed."""
+        """Closes the connection and drops its pending requests. A closed connection cannot be opened again."""
         self._move(State.CLOSED)
         self.pending.clear()
 
@@ -125,7 +125,7 @@ class ConnectionProtocol:
         return self._ask_versions(HANDSHAKE_VERSION)
 
     def advance(self, frame: memoryview) -> bytes:
-        """Takes the answer to a step of the opening; the next bytes to send, none once the connection is ready."""
+        """Takes the answer to a step of the opening. Returns the next bytes to send, none once the connection is ready."""
         self.begin_step(frame)
         return self.end_step()
 
@@ -148,7 +148,7 @@ class ConnectionProtocol:
         return self._sasl.slow_part(answer.auth_bytes)
 
     def end_step(self) -> bytes:
-        """The second half of `advance`: the next bytes to send."""
+        """The second half of `advance`: returns the next bytes to send."""
         rest, self._rest = self._rest, None
         assert rest is not None, "a step was begun"
         try:
@@ -158,7 +158,7 @@ class ConnectionProtocol:
             raise
 
     def login_again(self, sasl: SaslExchange) -> bytes:
-        """The first bytes of another login, before the session ends."""
+        """Returns the first bytes of another login. Callers call it before the session ends."""
         assert self.is_ready and not self.pending, "a login among other requests"
         self.session_lifetime_ms = 0
         self._exchanges.append(sasl)
@@ -241,11 +241,11 @@ class ConnectionProtocol:
     # Requests and answers
 
     def request(self, body: Request, *, version: int | None = None, is_answered: bool = True) -> bytes:
-        """The frame of a request; unless `is_answered` is false its answer is awaited from now on."""
+        """Returns the frame of a request. Registers it as pending, unless `is_answered` is false."""
         return b"".join(self.request_pieces(body, version=version, is_answered=is_answered))
 
     def request_pieces(self, body: Request, *, version: int | None = None, is_answered: bool = True) -> list[Buffer]:
-        """As `request`, in pieces: large record batches are not copied, and must not change until they are sent."""
+        """Returns the frame of a request in pieces. Large record batches are not copied and must not change until they are sent."""
         if self.state is State.CLOSED:
             raise ConnectError(f"the connection to {self.peer} is closed")
         cls = type(body)
@@ -262,7 +262,9 @@ class ConnectionProtocol:
         return pieces
 
     def response(self, frame: memoryview) -> Any:
-        """The answer to the oldest request under way. Bytes fields are views into the frame."""
+        """Returns the answer to the oldest pending request. Bytes fields are views into the frame. A malformed answer closes the
+        connection.
+        """
         if not self.pending:
             self.close()
             raise MalformedResponseError(f"{self.peer} answers though nothing was asked; is that the right port?")
