@@ -1,21 +1,17 @@
 """Parses times as people write them: ISO dates (UTC unless a zone is given), milliseconds since 1970, `-1h` for an hour ago. Also parses
-ISO durations, and formats times."""
+ISO durations."""
 
 from __future__ import annotations
 
 import re
-import time
 from datetime import UTC, datetime
 
+from ottla.analysis.moments import now_ms
 from ottla.cli.command import UsageError
 
 _AGO = re.compile(r"@?-(\d+)\s*(ms|s|m|h|d|w)")
 UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION = re.compile(r"([-+]?)P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def parse_datetime_ms(text: str) -> int:
@@ -52,14 +48,3 @@ def parse_moment_ms(text: str, now: int | None = None) -> int:
     if digits.isascii() and digits.isdigit():
         return int(digits)
     return parse_datetime_ms(digits)
-
-
-def format_ms(timestamp: int) -> str | None:
-    """Returns milliseconds since 1970 as a date in UTC: None for a negative number, the digits for a number after the year 9999."""
-    if timestamp < 0:
-        return None
-    try:
-        found = datetime.fromtimestamp(timestamp / 1000, tz=UTC)
-    except (OverflowError, OSError, ValueError):
-        return str(timestamp)
-    return found.strftime("%Y-%m-%dT%H:%M:%S.") + f"{timestamp % 1000:03d}Z"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.analysis.moments import format_ms
 from ottla.cli.command import UsageError
-from ottla.cli.moments import format_ms, parse_datetime_ms, parse_duration_ms, parse_moment_ms
+from ottla.cli.moments import parse_datetime_ms, parse_duration_ms, parse_moment_ms
 
 NOON_MS = 1_704_110_400_000
 

@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ottla.cli.top.sample import Sampler
+from ottla.analysis.sample import Sampler
 from ottla.cli.top.top import INTERVAL_S
 from ottla.cli.top.view import draw
 from ottla.client.blocking.cluster import Cluster

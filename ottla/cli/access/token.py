@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import base64
 
+from ottla.analysis.moments import format_ms
 from ottla.cli.access.acl import principal_of
 from ottla.cli.command import YES, Args, Option, Refused, UsageError, command, confirm, flag, option
-from ottla.cli.moments import format_ms, parse_duration_ms
+from ottla.cli.moments import parse_duration_ms
 from ottla.cli.render.ottla import Output, Row, column
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import token_admin

@@ -11,12 +11,12 @@ import threading
 import time
 from typing import Any
 
+from ottla.analysis.moments import now_ms
 from ottla.base.errors import OttlaError
 from ottla.base.types import TopicPartition
 from ottla.cli.bench import figures
 from ottla.cli.bench.figures import write_line
 from ottla.cli.command import Args, Refused, UsageError, command, flag, hidden, option
-from ottla.cli.moments import now_ms
 from ottla.cli.options import BROKER_LIST, connect, properties_of
 from ottla.cli.output import write
 from ottla.cli.records.client_options import make_consumer, make_producer, make_share_consumer

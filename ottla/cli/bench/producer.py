@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from itertools import count, repeat
 from typing import TYPE_CHECKING, Any
 
+from ottla.analysis.moments import now_ms
 from ottla.cli.bench import figures
 from ottla.cli.bench.figures import write_line
 from ottla.cli.command import Args, UsageError, command, flag, option
 from ottla.cli.input_files import read_bytes
-from ottla.cli.moments import now_ms
 from ottla.cli.options import properties_of
 from ottla.cli.output import write
 from ottla.cli.records.client_options import make_producer

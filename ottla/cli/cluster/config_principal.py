@@ -9,11 +9,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from ottla.analysis.moments import format_ms
 from ottla.base.acls import ANY_PRINCIPAL, AclFilter, java_name
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.cli.access.acl import principal_of
 from ottla.cli.command import Args, UsageError, granted
-from ottla.cli.moments import format_ms
 from ottla.cli.render.ottla import Output, Row
 from ottla.client.blocking import scram_admin
 from ottla.client.blocking.cluster import Cluster

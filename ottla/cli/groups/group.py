@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from ottla.analysis.lag import group_lag
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.types import READ_COMMITTED, TopicPartition
+from ottla.base.types import TopicPartition
 from ottla.cli.command import YES, Args, Refused, UsageError, command, confirm, flag, option
 from ottla.cli.groups.group_commands import Kind, add_changes, add_views
 from ottla.cli.groups.group_options import GROUP_OPTIONS, chosen_groups
@@ -15,7 +16,7 @@ from ottla.cli.groups.reset_offsets import COMMITTED
 from ottla.cli.render.ottla import Output, Row, column, json_only
 from ottla.client.blocking.cluster import Cluster, nearest_hint
 from ottla.client.core import group_admin
-from ottla.client.core.admin import EARLIEST, LATEST, OffsetAt, list_offsets
+from ottla.client.core.admin import LATEST, OffsetAt, list_offsets
 from ottla.client.core.group_admin import GroupDescription, GroupMember
 
 
@@ -120,9 +121,9 @@ def offset_rows(cluster: Cluster, group: GroupDescription, is_wide: bool = False
             row.lag = None if row.log_end_offset is None else max(0, row.log_end_offset - stored.offset)
         rows.append(_with_member(row, owners.get(partition)))
     if is_wide:
-        found = {(row.topic, row.partition): row for row in lag_rows(cluster, group.group_id)}
+        found = {(row.topic, row.partition): row for row in group_lag(cluster, group.group_id)}
         for row in rows:
-            if (stable := found.get((row.topic or "", row.partition))) is not None:
+            if (stable := found.get((row.topic or "", -1 if row.partition is None else row.partition))) is not None:
                 row.last_stable_offset, row.stable_lag = stable.last_stable_offset, stable.stable_lag
                 row.lag_seconds = stable.lag_seconds
     return rows + [_with_member(OffsetRow(group.group_id), member) for member in group.members if not member.assignment]
@@ -182,58 +183,9 @@ add_views(KIND)
 @command("group lag", "How far groups are behind, in records and seconds.", *GROUP_OPTIONS, may_watch=True)
 def _lag(args: Args, cluster: Cluster, output: Output) -> None:
     groups = [describe(cluster, name) for name in chosen_groups(cluster, args)]
-    rows = [row for group in groups for row in lag_rows(cluster, group.group_id)]
+    rows = [LagRow(*row) for group in groups for row in group_lag(cluster, group.group_id)]
     totals = {"lag": sum(row.lag for row in rows), "stable_lag": sum(row.stable_lag for row in rows)}
     output.rows("offsets", LagRow, _with_totals(output, rows), extra=totals)
-
-
-def lag_rows(cluster: Cluster, group_id: str) -> list[LagRow]:
-    """Returns the lag of each committed partition that has a leader: in records to the high watermark and to the last stable offset.
-    `lag_seconds` is the age of the next record: 0 without lag, None if the record could not be read in time."""
-    committed = group_admin.committed_offsets(cluster, group_id)
-    if not committed:
-        return []
-    ends = list_offsets(cluster, dict.fromkeys(committed, LATEST))
-    stables = list_offsets(cluster, dict.fromkeys(committed, LATEST), isolation_level=READ_COMMITTED)
-    starts = list_offsets(cluster, dict.fromkeys(committed, EARLIEST))
-    behind: dict[TopicPartition, int] = {}
-    rows = {}
-    for partition, found in committed.items():
-        end, stable, start = ends[partition], stables[partition], starts[partition]
-        if not (isinstance(end, OffsetAt) and isinstance(stable, OffsetAt) and isinstance(start, OffsetAt)):
-            continue  # a deleted partition, or without a leader, has no end offset
-        if found.offset < end.offset:
-            behind[partition] = max(found.offset, start.offset)
-        lags = (max(0, end.offset - found.offset), max(0, stable.offset - found.offset))
-        rows[partition] = LagRow(group_id, *partition, found.offset, stable.offset, end.offset, *lags, 0.0)
-    ages = _ages_s(cluster, behind)
-    for partition in behind:
-        rows[partition].lag_seconds = ages.get(partition)
-    return list(rows.values())
-
-
-def _ages_s(cluster: Cluster, positions: dict[TopicPartition, int]) -> dict[TopicPartition, float | None]:
-    """Returns the age in seconds of the first record at or after each position; 0 if only transaction markers follow. Omits partitions that
-    cannot be read within 5 s, or within the timeout of the cluster if that is shorter."""
-    import time
-
-    from ottla.cli.moments import now_ms
-    from ottla.client.blocking.consumer import Consumer
-
-    ages: dict[TopicPartition, float | None] = {}
-    if not positions:
-        return ages
-    deadline = time.monotonic() + min(5.0, cluster.timeout_s)
-    with Consumer(cluster, partition_bytes_max=16 * 1024, max_wait_ms=100) as consumer:
-        consumer.assign(positions)
-        while len(ages) < len(positions) and time.monotonic() < deadline:
-            for fetched in consumer.poll(0.5):
-                record = next(fetched.records(), None)
-                if record is not None:
-                    ages.setdefault(fetched.partition, max(0.0, (now_ms() - record.timestamp) / 1000))
-                elif fetched.next_offset >= fetched.high_watermark:
-                    ages.setdefault(fetched.partition, 0.0)
-    return ages
 
 
 add_changes(KIND)

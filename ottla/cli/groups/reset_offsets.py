@@ -1,4 +1,4 @@
-"""`ottla group reset-offsets`: a scope, a scenario and a mode. `plan` is a pure function from the facts to the new offsets.
+"""`ottla group reset-offsets`: a scope, a scenario and a mode. The plan is made in `analysis/resets.py`.
 
 The order is fixed: check the usage, check that every group is inactive, make all plans (every partition needs a leader), commit them if
 `--execute` is given, and show them with the errors. An error before the commit has changed nothing. An `OffsetStore` hides how a kind of
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from ottla.analysis.resets import Facts, ResetPlan, bounds_of, plan
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Args, Refused, UsageError, flag, headed, option
@@ -17,75 +18,9 @@ from ottla.cli.groups.group_options import CONSUMERS, chosen_groups, scope_parti
 from ottla.cli.input_files import read_text
 from ottla.cli.output import write
 from ottla.cli.render.ottla import Output, Row, column
-from ottla.cli.topics.topic_names import offsets_at
 from ottla.client.blocking.cluster import Cluster, nearest_hint
 from ottla.client.core import group_admin
-from ottla.client.core.admin import EARLIEST, LATEST, OffsetAt, list_offsets
-
-
-class Bounds(NamedTuple):
-    """The start and end offset of a partition."""
-
-    start: int
-    end: int
-
-
-class Facts(NamedTuple):
-    """The input of a plan. `at_time` has the first offset at or after the wanted time, or -1; `given` the offsets of a file or group."""
-
-    bounds: Mapping[TopicPartition, Bounds]
-    committed: Mapping[TopicPartition, int | None]
-    at_time: Mapping[TopicPartition, int] = {}
-    given: Mapping[TopicPartition, int] = {}
-
-
-class Step(NamedTuple):
-    """The old and new offset of a partition. `old` is None without a committed offset."""
-
-    partition: TopicPartition
-    old: int | None
-    new: int
-
-
-class ResetPlan(NamedTuple):
-    steps: list[Step]
-    warnings: list[str]
-
-
-def plan(scenario: str, partitions: Sequence[TopicPartition], facts: Facts, number: int = 0) -> ResetPlan:
-    """Returns the new offset of each partition. Raises `Refused` if `shift_by` meets a partition without a committed offset."""
-    steps, warnings = [], []
-    for partition in partitions:
-        old = facts.committed.get(partition)
-        wanted, remark = _target(scenario, partition, facts, number)
-        bounds = facts.bounds[partition]
-        new = min(max(wanted, bounds.start), bounds.end)
-        if new != wanted:
-            side = "below the log start offset" if wanted < bounds.start else "beyond the log end offset"
-            remark = f"{partition}: {wanted} is {side}, so the offset is set to {new}"
-        if remark:
-            warnings.append(remark)
-        steps.append(Step(partition, old, new))
-    return ResetPlan(steps, warnings)
-
-
-def _target(scenario: str, partition: TopicPartition, facts: Facts, number: int) -> tuple[int, str]:
-    """Returns the offset of the scenario, which may be out of range, and a warning or an empty text."""
-    bounds, old = facts.bounds[partition], facts.committed.get(partition)
-    if scenario == "shift_by":
-        if old is None:
-            raise Refused(f"{partition} has no committed offset to shift; leave it out or use another scenario", "INVALID_REQUEST")
-        return old + number, ""
-    if scenario in ("to_datetime", "by_duration"):
-        found = facts.at_time.get(partition, -1)
-        if found < 0:
-            return bounds.end, f"{partition}: no record at or after that time, so the offset is set to the end, {bounds.end}"
-        return found, ""
-    if scenario in ("from_file", "to_group"):
-        return facts.given[partition], ""
-    current = bounds.end if old is None else old
-    return {"to_earliest": bounds.start, "to_latest": bounds.end, "to_current": current, "to_offset": number}[scenario], ""
-
+from ottla.client.core.admin import OffsetAt, list_offsets
 
 # The CSV files of --from-file and --export
 
@@ -285,22 +220,15 @@ def _plan(cluster: Cluster, args: Args, scenario: str, store: OffsetStore, group
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {args.to_group!r} has committed no offsets of these partitions{hint}")
         partitions = [partition for partition in partitions if partition in other] if not args.all_topics else sorted(other)
         given = {partition: other[partition] for partition in partitions}
-    bounds = _bounds(cluster, partitions)
+    bounds = bounds_of(cluster, partitions)
     facts = Facts(bounds, committed, _at_time(cluster, args, scenario, partitions), given)
     number = args.to_offset if scenario == "to_offset" else args.shift_by if scenario == "shift_by" else 0
     return plan(scenario, partitions, facts, number)
 
 
-def _bounds(cluster: Cluster, partitions: list[TopicPartition]) -> dict[TopicPartition, Bounds]:
-    """Returns the start and end offset of each partition. If a partition is missing or has no leader, an error ends the whole reset."""
-    if not partitions:
-        return {}
-    starts, ends = offsets_at(cluster, partitions, EARLIEST), offsets_at(cluster, partitions, LATEST)
-    return {partition: Bounds(starts[partition], ends[partition]) for partition in partitions}
-
-
 def _at_time(cluster: Cluster, args: Args, scenario: str, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-    from ottla.cli.moments import now_ms, parse_datetime_ms, parse_duration_ms
+    from ottla.analysis.moments import now_ms
+    from ottla.cli.moments import parse_datetime_ms, parse_duration_ms
 
     if scenario == "to_datetime":
         moment = parse_datetime_ms(args.to_datetime)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ottla.analysis.resets import ResetPlan
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.name_pattern import NamePattern, PatternError
 from ottla.base.types import TopicPartition
@@ -12,7 +13,7 @@ from ottla.cli.command import Args, UsageError, command, flag, hidden, option
 from ottla.cli.groups import group, reset_offsets, share_group
 from ottla.cli.groups.group_commands import Kind, check_list_filters, delete_groups, listed_groups
 from ottla.cli.groups.group_options import chosen_groups, parse_scope, scope_partitions
-from ottla.cli.groups.reset_offsets import ResetPlan, format_reset_file
+from ottla.cli.groups.reset_offsets import format_reset_file
 from ottla.cli.kafka_tools import group_columns
 from ottla.cli.kafka_tools.group_columns import ToolColumn, attribute, item, table
 from ottla.cli.kafka_tools.usage import action_of, java_error, plain_message

@@ -18,9 +18,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ottla.analysis.moments import format_ms
 from ottla.cli import options
 from ottla.cli.command import Args, Refused, UsageError, command, flag, merged, option
-from ottla.cli.moments import format_ms
 from ottla.cli.output import write
 from ottla.cli.render.ottla import Output, Row, column, json_only, unshown
 

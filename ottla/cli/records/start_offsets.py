@@ -8,10 +8,10 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ottla.analysis.resets import offsets_at
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Args, UsageError
 from ottla.cli.moments import parse_moment_ms
-from ottla.cli.topics.topic_names import offsets_at
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core.admin import EARLIEST, LATEST
 

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ottla.cli.command import Args, NotReached, Refused, UsageError, command, flag, option
+from ottla.analysis.sample import Look, Sampler
+from ottla.cli.command import Args, UsageError, command, flag, option
 from ottla.cli.optional import library
 from ottla.cli.render.ottla import Output
-from ottla.cli.top.sample import Look, Sampler
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.errors import ClientError
 
@@ -42,7 +42,7 @@ def _run(args: Args, cluster: Cluster, output: Output) -> int:
     is_live = not args.once and output.form == "table"
     if is_live and not (sys.stdout.isatty() and sys.stdin.isatty()):
         raise UsageError("a live view needs a terminal; --once prints one picture, -o json data")
-    scrape = _scrape(args)
+    scrape = _scrape(args, cluster)
     sampler = Sampler(cluster, scrape)
     if is_live:
         return _live(cluster, sampler, args)
@@ -68,14 +68,14 @@ def as_object(sample: Look) -> dict[str, Any]:
     return found
 
 
-def _scrape(args: Args) -> Callable[[], str] | None:
+def _scrape(args: Args, cluster: Cluster) -> Callable[[], str] | None:
     """Returns a function that reads a broker's metrics, at `--from` or at the address in a broker's settings; None without an address."""
+    from ottla.analysis.metrics_text import MetricsRefused, metrics_address, scrape
     from ottla.base.errors import ApiError
-    from ottla.cli.inspect.metrics import metrics_address, scrape
 
     try:
-        address = args.address or metrics_address(args)
-    except (Refused, ApiError, ClientError):
+        address = args.address or metrics_address(cluster)
+    except (MetricsRefused, ApiError, ClientError):
         return None
     return lambda: scrape(address, args.credentials, token_file=args.token_file, ca_file=args.ca)
 
@@ -103,7 +103,7 @@ def _live(cluster: Cluster, sampler: Sampler, args: Args) -> int:
                 next_s = time.monotonic() + args.interval
                 try:
                     sample = sampler.look()
-                except (ClientError, NotReached) as error:
+                except ClientError as error:
                     sample, picture = None, f"{error}\n\nasked again every {args.interval:g} s; q quits"
                     cluster.close()
             live.update(view.draw(sample, chosen, console.height) if sample is not None else picture, refresh=True)

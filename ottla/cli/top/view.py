@@ -9,8 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ottla.analysis.sample import Look
 from ottla.cli.output import one_line, shown
-from ottla.cli.top.sample import Look
 
 HEAD_LINES = 3
 TABLE_LINES = 3

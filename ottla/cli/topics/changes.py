@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.analysis.resets import offsets_at
 from ottla.base.counted import counted
 from ottla.base.types import TopicPartition
 from ottla.cli.command import YES, Args, Refused, UsageError, command, confirm, flag, granted, merged, option
 from ottla.cli.moments import parse_moment_ms
 from ottla.cli.render.ottla import Output, Row
 from ottla.cli.setting_values import parse_settings
-from ottla.cli.topics.topic_names import ONE_TOPIC, offsets_at, one_topic, parse_replica_assignment
+from ottla.cli.topics.topic_names import ONE_TOPIC, one_topic, parse_replica_assignment
 from ottla.client.blocking.cluster import Cluster, nearest_hint
 from ottla.client.core import admin
 from ottla.client.errors import KafkaError

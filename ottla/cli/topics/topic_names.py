@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.types import READ_UNCOMMITTED, TopicPartition
-from ottla.cli.command import Args, UsageError, flag, granted, option
+from ottla.base.types import TopicPartition
+from ottla.cli.command import Args, UsageError, flag, option
 from ottla.client.blocking.cluster import Cluster, nearest_hint
-from ottla.client.core.admin import list_offsets
 
 
 def named_partitions(cluster: Cluster, topic: str, numbers: Sequence[int] | None) -> list[TopicPartition]:
@@ -21,15 +20,6 @@ def named_partitions(cluster: Cluster, topic: str, numbers: Sequence[int] | None
         message = f"topic {topic!r} has {counted(len(there), 'partition')}, so no partition {missing[0]}"
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
     return [TopicPartition(topic, number) for number in numbers or there]
-
-
-def offsets_at(
-    cluster: Cluster, partitions: Iterable[TopicPartition], moment_ms: int, *, isolation_level: int = READ_UNCOMMITTED
-) -> dict[TopicPartition, int]:
-    """Returns the first offset at or after a time (or EARLIEST or LATEST) of each partition, -1 if all records are older. Raises the
-    `ApiError` of the first partition with an error."""
-    found = list_offsets(cluster, dict.fromkeys(partitions, moment_ms), isolation_level=isolation_level)
-    return {partition: granted(result).offset for partition, result in found.items()}
 
 
 def parse_replica_assignment(text: str | None) -> list[list[int]] | None:

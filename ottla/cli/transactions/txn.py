@@ -14,16 +14,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.base.types import READ_COMMITTED, TopicPartition
+from ottla.analysis.moments import now_ms
+from ottla.analysis.open_transactions import blocking_transactions, is_hanging, open_transactions, sentence
+from ottla.base.types import TopicPartition
 from ottla.cli.command import YES, Args, Refused, UsageError, command, confirm, flag, granted, merged, one_of, option
-from ottla.cli.moments import format_ms, now_ms
 from ottla.cli.output import write
 from ottla.cli.render.ottla import Output, Row, column, joined, json_only
 from ottla.cli.topics.topic_names import ONE_TOPIC, one_topic
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import transaction_admin
-from ottla.client.core.admin import LATEST, OffsetAt, list_offsets
-from ottla.client.core.transaction_admin import TransactionDescription
 
 
 class ProducerRow(Row, titles=joined):
@@ -52,10 +51,6 @@ class OpenRow(Row, titles=joined):
     state: str | None = json_only(default=None)
     coordinator: int | None = json_only(default=None)
     idle_ms: int = json_only(default=0)
-
-    @property
-    def place(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition)
 
 
 class BlockingRow(Row, titles=joined):
@@ -104,82 +99,6 @@ def producer_row(state: Any) -> ProducerRow:
     start = state.current_txn_start_offset if state.current_txn_start_offset >= 0 else None
     epochs = (state.producer_epoch, state.coordinator_epoch)
     return ProducerRow(state.producer_id, *epochs, state.last_sequence, state.last_timestamp, start)
-
-
-def open_transactions(cluster: Cluster, partitions: list[TopicPartition]) -> list[OpenRow]:
-    """Returns the open transactions of these partitions with their transactional ids, oldest first in each partition."""
-    rows = []
-    for partition, producers in sorted(transaction_admin.describe_producers(cluster, partitions).items()):
-        found = [producer_row(state) for state in sorted(granted(producers), key=lambda state: state.current_txn_start_offset)]
-        rows += [OpenRow(*partition, **vars(row)) for row in found if row.start_offset is not None]
-    owners = transaction_admin.owners_of(cluster, [row.producer_id for row in rows])
-    for row in rows:
-        if (owner := owners.get(row.producer_id)) is not None:
-            row.transactional_id, row.state, row.coordinator = owner.transactional_id, owner.state, owner.coordinator
-        row.idle_ms = max(0, now_ms() - row.last_timestamp)
-    return rows
-
-
-def _blocked(cluster: Cluster, partitions: list[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
-    """Returns last stable offset and end offset of each partition whose last stable offset is before the end."""
-    ends = list_offsets(cluster, dict.fromkeys(partitions, LATEST))
-    stables = list_offsets(cluster, dict.fromkeys(partitions, LATEST), isolation_level=READ_COMMITTED)
-    held = {}
-    for partition in partitions:
-        end, stable = ends[partition], stables[partition]
-        if isinstance(end, OffsetAt) and isinstance(stable, OffsetAt) and stable.offset < end.offset:
-            held[partition] = (stable.offset, end.offset)
-    return held
-
-
-def _blocking(row: OpenRow, stable: int, end: int, found: TransactionDescription | None) -> BlockingRow:
-    """Makes a row with the coordinator's description. If the current transaction of the id does not have this partition, it is another
-    transaction, and the row's is ended by partition and offset."""
-    made = BlockingRow(
-        **vars(row),
-        last_stable_offset=stable,
-        log_end_offset=end,
-        records_behind=end - stable,
-        is_first=row.start_offset == stable,  # readers stop at this transaction; later ones block them after it has ended
-        partitions=[],
-    )
-    if found is not None:
-        made.is_two_phase, made.client_id, made.client_host = found.is_two_phase, found.client_id or None, found.client_host or None
-    is_owner = found is not None and row.place in found.partitions
-    if found is not None and is_owner:
-        made.partitions = [str(partition) for partition in found.partitions]
-        made.age_ms = max(0, now_ms() - found.start_ms) if found.start_ms >= 0 else None
-        if made.age_ms is not None and not found.is_two_phase:
-            made.times_out_in_ms = max(0, found.timeout_ms - made.age_ms)
-    made.end_it = _how_to_end(made, is_owner=is_owner)
-    return made
-
-
-def _how_to_end(row: BlockingRow, *, is_owner: bool) -> str:
-    if not is_owner:
-        return f"ottla txn abort --topic {row.topic} --partition {row.partition} --start-offset {row.start_offset}"
-    if row.is_two_phase:
-        return f"ottla txn finish {row.transactional_id} --commit, or --abort"
-    return f"ottla txn abort --transactional-id {row.transactional_id}"
-
-
-def _sentence(row: BlockingRow) -> str:
-    name = row.transactional_id
-    who = f"transaction {name!r}" if name is not None else "a transaction that no coordinator knows"
-    details = [f"producer {row.producer_id} epoch {row.producer_epoch}"]
-    if row.client_host:
-        details.append(f"client {row.client_id or 'without a name'} at {row.client_host}")
-    if row.age_ms is not None:
-        details.append(f"open for {row.age_ms / 1000:.1f} s")
-    details.append(f"began at offset {row.start_offset}")
-    details.append(f"last wrote {format_ms(row.last_timestamp)}")
-    if row.partitions:
-        details.append(f"holds {', '.join(row.partitions)}")
-    if row.times_out_in_ms is not None:
-        details.append(f"times out in {row.times_out_in_ms / 1000:.0f} s")
-    position = f"readers stop at {row.last_stable_offset}, {row.records_behind} behind the end, because of"
-    start = position if row.is_first else "after that"
-    return f"{row.topic}-{row.partition}: {start} {who} ({'; '.join(details)}). End it: {row.end_it}\n"
 
 
 MAX_TRANSACTION_TIMEOUT_MINUTES = 15
@@ -272,14 +191,6 @@ def _describe_producers(args: Args, cluster: Cluster, output: Output) -> None:
     output.rows("producers", ProducerRow, list(map(producer_row, granted(found))))
 
 
-def is_hanging(row: OpenRow, partitions_of: dict[str, frozenset[TopicPartition]], limit_ms: int) -> bool:
-    """Returns whether a transaction is idle for more than `limit_ms` and will not be ended by a coordinator. `partitions_of` has the
-    partitions of each transactional id's current transaction, as its coordinator knows them."""
-    if row.idle_ms <= limit_ms:
-        return False
-    return row.transactional_id is None or row.place not in partitions_of.get(row.transactional_id, frozenset())
-
-
 @command(
     "txn find-hanging",
     "Transactions that no coordinator will end; exit code 1 if any.",
@@ -295,7 +206,7 @@ def _find_hanging(args: Args, cluster: Cluster, output: Output) -> int:
     rows = open_transactions(cluster, partitions)
     names = sorted({row.transactional_id for row in rows if row.transactional_id is not None})
     described = {name: frozenset(transaction_admin.describe_transaction(cluster, name).partitions) for name in names}
-    hanging = [HangingRow(**vars(row), minutes=row.idle_ms // 60_000) for row in rows if is_hanging(row, described, limit_ms)]
+    hanging = [HangingRow(**row._asdict(), minutes=row.idle_ms // 60_000) for row in rows if is_hanging(row, described, limit_ms)]
     output.rows("hanging", HangingRow, hanging)
     return output.verdict(not hanging)
 
@@ -421,15 +332,12 @@ def _parse_state(text: str) -> tuple[int, int]:
 )
 def _why(args: Args, cluster: Cluster, output: Output) -> int:
     args.topic = one_topic(args)
-    held = _blocked(cluster, partitions_of(cluster, args.topic, args.partition))
-    found = open_transactions(cluster, sorted(held)) if held else []
-    names = sorted({row.transactional_id for row in found if row.transactional_id is not None})
-    described = {name: transaction_admin.describe_transaction(cluster, name) for name in names}
-    rows = [_blocking(row, *held[row.place], described.get(row.transactional_id or "")) for row in found]
+    held, found = blocking_transactions(cluster, partitions_of(cluster, args.topic, args.partition))
+    rows = [BlockingRow(**{**one._asdict(), "partitions": list(one.partitions)}) for one in found]
     if output.form != "table":
         output.rows("transactions", BlockingRow, rows, extra={"topic": args.topic, "held_back": bool(held)})
     elif not held:
         write(f"nothing holds the readers of {args.topic} back\n")
     else:
-        write("".join(_sentence(row) for row in rows) or f"what held the readers of {args.topic} back has just ended\n")
+        write("".join(f"{sentence(one)}\n" for one in found) or f"what held the readers of {args.topic} back has just ended\n")
     return 1 if rows else 0

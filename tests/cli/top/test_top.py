@@ -19,7 +19,7 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.cli.top.sample import REQUESTS, GroupActivity, Look, Sampler, TopicActivity
+from ottla.analysis.sample import REQUESTS, GroupActivity, Look, Sampler, TopicActivity
 from ottla.cli.top.top import as_object
 from ottla.cli.top.view import draw, number, shared_lines
 from ottla.testing.broker import Broker

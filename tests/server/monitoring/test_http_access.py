@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.analysis.metrics_text import MetricsRefused, scrape
 from ottla.base.ports import AddressError
-from ottla.cli.command import Refused
-from ottla.cli.inspect.metrics import scrape
 from ottla.client.errors import ConnectError
 from ottla.server.app import BrokerServer, StartRefused
 from ottla.server.monitoring import http
@@ -196,7 +195,7 @@ def test_the_command_line_reads_it_from_a_broker_process(pem: Pem, token_file: P
         assert found is not None
         for _ in range(10):
             assert "kafka_brokers 1" in scrape(found[1], token_file=str(token_file), ca_file=str(pem("first")))
-        with pytest.raises(Refused, match=r"401 Unauthorized; add .*--token-file"):
+        with pytest.raises(MetricsRefused, match=r"401 Unauthorized; add .*--token-file"):
             scrape(found[1], ca_file=str(pem("first")))
         with pytest.raises(ConnectError, match=r"is not trusted .*--ca"):
             scrape(found[1], ca_file=str(pem("second")))

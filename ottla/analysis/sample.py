@@ -13,15 +13,16 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ottla.analysis.metrics_text import MetricsRefused
+from ottla.analysis.moments import now_ms
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.cli.command import NotReached, Refused
-from ottla.cli.moments import now_ms
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import group_admin, transaction_admin
 from ottla.client.core.admin import LATEST, OffsetAt, list_offsets
+from ottla.client.core.group_admin import ListedGroup
 from ottla.client.errors import ClientError
-from ottla.wire.messages.metadata import MetadataResponseTopic
+from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 METADATA_EVERY_S = 5.0
 """Seconds between requests for Metadata (topics, leaders, in-sync replicas), which is the most expensive part of a look."""
@@ -112,10 +113,19 @@ class _Known(NamedTuple):
 class Sampler:
     """Takes looks, and keeps the counts of the last one for the rates."""
 
-    def __init__(self, cluster: Cluster, scrape: Callable[[], str] | None = None) -> None:
+    def __init__(self, cluster: Cluster, scrape: Callable[[], str] | None = None, *, groups_max: int = GROUPS_MAX) -> None:
         """`scrape` returns the text of a broker's `/metrics`. None means that no broker exports metrics."""
         self._cluster = cluster
-        self._scrape = scrape
+        self._groups_max = groups_max
+        self.scrape = scrape
+        self.metadata: MetadataResponse | None = None
+        """The last answer with the metadata of all topics."""
+        self.metrics_text = ""
+        """The last text that `scrape` has returned."""
+        self.listed: list[ListedGroup] = []
+        """All groups of the last look."""
+        self.lags: dict[str, dict[str, int]] = {}
+        """The lag of the last look by group and topic."""
         self._ends: dict[str, int] = {}
         self._lags: dict[str, int] = {}
         self._counts: dict[str, float] = {}
@@ -131,7 +141,7 @@ class Sampler:
         self._last_s = now
         cluster = self._cluster
         if now >= self._refresh_s:
-            answer = cluster.refresh(None)
+            answer = self.metadata = cluster.refresh(None)
             self._known = [_Known.of(topic) for topic in answer.topics if topic.name is not None and not topic.error_code]
             self._refresh_s = now + METADATA_EVERY_S
         known = self._known
@@ -143,6 +153,10 @@ class Sampler:
             sum(topic.partitions for topic in known), sum(topic.leaderless for topic in known), sum(topic.out_of_sync for topic in known),
             self._topics(ends), groups, count, self._transactions(), requests, note,
         )  # fmt: skip
+
+    def forget_metadata(self) -> None:
+        """Makes the next look ask for the metadata."""
+        self._refresh_s = 0.0
 
     def _per_second(self, new: float, old: float | None) -> float | None:
         return None if old is None or not self._seconds else (new - old) / self._seconds
@@ -170,12 +184,17 @@ class Sampler:
         return sorted(rows, key=lambda row: (-(row.rate or 0), row.name.startswith("__"), row.name))
 
     def _groups(self, ends: dict[TopicPartition, int]) -> tuple[list[GroupActivity], int]:
-        """Returns the first `GROUPS_MAX` listed groups without share groups, largest lag first. Also returns the number of all groups."""
-        listed = group_admin.list_groups(self._cluster)
+        """Returns the first `groups_max` listed groups without share groups, largest lag first. Also returns the number of all groups."""
+        listed = self.listed = group_admin.list_groups(self._cluster)
+        self.lags = {}
         rows, lags = [], {}
-        for group in [found for found in listed if found.type.lower() != "share"][:GROUPS_MAX]:
+        for group in [found for found in listed if found.type.lower() != "share"][: self._groups_max]:
             committed = group_admin.committed_offsets(self._cluster, group.group_id)
-            lag = sum(max(0, ends[partition] - found.offset) for partition, found in committed.items() if partition in ends)
+            by_topic = self.lags[group.group_id] = dict[str, int]()
+            for partition, found in committed.items():
+                if partition in ends:
+                    by_topic[partition.topic] = by_topic.get(partition.topic, 0) + max(0, ends[partition] - found.offset)
+            lag = sum(by_topic.values())
             lags[group.group_id] = lag
             change = self._per_second(lag, self._lags.get(group.group_id))
             rows.append(GroupActivity(group.group_id, group.type, group.state, len(committed), lag, change))
@@ -202,11 +221,11 @@ class Sampler:
 
     def _requests(self) -> tuple[list[RequestActivity] | None, str]:
         """Returns the APIs by rate, highest first, and an empty text; without metrics None and the reason."""
-        if self._scrape is None:
+        if self.scrape is None:
             return None, "no metrics: start the broker with --set ottla.metrics.listen=127.0.0.1:9404"
         try:
-            text = self._scrape()
-        except (Refused, NotReached, ClientError) as error:
+            text = self.metrics_text = self.scrape()
+        except (MetricsRefused, ClientError) as error:
             return None, str(error)
         counts: dict[str, float] = {}
         times: dict[str, float] = {}
