@@ -14,7 +14,7 @@ from ottla.cli.command import YES, Args, Refused, UsageError, command, confirm, 
 from ottla.cli.output import write
 from ottla.cli.render.ottla import Output, Row, column, json_only, spaced, unshown
 from ottla.cli.setting_values import parse_settings
-from ottla.cli.topics.topic_names import TOPIC_FILTER, chosen_topics, parse_replica_assignment
+from ottla.cli.topics.topic_names import TOPIC_FILTER, chosen_topics, names_topics, parse_replica_assignment
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin
 
@@ -90,6 +90,7 @@ def _uuid(raw: bytes) -> str:
     flag("--under-min-isr-partitions", help="only partitions whose ISR is smaller than min.insync.replicas"),
     flag("--at-min-isr-partitions", help="only partitions whose ISR is just min.insync.replicas"),
     flag("--topics-with-overrides", help="only topics with overridden settings, without their partitions"),
+    flag("--all", help="without names: every partition of internal topics too, not only their number"),
     hidden("--partition-size-limit-per-response", type=int),
     may_watch=True,
 )
@@ -177,7 +178,12 @@ def _show_tables(output: Output, described: list[DescribedTopic], args: Args) ->
         for topic in described:
             counts = f"partitions: {topic.partition_count}  replication: {topic.replication_factor}"
             write(f"topic: {topic.name}  id: {topic.topic_id or '-'}  {counts}  configs: {configs_text(topic) or '-'}\n")
-    output.rows("partitions", PartitionRow, [partition for topic in described for partition in topic.partitions])
+    folded = [topic for topic in described if topic.internal and output.form == "table" and not (args.all or names_topics(args))]
+    shown = [topic for topic in described if topic not in folded]
+    if shown or not folded:
+        output.rows("partitions", PartitionRow, [partition for topic in shown for partition in topic.partitions])
+    for topic in folded:
+        write(f"{topic.name}: {counted(len(topic.partitions), 'partition')} (internal; --all shows them)\n")
 
 
 def configs_text(topic: DescribedTopic) -> str:

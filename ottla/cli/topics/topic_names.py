@@ -77,8 +77,11 @@ def chosen_topics(cluster: Cluster, args: Args, *, is_optional: bool = False) ->
         chosen |= matching
     for text in args.topic_id or []:
         chosen |= _by_id(text, topics, is_optional=is_optional)
-    is_named = args.names or args.topic or args.topic_id
-    return [topics[name] for name in sorted(chosen if is_named else topics)]
+    return [topics[name] for name in sorted(chosen if names_topics(args) else topics)]
+
+
+def names_topics(args: Args) -> bool:
+    return bool(args.names or args.topic or args.topic_id)
 
 
 def _by_id(text: str, topics: dict[str, Any], *, is_optional: bool) -> set[str]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import uuid
 from typing import Any, cast
 
 import pytest
 
+from ottla.base.counted import counted
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cli.topics.records import copy_records
@@ -131,6 +133,19 @@ def test_filters_show_unhealthy_partitions(ottla: Ottla, topic: str) -> None:
     assert topic not in ottla("topic", "describe", "--topics-with-overrides").out
     ottla("topic", "alter", topic, "-c", "retention.ms=7000000")
     assert topic in ottla("topic", "describe", "--topics-with-overrides").out
+
+
+def test_partitions_of_internal_topics_are_counted(ottla: Ottla, topic: str) -> None:
+    assert ottla("consume", topic, "-g", f"g-{topic}", "-e", "-q").code == 0  # creates __consumer_offsets
+    count = int(described(ottla, "__consumer_offsets")["partition_count"])
+    line = f"__consumer_offsets: {counted(count, 'partition')} (internal; --all shows them)\n"
+    for options in ([], ["--at-min-isr-partitions"]):
+        folded = ottla("topic", "describe", *options).out
+        assert line in folded and re.search(rf"^{topic} +0 ", folded, re.MULTILINE)
+        assert not re.search(r"^__consumer_offsets +\d", folded, re.MULTILINE)
+        for whole in (["--all"], ["-o", "csv"], ["__consumer_offsets"]):
+            shown = ottla("topic", "describe", *options, *whole).out
+            assert len(re.findall(r"^__consumer_offsets\b[ ,]*\d", shown, re.MULTILINE)) == count and line not in shown
 
 
 def test_trim_by_offset_by_time_and_to_the_end(ottla: Ottla, broker: Broker, topic: str) -> None:
