@@ -98,6 +98,7 @@ class Summary:
 
 
 READ_BYTES = 1024 * 1024
+SILENT_S = 3.0
 
 
 def text_stream(descriptor: int, linger_s: float, on_idle: Callable[[], None]) -> io.TextIOWrapper:
@@ -215,10 +216,9 @@ def _run(args: Args, output: Output) -> int:
             if args.transactional_id is not None:  # otherwise read_committed readers would wait until the transaction times out
                 (producer.abort if isinstance(end, Refused) else producer.abandon)()
             raise
+        _flush(producer)
         if args.transactional_id is not None:
             producer.commit()
-        else:
-            producer.flush()
         seconds = time.perf_counter() - started
         if output.has_summary:
             if _has_prompt(args) and args.generate is None:
@@ -333,11 +333,11 @@ def _produce_input(
                     key, value = encoder.encode(key, value, f"line {number}")
             except Refused:
                 if args.transactional_id is None:
-                    producer.flush()  # sends the lines before the bad one, as Kafka's tool does
+                    _flush(producer)  # sends the lines before the bad one, as Kafka's tool does
                 raise
             producer.produce(topic, value, key, partition=args.partition, headers=headers)
             if args.sync:
-                producer.flush()
+                _flush(producer)
 
 
 def _produce_records(
@@ -353,11 +353,20 @@ def _produce_records(
             producer.produce(topic, value, key, partition=args.partition, timestamp=timestamp, headers=(*given, *headers))
             progress.add(len(value or b""))
             if args.sync:
-                producer.flush()
+                _flush(producer)
     except Refused:
         if args.transactional_id is None:
-            producer.flush()  # sends the rows before the bad one, as for lines
+            _flush(producer)  # sends the rows before the bad one, as for lines
         raise
+
+
+def _flush(producer: Producer) -> None:
+    """Flushes. After `SILENT_S` without an end, says for what it waits."""
+    if producer.flush(SILENT_S):
+        for error in producer.obstacles().values():
+            reason = f"{error.message} ({error.name})" if isinstance(error, KafkaError) else str(error)
+            write_error(f"waiting: {reason}; Ctrl-C gives up\n")
+        producer.flush()
 
 
 def _has_prompt(args: Args) -> bool:
@@ -371,7 +380,7 @@ def _prompt(producer: Producer, args: Args) -> Callable[[], None]:
         output.explain_input("one record a line; Ctrl-D ends\n")
 
     def on_idle() -> None:
-        producer.flush()
+        _flush(producer)
         if has_prompt:
             output.prompt()
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from math import inf
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
@@ -191,13 +192,22 @@ class Producer:
         self._deliveries.raise_failure()
 
     @owned
-    def flush(self) -> None:
-        """Sends all batches and waits until each is acknowledged or has failed. Raises a failure that was kept (`Deliveries`)."""
+    def flush(self, timeout_s: float = inf) -> int:
+        """Sends all batches and waits, at most `timeout_s`, until each is acknowledged or has failed. Returns the number of records that
+        are neither. Raises a failure that was kept (`Deliveries`)."""
+        end = time.monotonic() + timeout_s
         for batch in list(self._open.values()):
             self._seal(batch)
-        while not self._queue.is_empty:
-            self._step(_STEP_S)
+        left = timeout_s
+        while not self._queue.is_empty and left >= 0:
+            self._step(min(_STEP_S, left))
+            left = end - time.monotonic()
         self._deliveries.raise_failure()
+        return self._queue.record_count
+
+    def obstacles(self) -> dict[TopicPartition, KafkaError | TransportError]:
+        """Returns the last error of each partition whose records could not be sent yet, but are sent again and again."""
+        return self._queue.obstacles
 
     def close(self) -> None:
         """Flushes, and aborts an open transaction. In a forked child it only closes the inherited sockets."""
@@ -438,14 +448,9 @@ class Producer:
                 return
             for batch in batches:
                 stamp_producer(
-                    batch.data,
-                    0,
-                    len(batch.data),
-                    producer_id=self.identity.producer_id,
-                    producer_epoch=self.identity.epoch_of(partition),
-                    base_sequence=self.identity.take_sequences(partition, batch.count),
-                    is_transactional=False,
-                )
+                    batch.data, 0, len(batch.data), producer_id=self.identity.producer_id, is_transactional=False,
+                    producer_epoch=self.identity.epoch_of(partition), base_sequence=self.identity.take_sequences(partition, batch.count),
+                )  # fmt: skip
 
     def _send(self, broker_id: int, connection: BlockingConnection, batches: list[Batch]) -> None:
         request = self._queue.request(batches, self.identity.transactional_id if self.identity is not None else None)

@@ -68,7 +68,14 @@ class ClientMetadata:
     def no_leader(self, partition: TopicPartition) -> KafkaError:
         """Returns the reason why a partition has no leader. Its topic must be in the cache."""
         if self.leader_of(partition) == NO_LEADER:
-            return refused(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader at the moment")
+            found = self.partition(partition)
+            offline = [] if found is None else sorted(found.offline_replicas)
+            causes = [
+                f"the log directory on broker {broker} is offline" if broker in self.brokers else f"broker {broker} is not running"
+                for broker in offline
+            ]
+            reason = ": " + ", ".join(causes) if causes else ""
+            return refused(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader at the moment{reason}")
         count = len(self.topics[partition.topic].partitions)
         message = f"topic {partition.topic!r} has {counted(count, 'partition')}, so no partition {partition.partition}"
         return refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)

@@ -80,7 +80,7 @@ class Sent(NamedTuple):
 class _SendLane:
     """The batches of one partition, each list in the order of sealing."""
 
-    __slots__ = ("backoff", "broker_id", "failed", "resume_at", "retried", "under_way", "waiting")
+    __slots__ = ("backoff", "broker_id", "error", "failed", "resume_at", "retried", "under_way", "waiting")
 
     def __init__(self) -> None:
         self.waiting: deque[Batch] = deque()
@@ -90,6 +90,7 @@ class _SendLane:
         self.retried: tuple[int, ...] = ()  # the number of the newest repeated batch
         self.resume_at = 0.0
         self.backoff = Backoff(inf)
+        self.error: KafkaError | TransportError | None = None  # the last failure since the last success
 
     @property
     def is_empty(self) -> bool:
@@ -99,7 +100,8 @@ class _SendLane:
         """Returns the batches that are not in flight, in order."""
         return sorted([*self.failed, *self.waiting], key=lambda batch: batch.number)
 
-    def pause(self, now: float) -> None:
+    def pause(self, error: KafkaError | TransportError, now: float) -> None:
+        self.error = error
         self.resume_at = now + self.backoff.next_s()
 
     def requeue_failed(self) -> None:
@@ -151,6 +153,16 @@ class SendQueue:
         return not self._lanes
 
     # Choosing batches
+
+    @property
+    def record_count(self) -> int:
+        """The number of records without an outcome."""
+        return sum(batch.count for lane in self._lanes.values() for batch in (*lane.under_way, *lane.queued()))
+
+    @property
+    def obstacles(self) -> dict[TopicPartition, KafkaError | TransportError]:
+        """The last error of each partition whose batches are sent again and again."""
+        return {partition: lane.error for partition, lane in self._lanes.items() if lane.error is not None}
 
     def sendable(self, now: float) -> list[TopicPartition]:
         """Returns the partitions with a batch that may be sent now, the oldest batch first. Puts failed batches back into the queue."""
@@ -230,7 +242,9 @@ class SendQueue:
                 self._failed([batch], refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"no answer for {batch.partition}"), now)
             elif not result.error_code or result.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                 self.known.add(batch.partition)
-                self._lane(batch.partition).backoff = Backoff(inf)
+                lane = self._lane(batch.partition)
+                if lane.error is not None:
+                    lane.backoff, lane.error = Backoff(inf), None
                 self._end(batch, result.base_offset, None)
             else:
                 message = f"{batch.partition}: {result.error_message}" if result.error_message else str(batch.partition)
@@ -248,7 +262,7 @@ class SendQueue:
             lane = self._lanes[partition]
             while lane.waiting and (now >= lane.waiting[0].deadline or not may_help):
                 self._give_up(lane.waiting.popleft(), error)
-            lane.pause(now)
+            lane.pause(error, now)
         self.metadata.forget(partitions)
 
     def end_all(self, error: ClientError, *, only_unsent: bool = False) -> None:
@@ -290,7 +304,7 @@ class SendQueue:
                 if isinstance(error, KafkaError) and error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                     batch.is_open = False
                 lane.failed.append(batch)
-                lane.pause(now)
+                lane.pause(error, now)
                 self.metadata.forget([batch.partition])
             else:
                 self._give_up(batch, error)

@@ -7,17 +7,21 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cli.records.produce import Summary, read_lines
+from ottla.client.blocking.client import connect
 from ottla.client.blocking.producer import Delivery
 from ottla.client.errors import KafkaError
 from ottla.testing.broker import Broker
 from ottla.testing.handle import TopicRecord
+from ottla.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from tests.cli.conftest import Ottla
+from tests.client.fake_broker import FakeBroker
 
 
 @pytest.fixture
@@ -276,3 +280,50 @@ def test_a_topic_that_was_created_by_use_is_named(ottla: Ottla, broker: Broker, 
     assert objects.json() == {
         "topic": "made-for-programs", "records": 2, "is_new_topic": True, "offsets": [{"partition": 0, "first": 0, "last": 1}],
     }  # fmt: skip
+
+
+def test_what_it_waits_for_is_said(offline: Ottla, lines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition gets a leader only after the line about it was written."""
+    monkeypatch.setattr("ottla.cli.records.produce.SILENT_S", 0.3)
+    lines.write_text("a\n")
+    said: list[str] = []
+    with FakeBroker({0: lambda request, _: placed(request)}) as fake:
+        fake.topics["orders"] = 1
+        usual = fake.script[3]
+
+        def metadata(request: Any, version: int) -> Any:
+            answer = usual(request, version)
+            for partition in [partition for topic in answer.topics for partition in topic.partitions if not said]:
+                partition.leader_id, partition.offline_replicas = -1, [1, 2]
+            return answer
+
+        fake.script[3] = metadata
+        monkeypatch.setattr("ottla.cli.records.produce.write_error", said.append)
+        result = offline("produce", "orders", "-q", "--acks", 1, "--file", lines, "-b", fake.address)
+    assert result.code == 0
+    reason = "orders-0 has no leader at the moment: the log directory on broker 1 is offline, broker 2 is not running"
+    assert said == [f"waiting: {reason} (LEADER_NOT_AVAILABLE); Ctrl-C gives up\n"]
+
+
+def placed(request: Any) -> ProduceResponse:
+    """Each batch at offset 0."""
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[PartitionProduceResponse(index=part.index, base_offset=0) for part in topic.partition_data],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def test_a_flush_may_end_earlier(broker: Broker, topic: str) -> None:
+    with connect(broker.bootstrap_server) as client, client.producer() as producer:
+        producer.produce(topic, b"a")
+        assert producer.flush(60) == 0
+        with broker.pause():
+            producer.produce(topic, b"b")
+            assert producer.flush(0.01) == 1
+        assert producer.flush() == 0
