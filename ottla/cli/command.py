@@ -41,14 +41,16 @@ class Command(NamedTuple):
     may_watch: bool = False
     has_connection: bool = True
     has_output: bool = True
+    needs: str = ""
+    """The operation and kind of resource that a user must be allowed, if one right is enough: `WRITE TOPIC`."""
 
 
 COMMANDS: dict[str, Command] = {}
 """The commands of the imported modules, by their words (`topic trim`)."""
 
 
-def command(words: str, help: str, *options: Option, **traits: bool) -> Callable[[Run], Run]:
-    """Decorator: registers a function as a command in `COMMANDS`. `traits` are the boolean fields of `Command`."""
+def command(words: str, help: str, *options: Option, **traits: Any) -> Callable[[Run], Run]:
+    """Decorator: registers a function as a command in `COMMANDS`. `traits` are the other fields of `Command`."""
 
     def added(run: Run) -> Run:
         COMMANDS[words] = Command(help, options, run, **traits)

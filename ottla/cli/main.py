@@ -206,10 +206,17 @@ def _execute(command: Command, args: Args) -> int:
     given: dict[str, object] = {"args": args} if "args" in names else {}
     if "output" in names:
         given["output"] = output_of(args)
-    if "cluster" not in names:
-        return command.run(**given) or EXIT_DONE
-    with connect(args) as cluster:
-        return command.run(**given, cluster=cluster) or EXIT_DONE
+    try:
+        if "cluster" not in names:
+            return command.run(**given) or EXIT_DONE
+        with connect(args) as cluster:
+            return command.run(**given, cluster=cluster) or EXIT_DONE
+    except ApiError as error:
+        if args.printers is None and error.code.name.endswith("_AUTHORIZATION_FAILED"):
+            from ottla.cli.denials import explained
+
+            raise explained(error, command, args) from None
+        raise
 
 
 def _other_failure(argv: list[str], error: OttlaError) -> int:

@@ -115,3 +115,40 @@ def test_the_doctor_in_a_process_of_its_own(guarded: Broker, file: Path, topic: 
     command = [sys.executable, "-m", "ottla.cli.main", "doctor", "--command-config", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env={**os.environ, "NO_COLOR": "1"})
     assert "fail  broker" not in done.stdout and done.returncode in (0, 1), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("produce UNSEEN --generate 1", "may not WRITE TOPIC 'UNSEEN'; see `ottla security check --topic UNSEEN`"),
+        ("consume UNSEEN -e", "may not READ TOPIC 'UNSEEN'; see `ottla security check --topic UNSEEN`"),
+        ("consume READABLE -g g-1", "may not DESCRIBE GROUP 'g-1'; see `ottla security check --group g-1`"),
+        ("produce READABLE --generate 1", "may not write to the topic; see `ottla security check --topic READABLE`"),
+        ("topic create new", "may not CREATE TOPIC 'new'; see `ottla security check --topic new`"),
+        ("topic create new-1 new-2", "may not CREATE TOPIC 'new-2'; see `ottla security check --topic new-2`"),
+        ("topic delete READABLE -y", "may not DELETE TOPIC 'READABLE'; see `ottla security check --topic READABLE`"),
+        ("topic trim READABLE -y", "may not DELETE TOPIC 'READABLE'; see `ottla security check --topic READABLE`"),
+        ("topic add-partitions READABLE -n 1", "may not ALTER TOPIC 'READABLE'; see `ottla security check --topic READABLE`"),
+        ("topic alter READABLE -c retention.ms=1d", "may not ALTER_CONFIGS TOPIC 'READABLE'; see `ottla security check --topic READABLE`"),
+        ("offsets UNSEEN", "may not DESCRIBE TOPIC 'UNSEEN'; see `ottla security check --topic UNSEEN`"),
+        ("acl list", "may not DESCRIBE CLUSTER 'kafka-cluster'; see `ottla security check`"),
+        ("acl add --topic t --allow-principal User:b", "may not ALTER CLUSTER 'kafka-cluster'; see `ottla security check`"),
+        ("user list", "may not DESCRIBE CLUSTER 'kafka-cluster'; see `ottla security check`"),
+        ("user remove bob -y", "may not ALTER CLUSTER 'kafka-cluster'; see `ottla security check`"),
+    ],
+)
+def test_a_refusal_names_user_operation_and_resource(
+    offline: Ottla, guarded: Broker, topic: str, tmp_path: Path, file: Path, line: str, sentence: str
+) -> None:
+    readable = f"{topic}-readable"
+    guarded.create_topic(readable)
+    rule = ("--allow-principal", "User:alice", "--topic", readable, "--operation", "Read")
+    assert offline("acl", "add", *rule, "--command-config", file).code == 0
+    alice = guarded.write_java_config(tmp_path / "alice", user="alice")
+
+
+    def named(text: str) -> str:
+        return text.replace("UNSEEN", topic).replace("READABLE", readable)
+
+    result = offline(*named(line).split(), "--command-config", alice)
+    assert result.code == 1 and f"User:alice {named(sentence)}" in result.err, result

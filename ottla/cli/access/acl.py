@@ -239,6 +239,7 @@ def _rows(bindings: Sequence[Binding]) -> list[RuleRow]:
     *RESOURCE_OPTIONS,
     option("--principal", action="append", metavar="User:NAME", help="only rules about these; repeatable"),
     may_watch=True,
+    needs="DESCRIBE CLUSTER",
 )
 def _list(args: Args, cluster: Cluster, output: Output) -> None:
     principals = [principal_of(text) for text in args.principal or ()]
@@ -251,14 +252,14 @@ def _list(args: Args, cluster: Cluster, output: Output) -> None:
 OPTIONS = (*RESOURCE_OPTIONS, *RULE_OPTIONS)
 
 
-@command("acl add", "Allow or deny operations on resources to principals.", *OPTIONS)
+@command("acl add", "Allow or deny operations on resources to principals.", *OPTIONS, needs="ALTER CLUSTER")
 def _add(args: Args, cluster: Cluster, output: Output) -> None:
     bindings = bindings_of(args)
     acl_admin.create_acls(cluster, bindings)
     output.done(f"Added {_count(len(bindings))}.", {"added": [row.as_json() for row in _rows(bindings)]})
 
 
-@command("acl remove", "Remove access rules.", *OPTIONS, YES)
+@command("acl remove", "Remove access rules.", *OPTIONS, YES, needs="ALTER CLUSTER")
 def _remove(args: Args, cluster: Cluster, output: Output) -> None:
     filters = [
         resource.filter(rule)

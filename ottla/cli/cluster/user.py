@@ -19,7 +19,13 @@ class CredentialRow(Row):
     iterations: int
 
 
-@command("user list", "Users with SCRAM credentials.", option("names", nargs="*", metavar="USER", help="only these"), may_watch=True)
+@command(
+    "user list",
+    "Users with SCRAM credentials.",
+    option("names", nargs="*", metavar="USER", help="only these"),
+    may_watch=True,
+    needs="DESCRIBE CLUSTER",
+)
 def _list(args: Args, cluster: Cluster, output: Output) -> None:
     found = scram_admin.describe_scram(cluster, args.names)
     rows = [CredentialRow(user, *credential) for user, credentials in sorted(found.items()) for credential in granted(credentials)]
@@ -42,8 +48,8 @@ OPTIONS = (
 )
 
 
-@command("user create", "The same as add.", *OPTIONS)
-@command("user add", "Let a user log in by SCRAM, or change the password.", *OPTIONS)
+@command("user create", "The same as add.", *OPTIONS, needs="ALTER CLUSTER")
+@command("user add", "Let a user log in by SCRAM, or change the password.", *OPTIONS, needs="ALTER CLUSTER")
 def _add(args: Args, cluster: Cluster, output: Output) -> None:
     check_iterations(args.iterations)
     if args.password is not None:
@@ -74,8 +80,10 @@ def read_password(path: str | None, user: str) -> str:
 REMOVE_OPTIONS = (*MECHANISM_OPTION, YES)
 
 
-@command("user delete", "The same as remove.", *REMOVE_OPTIONS)
-@command("user remove", "Remove a user's credentials: connections that logged in by them are closed.", *REMOVE_OPTIONS)
+@command("user delete", "The same as remove.", *REMOVE_OPTIONS, needs="ALTER CLUSTER")
+@command(
+    "user remove", "Remove a user's credentials: connections that logged in by them are closed.", *REMOVE_OPTIONS, needs="ALTER CLUSTER"
+)
 def _remove(args: Args, cluster: Cluster, output: Output) -> None:
     confirm(args, f"Remove the credentials of user {args.name}?")
     found = [] if args.mechanism else granted(scram_admin.describe_scram(cluster, [args.name])[args.name])

@@ -107,6 +107,7 @@ def _decoder(args: Args) -> RecordDecoder | None:
     flag("--skip-message-on-error", help="report records that do not fit their schema, and go on"),
     *(hidden(name, action="store_true") for name in ("--enable-systest-events", "--new-consumer")),
     has_output=False,
+    needs="READ TOPIC",
 )
 def _run(args: Args, output: Output) -> int:
     if args.at_end and args.follow:

@@ -110,6 +110,7 @@ def _partitions(cluster: Cluster, args: Args) -> list[TopicPartition]:
     BROKER_LIST,
     *(hidden(name) for name in NO_EFFECT),
     may_watch=True,
+    needs="DESCRIBE TOPIC",
 )
 def _run(args: Args, cluster: Cluster, output: Output) -> int:
     for name in NO_EFFECT:

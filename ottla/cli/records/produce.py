@@ -178,6 +178,7 @@ SCHEMA_OPTIONS = headed(
     BROKER_LIST,
     *(hidden(name) for name in ("--max-block-ms", "--max-memory-bytes", "--socket-buffer-size")),
     *SCHEMA_OPTIONS,
+    needs="WRITE TOPIC",
 )
 def _run(args: Args, output: Output) -> int:
     topic = one_topic(args)

@@ -51,6 +51,7 @@ def read_offsets(path: str) -> dict[TopicPartition, int]:
     "Delete the records before given offsets.",
     option("--offset-json-file", required=True, metavar="FILE", help="topics, partitions and offsets"),
     YES,
+    needs="DELETE TOPIC",
 )
 def _delete(args: Args, cluster: Cluster, output: Output) -> int:
     before = read_offsets(args.offset_json_file)

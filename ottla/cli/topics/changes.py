@@ -14,7 +14,7 @@ from ottla.cli.setting_values import parse_settings
 from ottla.cli.topics.topic_names import ONE_TOPIC, one_topic, parse_replica_assignment
 from ottla.client.blocking.cluster import Cluster, nearest_hint
 from ottla.client.core import admin
-from ottla.client.errors import KafkaError
+from ottla.client.errors import AuthorizationError, KafkaError
 
 DEFAULT_SOURCE = 5
 
@@ -114,6 +114,7 @@ def _config(args: Args, cluster: Cluster, output: Output) -> None:
     *ONE_TOPIC,
     option("-n", "--count", type=int, required=True, metavar="N", help="how many more"),
     flag("--dry-run", help="only validate the change on the broker"),
+    needs="ALTER TOPIC",
 )
 def _add_partitions(args: Args, cluster: Cluster, output: Output) -> None:
     name = one_topic(args)
@@ -134,6 +135,7 @@ def _add_partitions(args: Args, cluster: Cluster, output: Output) -> None:
     option("--partition", type=int, action="append", metavar="N", help="only these partitions"),
     flag("--dry-run", help="show the offsets, change nothing"),
     YES,
+    needs="DELETE TOPIC",
 )
 def _trim(args: Args, cluster: Cluster, output: Output) -> int:
     name = one_topic(args)
@@ -155,6 +157,9 @@ def _trim(args: Args, cluster: Cluster, output: Output) -> int:
         rows.append(TrimRow(*partition, before[partition], low, error))
     output.rows("partitions", TrimRow, rows, extra={"dry_run": args.dry_run})
     failed = [row.error for row in rows if row.error]
+    for result in results.values():
+        if isinstance(result, AuthorizationError) and not output.is_structured:
+            raise result
     if failed and not output.is_structured:
         raise Refused(f"not trimmed: {counted(len(failed), 'partition')}", str(failed[0]))
     return 1 if failed else 0

@@ -10,7 +10,8 @@ from typing import Any
 
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.cli.command import YES, Args, Refused, UsageError, command, confirm, flag, granted, hidden, option
+from ottla.cli.command import COMMANDS, YES, Args, Refused, UsageError, command, confirm, flag, granted, hidden, option
+from ottla.cli.denials import explained
 from ottla.cli.output import write
 from ottla.cli.render.ottla import Output, Row, column, json_only, spaced, unshown
 from ottla.cli.setting_values import parse_settings
@@ -202,6 +203,7 @@ def configs_text(topic: DescribedTopic) -> str:
     option("-c", "--config", action="append", metavar="KEY=VALUE", help="a setting of the topic, such as retention.ms=7d"),
     flag("--if-not-exists", help="no error when the topic exists"),
     flag("--dry-run", help="only validate the change on the broker"),
+    needs="CREATE TOPIC",
 )
 def _create(args: Args, cluster: Cluster, output: Output) -> None:
     names = list(dict.fromkeys([*args.names, *(args.topic or [])]))
@@ -221,7 +223,7 @@ def _create(args: Args, cluster: Cluster, output: Output) -> None:
         except ApiError as error:
             if len(names) == 1:
                 raise
-            failures[name] = error
+            failures[name] = explained(error, COMMANDS["topic create"], args)
     if output.is_structured:
         errors = {name: failure.code.name for name, failure in failures.items()}
         output.show_object(made[0] if len(names) == 1 else {"topics": made, "errors": errors})
@@ -267,6 +269,7 @@ def _made_sentence(topic: dict[str, Any]) -> str:
     flag("--if-exists", help="no error when there is no such topic"),
     flag("--dry-run", help="show what would be deleted"),
     YES,
+    needs="DELETE TOPIC",
 )
 def _delete(args: Args, cluster: Cluster, output: Output) -> None:
     if not args.names and not args.topic:
@@ -280,7 +283,7 @@ def _delete(args: Args, cluster: Cluster, output: Output) -> None:
         return
     confirm(args, f"Delete {', '.join(names)} with all records?")
     results = admin.delete_topics(cluster, names)
-    failures = {name: error for name, error in results.items() if error is not None}
+    failures = {name: explained(error, COMMANDS["topic delete"], args) for name, error in results.items() if error is not None}
     deleted = [name for name in names if name not in failures]
     for name, error in failures.items():
         if not output.is_structured:
