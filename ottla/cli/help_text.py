@@ -24,7 +24,7 @@ def overview() -> str:
         "",
         "Each command: --help. All of them as JSON: ottla --help-json. Kafka's names work too: ottla kafka-topics --list ...",
         "Other words work: topics, topic ls, topic rm, topic consume, version, help COMMAND.",
-        "A broker is named by -b HOST:PORT, by KAFKA_BOOTSTRAP_SERVERS, or by a profile; else localhost:9092.",
+        "A broker is named by -b HOST:PORT, by KAFKA_BOOTSTRAP_SERVERS or OTTLA_BOOTSTRAP, or by a profile; else localhost:9092.",
     ]
     return "\n".join(lines) + "\n"
 

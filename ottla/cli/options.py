@@ -16,6 +16,7 @@ from ottla.cli.command import Args, UsageError, hidden, parse_pairs
 from ottla.cli.input_files import read_text
 from ottla.cli.output import wants_colour
 from ottla.cli.render.ottla import Output
+from ottla.client.addresses import addresses_in
 
 if TYPE_CHECKING:
     from ottla.client.blocking.cluster import Cluster
@@ -58,8 +59,8 @@ def properties_of(args: Args, environment: Mapping[str, str] | None = None, *, w
         from ottla.cli.profile_file import profile_properties
 
         put(profile_properties(getattr(args, "profile", None), environment))
-    if environment.get("KAFKA_BOOTSTRAP_SERVERS"):
-        put({"bootstrap.servers": environment["KAFKA_BOOTSTRAP_SERVERS"]})
+    if addresses := addresses_in(environment):
+        put({"bootstrap.servers": addresses})
     if getattr(args, "command_config", None):
         put(read_properties(args.command_config))
     for words in (*getattr(args, "property_lists", []), getattr(args, "properties", [])):

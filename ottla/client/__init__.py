@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ottla.base.errors import ErrorCode, WireError
     from ottla.base.types import TopicPartition
     from ottla.base.uuids import uuid_to_text
+    from ottla.client.addresses import addresses_in
     from ottla.client.aio import AsyncClient
     from ottla.client.blocking.client import Client, connect
     from ottla.client.blocking.consumer import Consumer
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     )
 
 _NAMES = {
+    "addresses": "addresses_in",
     "aio": "AsyncClient",
     "blocking.client": "Client connect",
     "blocking.consumer": "Consumer",
@@ -75,7 +77,8 @@ __all__ = [
     "GroupMember", "KafkaError", "ListedGroup", "ListedTransaction", "MalformedResponseError", "OffsetAt", "OffsetOutOfRangeError",
     "OutcomeUnknownError", "PartitionInfo", "Producer", "RequestTimeoutError", "ShareConsumer", "Staged", "StagedChunk", "TopicInfo",
     "TopicPartition", "Transaction", "TransactionDescription", "TransportError", "UnknownTopicError", "UnsupportedVersionError",
-    "UsageError", "WireError", "connect", "murmur2", "partition_for_group", "partition_for_key", "uuid_to_text",
+    "UsageError", "WireError", "addresses_in", "connect", "murmur2", "partition_for_group", "partition_for_key",
+    "uuid_to_text",
 ]  # fmt: skip
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 DEFAULT_PORT = 9092
+VARIABLES = ("OTTLA_BOOTSTRAP", "KAFKA_BOOTSTRAP_SERVERS")
+"""The environment variables that name brokers for the command line, the fixtures of tests and pipelines. The first that is set is used."""
 
 
 class Address(NamedTuple):
@@ -13,6 +16,11 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def addresses_in(environment: Mapping[str, str]) -> str:
+    """Returns the text of the first of `VARIABLES` that is set, even to nothing; empty if none is."""
+    return next((environment[name] for name in VARIABLES if name in environment), "")
 
 
 def parse_addresses(text: str) -> list[Address]:

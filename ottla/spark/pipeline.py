@@ -13,11 +13,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ottla.client import addresses_in
 from ottla.spark.errors import OptionError
 from ottla.spark.state_file import state_path
 
@@ -40,6 +42,7 @@ class Pipeline:
       keyword arguments.
     - `sink`: one topic, or several; with several, each row names its topic in the column `topic`.
     - `group` holds the committed offsets. Each pipeline needs its own; a second copy fences the first.
+    - `bootstrap`: some of the brokers. By default those that `OTTLA_BOOTSTRAP` or `KAFKA_BOOTSTRAP_SERVERS` names, else localhost:9092.
     - `starting_offsets`: where a group without offsets begins: `earliest`, `latest`, or JSON per partition.
     - `trigger`: empty to run one batch after another, `available-now` to stop at the current end of the source, or an interval such as `5
       seconds`.
@@ -52,7 +55,7 @@ class Pipeline:
     source: str | Sequence[str] | Mapping[str, str | Sequence[str]]
     sink: str | Sequence[str]
     transform: Callable[..., Any]
-    bootstrap: str = DEFAULT_BOOTSTRAP
+    bootstrap: str = field(default_factory=lambda: addresses_in(os.environ) or DEFAULT_BOOTSTRAP)
     checkpoint: str = ""
     trigger: str = AS_SOON_AS_POSSIBLE
     output_mode: str = APPEND

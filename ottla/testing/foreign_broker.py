@@ -150,7 +150,7 @@ def foreign_broker(bootstrap: str, path: str, passwords: Mapping[str, str]) -> I
     options = read_options(path) if path else {}
     address = bootstrap or options.get("bootstrap.servers", "")
     if not address:
-        raise ValueError(f"{path} has no bootstrap.servers, and OTTLA_BOOTSTRAP is not set")
+        raise ValueError(f"{path} has no bootstrap.servers, and neither OTTLA_BOOTSTRAP nor KAFKA_BOOTSTRAP_SERVERS is set")
     is_secured = any(name.startswith(FAMILIES) for name in options)
     directory = temporary_directory("ottla-testing-")
     try:

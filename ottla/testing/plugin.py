@@ -4,7 +4,8 @@ pytest imports this module in every run where Ottla is installed, so it imports 
 when the first test needs it. One broker serves the whole run, pytest-xdist's workers included; tests are isolated by unique names, not by
 brokers. Faults end with the test that has set them. The report of a failed test has the log lines of its brokers.
 
-`OTTLA_BOOTSTRAP` names another Kafka-compatible broker to use instead, `OTTLA_BOOTSTRAP_CONFIG` a file of Kafka's client options for it.
+`OTTLA_BOOTSTRAP`, or else `KAFKA_BOOTSTRAP_SERVERS`, names another Kafka-compatible broker to use instead, and the head of the run says so;
+`OTTLA_BOOTSTRAP_CONFIG` names a file of Kafka's client options for it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from ottla.testing.cluster import Cluster
     from ottla.testing.handle import BrokerHandle
 
-BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
 CONFIG_VARIABLE = "OTTLA_BOOTSTRAP_CONFIG"
 WORKER_INPUT = "ottla_directory"
 WORKER_INPUT_PID = "ottla_controller"
@@ -57,8 +57,7 @@ def kafka_broker(
     if _is_foreign():
         from ottla.testing.foreign_broker import foreign_broker
 
-        addresses, config = (os.environ.get(name, "") for name in (BOOTSTRAP_VARIABLE, CONFIG_VARIABLE))
-        with foreign_broker(addresses, config, kafka_broker_users) as broker:
+        with foreign_broker(_foreign_addresses(), os.environ.get(CONFIG_VARIABLE, ""), kafka_broker_users) as broker:
             yield broker
     elif shared:
         from pathlib import Path
@@ -115,13 +114,27 @@ def kafka_cluster() -> Iterator[Callable[..., Broker | Cluster]]:
 
 
 def _is_foreign() -> bool:
-    return bool(os.environ.get(BOOTSTRAP_VARIABLE) or os.environ.get(CONFIG_VARIABLE))
+    return bool(_foreign_addresses() or os.environ.get(CONFIG_VARIABLE))
+
+
+def _foreign_addresses() -> str:
+    from ottla.client.addresses import addresses_in
+
+    return addresses_in(os.environ)
 
 
 def _unique(request: pytest.FixtureRequest) -> str:
     """The test's name in characters that Kafka allows, and a unique suffix."""
     name = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:NAME_CHARACTERS_MAX].strip("-.")
     return f"{name}-{uuid.uuid4().hex[:12]}"
+
+
+def pytest_report_header() -> str | None:
+    """Returns a line about a broker that the run uses and has not started, because a variable of the shell may have been forgotten."""
+    if not any("BOOTSTRAP" in name for name in os.environ) or not _is_foreign():  # most runs import nothing of Ottla
+        return None
+    where = _foreign_addresses() or f"of {os.environ[CONFIG_VARIABLE]}"
+    return f"kafka_broker: the running broker {where} (OTTLA_BOOTSTRAP= starts one instead)"
 
 
 # Each test

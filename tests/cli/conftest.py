@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from ottla.cli.main import main
+from ottla.client.addresses import VARIABLES
 from ottla.testing.broker import Broker
 
 
@@ -42,7 +43,8 @@ def no_settings_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     """Hides the profiles and variables of the user who runs the tests."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture

@@ -37,6 +37,7 @@ def test_precedence(tmp_path: Path) -> None:
 
     assert servers(environment={"XDG_CONFIG_HOME": str(tmp_path)}) == "profile:1"
     assert servers() == "environment:1"
+    assert servers(environment={**environment, "OTTLA_BOOTSTRAP": "ours:1"}) == "ours:1"
     assert servers("--command-config", str(file)) == "file:1"
     assert servers("--command-config", str(file), "-X", "bootstrap.servers=x:1") == "x:1"
     assert servers("--command-config", str(file), "-X", "bootstrap.servers=x:1", "-b", "option:1") == "option:1"

@@ -15,9 +15,9 @@ import pytest
 
 import ottla.client
 from ottla.client import Client
+from ottla.client.addresses import addresses_in
 from ottla.testing.broker import Broker
 from ottla.testing.handle import BrokerHandle
-from ottla.testing.plugin import BOOTSTRAP_VARIABLE
 from tests.spark.kept_connections import close_clients, close_relays
 from tests.spark.pipeline import Pipeline, wait_for_topic
 from tests.spark.reading import Fill
@@ -25,8 +25,8 @@ from tests.spark.reading import Fill
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[BrokerHandle]:
-    bootstrap = os.environ.get(BOOTSTRAP_VARIABLE)
-    if bootstrap is None:
+    bootstrap = addresses_in(os.environ)
+    if not bootstrap:
         with Broker() as started:
             yield started
             close_clients()

@@ -8,8 +8,10 @@ import pickle
 import pytest
 
 from ottla.client import TopicPartition
+from ottla.client.addresses import VARIABLES
 from ottla.spark.errors import OptionError
 from ottla.spark.options import MAX_BYTES_PER_TRIGGER, SINK_TABLE, SOURCE_TABLE, WITHOUT_EFFECT, is_source, parse_sink, parse_source
+from ottla.spark.pipeline import Pipeline
 
 HERE = {"kafka.bootstrap.servers": "localhost:9092"}
 READ = {**HERE, "subscribe": "orders"}
@@ -186,3 +188,16 @@ def test_options_reach_the_tasks() -> None:
 def test_the_tables_of_the_reference_are_whole() -> None:
     assert all(option.meaning.endswith((".", "`")) and option.used_by for option in (*SOURCE_TABLE, *SINK_TABLE))
     assert len({option.name.lower() for option in SOURCE_TABLE}) == len(SOURCE_TABLE)
+
+
+def test_a_pipeline_uses_the_brokers_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    def bootstrap() -> str:
+        return Pipeline(group="g", source="a", sink="b", transform=lambda rows: rows).bootstrap
+
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    assert bootstrap() == "localhost:9092"
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "kafka:1")
+    assert bootstrap() == "kafka:1"
+    monkeypatch.setenv("OTTLA_BOOTSTRAP", "ours:1")
+    assert bootstrap() == "ours:1"

@@ -70,6 +70,12 @@ def test_a_named_broker_is_used_and_left_clean(broker: Broker, tmp_path: Path) -
     before = set(broker.topics())
     check_passed(run(tmp_path, USES, OTTLA_BOOTSTRAP=broker.direct_server), 1)
     assert set(broker.topics()) == before
+    source = f"def test_address(kafka_broker):\n    assert kafka_broker.direct_server == {broker.direct_server!r}\n"
+    done = run(tmp_path, source, "-v", KAFKA_BOOTSTRAP_SERVERS=broker.direct_server)
+    check_passed(done, 1)
+    assert f"kafka_broker: the running broker {broker.direct_server} (" in done.stdout
+    source = source.replace("==", "!=")
+    check_passed(run(tmp_path, source, OTTLA_BOOTSTRAP="", KAFKA_BOOTSTRAP_SERVERS=broker.direct_server), 1)
 
 
 def hide(directory: Path, *modules: str) -> None:
