@@ -37,6 +37,7 @@ from ottla.cli.records.record_input import is_on, unescape
 from ottla.cli.records.start_offsets import Start, parse_start, start_positions
 from ottla.cli.render.ottla import Output
 from ottla.cli.topics.topic_names import named_partitions, pattern_of
+from ottla.client.errors import KafkaError, TransportError
 from ottla.wire.records import CONTROL_COMMIT, Record
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def _decoder(args: Args) -> RecordDecoder | None:
     option("-p", "--partition", type=int, action="append", metavar="N", help="only this partition"),
     option("-c", "-n", "--max-messages", type=int, dest="max_messages", metavar="N", help="stop after N records"),
     flag("-e", "--exit", dest="at_end", help="stop at the end as it was at the start"),
-    flag("-F", "--follow", help="wait for more (the default)"),
+    flag("-F", "--follow", help="wait for more (the default), and for brokers that are away"),
     option("--timeout-ms", type=int, metavar="MS", help="stop after this time without a record"),
     option("--isolation-level", choices=("read_committed", "read_uncommitted"), help="hide records of open and aborted transactions"),
     option("--formatter-property", "--property", action="append", default=[], metavar="KEY=VALUE", help="print.key=true and so on"),
@@ -233,6 +234,7 @@ class _Reading:
         self._unread: list[Fetched] = []
         self.limit: int | None = None if args.max_messages == -1 else args.max_messages
         self.ends: dict[TopicPartition, int] = {}
+        self._has_said_so = False
         self._write = bytes_writer(sys.stdout)
 
     def run(self, topics: list[str]) -> None:
@@ -252,7 +254,7 @@ class _Reading:
         if not consumer.membership:
             self._find_ends(consumer)
         while not self._is_done(consumer):
-            found = consumer.poll(POLL_S)
+            found = self._poll(consumer)
             if consumer.membership:
                 self._find_ends(consumer)
             before = self.count
@@ -271,6 +273,21 @@ class _Reading:
                 waited_since = now
             elif self.args.timeout_ms is not None and (now - waited_since) * 1000 >= self.args.timeout_ms:
                 return
+
+    def _poll(self, consumer: Consumer) -> list[Fetched]:
+        """Polls. With `-F` it waits for brokers that are not there, and says so once, until they have sent records."""
+        try:
+            found = consumer.poll(POLL_S)
+        except (TransportError, KafkaError) as error:
+            if not self.args.follow or (isinstance(error, KafkaError) and not error.is_retriable):
+                raise
+            if not self._has_said_so:
+                write_error(f"waiting: {error}; Ctrl-C gives up\n")
+            self._has_said_so = True
+            time.sleep(POLL_S)
+            return []
+        self._has_said_so = self._has_said_so and not found
+        return found
 
     def _consumer(self, topics: list[str]) -> Consumer:
         args = self.args

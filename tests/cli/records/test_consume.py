@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -344,3 +345,26 @@ def test_text_that_is_no_json_stays_text() -> None:
 def test_everything_else_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--where"):
         parse_where(text)
+
+
+@pytest.mark.parametrize("options", [[], ["-g", "g"]])
+def test_a_follow_survives_the_death_of_its_broker(tmp_path: Path, options: list[str]) -> None:
+    with Broker(topics=["orders"]) as broker:
+        broker.add_record("orders", "before")
+        line = [sys.executable, "-m", "ottla.cli.main", "consume", "orders", "-F", "-q", "--from-beginning", *options]
+        command = [*line, "-b", broker.direct_server]
+        reading = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert reading.stdout is not None and reading.stderr is not None
+        try:
+            assert reading.stdout.readline() == "before\n"
+            for value in ("after", "again"):
+                broker.process.kill()
+                assert re.fullmatch(r"waiting: .*127\.0\.0\.1:\d+.*; Ctrl-C gives up\n", reading.stderr.readline())
+                broker.process.start()
+                broker.add_record("orders", value)
+                assert reading.stdout.readline() == f"{value}\n"
+            reading.send_signal(signal.SIGINT)
+            assert reading.wait(60) == 130 and reading.stderr.read() == ""
+        finally:
+            reading.kill()
+            reading.communicate()
