@@ -116,19 +116,21 @@ class SegmentFetch:
     def _in_thread(self, work: Callable[[], Any], then: Callable[[Any], object]) -> None:
         """Runs `work` in a thread, then calls `then` on the loop with its result, unless it failed."""
 
-        def after(outcome: tuple[Any, str]) -> None:
-            result, reason = outcome
-            if reason:
-                self._fail(f"broker {self.source} sent {reason}")
+        def after(outcome: tuple[Any, Exception | None]) -> None:
+            result, error = outcome
+            if isinstance(error, RefusedBatch):
+                self._fail(f"broker {self.source} sent {error}")
+            elif error is not None:
+                self._fail(str(error) or type(error).__name__)
             else:
                 then(result)
 
         self._threads.run(lambda: _attempt(work), after)
 
 
-def _attempt(work: Callable[[], Any]) -> tuple[Any, str]:
-    """Returns the result of the work and the reason of its failure, one of them empty."""
+def _attempt(work: Callable[[], Any]) -> tuple[Any, Exception | None]:
+    """Returns the result of the work, and the error if it failed."""
     try:
-        return work(), ""
+        return work(), None
     except (RefusedBatch, StorageError, FileNotFoundError) as error:
-        return None, str(error) or "it failed"
+        return None, error

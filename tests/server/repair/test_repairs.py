@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from struct import Struct
 from typing import Any, cast
@@ -203,6 +204,19 @@ def test_a_leader_that_is_not_relieved_repairs_its_log_from_any_replica_that_has
     assert world.answer(content) == 2
     world.timers.advance(200)
     assert world.repairs.unrepaired == 0 and len(world.relief.offline) == 1
+
+
+def test_a_full_disk_during_a_repair_is_not_blamed_on_the_other_replica(world: RepairsWorld, caplog: pytest.LogCaptureFixture) -> None:
+    world.lead(0, 1, 2)
+    segment, content = world.rot(1)
+    world.partition.doubt(segment.base_offset)
+    world.settle()
+    world.timers.advance(HANDOVER_MS + 200)
+    world.settle()
+    world.disk.fail_next("write", errno.ENOSPC, path_part=".cleaned")
+    world.answer(content)
+    (said,) = [record.getMessage() for record in caplog.records if "was not repaired" in record.getMessage()]
+    assert "broker 1" not in said and "No space left" in said
 
 
 def test_a_broker_that_is_alone_says_what_is_lost_until_it_is_deleted(world: RepairsWorld, caplog: pytest.LogCaptureFixture) -> None:
