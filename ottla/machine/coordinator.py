@@ -135,15 +135,15 @@ class Coordinator(Generic[CoordinatorKey]):
         count = self._partition_count()
         if count <= 0:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic} does not exist yet")
-        return self._place(key, count)
+        return self._partition_of(key, count)
 
-    def _place(self, key: Any, partition_count: int) -> int:
+    def _partition_of(self, key: Any, partition_count: int) -> int:
         return java_partition(key, partition_count)
 
     def find(self, key: CoordinatorKey) -> MachineHost | None:
         """Returns the host of a key's shard if the shard is on this broker, even while it loads."""
         count = self._partition_count() if self._hosts else 0
-        return self._hosts.get(self._place(key, count)) if count > 0 else None
+        return self._hosts.get(self._partition_of(key, count)) if count > 0 else None
 
     def host_of(self, key: CoordinatorKey) -> MachineHost:
         """Returns the active host of a key's shard. Raises ApiError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""

@@ -47,9 +47,9 @@ class Share:
         self.held = Counter[str]()
         """The bytes of each owner, which are included in `bytes`."""
 
-    def find_room(self, size: int, owner: str = NO_OWNER) -> None:
+    def require_free(self, size: int, owner: str = NO_OWNER) -> None:
         """Checks that `owner` may have `size` bytes more. Raises ApiError COORDINATOR_NOT_AVAILABLE."""
-        self._memory.find_room(self, size, owner)
+        self._memory.require_free(self, size, owner)
 
     def end(self) -> None:
         """Breaks the reference cycle with a dropped shard, so that memory is freed without the garbage collector."""
@@ -65,7 +65,7 @@ class Share:
 
     def admit(self, size: int, owner: str = NO_OWNER) -> None:
         """Adds `size` bytes of `owner` to the estimate. Raises ApiError COORDINATOR_NOT_AVAILABLE."""
-        self.find_room(size, owner)
+        self.require_free(size, owner)
         self.bytes += size
         self.held[owner] += size
         self._admitted[owner] += size
@@ -136,7 +136,7 @@ class CoordinatorMemory:
         """Returns the bytes of an owner in all shards of this broker."""
         return sum([share.held[owner] for known in self._shares if (share := known()) is not None])
 
-    def find_room(self, share: Share, size: int, owner: str) -> None:
+    def require_free(self, share: Share, size: int, owner: str) -> None:
         if not self._lacks(size, owner):
             return
         self._next = (self._next + 1) % len(self._shares)

@@ -72,7 +72,7 @@ def read_rules(data: bytes) -> list[Rule]:
         return []
     entries = read_json(data).get("acls")
     if not isinstance(entries, list):
-        raise NodeError("a node of access rules holds no list of them")
+        raise NodeError("the field acls is not a list")
     return [_rule(entry) for entry in entries]
 
 
@@ -91,7 +91,7 @@ def read_change(path: str, data: bytes) -> Pattern:
     if path.startswith(f"{CHANGES[PatternType.LITERAL]}/"):
         kind, colon, name = _text(data).partition(":")
         if not colon:
-            raise NodeError("a change of access rules names no resource")
+            raise NodeError("a change of ACLs names no resource")
         return Pattern(_named(ResourceType, kind), name)
     value = read_json(data)
     return Pattern(_named(ResourceType, value.get("resourceType")), str(value.get("name")), _named(PatternType, value.get("patternType")))
@@ -99,7 +99,7 @@ def read_change(path: str, data: bytes) -> Pattern:
 
 def _rule(entry: Any) -> Rule:
     if not isinstance(entry, dict) or not all(isinstance(entry.get(name), str) for name in ("principal", "host")):
-        raise NodeError("an access rule without principal or host")
+        raise NodeError("an ACL without principal or host")
     operation, permission = entry.get("operation"), entry.get("permissionType")
     if isinstance(operation, str) and isinstance(permission, str):
         known, allowed = _OPERATIONS.get(operation), _PERMISSIONS.get(permission)
@@ -127,10 +127,11 @@ def _text(data: bytes) -> str:
 def _in_path(name: str) -> str:
     if name in (".", ".."):
         return name.replace(".", "%2E")
-    return "".join(letter if _may_stand(letter) else "".join(f"%{byte:02X}" for byte in letter.encode()) for letter in name)
+    return "".join(letter if _is_allowed_in_path(letter) else "".join(f"%{byte:02X}" for byte in letter.encode()) for letter in name)
 
 
-def _may_stand(letter: str) -> bool:
-    """Whether ZooKeeper accepts the character in a path, except for the escape character %."""
+def _is_allowed_in_path(letter: str) -> bool:
+    """Whether a path may have this character unescaped: ZooKeeper accepts it, and it is neither the separator / nor the escape character %.
+    """
     code = ord(letter)
     return letter not in "/%" and code >= 0x20 and not 0x7F <= code <= 0x9F and not 0xD800 <= code <= 0xF8FF and code < 0xFFF0

@@ -217,8 +217,7 @@ def read_cluster_id(data: bytes) -> str:
 
 def broker_bytes(broker: BrokerMetadata, protocols: Mapping[str, str], now_ms: int, *, incarnation: str = "") -> bytes:
     """Encodes a registration. `host` and `port` are the address of a PLAINTEXT listener, for clients that do not know listeners; null
-    and -1 without such a listener.
-    `incarnation` lists the ids of the broker's log directories, with commas.
+    and -1 without such a listener. `incarnation` lists the ids of the broker's log directories, with commas.
     """
     plain = next((address for name, address in broker.endpoints.items() if protocols[name] == "PLAINTEXT"), (None, -1))
     value: dict[str, Any] = {
@@ -430,7 +429,7 @@ def read_config(data: bytes) -> dict[str, str]:
         return {}
     configs = field_of(read_json(data), "config")
     if not isinstance(configs, dict):
-        raise NodeError("a configuration node holds no configuration")
+        raise NodeError("the field config is not an object")
     return {str(name): str(text) for name, text in configs.items()}
 
 
@@ -453,7 +452,7 @@ def read_quotas(data: bytes) -> dict[str, float]:
     try:
         return {name: float(text) for name, text in read_config(data).items() if not name.startswith(SCRAM_PREFIX)}
     except ValueError as error:
-        raise NodeError(f"a quota node holds no numbers: {error}") from None
+        raise NodeError(f"the value of a quota is not a number: {error}") from None
 
 
 def _replicas(value: Mapping[str, Any], name: str) -> dict[int, tuple[int, ...]]:

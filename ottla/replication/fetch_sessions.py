@@ -176,7 +176,7 @@ class FetchSessions:
 
     def _create(self, wanted: list[WantedPartition], has_topic_ids: bool, client: SessionOwner) -> FetchSession:
         while len(self._sessions) >= self._sessions_max:
-            self._remove(self._slots.place_for(client.host))
+            self._remove(self._slots.victim_for(client.host))
         session_id = self._random.randrange(EPOCH_MAX - 1) + 1
         while session_id in self._sessions:
             session_id = self._random.randrange(EPOCH_MAX - 1) + 1
@@ -201,7 +201,7 @@ class FetchSessions:
     def _make_room(self, keep: int) -> None:
         """Evicts other sessions while all sessions have too many partitions."""
         while self._slots.weight > self.partitions_max:
-            self._remove(self._slots.weight_for(keep))
+            self._remove(self._slots.heavy_victim_for(keep))
 
 
 def next_epoch(epoch: int) -> int:

@@ -13,8 +13,8 @@ from ottla.base.ports import Locate, Peers, Ports
 from ottla.cluster.cluster_secret import ClusterSecret
 from ottla.cluster.control.messenger import PeerMessenger
 from ottla.cluster.controller_link import ControllerLink
+from ottla.cluster.deleted_partitions import DeletedPartitions
 from ottla.cluster.failure_detector import FailureDetector
-from ottla.cluster.gone_partitions import GonePartitions
 from ottla.cluster.handover import Handover
 from ottla.cluster.isr_changes import IsrChanges, Key
 from ottla.cluster.member import ClusterMember
@@ -62,7 +62,7 @@ class ClusterLinks:
             peers=self.peers, clock=ports.clock, timers=ports.timers, config=config, broker_epoch=broker_epoch
         )
         self.messenger = PeerMessenger(self.peers, ports.timers, is_current)
-        self.is_gone = GonePartitions(ports.store).is_gone
+        self.is_deleted = DeletedPartitions(ports.store).is_deleted
 
     def _make_peers(self) -> BrokerPeers:
         ports, config = self._ports, self._config

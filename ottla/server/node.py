@@ -73,7 +73,7 @@ from ottla.sharing.sessions import ShareSessions
 from ottla.sharing.state_coordinators import ShareStateCoordinators
 from ottla.storage.log import Log
 from ottla.transactions.coordinators import TransactionCoordinators
-from ottla.transactions.markers import IsGone, LocalMarkers, MarkerDelivery, never_hidden
+from ottla.transactions.markers import IsDeleted, LocalMarkers, MarkerDelivery, always_deleted
 from ottla.transactions.producer_ids import ProducerIds
 from ottla.transactions.remote import OtherCoordinators
 
@@ -207,14 +207,14 @@ class Node:
         self.transactions = TransactionCoordinators(
             partition_count=lambda: self._partition_count(TRANSACTION_STATE_TOPIC), group_partition=self.groups.partition_for,
             settings=transaction_settings(config), producer_ids=ProducerIds(self.ports.store, config.this_broker_id),
-            markers=MarkerDelivery(config.this_broker_id, markers, leaders, peer_transactions, timers, self._is_gone()),
+            markers=MarkerDelivery(config.this_broker_id, markers, leaders, peer_transactions, timers, self._is_deleted()),
             local_markers=markers, elsewhere=OtherCoordinators(config.this_broker_id, leaders, peer_transactions), clock=clock,
             timers=timers, load_bytes=lambda: config.transaction_state_log_load_buffer_size, memory=memories.transactional_ids,
         )  # fmt: skip
         self.hosts = Coordinators(self.groups, self.transactions, self.share_states)
 
-    def _is_gone(self) -> IsGone:
-        return never_hidden if self.links is None else self.links.is_gone
+    def _is_deleted(self) -> IsDeleted:
+        return always_deleted if self.links is None else self.links.is_deleted
 
     def _make_controller(self) -> None:
         ports, config = self.ports, self.config

@@ -18,7 +18,7 @@ from ottla.base.log_config import LogConfig
 from ottla.base.ports import Clock, Disk
 from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
-from ottla.replication.producer_room import ProducerRoom
+from ottla.replication.producer_limit import ProducerLimit
 from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.directories.log_notes import Notes
 from ottla.storage.companion_directories import refuse_duplicates
@@ -73,7 +73,7 @@ class PartitionTable:
         for name, places in self._found.items():
             if len(places) > 1:
                 refuse_duplicates(disk, name, [place.path for place in places])
-        self.producer_room = ProducerRoom(self._producers, producers_max)
+        self.producer_limit = ProducerLimit(self._producers, producers_max)
         self._finish_moves()
 
     def _producers(self) -> list[ProducerStates]:
@@ -174,7 +174,7 @@ class PartitionTable:
         self._unopened.pop(key, None)
         self._enter(opened, directory, topic_id)
         partition = self._make_partition(opened, min(noted.high_watermark, opened.log_end_offset))
-        partition.state.admit_producer = self.producer_room.admit
+        partition.state.admit_producer = self.producer_limit.admit
         partition.on_doubt = self.on_doubt
         directory.on_opened(key, noted)
         self._note_found(str(key), directory)

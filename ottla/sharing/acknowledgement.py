@@ -49,16 +49,16 @@ def check(acknowledgements: Sequence[Acknowledgement], is_renewing: bool) -> Non
     before = -1
     for first, last, types in acknowledgements:
         if first > last:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"no offsets lie between {first} and {last}")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"the first offset {first} is above the last offset {last}")
         if first < before:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"the batch from {first} on does not follow the one before it")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"the batch from offset {first} on begins before the end of the batch before it")
         if not types or (len(types) > 1 and len(types) != last - first + 1):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{len(types)} acknowledge types for the offsets {first} to {last}")
         largest = max(types)
         if min(types) < GAP or largest > RENEW:
             raise ApiError(ErrorCode.INVALID_REQUEST, "an acknowledge type is unknown")
         if largest == RENEW and not is_renewing:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "a lock is renewed in a request that does not say so")
+            raise ApiError(ErrorCode.INVALID_REQUEST, "the request renews a lock, but its field IsRenewAck is false")
         before = last
 
 
@@ -119,7 +119,7 @@ def _plan_one(
             elif rules.may_renew:
                 renewed.append(run)
             else:
-                raise ApiError(ErrorCode.INVALID_RECORD_STATE, "the group does not let its members renew locks")
+                raise ApiError(ErrorCode.INVALID_RECORD_STATE, "the group does not allow its members to renew locks")
             index += 1
 
 

@@ -20,9 +20,9 @@ class PartitionMemory:
         self._memory = memory or CoordinatorMemory()
         self._share = self._memory.exact_share()
 
-    def find_room(self) -> None:
+    def require_free(self) -> None:
         """Raises `ApiError` COORDINATOR_NOT_AVAILABLE if there is no memory for another share partition."""
-        self._share.find_room(PARTITION_BYTES)
+        self._share.require_free(PARTITION_BYTES)
 
     def hold(self, size: int) -> None:
         """Adds `size` bytes to the memory in use; a negative size frees memory."""

@@ -23,7 +23,7 @@ from ottla.sharing.commands import DeleteState, DoneResult, InitializeState, Rea
 from ottla.sharing.state_coordinators import ShareStateCoordinators
 
 RETRY_MS_MIN, RETRY_MS_MAX = 10, 1_000
-ATTEMPTS_MAX = 15  # about nine seconds
+ATTEMPTS_MAX = 15  # within about eight seconds, if each attempt is answered at once
 
 RETRIABLE = frozenset(
     {

@@ -48,21 +48,21 @@ class SharePartitions:
         state could not be loaded, it is closed and its `error` says why. Raises `ApiError` COORDINATOR_NOT_AVAILABLE if there is no memory
         for a new one.
         """
-        place = (key.topic_id, key.partition)
+        topic_partition = (key.topic_id, key.partition)
         group = self._groups.get(key.group_id)
-        known = group.get(place) if group is not None else None
+        known = group.get(topic_partition) if group is not None else None
         if known is not None:
             if known.leader_epoch == leader_epoch:
                 return known
             known.close()
-        self._memory.find_room()
+        self._memory.require_free()
         group_id = key.group_id
         share = SharePartition(
             key, leader_epoch, persister=self._persister, clock=self._clock, timers=self._timers,
             terms=lambda: self.terms_of(group_id), find_start=find_start, on_closed=self._forget, memory=self._memory,
             in_turn=self._in_turn,
         )  # fmt: skip
-        self._groups.setdefault(group_id, {})[place] = share
+        self._groups.setdefault(group_id, {})[topic_partition] = share
         share.load()
         return share
 
@@ -79,11 +79,11 @@ class SharePartitions:
             self._in_turn(share.close)
         self._in_turn(done)
 
-    def close_where(self, is_gone: Callable[[SharePartition], bool]) -> None:
-        """Closes the share partitions that match `is_gone` (deleted topic, another leader), some in each iteration of the loop. Requests
+    def close_where(self, matches: Callable[[SharePartition], bool]) -> None:
+        """Closes the share partitions that match `matches` (deleted topic, another leader), some in each iteration of the loop. Requests
         check by themselves whether this broker still leads the partition."""
         for share in self:
-            if is_gone(share):
+            if matches(share):
                 self._in_turn(share.close)
 
     def close_all(self) -> None:

@@ -8,9 +8,10 @@ release would include the new session's records. If epoch 0 replaces a session t
 
 A member may continue its session on another connection, as in Kafka, but only as the same principal (`belongs_to_other`).
 
-The number of sessions is limited by `group.share.max.share.sessions`. At this limit, the address with the most sessions loses one
-(`base/loop/fair_slots.py`). If this is the client's own address, its connection with the most sessions loses one. If that is the client's
-own connection, the new session is refused.
+The number of sessions is limited by `group.share.max.share.sessions`. At this limit a new session evicts one (`base/loop/fair_slots.py`): a
+session of the address with the most sessions, if it has at least two more than the client's address. Otherwise a session of the connection
+with the most sessions at the client's address, if it has at least two more than the client's connection. Otherwise the new session is
+refused.
 
 The number of partitions is limited for one session and for all sessions; the second limit also depends on `ottla.memory.max.bytes`. At the
 second limit, the address with the most partitions loses sessions. If the client's own address has nearly as many, the client's
@@ -36,6 +37,7 @@ EPOCH_MAX = 0x7FFFFFFF
 MEMBER_ID_LENGTH_MAX = 36
 SESSION_PARTITIONS_MAX = 5000
 PARTITIONS_PER_STEP = 20
+"""Share partitions whose records are released in one step. 20: each one with records of the member needs a write."""
 PARTITIONS_MAX = 250_000
 """Partitions of all sessions together; each takes some 150 bytes."""
 
@@ -71,24 +73,24 @@ class ShareSession:
 
     def update(self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
         """Applies the additions and removals of a request."""
-        for place in forgotten:
-            self.wanted.pop(place, None)
-            self.checks.pop(place, None)
-        for place in added:
-            self.wanted[place] = None
-            self.checks[place] = None
+        for topic_partition in forgotten:
+            self.wanted.pop(topic_partition, None)
+            self.checks.pop(topic_partition, None)
+        for topic_partition in added:
+            self.wanted[topic_partition] = None
+            self.checks[topic_partition] = None
 
-    def check(self, place: TopicIdPartition, share: SharePartition, is_new: bool) -> StoredStateCheck | None:
+    def check(self, topic_partition: TopicIdPartition, share: SharePartition, is_new: bool) -> StoredStateCheck | None:
         """Returns the check that must succeed before records of this share partition are delivered; None if no check is needed. A share
         partition that was open before the member subscribed (not `is_new`) needs a check: the group's offsets may have been altered since.
         """
-        if place not in self.checks:
+        if topic_partition not in self.checks:
             return None
-        check = self.checks[place]
+        check = self.checks[topic_partition]
         if check is None and not is_new:
-            check = self.checks[place] = share.check()
+            check = self.checks[topic_partition] = share.check()
         if check is None or check.is_over:
-            del self.checks[place]
+            del self.checks[topic_partition]
         return check
 
     def step(self) -> None:
@@ -129,13 +131,13 @@ class ShareSessions:
         return known is not None and known.principal != principal
 
     def open(self, group_id: str, member_id: str, connection: ClosingConnection) -> ShareSession | None:
-        """Opens a session in place of the member's earlier session, if any. Returns None if there are too many sessions, or while records
-        of an ended session of the member are being released.
+        """Opens a session, which replaces the member's earlier session, if any. Returns None if there are too many sessions, or while
+        records of an ended session of the member are being released.
         """
         known = self.find(group_id, member_id)
         if known is not None:
             self._remove(known)
-        if member_id in self._leaving.get(group_id, ()) or not self._has_room(connection):
+        if member_id in self._leaving.get(group_id, ()) or not self._may_open(connection):
             return None
         session = ShareSession(group_id, member_id, connection)
         self._groups.setdefault(group_id, {})[member_id] = session
@@ -143,14 +145,14 @@ class ShareSessions:
         connection.call_when_closed(session, self._on_connection_closed)
         return session
 
-    def _has_room(self, connection: ClosingConnection) -> bool:
+    def _may_open(self, connection: ClosingConnection) -> bool:
         """Whether one more session may be opened. Evicts a session of an address or connection with more sessions, if that is necessary."""
         slots = self._slots
         while 0 < self._sessions_max <= len(slots):
-            surplus = slots.place_in_others(connection.host) or slots.place_beside(connection)
-            if surplus is None:
+            victim = slots.victim_elsewhere(connection.host) or slots.victim_beside(connection)
+            if victim is None:
                 return False
-            self.end(surplus)
+            self.end(victim)
         return len(slots) < self._sessions_max
 
     def update(self, session: ShareSession, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> bool:
@@ -160,8 +162,8 @@ class ShareSessions:
         session.update(added, forgotten)
         slots.weigh(session, len(session.wanted))
         if len(session.wanted) <= SESSION_PARTITIONS_MAX:
-            while slots.weight > self.partitions_max and (heavier := slots.weight_in_others(session)) is not None:
-                self.end(heavier)
+            while slots.weight > self.partitions_max and (victim := slots.heavy_victim_elsewhere(session)) is not None:
+                self.end(victim)
             if slots.weight <= self.partitions_max:
                 return True
         self.end(session)

@@ -38,6 +38,7 @@ CLOSING = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
+"""Errors of the persister after which the share partition closes itself."""
 CHECK_RETRY_MS = 1_000
 _CODES_FOR_MEMBERS = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,

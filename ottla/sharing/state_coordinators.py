@@ -80,8 +80,8 @@ class ShareStateCoordinators(Coordinator[SharePartitionKey]):
         """Whether `__share_group_state` exists in this broker's metadata."""
         return self._partition_count() > 0
 
-    def _place(self, key: SharePartitionKey, partition_count: int) -> int:
-        return place(key, partition_count)
+    def _partition_of(self, key: SharePartitionKey, partition_count: int) -> int:
+        return state_partition(key, partition_count)
 
     def forget_topics(self) -> None:
         for host in self.all_hosts():
@@ -111,6 +111,6 @@ class ShareStateCoordinators(Coordinator[SharePartitionKey]):
 
 
 @remembered(1 << 20)
-def place(key: SharePartitionKey, partition_count: int) -> int:
+def state_partition(key: SharePartitionKey, partition_count: int) -> int:
     """Returns the partition of `__share_group_state` for a share partition, as in Kafka."""
     return java_partition(key.coordinator_key, partition_count)

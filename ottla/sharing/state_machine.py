@@ -107,7 +107,7 @@ class ShareStateMachine:
             return _answer(reply, NO_TOPIC)
         if known is None:
             try:
-                self.shard.memory.find_room(state_bytes(key))
+                self.shard.memory.require_free(state_bytes(key))
             except ApiError as error:
                 return _answer(reply, StateResult(ErrorCode.POLICY_VIOLATION, None, error.message))
         leader_epoch = UNREAD if key in self.shard.ended else 0
@@ -178,7 +178,7 @@ class ShareStateMachine:
         """
         if change.batches:
             try:
-                self.shard.memory.find_room(BATCH_BYTES * ADDED_MAX * len(change.batches))
+                self.shard.memory.require_free(BATCH_BYTES * ADDED_MAX * len(change.batches))
             except ApiError:
                 after = updated(known.state, change)
                 if len(after.batches) > max(len(known.state.batches), LASTING_MIN):

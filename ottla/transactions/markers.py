@@ -8,7 +8,7 @@ partitions at once, sends the other markers to the partitions' leaders (`PeerMar
 Markers are idempotent: a partition that already has the marker reports success (KAFKA-19999). INVALID_PRODUCER_EPOCH means that the
 partition has a later transaction of this producer. The later transaction could not begin before this transaction was complete, so the
 partition has the marker. A deleted partition needs no marker. But a partition that is missing in this broker's metadata may be newer than
-the metadata, so it is looked up (`IsGone`). TRANSACTION_COORDINATOR_FENCED means that another coordinator completes the transaction:
+the metadata, so it is looked up (`IsDeleted`). TRANSACTION_COORDINATOR_FENCED means that another coordinator completes the transaction:
 delivery stops without a message, because this machine is about to be dropped. Delivery also stops once the machine was dropped.
 """
 
@@ -66,12 +66,12 @@ Find = Callable[[str, int], MarkerPartition | None]
 GroupMarker = Callable[[int, int, int, int, bool], None]
 """(partition of __consumer_offsets, offset, producer id, producer epoch, is commit)."""
 Written = Callable[[ErrorCode], None]
-IsGone = Callable[[TopicPartition, Callable[[bool], None]], object]
-"""Calls back, now or later, whether a partition certainly does not exist any more."""
+IsDeleted = Callable[[TopicPartition, Callable[[bool], None]], object]
+"""Calls the callback, now or later, with whether a partition certainly does not exist any more."""
 
 
-def never_hidden(_partition: TopicPartition, done: Callable[[bool], None]) -> None:
-    """`IsGone` of a single broker, whose metadata are complete."""
+def always_deleted(_partition: TopicPartition, done: Callable[[bool], None]) -> None:
+    """`IsDeleted` of a single broker, whose metadata are complete."""
     done(True)
 
 
@@ -110,7 +110,7 @@ class LocalMarkers:
 
 
 class _Wait:
-    """Waits for the acknowledgement of one marker. A class, because a closure that refers to itself would be a reference cycle."""
+    """Waits until one marker is committed. A class, because a closure that refers to itself would be a reference cycle."""
 
     __slots__ = ("_done", "_last_offset", "_leader")
 
@@ -144,10 +144,10 @@ class MarkerDelivery:
         leaders: Leaders,
         peers: PeerMarkers,
         timers: Timers,
-        is_gone: IsGone = never_hidden,
+        is_deleted: IsDeleted = always_deleted,
     ) -> None:
-        """`is_gone` is called for partitions that `leaders` does not know."""
-        self.is_gone = is_gone
+        """`is_deleted` is called for partitions that `leaders` does not know."""
+        self.is_deleted = is_deleted
         self.broker_id = broker_id
         self.local = local
         self.leaders = leaders
@@ -214,10 +214,10 @@ class _Delivery:
         self._delivery.local.write(partition, self._marker, lambda code: self._written(partition, code))
 
     def _look_up(self, partition: TopicPartition) -> None:
-        def found(is_gone: bool) -> None:
-            self._written(partition, ErrorCode.NONE if is_gone else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        def found(is_deleted: bool) -> None:
+            self._written(partition, ErrorCode.NONE if is_deleted else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-        self._delivery.is_gone(partition, found)
+        self._delivery.is_deleted(partition, found)
 
     def _answered(self, codes: dict[TopicPartition, ErrorCode]) -> None:
         for partition, code in codes.items():

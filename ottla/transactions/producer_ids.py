@@ -70,7 +70,7 @@ class ProducerIds:
             self.when_ready(lambda code: done(NO_PRODUCER_ID, code) if code else self.next(done))
 
     def when_ready(self, done: Ready) -> None:
-        """Calls `done` when `take` has ids again, or with the error."""
+        """Calls `done` with NONE when the next block of ids is there, or with the error."""
         self._waiting.append(done)
         self._maybe_fetch()
 

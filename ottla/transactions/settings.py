@@ -19,5 +19,5 @@ class TransactionCoordinatorSettings:
     is_verification_enabled: bool  # transaction.partition.verification.enable
     transactions_max: int  # ottla.transactions.max
     completion_retry_ms: int = 100  # ours: pause before a refused Complete* record is tried again
-    completion_wait_ms: int = 100  # ours: how long a request waits for the transaction before it, before CONCURRENT_TRANSACTIONS
-    scan_records_max: int = 1_000  # ours: records of one scan
+    completion_wait_ms: int = 100  # ours: a request waits this long for the previous transaction, then gets CONCURRENT_TRANSACTIONS
+    scan_records_max: int = 1_000  # ours: records that one scan writes

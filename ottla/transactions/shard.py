@@ -2,8 +2,9 @@
 
 Hard state is `transactions` and `ongoing`, a function of the log; only `apply` writes it. The other fields are soft state. `waiting` has
 the requests that wait for a transaction to complete. `clients` has the last user of each id, for operators and for the memory of each
-principal. `ahead` has the transactions that began on a clock ahead of this broker's clock. `is_abandoned` is set when another broker is the
-coordinator. The functions of `init_producer_id.py`, `add_partitions.py`, `end_transaction.py` and `expiry.py` decide commands on a `Shard`.
+principal. `ahead` has the transactions that began on a clock ahead of this broker's clock. `is_abandoned` is set when this broker no longer
+leads the partition. The functions of `init_producer_id.py`, `add_partitions.py`, `end_transaction.py` and `expiry.py` decide commands on a
+`Shard`.
 
 Invariant: `transactions` is ordered by last update, oldest first, so that the expiry scan visits only expired ids.
 """
@@ -44,7 +45,7 @@ class ProducerIdSource(Protocol):
         """Takes an id as `take` does, but waits for the next block if necessary: `done(producer_id, NONE)` or `done(-1, error)`."""
 
     def when_ready(self, done: Callable[[ErrorCode], None]) -> None:
-        """Calls `done` when `take` has ids again, or with the error."""
+        """Calls `done` with NONE when the next block of ids is there, or with the error."""
 
 
 ID_BYTES = 1000

@@ -12,7 +12,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.loop.procedure import Procedure
 from ottla.base.ports import Check, Outcome, StoreResult
 from ottla.cluster.control.receiver import ControlReceiver
-from ottla.cluster.gone_partitions import GonePartitions
+from ottla.cluster.deleted_partitions import DeletedPartitions
 from ottla.controller import command_queue, membership, plans
 from ottla.controller.announcements import Announcements
 from ottla.controller.local_controller import LocalController
@@ -180,10 +180,11 @@ def unknown_is_marked() -> Any:
         for message, content in sorted(sent, key=lambda one: one[0][2] is not LeaderAndIsr):
             send(*message, **content)
 
-    def is_gone(_partitions: GonePartitions, _partition: Any, done: Callable[[bool], None]) -> None:
+    def is_deleted(_partitions: DeletedPartitions, _partition: Any, done: Callable[[bool], None]) -> None:
         done(True)
 
-    return together([mock.patch.object(Announcements, "everything", roles_first), mock.patch.object(GonePartitions, "is_gone", is_gone)])
+    partitions = mock.patch.object(DeletedPartitions, "is_deleted", is_deleted)
+    return together([mock.patch.object(Announcements, "everything", roles_first), partitions])
 
 
 def new_disk_like_old() -> Any:

@@ -240,7 +240,7 @@ def complete_before_markers() -> Any:
 
 def take_unknown_for_written() -> Any:
     """A partition of which the metadata of the coordinator does not know counts as deleted: it needs no marker."""
-    return mock.patch.object(SimNode, "_is_gone", lambda _node: markers.never_hidden)
+    return mock.patch.object(SimNode, "_is_deleted", lambda _node: markers.always_deleted)
 
 
 def answer_with_another_offset() -> Any:

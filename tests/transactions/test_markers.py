@@ -94,9 +94,9 @@ class MarkersWorld(World):
         self.done = 0
         self.local = LocalMarkers(self.find, lambda *marker: self.group_markers.append(marker), self.clock)
         self.looked_up: list[tuple[TopicPartition, Callable[[bool], None]]] = []
-        self.delivery = MarkerDelivery(1, self.local, self, self.peers, self.timers, self.is_gone)
+        self.delivery = MarkerDelivery(1, self.local, self, self.peers, self.timers, self.is_deleted)
 
-    def is_gone(self, partition: TopicPartition, done: Callable[[bool], None]) -> None:
+    def is_deleted(self, partition: TopicPartition, done: Callable[[bool], None]) -> None:
         self.looked_up.append((partition, done))
 
     def find(self, topic: str, partition: int) -> FakePartition | None:

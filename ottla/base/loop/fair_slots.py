@@ -1,9 +1,11 @@
 """Fair eviction: a bounded set of items, grouped by client address and connection.
 
 An item is added while there is a free slot. When there is none, a new item evicts one from the address that holds the most, if that address
-holds at least two more than its own address. Otherwise it evicts an item of its own address. So no address keeps others from a fair share.
-Within an address, the connection with the most items loses its least recently used item. If no connection has more than one item, the least
-recently used item of the address is evicted.
+holds at least two more than its own address. Otherwise it evicts an item of its own address, or the least recently used item of all if its
+own address has none. So no address keeps others from a fair share. Within an address, the connection with the most items loses its least
+recently used item. If no connection has more than one item, the least recently used item of the address is evicted.
+
+The methods named `victim...` return the item to evict; the caller removes it.
 
 An item has a weight (its partitions, for example), and the total weight may be bounded, too.
 """
@@ -84,16 +86,16 @@ class FairSlots(Generic[Item]):
 
     # Eviction
 
-    def place_for(self, host: str) -> Item | None:
-        """Returns the item to evict for a new item of `host`, from another address if possible, else from `host`; None if there are no
-        items."""
-        return self.place_in_others(host) or self._first(self._hosts.get(host, ())) or next(iter(self._placed), None)
+    def victim_for(self, host: str) -> Item | None:
+        """Returns the item to evict for a new item of `host`: of another address that has at least two more items, else of `host`, else the
+        least recently used item. None if there are no items."""
+        return self.victim_elsewhere(host) or self._first(self._hosts.get(host, ())) or next(iter(self._placed), None)
 
-    def place_in_others(self, host: str) -> Item | None:
+    def victim_elsewhere(self, host: str) -> Item | None:
         """Returns an item of the address with the most items, if that address has at least two more items than `host`; else None."""
         return self._of_heavier(self._count, self._count(host) + 1)
 
-    def place_beside(self, origin: Origin) -> Item | None:
+    def victim_beside(self, origin: Origin) -> Item | None:
         """Returns an item of the connection with the most items at the same address, if it has at least two more items than this
         connection; else None.
         """
@@ -103,13 +105,13 @@ class FairSlots(Generic[Item]):
             return None
         return self._first(items)
 
-    def weight_for(self, keep: Item) -> Item | None:
+    def heavy_victim_for(self, keep: Item) -> Item | None:
         """Returns the item to evict so that `keep` fits into the total weight; None if `keep` is the only item."""
         items = [item for item in self._hosts[self._placed[keep].host] if item != keep]
-        return self.weight_in_others(keep) or self._first(items) or next((item for item in self._placed if item != keep), None)
+        return self.heavy_victim_elsewhere(keep) or self._first(items) or next((item for item in self._placed if item != keep), None)
 
-    def weight_in_others(self, keep: Item) -> Item | None:
-        """Returns an item of the heaviest address, if that weighs more than the address of `keep` and `keep` together; else None."""
+    def heavy_victim_elsewhere(self, keep: Item) -> Item | None:
+        """Returns an item of the heaviest address, if this address weighs more than the address of `keep` plus `keep` again; else None."""
         placed = self._placed[keep]
         return self._of_heavier(self._weights.__getitem__, self._weights[placed.host] + placed.weight)
 

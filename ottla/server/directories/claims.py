@@ -1,8 +1,8 @@
 """Claims the log directories of a broker at its start, and determines the cluster id.
 
-An unreadable directory is offline, unless all are unreadable. A directory of another broker or cluster prevents the start. The cluster id
-is read from the directories, else from the metadata store, else from the configuration, else a new one is made. In a cluster of several
-brokers the metadata store decides; it is asked before (`cluster/cluster_id.py`).
+An unreadable directory is taken offline; if all are unreadable, the start fails. A directory of another broker or cluster prevents the
+start. The cluster id is read from the directories, else from the metadata store, else from the configuration, else a new one is made. In a
+cluster of several brokers the metadata store decides: `cluster/cluster_id.py` asks it before the claim.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ def note_start(disk: Disk, config: BrokerConfig, directories: Sequence[LogDirect
 
 
 def _find_cluster_id(store: MetadataStore, directories: Sequence[LogDirectoryState], store_name: str) -> str:
-    """Returns the cluster id if it is known already, else an empty string."""
+    """Returns the cluster id of the directories, else of the embedded store, else an empty string. Raises `StorageError` if the store is
+    new and the directories are not, because the store's file was lost."""
     stored: list[str] = []
     store.get(znodes.CLUSTER_ID, lambda _result, node: stored.append(znodes.read_cluster_id(node.data)) if node else None)
     known = known_cluster(directories)
@@ -97,7 +98,8 @@ def _find_cluster_id(store: MetadataStore, directories: Sequence[LogDirectorySta
 
 
 def _try(directory: LogDirectoryState, directories: Sequence[LogDirectoryState], work: Callable[[], None]) -> None:
-    """Runs `work` for a directory. If it fails, takes the directory offline. Raises `StorageError` if it was the last one."""
+    """Runs `work` for a directory. If it fails, takes the directory offline. Raises `StorageError` if this was the last online directory,
+    and `DirectoryRefused` for a directory of another broker, cluster or process."""
     try:
         work()
     except DirectoryRefused:

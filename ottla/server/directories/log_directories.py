@@ -53,35 +53,37 @@ class LogDirectoryState:
         is synced."""
         self.path = path
         self.directory_id = ""
-        """Names the directory itself, wherever it is mounted; empty until it is claimed."""
+        """The id in `meta.properties`, which stays the same if the directory is mounted elsewhere; empty until it is claimed."""
         self.generations: tuple[str, ...] = ()
-        """Ids that an older copy of it lacks (`storage/generations.py`); none where the broker is alone."""
+        """Ids that an older copy of the directory lacks (`storage/generations.py`). A single broker has none."""
         self.was_whole = False
-        """Whether its logs have certainly lost nothing that was acknowledged: closed cleanly, or the machine has run on, or nothing was
-        acknowledged before it was synced."""
+        """Whether its logs have certainly lost no acknowledged record: the directory was closed cleanly, or the machine was not restarted
+        since its last use, or records were synced before they were acknowledged."""
         self.is_online = True
         self.reason = ""
         self.was_clean = False
         self.has_failed = False
-        """Whether it was offline since the start: then what the system says of unsynced bytes is not believed (I44)."""
+        """Whether it has been offline since the start. Then its unsynced records count as lost, because after a failed sync the page cache
+        proves nothing (I44)."""
         self.clean_offsets: dict[TopicPartition, int] = {}
         """The first dirty offset of each open log that was compacted."""
         self.copies: dict[TopicPartition, tuple[Partition, Log]] = {}
-        """The open copies in here of logs that lie in other directories."""
-        self._closed: dict[TopicPartition, LogOffsets] = {}  # what is noted of logs that are not open
+        """The open copies in this directory of logs that are moved here from other directories."""
+        self._closed: dict[TopicPartition, LogOffsets] = {}  # the noted offsets of logs that are not open
         self.is_claimed = False
-        """Whether its contents are known: not while it has been offline since the start."""
+        """Whether its owner was checked and its checkpoints were read. False for a directory that could not be read at the start, until it
+        comes online."""
         self.ledger: Ledger
-        """Once the directory is claimed."""
+        """Set when the directory is claimed."""
         self.is_proved = False
-        """Whether it has lost nothing that a controller has not dealt with yet. Only then the marker of a clean stop is written."""
+        """Whether a controller has processed every loss of this directory. Only then the marker of a clean stop is written."""
         self._is_new = False
         self._disk = disk
         self._boot_id = boot_id
         self._is_flush_on_ack = is_flush_on_ack
         self._is_settled = False
-        """Whether all that was in here when it was claimed was synced."""
-        self._noted_watermarks = (0, 0)  # how many, and their sum
+        """Whether all of its records were synced when it was claimed."""
+        self._noted_watermarks = (0, 0)  # number and sum of the last written high watermarks, to skip a write without a change
         self._take_lock = take_lock
         self._lock: Lock | None = None
         self._owner: tuple[int, str, Random] | None = None
@@ -103,7 +105,8 @@ class LogDirectoryState:
         self._owner = (broker_id, cluster_id, random)
 
     def claim(self, broker_id: int, cluster_id: str, random: Random) -> None:
-        """Makes sure that the directory belongs to this broker, and reads its checkpoints. Raises `DirectoryRefused` if it does not."""
+        """Checks that the directory belongs to this broker, makes a new directory its own, and reads the checkpoints. Raises
+        `DirectoryRefused` for a directory of another broker or cluster, and `StorageError`."""
         self._check_owner(broker_id, cluster_id, random)
         self.remove_deleted()
         sweep(self._disk, self.path)
@@ -135,8 +138,8 @@ class LogDirectoryState:
         return LogDirectoryHistory(self.path, self.generations)
 
     def _read_proof(self, before: Boot) -> None:
-        """Determines whether the last use of the directory has certainly lost no records, and whether all of its records are on the disk.
-        After a reboot they are, because everything was read from the disk."""
+        """Determines whether the last use of the directory has certainly lost no records, and whether all of its records are synced. After
+        a reboot all are, because they were read from the disk."""
         has_run_on = bool(self._boot_id) and before.boot_id == self._boot_id
         has_rebooted = bool(self._boot_id) and before.boot_id not in ("", self._boot_id)
         is_ledger_lost = before.has_ledger and self.ledger.is_lost
@@ -155,13 +158,13 @@ class LogDirectoryState:
 
     @property
     def is_sync_doubtful(self) -> bool:
-        """Whether a sync may have failed here: in this process, or in the last one, if nothing proves that it lost no records."""
+        """Whether a sync may have failed: in this process, or in the last one if nothing proves that the last one lost no records."""
         return self.has_failed or (bool(self._boot_id) and not self.was_whole)
 
     def note_boot(self) -> None:
         """Notes the boot of the machine. The note proves at the next start that a killed process has lost no records and, if
-        acknowledgements wait for the disk, that a power failure has lost none. Called after an earlier loss was processed, because this
-        removes its trace. Raises `StorageError`."""
+        acknowledgements wait for the disk, that a power failure has lost none. Called after an earlier loss was processed, because the new
+        note replaces the note that shows the loss. Raises `StorageError`."""
         self.is_proved = True
         boot = Boot(self._boot_id, self._is_flush_on_ack and self._is_settled, has_ledger=True)
         if self._boot_id and self.is_claimed and not self.has_failed and small_files.read_boot(self._disk, self.path) != boot:
@@ -172,7 +175,7 @@ class LogDirectoryState:
     # Noted offsets of logs
 
     def noted(self, key: TopicPartition, topic_id: bytes) -> LogOffsets:
-        """Returns the noted offsets for a log that is about to be opened; none if they belong to another topic of that name (I41)."""
+        """Returns the noted offsets for a log that is about to be opened. Offsets of another topic of the same name are ignored (I41)."""
         found = self._closed.get(key)
         noted = found if found is not None and found.topic_id == topic_id else LogOffsets(topic_id)
         watermark = self.ledger.proof(topic_id, key.partition).high_watermark
@@ -220,7 +223,7 @@ class LogDirectoryState:
     def go_offline(self, reason: str) -> None:
         if not self.has_failed and self.is_claimed:
             with suppress(StorageError):
-                small_files.remove_boot(self._disk, self.path)  # after a failed sync the memory of the system proves nothing
+                small_files.remove_boot(self._disk, self.path)  # after a failed sync the page cache proves nothing
         self.is_online = False
         self.has_failed = True
         self.reason = reason

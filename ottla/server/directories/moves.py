@@ -55,7 +55,7 @@ class _Move:
         self.clean_offset = clean_offset
         self.unsynced_bytes = 0
         self.is_busy = False
-        """A piece of it is being read, or synced, in a thread."""
+        """Whether a thread reads a piece of the log or syncs the copy."""
 
 
 class DirectoryMoves:
@@ -97,8 +97,8 @@ class DirectoryMoves:
         name = future_directory(str(key), self._random.token_bytes(16))
         if name is None:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
-        if not self._has_room(directory, partition.log.size_bytes):
-            log.error("%s cannot move to %s: there is not enough room", key, path)
+        if not self._has_space(directory, partition.log.size_bytes):
+            log.error("%s cannot move to %s: there is not enough free space", key, path)
             return ErrorCode.KAFKA_STORAGE_ERROR
         log.info("%s moves from %s to %s", key, self._partitions.directory_of(partition).path, path)
         return self._begin(partition, f"{path}/{name}")
@@ -194,22 +194,22 @@ class DirectoryMoves:
         try:
             return FutureLog(partition.log, self._partitions.open_copy(partition, path))
         except StorageError as error:
-            log.warning("%s is copied anew: %s", partition.topic_partition, error)
+            log.warning("%s is copied again from the beginning: %s", partition.topic_partition, error)
             self._discard(path)
             return FutureLog(partition.log, self._partitions.open_copy(partition, path))
 
-    def _first(self) -> list[_Move]:
+    def _current(self) -> list[_Move]:
         """Returns the moves that copy at present, in the order of the requests."""
         wanted = self._config.num_replica_alter_log_dirs_threads
         at_a_time = min(AT_A_TIME_MAX, len(self._partitions.log_directories()) if wanted is None else max(1, wanted))
         return list(islice((move for move in self._moves.values() if move.partition.is_online), at_a_time))
 
     def _run(self) -> None:
-        """Executes the next step of each present move: copies a piece, syncs the copy, or replaces the log."""
+        """Executes the next step of each move that copies at present: copies a piece, syncs the copy, or replaces the log."""
         if self._is_closed or self._is_paused:
             return
-        for move in self._first():
-            if move.is_busy or not self._is_under_way(move):
+        for move in self._current():
+            if move.is_busy or not self._is_current(move):
                 continue
             if move.future.error is not None:
                 self._failed(move.future.copy.directory, move.future.error)
@@ -219,7 +219,7 @@ class DirectoryMoves:
             else:
                 self._step(move)
 
-    def _is_under_way(self, move: _Move) -> bool:
+    def _is_current(self, move: _Move) -> bool:
         return self._moves.get(move.partition.topic_partition) is move
 
     def _step(self, move: _Move) -> None:
@@ -258,8 +258,8 @@ class DirectoryMoves:
     def _synced(self, move: _Move, end: int) -> None:
         move.unsynced_bytes = 0
         move.future.copy.mark_flushed(end)
-        if not self._has_room(self._destination(move.future), 0):
-            log.error("%s does not move to %s: there is no room left", move.partition.topic_partition, move.future.copy.directory)
+        if not self._has_space(self._destination(move.future), 0):
+            log.error("%s does not move to %s: the disk is nearly full", move.partition.topic_partition, move.future.copy.directory)
             self.give_up(move.partition.topic_partition)
 
     def _replace(self, move: _Move) -> None:
@@ -296,7 +296,7 @@ class DirectoryMoves:
             if self._is_closed:
                 return
             self._timers.call_soon(self._run)
-            if not self._is_under_way(move):
+            if not self._is_current(move):
                 return
             try:
                 if isinstance(result, StorageError):
@@ -358,7 +358,7 @@ class DirectoryMoves:
         assert found is not None, f"{future.copy.directory} lies in no log directory"
         return found
 
-    def _has_room(self, directory: LogDirectoryState, size_bytes: int) -> bool:
+    def _has_space(self, directory: LogDirectoryState, size_bytes: int) -> bool:
         try:
             return directory.free_bytes()[1] >= size_bytes + FREE_BYTES_MIN
         except StorageError:

@@ -4,10 +4,10 @@ A doubt (a read found bytes that are no batch, a follower was sent a damaged bat
 segments. Only the result of a check counts: the damaged offsets are refused from then on, and the rest is served (`replication/damage.py`).
 The active segment is sealed before its repair, so that there is one way to repair.
 
-A replica that leads while others are in sync reports itself as failed, once for each damage: the controller removes it from the in-sync
-set, elects one of the others, and makes it a follower. A follower, or a leader without other replicas in sync, fetches the segment from the
-leader or another replica that has it. If there are no other replicas, or after `FAILURES_TO_SAY` failed attempts, one line says which
-offsets are lost and what can be done. Damage below the log start offset is ignored.
+A replica that leads while others are in sync reports itself as failed, once until all damage of its log is repaired: the controller removes
+the replica from the in-sync set, elects one of the others, and makes the replica a follower. A follower, or a leader without other replicas
+in sync, fetches the segment from the leader or another replica of the partition. If there are no other replicas, or after `FAILURES_TO_SAY`
+failed attempts, one log line says which offsets are lost and what can be done. Damage below the log start offset is ignored.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.repair")
 
 REVIEW_MS = 200
+"""Interval, in milliseconds, at which the damaged logs are examined: whether damage is left, and whether a repair can begin."""
 HANDOVER_MS = 5_000
 """A leader that has reported itself as failed repairs the segment itself if it still leads after this many milliseconds."""
 RETRY_MS_MIN, RETRY_MS_MAX = 200, 30_000
 FAILURES_TO_SAY = 3
-"""Number of failed attempts after which a line says which offsets are lost if no replica can repair them."""
+"""Number of failed attempts after which a log line says which offsets are lost. Attempts continue."""
 
 
 class Case:
@@ -91,14 +92,14 @@ class Repairs:
         self._cases: dict[Partition, Case] = {}
         self._doubted: dict[Segment, None] = {}
         self._fetching: set[str] = set()
-        """Directories of logs that are being repaired. A log that was opened again waits until the repair of its former self has ended:
-        both would write the same files."""
+        """Directories of logs that are being repaired. A log that was opened again waits until the repair that began before has ended,
+        because both would write the same files."""
         self._timer: TimerHandle | None = None
         self._is_stopped = False
         self.found = 0
         """Damaged ranges found so far."""
         self.repaired = 0
-        """Of these, repaired."""
+        """Damaged ranges repaired so far."""
 
     @property
     def unrepaired(self) -> int:
@@ -127,6 +128,7 @@ class Repairs:
         self._checks.run(partition, segment, checked)
 
     def take(self, partition: Partition, segment: Segment, check: SegmentCheck) -> None:
+        """Processes the result of a check: notes the damage, and plans the repair. A damaged active segment is sealed and checked again."""
         if not check.damaged or segment.is_sealed:
             self._remember(partition, segment.base_offset, is_damaged=bool(check.damaged))
         case = self._cases.get(partition)

@@ -95,7 +95,7 @@ class SegmentChecks:
 
 
 def _mend_times(partition: Partition, segment: Segment, times: TimeIndexCheck) -> bool:
-    """Makes a wrong time index right. Returns False if the disk fails, which takes the replica offline."""
+    """Rebuilds the time index of the segment if it lacks records. Returns False if the disk fails, which takes the replica offline."""
     try:
         if times.mend(segment):
             text = "%s: the time index of segment %d lacks records; made it again"

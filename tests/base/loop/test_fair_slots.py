@@ -28,33 +28,33 @@ def slots(*items: tuple[str, Peer, int]) -> FairSlots[str]:
 
 def test_nothing_gives_way_where_there_is_nothing() -> None:
     known = slots()
-    assert known.place_for("a") is None and known.place_in_others("a") is None and known.place_beside(peer("a")) is None
+    assert known.victim_for("a") is None and known.victim_elsewhere("a") is None and known.victim_beside(peer("a")) is None
 
 
 def test_the_least_recently_used_item_of_the_address_that_holds_the_most_gives_way() -> None:
     known = slots(("a1", peer("a", 1), 0), ("b1", peer("b", 1), 0), ("b2", peer("b", 2), 0), ("b3", peer("b", 3), 0))
-    assert known.place_for("a") == known.place_in_others("a") == "b1"
+    assert known.victim_for("a") == known.victim_elsewhere("a") == "b1"
     known.use("b1")
-    assert known.place_for("a") == known.place_for("c") == "b2"
+    assert known.victim_for("a") == known.victim_for("c") == "b2"
     known.remove("b2")
-    assert known.place_in_others("a") is None, "an address would then hold fewer than this one"
-    assert (known.place_for("a"), known.place_for("b"), len(known)) == ("a1", "b3", 3)
+    assert known.victim_elsewhere("a") is None, "an address would then hold fewer than this one"
+    assert (known.victim_for("a"), known.victim_for("b"), len(known)) == ("a1", "b3", 3)
 
 
 def test_a_connection_that_holds_many_gives_way_before_others_of_its_address() -> None:
     known = slots(("a1", peer("a", 1), 0), ("many1", peer("a", 2), 0), ("many2", peer("a", 2), 0))
-    assert known.place_for("a") == known.place_beside(peer("a", 3)) == "many1"
-    assert known.place_beside(peer("a", 1)) is None and known.place_beside(peer("a", 2)) is None
+    assert known.victim_for("a") == known.victim_beside(peer("a", 3)) == "many1"
+    assert known.victim_beside(peer("a", 1)) is None and known.victim_beside(peer("a", 2)) is None
 
 
 def test_weights_are_of_all_items_together() -> None:
     known = slots(("a1", peer("a"), 5), ("b1", peer("b"), 20), ("b2", peer("b", 2), 20))
     known.weigh("a1", 15)
     assert known.weight == 55
-    assert known.weight_in_others("a1") == known.weight_for("a1") == "b1"
+    assert known.heavy_victim_elsewhere("a1") == known.heavy_victim_for("a1") == "b1"
     known.weigh("a1", 30)
-    assert known.weight_in_others("a1") is None
-    assert (known.weight_for("a1"), known.weight_for("b1"), known.weight_for("b2")) == ("b1", "b2", "b1")
+    assert known.heavy_victim_elsewhere("a1") is None
+    assert (known.heavy_victim_for("a1"), known.heavy_victim_for("b1"), known.heavy_victim_for("b2")) == ("b1", "b2", "b1")
     known.remove("b1")
     assert known.weight == 50 and len(known) == 2
 
@@ -69,7 +69,7 @@ def test_no_order_of_arrivals_takes_the_fair_share_of_an_address() -> None:
             greedy = random.randrange(2)
             host = "a" if greedy else hosts[random.randrange(len(hosts))]
             if len(known) >= SLOTS:
-                gone = known.place_for(host)
+                gone = known.victim_for(host)
                 assert gone is not None
                 known.remove(gone)
                 del names[gone]

@@ -26,7 +26,7 @@ CHOSEN_PART = 10
 """One scan of all producers chooses a tenth of the limit as candidates. An eviction then costs 10 us on average."""
 
 
-class ProducerRoom:
+class ProducerLimit:
     """The limit of one broker; `states` returns the producers of each of its partitions."""
 
     def __init__(self, states: Callable[[], Iterable[ProducerStates]], producers_max: Callable[[], int]) -> None:

@@ -15,13 +15,13 @@ from ottla.metadata_store import znodes
 ANY_VERSION = -1
 
 
-class GonePartitions:
-    """`transactions.markers.IsGone` over the metadata store."""
+class DeletedPartitions:
+    """`transactions.markers.IsDeleted` over the metadata store."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
 
-    def is_gone(self, partition: TopicPartition, done: Callable[[bool], None]) -> None:
+    def is_deleted(self, partition: TopicPartition, done: Callable[[bool], None]) -> None:
         """Calls `done(True)` if the partition's node is missing. Calls `done(False)` if it exists or the store cannot be asked."""
         node = Check(znodes.state_path(*partition), ANY_VERSION)
         self._store.multi([node], lambda outcome: done(outcome.result is StoreResult.NO_NODE))

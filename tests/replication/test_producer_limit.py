@@ -6,7 +6,7 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.replication.partition import Partition
-from ottla.replication.producer_room import ProducerRoom
+from ottla.replication.producer_limit import ProducerLimit
 from ottla.storage.producers import ProducerStates
 from tests.replication.records import append, batch, mine, refusal
 
@@ -20,7 +20,7 @@ class Room:
         self.partition = partition
         self.bound = bound
         self.now_ms = 1_000
-        partition.state.admit_producer = ProducerRoom(lambda: [self.producers], lambda: self.bound).admit
+        partition.state.admit_producer = ProducerLimit(lambda: [self.producers], lambda: self.bound).admit
 
     @property
     def producers(self) -> ProducerStates:
