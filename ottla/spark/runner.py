@@ -138,16 +138,18 @@ def run_pipelines(
     metrics_port: int | None = None,
     metrics_file: str | Path | None = None,
     stop: StopRequest | None = None,
+    is_quiet: bool = True,
 ) -> list[PipelineState]:
     """Runs pipelines concurrently until all have ended; returns their states.
 
     When one fails, the others are stopped and `QueryFailedError` is raised. `stop` stops all, as do Ctrl-C and SIGTERM in the main thread.
-    `metrics_port` serves Prometheus' text format on loopback; `metrics_file` writes it to a file.
+    `metrics_port` serves Prometheus' text format on loopback; `metrics_file` writes it to a file. `is_quiet` is for a session that this
+    function makes (`build_session`).
     """
     stop = stop or StopRequest()
     if session is None:
         settings = {key: value for pipeline in pipelines for key, value in pipeline.settings.items()}
-        session = build_session(pipelines[0].query_name, master=master, config=settings)
+        session = build_session(pipelines[0].query_name, master=master, config=settings, is_quiet=is_quiet)
     _send_files_with_tasks(pipelines)
     running: list[RunningPipeline] = []
     with _signals(stop), _metrics(running, metrics_port):

@@ -56,6 +56,9 @@ SAID_BY_THE_FAILURE = "|".join([
 ])  # fmt: skip
 """Messages that Java logs when a query fails, each with the same error; the error is reported afterwards (`QueryFailedError`)."""
 
+CONTEXT_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+"""pyspark's loggers of errors with a place in a query. They write all that Java knows, twelve kilobytes for a misspelt function."""
+
 UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 """Spark's setting for Unix sockets instead of TCP between Java and its Python workers: reading 1 KB rows is 1.4 times as fast."""
 
@@ -141,7 +144,8 @@ def check_worker_python(python: str) -> None:
 def build_session(name: str = "ottla", *, master: str | None = None, config: Mapping[str, str] | None = None, is_quiet: bool = True) -> Any:
     """Returns the active Spark session, or a new one (`pyspark.sql.SparkSession`); with SPARK_REMOTE one on that Spark Connect server.
 
-    `master` defaults to Spark's configuration, else all cores of this machine. With `is_quiet` Java logs only errors.
+    `master` defaults to Spark's configuration, else all cores of this machine. With `is_quiet` Java logs only errors, and pyspark does not
+    log Java's trace of an error that it raises (`CONTEXT_LOGGERS`).
     """
     check_packages()
     loaded = sys.modules.get("pyspark.sql")
@@ -170,7 +174,11 @@ def build_session(name: str = "ottla", *, master: str | None = None, config: Map
         with workers_path():
             session = builder.getOrCreate()
     if is_quiet:
+        from pyspark.logger import PySparkLogger
+
         session.sparkContext.setLogLevel("ERROR")
+        for logger in CONTEXT_LOGGERS:
+            PySparkLogger.getLogger(logger).disabled = True
     register_source(session)
     return session
 

@@ -117,3 +117,19 @@ def test_it_survives_kills_and_stops_when_asked(java: str, tmp_path: Path) -> No
             for record in fetched.records()
         ]
     assert sorted(values) == list(range(ROWS))
+
+
+@pytest.mark.timeout(3 * START_SECONDS_MAX)
+def test_a_misspelt_function_is_one_line(java: str, tmp_path: Path) -> None:
+    """Java's trace of it is shown with `-v`."""
+    wrong = DEFINITION.replace('rows.select("key", "value")', 'rows.selectExpr("uper(key) AS key", "value")')
+    (tmp_path / "copied_rows.py").write_text(wrong)
+    with Broker(topics=["in", "out"]) as broker:
+        for options, has_trace in (((), False), (("-v",), True)):
+            (tmp_path / "run.log").unlink(missing_ok=True)
+            with running(tmp_path, broker.direct_server, *options) as process:
+                assert process.wait(START_SECONDS_MAX) == 1
+            said = (tmp_path / "run.log").read_text()
+            errors = [line for line in said.splitlines() if "uper" in line]
+            assert errors[-1].startswith("error: [UNRESOLVED_ROUTINE] Cannot resolve routine `uper`")
+            assert has_trace == ("java.lang" in said or "org.apache.spark" in said) == (len(errors) > 1), said

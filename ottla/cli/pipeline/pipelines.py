@@ -154,7 +154,12 @@ def _run_all(args: Args, output: Output, pipelines: list[Pipeline]) -> int:
         output.note(f"{pipeline.query_name}: {topics}, checkpoint {pipeline.checkpoint_location}")
     stop = StopRequest()
     states: list[PipelineState] = run_pipelines(
-        pipelines, master=args.master, metrics_port=args.metrics_port, metrics_file=args.metrics_file, stop=stop
+        pipelines,
+        master=args.master,
+        metrics_port=args.metrics_port,
+        metrics_file=args.metrics_file,
+        stop=stop,
+        is_quiet=not args.verbose,
     )
     output.rows("pipelines", PipelineRow, [state_row(state) for state in states])
     return EXIT_INTERRUPTED if stop.signal_number == signal.SIGINT else 0
