@@ -477,22 +477,3 @@ class TokenSource(Protocol):
 
 MakeTokenSource = Callable[[Mapping[str, str]], TokenSource]
 """Makes a source from the properties of a client. Raises `ValueError` with one line if they are invalid."""
-
-
-@immutable(kw_only=True)
-class Ports:
-    """All ports of a broker."""
-
-    clock: Clock
-    timers: Timers
-    random: Random
-    disk: Disk
-    threads: Threads
-    network: Network
-    store: MetadataStore
-    peers: Peers | None = None
-    """None: connections over `network` (`server/peers.py`)."""
-    read_document: ReadDocument | None = None
-    """Required if a setting has the URL of a document."""
-    make_token_source: MakeTokenSource | None = None
-    """Required if brokers log in with tokens."""

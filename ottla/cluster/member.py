@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.base.broker_ports import Ages
 from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, BrokerMetadata
 from ottla.base.config import BrokerConfig
 from ottla.base.control_messages import BrokerMessenger, ControlMessage, ReplicaListener
@@ -52,6 +53,7 @@ class ClusterMember:
         config: BrokerConfig,
         clock: Clock,
         timers: Timers,
+        ages: Ages,
         random: Random,
         metadata: MetadataCache,
         replicas: ReplicaListener,
@@ -81,7 +83,7 @@ class ClusterMember:
         )  # fmt: skip
         self._watches = None if config.is_single_broker else self._make_watches(timers)
         self.acl_rules = None if acl_table is None else self._make_acl_rules(acl_table, timers)
-        self.delegation_tokens = None if config.delegation_token_key is None else self._make_delegation_tokens(timers)
+        self.delegation_tokens = None if config.delegation_token_key is None else self._make_delegation_tokens(ages)
         self.controller = LocalController(
             store=store, retries=self._retries, lease=self.lease, config=config, clock=clock, random=random, messenger=self,
             is_own_broker_new=lambda: self.receiver.is_new_to_controllers, later=later, timers=timers,
@@ -95,11 +97,11 @@ class ClusterMember:
 
         return AclRules(self._store, self._retries, timers, table, is_alone=self._config.is_single_broker)
 
-    def _make_delegation_tokens(self, timers: Timers) -> DelegationTokens:
+    def _make_delegation_tokens(self, ages: Ages) -> DelegationTokens:
         from ottla.cluster.delegation_tokens import DelegationTokens  # imported on use: most brokers have no tokens
 
         tokens = DelegationTokens(
-            self._store, self._retries, timers, self._clock, is_alone=self._config.is_single_broker,
+            self._store, self._retries, ages.timers, ages.clock, is_alone=self._config.is_single_broker,
             expiry_interval_ms=self._config.delegation_token_expiry_check_interval_ms,
         )  # fmt: skip
         tokens.on_change = self._tokens_changed

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ottla.base.broker_ports import Ages
 from ottla.base.errors import ErrorCode, WireError
 from ottla.base.loop.lease import Lease
 from ottla.base.ports import Clock, Random, TimerHandle, Timers
@@ -397,7 +398,9 @@ class Broker:
     broker_id: int
     config: BrokerConfig
     clock: Clock
+    """The clock of `ages`, by which things age."""
     timers: Timers
+    ages: Ages
     random: Random
     metadata: ClusterMetadata
     controller: Controller

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ottla.base.broker_ports import Ages
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import ApiError, ErrorCode, StorageError
 from ottla.base.loop.turns import Turns
-from ottla.base.ports import Clock, Disk, TimerHandle, Timers
+from ottla.base.ports import Disk, TimerHandle
 from ottla.base.types import TopicPartition
 from ottla.replication.leader import Leader
 from ottla.replication.stages import PartitionStages, Stage
@@ -35,19 +36,16 @@ class _Attaches:
 class StageSpace:
     """All stages of one broker, the least recently used first."""
 
-    def __init__(
-        self, *, config: BrokerConfig, disk: Disk, clock: Clock, timers: Timers, remove_later: Callable[[list[str]], None]
-    ) -> None:
+    def __init__(self, *, config: BrokerConfig, disk: Disk, ages: Ages, remove_later: Callable[[list[str]], None]) -> None:
         self._config = config
         self._disk = disk
-        self._clock = clock
-        self._timers = timers
+        self._clock, self._timers = ages
         self._remove_later = remove_later
         self._stages: dict[Stage, None] = {}
         self._of_principal: dict[str, int] = {}
         self._timer: TimerHandle | None = None
         self._files = 0
-        self.turns = Turns(clock, timers, TURN_MS)
+        self.turns = Turns(*ages, TURN_MS)
         self._attaching: dict[tuple[TopicPartition, int], _Attaches] = {}
         self.charged_bytes = 0
         # Metrics since the start: bytes staged, chunks refused by a quota, bytes expired.

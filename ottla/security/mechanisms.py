@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from ottla.base.broker_ports import Ports
 from ottla.base.config import BrokerConfig
 from ottla.base.delegation_token import DelegationToken
-from ottla.base.ports import Ports
 from ottla.base.settings.listeners import Endpoint
 from ottla.base.settings.oauthbearer import TokenOptions
 from ottla.base.settings.setting import SettingError
@@ -108,7 +108,7 @@ class ListenerMechanisms:
             verify = partial(_refuse, reason)
         elif not options.is_unsecured_allowed:
             verify = self._keys_of(listener, options).verify
-        return OAuthBearerServer(options, verify, self._ports.clock.wall_ms)
+        return OAuthBearerServer(options, verify, self._ports.ages.clock.wall_ms)
 
     def _prepare_tokens(self, listener: str) -> None:
         options, reason = self._token_options(listener)

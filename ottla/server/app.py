@@ -29,10 +29,11 @@ from ottla.adapters.process_memory import give_back_free_memory
 from ottla.adapters.randomness import SystemRandom
 from ottla.adapters.threads import LoopThreads
 from ottla.adapters.timers import LoopTimers
+from ottla.base.broker_ports import Ages, Ports
 from ottla.base.config import BROKER_SETTINGS, BrokerConfig, ConfigError, ConfigSource, Notice
 from ottla.base.errors import StorageError, StoreUnreachable
 from ottla.base.loop.turns import Turns
-from ottla.base.ports import AddressError, MetadataStore, Ports
+from ottla.base.ports import AddressError, MetadataStore
 from ottla.base.settings.listeners import host_and_port
 from ottla.server.arrivals import Arrivals
 from ottla.server.directories.claims import known_cluster, lock_directories, online
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla")
 
 BROKEN_INVARIANT_EXIT_CODE = 70
+TIME_VARIABLE = "OTTLA_TIME"
+"""Environment variable of a broker whose time the test fixture moves (`adapters/movable_time.py`)."""
 
 
 class StartRefused(Exception):
@@ -79,6 +82,9 @@ class BrokerServer:
         self.disk = OsDisk()
         self.timers = LoopTimers(loop)
         self.threads = LoopThreads(loop)
+        self.ages = Ages(self.clock, self.timers)
+        if TIME_VARIABLE in os.environ:
+            self._make_time_movable()
         self.network = SocketNetwork(
             loop,
             receive_buffer_bytes=_given_bytes(config, "socket.receive.buffer.bytes"),
@@ -104,6 +110,12 @@ class BrokerServer:
         self._held = ExitStack()  # released by a refused start and by a stop
         for directory in self.directories:
             self._held.callback(directory.release)
+
+    def _make_time_movable(self) -> None:
+        from ottla.adapters.movable_time import CountedThreads, MovableTime  # imported on use: only for tests
+
+        threads = self.threads = CountedThreads(self.loop)
+        self.ages = MovableTime.from_environment(self.loop, threads).ages
 
     # Starting
 
@@ -171,6 +183,7 @@ class BrokerServer:
         ports = Ports(
             clock=self.clock,
             timers=self.timers,
+            ages=self.ages,
             random=SystemRandom(),
             disk=self.disk,
             threads=self.threads,

@@ -10,9 +10,10 @@ import base64
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ottla.base.broker_ports import Ports
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import ErrorCode, OttlaError
-from ottla.base.ports import LoginToken, Ports
+from ottla.base.ports import LoginToken
 from ottla.base.settings.security import BrokerLogin
 from ottla.base.settings.token_login import TokenLogin
 from ottla.security.mechanisms import NONCE_BYTES

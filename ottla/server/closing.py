@@ -12,9 +12,10 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from ottla.base.broker_ports import Ports
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import StorageError
-from ottla.base.ports import Peers, Ports, TimerHandle
+from ottla.base.ports import Peers, TimerHandle
 from ottla.replication.stage_space import StageSpace
 from ottla.server.coordinators import Coordinators
 from ottla.server.directories.log_directories import LogDirectoryState

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from ottla.base.broker_ports import Ports
 from ottla.base.config import BrokerConfig
 from ottla.base.control_messages import ControlMessage
-from ottla.base.ports import Locate, Peers, Ports
+from ottla.base.ports import Locate, Peers
 from ottla.cluster.cluster_secret import ClusterSecret
 from ottla.cluster.control.messenger import PeerMessenger
 from ottla.cluster.controller_link import ControllerLink

@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 
+from ottla.base.broker_ports import Ports
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import StorageError
 from ottla.base.loop.turns import Turns
-from ottla.base.ports import Peers, Ports, TimerHandle
+from ottla.base.ports import Peers, TimerHandle, Timers
 from ottla.cluster.metadata_cache import MetadataCache
 from ottla.machine.host import SlewedClock
 from ottla.replication.partition import Partition
@@ -69,9 +70,10 @@ class Housekeeping:
         metadata: MetadataCache,
     ) -> None:
         clock, timers, disk, threads = ports.clock, ports.timers, ports.disk, ports.threads
+        self._ages = ports.ages
         self._config = config
-        self._clock = clock
-        self._time = SlewedClock(clock)
+        self._clock = ports.ages.clock
+        self._time = SlewedClock(ports.ages.clock)
         self._timers = timers
         self._disk = disk
         self._threads = threads
@@ -89,7 +91,7 @@ class Housekeeping:
         is_alone = config.is_single_broker
         self._renewals = None if is_alone else GenerationRenewals(ports.store, threads, config.this_broker_id, partitions.log_directories)
         self.compaction = CompactionSchedule(
-            config=config, clock=clock, timers=timers, disk=disk, threads=threads, partitions=partitions,
+            config=config, clock=ports.ages.clock, timers=ports.ages.timers, disk=disk, threads=threads, partitions=partitions,
             remove_later=self.remove_later, checkpoints_due=self._checkpoints_due,
         )  # fmt: skip
         self.checks = SegmentChecks(disk, timers, threads)
@@ -106,13 +108,13 @@ class Housekeeping:
 
     def start(self) -> None:
         config = self._config
-        self._every("retention", lambda: config.log_retention_check_interval_ms, self.apply_retention)
+        self._every("retention", lambda: config.log_retention_check_interval_ms, self.apply_retention, self._ages.timers)
         self._every("checkpoints", lambda: config.log_flush_offset_checkpoint_interval_ms, self.write_checkpoints)
         if self._renewals is not None:
             self._every("generations", lambda: config.log_flush_offset_checkpoint_interval_ms, self._renewals.renew)
         self._every("watermarks", lambda: config.replica_high_watermark_checkpoint_interval_ms, self.write_watermarks)
         self._every("tick", lambda: config.ottla_tick_interval_ms, self.flush_due)
-        self._every("producers", lambda: config.producer_id_expiration_check_interval_ms, self.expire_producers)
+        self._every("producers", lambda: config.producer_id_expiration_check_interval_ms, self.expire_producers, self._ages.timers)
         self._every("isr", lambda: config.replica_lag_time_max_ms // 2, self.shrink_isrs)
         self._every("idle", lambda: max(config.connections_max_idle_ms // SWEEPS_PER_IDLE_TIME, SWEEP_MS_MIN), self.sweep_connections)
         self._every("memory", lambda: config.ottla_tick_interval_ms, self._listeners.relieve)
@@ -162,12 +164,12 @@ class Housekeeping:
 
     def remove_later(self, paths: list[str], delay_ms: int) -> None:
         """Removes files after a delay, because readers may still use their slices."""
-        self._timers.call_later(delay_ms, lambda: self._threads.run(lambda: self._remove(paths, self._disk.remove), ignore))
+        self._ages.timers.call_later(delay_ms, lambda: self._threads.run(lambda: self._remove(paths, self._disk.remove), ignore))
 
     def remove_tree_later(self, path: str, delay_ms: int) -> None:
         """Removes the directory of a deleted partition after the delay, and its entries from the checkpoints at once."""
         self._checkpoints_due()
-        self._timers.call_later(delay_ms, lambda: self._threads.run(lambda: self._remove([path], self._disk.remove_tree), ignore))
+        self._ages.timers.call_later(delay_ms, lambda: self._threads.run(lambda: self._remove([path], self._disk.remove_tree), ignore))
 
     def write_checkpoints(self) -> None:
         """Writes recovery aids, and then recovery points, high watermarks and log start offsets in a thread. Does nothing while another
@@ -301,12 +303,15 @@ class Housekeeping:
     def _is_here(self, partition: Partition) -> bool:
         return partition.is_online and self._partitions.get(*partition.topic_partition) is partition
 
-    def _every(self, name: str, interval_ms: Callable[[], int], task: Callable[[], None]) -> None:
+    def _every(self, name: str, interval_ms: Callable[[], int], task: Callable[[], None], timers: Timers | None = None) -> None:
+        """Runs a task at intervals of the broker's timers, or of `timers`."""
+        timers = timers or self._timers
+
         def run() -> None:
-            self._handles[name] = self._timers.call_later(interval_ms(), run)
+            self._handles[name] = timers.call_later(interval_ms(), run)
             task()
 
-        self._handles[name] = self._timers.call_later(interval_ms(), run)
+        self._handles[name] = timers.call_later(interval_ms(), run)
 
     def _checked(self, directory: LogDirectoryState, is_well: bool) -> None:
         if is_well and not directory.is_online:

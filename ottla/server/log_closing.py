@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
+from ottla.base.broker_ports import Ports
 from ottla.base.errors import StorageError
 from ottla.base.loop.turns import Turns
-from ottla.base.ports import Ports
 from ottla.replication.partition import Partition
 from ottla.server.flusher import sync_all
 from ottla.storage import clean_close

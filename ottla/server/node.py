@@ -15,12 +15,13 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ottla.base.broker_ports import Ports
 from ottla.base.cluster_metadata import NO_LEADER, BrokerMetadata, LogDirectoryHistory, QuotaEntity, Renewal
 from ottla.base.config import BrokerConfig, Endpoint
 from ottla.base.control_messages import ControlMessage
 from ottla.base.errors import DamagedLogError, ErrorCode, StorageError
 from ottla.base.loop.fair_slots import SESSION_PARTITION_BYTES
-from ottla.base.ports import Peers, Ports
+from ottla.base.ports import Peers
 from ottla.base.settings.access import parse_super_users
 from ottla.base.types import SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.cluster.broker_addresses import BrokerAddresses
@@ -125,7 +126,7 @@ class Node:
         self._note_starts: Callable[[], None] = lambda: self.housekeeping.note_log_starts()  # noqa: PLW0108 (it is made later)
         self._broker_epoch_of = self.metadata.broker_epoch
         self.partitions = PartitionTable(
-            ports.disk, ports.clock, self.directories, self._make_partition,
+            ports.disk, ports.ages.clock, self.directories, self._make_partition,
             metadata=self.metadata, files_max=files_max, producers_max=lambda: config.ottla_producers_max,
         )  # fmt: skip
         self._addresses = BrokerAddresses(config, self._known_broker)
@@ -134,7 +135,7 @@ class Node:
         self.audit = AuditLog(ports.clock, logs_granted=config.ottla_audit_granted)
         self.acl_authorizer = self._make_acl_authorizer()
         self.peers.start(self._addresses.find)
-        self.stages = StageSpace(config=config, disk=ports.disk, clock=ports.clock, timers=ports.timers, remove_later=self._remove_files)
+        self.stages = StageSpace(config=config, disk=ports.disk, ages=ports.ages, remove_later=self._remove_files)
         self._make_coordinators()
         self._make_controller()
         self.broker = self._make_broker()
@@ -180,7 +181,7 @@ class Node:
         return AclAuthorizer(self.audit, super_users=super_users, allows_without_rules=config.allow_everyone_if_no_acl_found)
 
     def _make_coordinators(self) -> None:
-        config, clock, timers = self.config, self.ports.clock, self.ports.timers
+        config, (clock, timers) = self.config, self.ports.ages
         topics, leaders = MetadataTopics(self.metadata), MetadataLeaders(self.metadata)
         memories = CoordinatorMemories(config.ottla_memory_max_bytes)
         self.share_states = ShareStateCoordinators(
@@ -192,7 +193,7 @@ class Node:
         other_share_coordinators = OtherShareCoordinators(
             config.this_broker_id, lambda shard: leaders.leader_of(SHARE_GROUP_STATE_TOPIC, shard), PeerShareStates(self.peers)
         )
-        self.share_persister = SharePersister(self.share_states, self._ensure_internal_topic, timers, other_share_coordinators)
+        self.share_persister = SharePersister(self.share_states, self._ensure_internal_topic, self.ports.timers, other_share_coordinators)
         self.share_partitions = SharePartitions(
             persister=self.share_persister, clock=clock, timers=timers, terms_of=share_terms(config, self.metadata),
             memory=memories.share_partitions, in_turn=self.waiters.turns.call_in_turn,
@@ -207,7 +208,7 @@ class Node:
         self.transactions = TransactionCoordinators(
             partition_count=lambda: self._partition_count(TRANSACTION_STATE_TOPIC), group_partition=self.groups.partition_for,
             settings=transaction_settings(config), producer_ids=ProducerIds(self.ports.store, config.this_broker_id),
-            markers=MarkerDelivery(config.this_broker_id, markers, leaders, peer_transactions, timers, self._is_deleted()),
+            markers=MarkerDelivery(config.this_broker_id, markers, leaders, peer_transactions, self.ports.timers, self._is_deleted()),
             local_markers=markers, elsewhere=OtherCoordinators(config.this_broker_id, leaders, peer_transactions), clock=clock,
             timers=timers, load_bytes=lambda: config.transaction_state_log_load_buffer_size, memory=memories.transactional_ids,
         )  # fmt: skip
@@ -223,13 +224,14 @@ class Node:
             partitions=self.partitions, remove_later=self._remove_later, fail=self._directory_failed,
         )  # fmt: skip
         self.replicas = ReplicaChanges(
-            config=config, clock=ports.clock, timers=ports.timers, partitions=self.partitions, metadata=self.metadata, hosts=self.hosts,
-            groups=self.groups, share_states=self.share_states,
+            config=config, clock=ports.ages.clock, timers=ports.timers, partitions=self.partitions, metadata=self.metadata,
+            hosts=self.hosts, groups=self.groups, share_states=self.share_states,
             share_partitions=self.share_partitions, moves=self.moves, remove_later=self._remove_later,
             fetchers=self.links.fetchers if self.links is not None else NoFetchers(),
         )  # fmt: skip
         self.member = ClusterMember(
-            store=ports.store, config=config, clock=ports.clock, timers=ports.timers, random=ports.random, metadata=self.metadata,
+            store=ports.store, config=config, clock=ports.clock, timers=ports.timers, ages=ports.ages, random=ports.random,
+            metadata=self.metadata,
             replicas=self.replicas, later=self.replicas.turns.call_next,
             remote=self.links.messenger if self.links is not None else None,
             acl_table=self.acl_authorizer,
@@ -281,8 +283,9 @@ class Node:
         return Broker(
             broker_id=config.this_broker_id,
             config=config,
-            clock=ports.clock,
+            clock=ports.ages.clock,
             timers=ports.timers,
+            ages=ports.ages,
             random=ports.random,
             metadata=self.metadata,
             controller=self.controller,

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from ottla.testing.clock import Clock
 from ottla.testing.handle import BrokerHandle, Pause
 from ottla.testing.logins import logins_of, make_certificates
 from ottla.testing.process import START_SECONDS_MAX, BrokerProcess
@@ -85,6 +86,7 @@ class Broker(BrokerHandle):
         self._source: Path | None = None
         self._home: Path | None = None
         self._process: BrokerProcess | None = None
+        self.clock = Clock(lambda: [] if self._process is None else [self._process.time])
 
     @classmethod
     def from_snapshot(
@@ -224,6 +226,8 @@ class Broker(BrokerHandle):
     def end_faults(self) -> None:
         super().end_faults()
         self.resume()
+        if self.clock.is_frozen and self._process is not None:
+            self.clock.run()
 
     # Snapshots
 

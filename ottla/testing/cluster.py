@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from ottla.base.errors import ErrorCode
 from ottla.testing.broker import DEFAULTS, checked_settings
+from ottla.testing.clock import Clock
 from ottla.testing.handle import BrokerHandle
 from ottla.testing.process import START_SECONDS_MAX, BrokerDidNotStart, BrokerPortTaken, BrokerProcess
 from ottla.testing.reaper import remove_directory, temporary_directory
@@ -127,6 +128,7 @@ class Cluster(BrokerHandle):
         super().__init__()
         assert brokers > 0, "a cluster has at least one broker"
         self.brokers: list[ClusterBroker] = []
+        self.clock = Clock(lambda: [broker.process.time for broker in self.brokers if broker.is_running])
         self._count = brokers
         self._settings = dict(cluster_defaults(brokers) if defaults is None else defaults)
         self._settings.update(checked)
@@ -239,6 +241,8 @@ class Cluster(BrokerHandle):
         super().end_faults()
         for broker in self.brokers:
             broker.resume()
+        if self.clock.is_frozen:
+            self.clock.run()
 
     # Brokers by their roles
 

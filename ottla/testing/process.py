@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ottla.testing.clock import TimeControl
 from ottla.testing.logins import is_secret, properties_text
 from ottla.testing.reaper import Reaper, reaper
 
@@ -58,13 +59,17 @@ class ChildProcess:
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def _launch(self, command: Sequence[str], directory: Path, given: Mapping[str, str], *, is_new_log: bool, output: int | None) -> None:
-        """Starts the process. Its standard error is its log, and its standard output too unless `output` says otherwise."""
+    def _launch(
+        self, command: Sequence[str], directory: Path, given: Mapping[str, str], *, is_new_log: bool, output: int | None,
+        passed: Sequence[int] = (),
+    ) -> None:  # fmt: skip
+        """Starts the process. Its standard error is its log, and its standard output too unless `output` says otherwise. It inherits the
+        descriptors in `passed`."""
         owner = self._reaped_by = self._reaped_by or reaper()
         with self.log_file.open("wb" if is_new_log else "ab") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log if output is None else output, stderr=log, cwd=directory,
-                start_new_session=True, env={**given, **owner.environment},
+                start_new_session=True, env={**given, **owner.environment}, pass_fds=passed,
             )  # fmt: skip
         self._starter_pid = os.getpid()
         owner.add_process(self._process.pid)
@@ -142,6 +147,7 @@ class BrokerProcess(ChildProcess):
         self.data_dir = data_dir
         self.port = 0
         """The port of the last start; 0 before the first one (any free port)."""
+        self.time = TimeControl()
         self._settings = dict(settings)
         self._topics = list(topics)
         self._protocol = protocol
@@ -154,7 +160,9 @@ class BrokerProcess(ChildProcess):
         """Starts the process, which is not ready yet when this returns."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "ottla.cli.main", "start", "--data-dir", str(self.data_dir), *self._arguments()]
-        self._launch(command, self.data_dir, environment(), is_new_log=False, output=subprocess.PIPE)
+        with self.time.opened() as (descriptor, variable):
+            given = {**environment(), **variable}
+            self._launch(command, self.data_dir, given, is_new_log=False, output=subprocess.PIPE, passed=[descriptor])
 
     def _arguments(self) -> list[str]:
         """Returns the command line's options. Secret settings are written to a file that only this user can read, because every user can
@@ -188,6 +196,10 @@ class BrokerProcess(ChildProcess):
             raise failure(cause.removeprefix("error: ") + earlier)
         self.port = address[1]
         return address
+
+    def _forget(self, process: subprocess.Popen[bytes]) -> None:
+        super()._forget(process)
+        self.time.close()
 
     def forget(self) -> None:
         """Forgets the process, so that another process can stop it."""

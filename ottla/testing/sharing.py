@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ottla.adapters.lock import lock
+from ottla.testing.clock import Clock
 from ottla.testing.handle import BrokerHandle
 from ottla.testing.logins import ADMINISTRATOR, Logins, logins_of
 from ottla.testing.process import STOP_SECONDS_MAX, BrokerProcess
@@ -46,6 +47,11 @@ class SharedBroker(BrokerHandle):
     def snapshot(self, path: str | Path | None = None) -> Path:
         """Copies the broker's current data, like `Broker.snapshot`. Meanwhile the broker is suspended for all processes."""
         return take_snapshot(self.pid, self.data_dir, new_snapshot(path))
+
+    @property
+    def clock(self) -> Clock:
+        """Raises `RuntimeError`, because time would move for the tests of all workers."""
+        raise RuntimeError("the workers of pytest-xdist share this broker; move the time of the test's own: kafka_cluster(1).clock")
 
     def reset(self) -> None:
         """Removes this process's faults. Topics are not deleted, because other workers use theirs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ottla.base.broker_ports import Ages
 from ottla.base.cluster_metadata import BrokerMetadata
 from ottla.base.config import load
 from ottla.base.control_messages import ControlMessage
@@ -36,6 +37,7 @@ class Member:
             config=config,
             clock=world.timers.clock,
             timers=world.timers,
+            ages=Ages(world.timers.clock, world.timers),
             random=SeededRandom(broker_id),
             metadata=self.cache,
             replicas=self.replicas,

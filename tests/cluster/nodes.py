@@ -10,9 +10,9 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from ottla.base.broker_ports import Ages, Ports
 from ottla.base.config import load
 from ottla.base.errors import ErrorCode
-from ottla.base.ports import Ports
 from ottla.base.types import TopicPartition
 from ottla.controller.api import NewTopic, TopicResult
 from ottla.replication.leader import AppendResult
@@ -113,6 +113,7 @@ class Nodes(World):
         ports = Ports(
             clock=self.clock,
             timers=life,
+            ages=Ages(self.clock, life),
             random=SeededRandom(self.starts),
             disk=self.disks[broker_id],
             threads=LifeThreads(life, self.chance),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from ottla.base.broker_ports import Ages
 from ottla.base.cluster_metadata import BrokerMetadata, BrokerPut, Change, PartitionMetadata, TopicMetadata, TopicPut
 from ottla.base.config import BrokerConfig
 from ottla.base.control_messages import ReplicaRole, StoppedReplica, UpdateMetadata
@@ -81,6 +82,7 @@ class Cluster:
             config=self.config,
             clock=self.timers.clock,
             timers=self.timers,
+            ages=Ages(self.timers.clock, self.timers),
             random=SeededRandom(1),
             metadata=self.cache,
             replicas=self.replicas,

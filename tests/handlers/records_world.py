@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from ottla.base.broker_ports import Ages
 from ottla.base.cluster_metadata import ClusterMetadata
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import ErrorCode
@@ -79,7 +80,7 @@ class RecordsWorld(World):
         )
 
     def stage_space(self, config: BrokerConfig) -> StageSpace:
-        return StageSpace(config=config, disk=self.disk, clock=self.clock, timers=self.timers, remove_later=lambda _paths: None)
+        return StageSpace(config=config, disk=self.disk, ages=Ages(self.clock, self.timers), remove_later=lambda _paths: None)
 
     def _lead(self, index: int, is_flush_on_ack: bool, config: LogConfig) -> Partition:
         key = TopicPartition("t", index)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from crc32c import crc32c
 
+from ottla.base.broker_ports import Ages
 from ottla.base.config import BrokerConfig, load
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.replication.attaching import Attached, Attaching, Manifest
@@ -44,9 +45,7 @@ class Staged:
         self.timers = ManualTimers(self.clock)
         self.config: BrokerConfig = load(assignments=assignments)[0]
         self.removed: list[str] = []
-        self.space = StageSpace(
-            config=self.config, disk=disk, clock=self.clock, timers=self.timers, remove_later=self._remove
-        )
+        self.space = StageSpace(config=self.config, disk=disk, ages=Ages(self.clock, self.timers), remove_later=self._remove)
         self.outcome: Attached | ApiError | None = None
 
     def _remove(self, paths: list[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.base.ports import Ports
+from ottla.base.broker_ports import Ages, Ports
 from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
 from ottla.server import log_closing
@@ -59,7 +59,8 @@ class Closing:
         timers, threads, random = ManualTimers(), ManualThreads(), SeededRandom(1)
         network = Host(SimNetwork(random, timers), "broker-1", timers)  # type: ignore[arg-type]
         ports = Ports(
-            clock=timers.clock, timers=timers, random=random, disk=self.disk, threads=threads, network=network, store=MemoryStore()
+            clock=timers.clock, timers=timers, ages=Ages(timers.clock, timers), random=random, disk=self.disk, threads=threads,
+            network=network, store=MemoryStore(),
         )
         LogClosing(ports, self, self.results.append).begin()
         timers.run_due()

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from ottla.base import ports as store_ports
+from ottla.base.broker_ports import Ages, Ports
 from ottla.base.cluster_metadata import BrokerMetadata, PartitionMetadata, TopicMetadata
 from ottla.base.config import load
 from ottla.base.control_messages import LeaderAndIsr, ReplicaRole, UpdateMetadata
-from ottla.base.ports import Ports
 from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from ottla.metadata_store import znodes
 from ottla.replication.partition import Partition
@@ -155,6 +155,7 @@ class SimBroker:
         ports = Ports(
             clock=self.world.clock,
             timers=self.life,
+            ages=Ages(self.world.clock, self.life),
             random=self.random,
             disk=self.disk,
             threads=LifeThreads(self.life, self._chance),

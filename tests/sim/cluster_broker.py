@@ -9,9 +9,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from ottla.base.broker_ports import Ages, Ports
 from ottla.base.config import load
 from ottla.base.errors import StorageError
-from ottla.base.ports import AddressError, Ports
+from ottla.base.ports import AddressError
 from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
 from ottla.server.directories.log_directories import LogDirectoryState
@@ -125,6 +126,7 @@ class ClusterBroker:
         ports = Ports(
             clock=self.clock,
             timers=self.life,
+            ages=Ages(self.clock, self.life),
             random=self.random,
             disk=self.disk,
             threads=LifeThreads(self.life, self._chance, self.world.swarm.learned_ms),

@@ -69,7 +69,7 @@ def _limit_session(broker: Broker, connection: ConnectionInfo, authentication: A
 
     lifetime_ms = int(lifetime_ms)
     if lifetime_ms:
-        connection.limit_session(broker.timers.call_later(lifetime_ms, end), broker.clock.monotonic_ms() + lifetime_ms)
+        connection.limit_session(broker.ages.timers.call_later(lifetime_ms, end), broker.clock.monotonic_ms() + lifetime_ms)
     else:
         connection.limit_session(None)
     return lifetime_ms

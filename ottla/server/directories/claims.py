@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
+from ottla.base.broker_ports import Ports
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import DirectoryRefused, StorageError
-from ottla.base.ports import Disk, MetadataStore, Ports
+from ottla.base.ports import Disk, MetadataStore
 from ottla.base.uuids import fresh_uuid, uuid_to_text
 from ottla.cluster.cluster_id import KnownCluster
 from ottla.metadata_store import znodes

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ottla._version import __version__
+from ottla.base.broker_ports import Ports
 from ottla.base.errors import StorageError
-from ottla.base.ports import Ports, SessionEvent
+from ottla.base.ports import SessionEvent
 from ottla.base.settings.listeners import host_and_port
 from ottla.controller.local_controller import LocalController
 from ottla.handlers.context import Broker

@@ -31,8 +31,8 @@ class Quotas:
         self._listeners = listeners
         self.clients = ClientQuotas(clock.monotonic_ms, windows, mutation_windows)
         self.connections = ConnectionRates(clock.monotonic_ms, windows)
-        self.gate = ConnectionGate(self.connections, broker.timers, listeners.admit)
-        self.throttling = Throttling(self.clients, clock, broker.timers)
+        self.gate = ConnectionGate(self.connections, broker.ages.timers, listeners.admit)
+        self.throttling = Throttling(self.clients, clock, broker.ages.timers)
 
     def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]], changed: Collection[QuotaEntity] | None) -> None:
         """Applies these quotas and the rates in the settings. `changed` has the entities with changed quotas, None for all."""

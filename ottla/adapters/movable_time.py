@@ -1,0 +1,215 @@
+"""Time that a test moves: `Ports.ages` of a broker that the fixture has started with a control socket.
+
+Time passes as usual until it is moved or frozen. `advance` lets a span pass at once: the timers that are due in it fire in the order of
+their deadlines, each at its own time. Timers that repeat would fire a hundred thousand times in a week, so the span has at most `STEPS`
+steps: a timer that is set during a step fires in the next one at the earliest. After each step the work that it has begun in threads is
+awaited.
+
+The process that starts the broker gives orders through a socket that the broker inherits (`VARIABLE`), so no other can. An order is a
+line with a JSON object: `{"advance_ms": 1000}`, `{"freeze": true}`, `{"freeze": false}` or `{}`. The answer is a line with `wall_ms`, the
+time, and `state`, with which a broker that is started again goes on, or with an `error`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import json
+import os
+import socket
+from asyncio import AbstractEventLoop
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from time import monotonic_ns, perf_counter_ns, time_ns
+from typing import Any, TypeVar
+
+from ottla.adapters.threads import LoopThreads
+from ottla.base.broker_ports import Ages
+
+T = TypeVar("T")
+
+VARIABLE = "OTTLA_TIME"
+"""The environment variable that makes a broker's time movable: JSON, the descriptor of the socket and the state of the clock."""
+STEPS = 64
+PASSES = 3
+"""Iterations of the loop after a step, for callbacks that its timers have scheduled."""
+SETTLE_SECONDS_MAX = 10.0
+"""How long a step waits for its work in threads."""
+POLL_SECONDS = 0.0005
+TEN_YEARS_MS = 10 * 366 * 86_400_000
+
+
+class CountedThreads(LoopThreads):
+    """`LoopThreads` that count the work whose result has not been delivered."""
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self.pending = 0
+
+    def run(self, work: Callable[[], T], done: Callable[[T], object]) -> None:
+        self.pending += not self._is_closed
+        super().run(work, done)
+
+    def _deliver(self, finished: Future[Any], done: Callable[[Any], object]) -> None:
+        self.pending -= 1
+        super()._deliver(finished, done)
+
+
+class _Timer:
+    """`ports.TimerHandle`."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        self.function: Callable[[], object] | None = function
+
+    def cancel(self) -> None:
+        self.function = None
+
+
+class MovableTime:
+    """`ports.Clock` and `ports.Timers` (`ages`)."""
+
+    nanoseconds = staticmethod(perf_counter_ns)
+
+    def __init__(self, loop: AbstractEventLoop, threads: CountedThreads, state: Sequence[int | None] = (0, None)) -> None:
+        """`state` is that of an earlier process."""
+        self._loop = loop
+        self._threads = threads
+        self._wall_ahead_ms = (time_ns() - monotonic_ns()) // 1_000_000
+        self._moved_ms: int = state[0] or 0
+        """How far this clock is ahead of the machine's."""
+        self._stands_at_ms: int | None = state[1]
+        """The machine's monotonic time at which this clock was frozen; None while it runs."""
+        self._timers: list[tuple[float, int, _Timer]] = []
+        self._timers_set = 0
+        self._handle: asyncio.TimerHandle | None = None
+        self._serving: asyncio.Task[None] | None = None
+
+    @classmethod
+    def from_environment(cls, loop: AbstractEventLoop, threads: CountedThreads) -> MovableTime:
+        """Returns the time that the environment describes. It takes orders from now on."""
+        descriptor, *state = json.loads(os.environ[VARIABLE])
+        made = cls(loop, threads, state)
+        made._serving = loop.create_task(made.serve(socket.socket(fileno=descriptor)))
+        return made
+
+    @property
+    def ages(self) -> Ages:
+        return Ages(self, self)
+
+    @property
+    def is_frozen(self) -> bool:
+        return self._stands_at_ms is not None
+
+    # `ports.Clock`
+
+    def monotonic_ms(self) -> int:
+        stands_at_ms = self._stands_at_ms
+        return self._moved_ms + (monotonic_ns() // 1_000_000 if stands_at_ms is None else stands_at_ms)
+
+    def wall_ms(self) -> int:
+        return self._wall_ahead_ms + self.monotonic_ms()
+
+    # `ports.Timers`
+
+    def call_later(self, delay_ms: float, function: Callable[[], object]) -> _Timer:
+        timer = _Timer(function)
+        self._timers_set += 1
+        heapq.heappush(self._timers, (self.monotonic_ms() + max(delay_ms, 0), self._timers_set, timer))
+        if self._timers[0][2] is timer:
+            self._wait()
+        return timer
+
+    def call_soon(self, function: Callable[[], object]) -> None:
+        self._loop.call_soon(function)
+
+    # Moving
+
+    def freeze(self, *, is_frozen: bool = True) -> None:
+        """Stops the clock, or lets it run on from where it stands."""
+        machine_ms = monotonic_ns() // 1_000_000
+        if is_frozen and self._stands_at_ms is None:
+            self._stands_at_ms = machine_ms
+        elif not is_frozen and self._stands_at_ms is not None:
+            self._moved_ms -= machine_ms - self._stands_at_ms
+            self._stands_at_ms = None
+        self._wait()
+
+    async def advance(self, span_ms: int) -> None:
+        """Lets a span of time pass at once (see the module). The clock stands still meanwhile."""
+        was_frozen = self.is_frozen
+        self.freeze()
+        try:
+            end_ms = self.monotonic_ms() + span_ms
+            while self.monotonic_ms() < end_ms:
+                next_due_ms = self._timers[0][0] if self._timers else end_ms
+                now_ms = self.monotonic_ms()
+                self._step(int(min(end_ms, max(next_due_ms + 1, now_ms + span_ms // STEPS, now_ms + 1))))
+                await self._settle()
+        finally:
+            self.freeze(is_frozen=was_frozen)
+
+    def _step(self, to_ms: int) -> None:
+        """Schedules what is due, in order, and the end of the step."""
+        while self._timers and self._timers[0][0] <= to_ms:
+            due_ms, _, timer = heapq.heappop(self._timers)
+            self._loop.call_soon(self._fire, int(due_ms), timer)
+        self._loop.call_soon(self._reach, to_ms)
+
+    def _fire(self, due_ms: int, timer: _Timer) -> None:
+        self._reach(due_ms)
+        if timer.function is not None:
+            timer.function()
+
+    def _reach(self, to_ms: int) -> None:
+        if self.is_frozen:
+            self._moved_ms += max(to_ms - self.monotonic_ms(), 0)
+
+    async def _settle(self) -> None:
+        """Waits for callbacks and for work in threads. Work of other requests counts too, so the wait has a limit."""
+        deadline = self._loop.time() + SETTLE_SECONDS_MAX
+        for _ in range(PASSES):
+            await asyncio.sleep(0)
+        while self._threads.pending and self._loop.time() < deadline:
+            await asyncio.sleep(POLL_SECONDS)
+
+    # While the clock runs
+
+    def _wait(self) -> None:
+        """Waits for the next timer with a timer of the loop."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        if self._timers and not self.is_frozen:
+            self._handle = self._loop.call_later(max(self._timers[0][0] - self.monotonic_ms(), 0) / 1000, self._run_due)
+
+    def _run_due(self) -> None:
+        now_ms = self.monotonic_ms()
+        while self._timers and self._timers[0][0] <= now_ms:
+            due_ms, _, timer = heapq.heappop(self._timers)
+            self._loop.call_soon(self._fire, int(due_ms), timer)
+        self._wait()
+
+    # Orders
+
+    async def serve(self, control: socket.socket) -> None:
+        """Carries out orders until the other end is closed."""
+        reader, writer = await asyncio.open_connection(sock=control)
+        try:
+            while line := await reader.readline():
+                writer.write(json.dumps(await self._answer(line)).encode() + b"\n")
+                await writer.drain()
+        finally:
+            writer.close()
+
+    async def _answer(self, line: bytes) -> dict[str, object]:
+        asked = json.loads(line)
+        span_ms = asked.get("advance_ms", 0)
+        if not 0 <= span_ms <= TEN_YEARS_MS:
+            return {"error": f"cannot advance by {span_ms} ms: time only moves forward, at most ten years at once"}
+        if "freeze" in asked:
+            self.freeze(is_frozen=asked["freeze"])
+        if span_ms:
+            await self.advance(span_ms)
+        return {"wall_ms": self.wall_ms(), "state": [self._moved_ms, self._stands_at_ms]}

@@ -1,0 +1,36 @@
+"""All ports of a broker in one value, and the time by which things age."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.base.immutable import immutable
+from ottla.base.ports import Clock, Disk, MakeTokenSource, MetadataStore, Network, Peers, Random, ReadDocument, Threads, Timers
+
+
+class Ages(NamedTuple):
+    """The time by which records, sessions, transactions, offsets, tokens and quotas age. It is the broker's clock and timers, unless a test
+    moves it (`adapters/movable_time.py`). Retries, pauses and time limits of requests do not follow it."""
+
+    clock: Clock
+    timers: Timers
+
+
+@immutable(kw_only=True)
+class Ports:
+    """All ports of a broker."""
+
+    clock: Clock
+    timers: Timers
+    ages: Ages
+    random: Random
+    disk: Disk
+    threads: Threads
+    network: Network
+    store: MetadataStore
+    peers: Peers | None = None
+    """None: connections over `network` (`server/peers.py`)."""
+    read_document: ReadDocument | None = None
+    """Required if a setting has the URL of a document."""
+    make_token_source: MakeTokenSource | None = None
+    """Required if brokers log in with tokens."""
