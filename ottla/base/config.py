@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.log_config import LogConfig
 from ottla.base.settings.access import AccessSettings, why_contradictory
-from ottla.base.settings.coordinators import GroupSettings, TransactionSettings
+from ottla.base.settings.coordinators import GroupSettings, TransactionSettings, bound_names
 from ottla.base.settings.deployments import CLUSTER_DEFAULTS, SINGLE_BROKER_DEFAULTS
 from ottla.base.settings.dynamic_values import check_values, parse_for_client, usable_values
 from ottla.base.settings.gathering import ConfigError, Given, Notice, ReadFile, gather
@@ -29,7 +29,7 @@ from ottla.base.settings.logs import LogSettings, ReplicationSettings
 from ottla.base.settings.network import NetworkSettings
 from ottla.base.settings.passwords import PasswordSettings, StoredPasswords
 from ottla.base.settings.security import SecuritySettings
-from ottla.base.settings.setting import Scope, Setting, SettingError, Type, UpdateMode, settings_of
+from ottla.base.settings.setting import INT_MAX, Scope, Setting, SettingError, Type, UpdateMode, settings_of
 from ottla.base.settings.share_coordinator import ShareCoordinatorSettings
 from ottla.base.settings.sharing import ShareSettings
 from ottla.base.settings.sources import nearest
@@ -360,14 +360,13 @@ class BrokerConfig(_AllSettings):
             value = parse_for_client(GROUP_SETTINGS[name], text)
             if not GROUP_SETTINGS[name].broker_names:
                 continue
-            broker_name = GROUP_SETTINGS[name].broker_names[0][0]
-            low, high = self._group_bounds(broker_name)
-            if not low <= value <= high:
-                kind, rest = broker_name.removeprefix("group.").split(".", 1)
-                relation, bound = ("greater", "min") if value < low else ("less", "max")
-                raise ApiError(ErrorCode.INVALID_CONFIG, f"{name} must be {relation} than or equal to group.{kind}.{bound}.{rest}")
+            lowest, highest = bound_names(GROUP_SETTINGS[name].broker_names[0][0], BROKER_SETTINGS)
+            if lowest and value < self.value(lowest):
+                raise ApiError(ErrorCode.INVALID_CONFIG, f"{name} must be greater than or equal to {lowest}")
+            if highest and value > self.value(highest):
+                raise ApiError(ErrorCode.INVALID_CONFIG, f"{name} must be less than or equal to {highest}")
         given = {name: text for name, text in overrides.items() if text is not None}
-        for kind in ("consumer", "share"):
+        for kind in ("consumer", "share", "streams"):
             beat, session = f"{kind}.heartbeat.interval.ms", f"{kind}.session.timeout.ms"
             if self.group_value(beat, given) >= self.group_value(session, given):
                 raise ApiError(ErrorCode.INVALID_CONFIG, f"{session} must be larger than {beat}")
@@ -379,8 +378,8 @@ class BrokerConfig(_AllSettings):
         check_values(BROKER_SETTINGS, overrides, is_cluster_default=is_cluster_default)
 
     def _group_bounds(self, broker_name: str) -> tuple[int, int]:
-        _, kind, rest = broker_name.split(".", 2)
-        return self.value(f"group.{kind}.min.{rest}"), self.value(f"group.{kind}.max.{rest}")
+        lowest, highest = bound_names(broker_name, BROKER_SETTINGS)
+        return self.value(lowest) if lowest else 0, self.value(highest) if highest else INT_MAX
 
     def _protocols(self) -> dict[str, str]:
         return protocol_map(self.listener_security_protocol_map)
@@ -425,7 +424,7 @@ class BrokerConfig(_AllSettings):
             raise ConfigError("group.min.session.timeout.ms is larger than group.max.session.timeout.ms")
         if self.ottla_metrics_credentials and ":" not in self.ottla_metrics_credentials:
             raise ConfigError("ottla.metrics.credentials has no colon: write user:password")
-        self._check_share_groups()
+        self._check_groups()
         self._check_access()
         self.of_listeners.check(self.endpoints, None if self.is_single_broker else self.inter_broker_listener)
 
@@ -452,10 +451,10 @@ class BrokerConfig(_AllSettings):
         is_protocol_given = "security.inter.broker.protocol" in self._given
         check_between_brokers(self.endpoints, self.inter_broker_listener_name, self.security_inter_broker_protocol, is_protocol_given)
 
-    def _check_share_groups(self) -> None:
+    def _check_groups(self) -> None:
         for setting in GROUP_SETTINGS.values():
             broker_name = setting.broker_names[0][0] if setting.broker_names else ""
-            if broker_name.startswith("group.share."):
+            if broker_name.startswith(("group.share.", "group.streams.")):
                 low, high = self._group_bounds(broker_name)
                 if not low <= self.value(broker_name) <= high:
                     raise ConfigError(f"{broker_name} must be between {low} and {high}, the bounds of what a group may set")

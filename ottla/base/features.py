@@ -1,6 +1,7 @@
 """The features of the cluster (KIP-584): the supported levels, and the current level. Clients read them in ApiVersions: with
 `transaction.version` 2 producers use transactions v2 (KIP-890), with `group.version` 1 the broker serves the consumer protocol of KIP-848,
-with `share.version` 1 share groups (KIP-932). A broker advertises the levels that its configuration allows.
+with `share.version` 1 share groups (KIP-932), with `streams.version` 1 streams groups (KIP-1071). A broker advertises the levels that its
+configuration allows.
 """
 
 from __future__ import annotations
@@ -18,10 +19,16 @@ class Feature(NamedTuple):
 
 
 SHARE_VERSION = "share.version"
+STREAMS_VERSION = "streams.version"
 
 FEATURES: dict[str, Feature] = {
     feature.name: feature
-    for feature in (Feature("group.version", 0, 1, 1), Feature(SHARE_VERSION, 0, 1, 1), Feature("transaction.version", 0, 2, 2))
+    for feature in (
+        Feature("group.version", 0, 1, 1),
+        Feature(SHARE_VERSION, 0, 1, 1),
+        Feature(STREAMS_VERSION, 0, 1, 1),
+        Feature("transaction.version", 0, 2, 2),
+    )
 }
 
 FEATURES_EPOCH = 1

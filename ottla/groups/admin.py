@@ -14,8 +14,7 @@ from ottla.groups import records
 from ottla.groups.answers import DescribedClassicGroup, DescribedClassicMember, GroupList, ListedGroup
 from ottla.groups.classic.group import ClassicGroup
 from ottla.groups.commands import ListGroups
-from ottla.groups.consumer.group import ConsumerGroup
-from ottla.groups.consumer.records import ConsumerChange
+from ottla.groups.kinds import removal
 from ottla.groups.shard import Group, GroupShard
 from ottla.groups.share.group import ShareGroup
 from ottla.groups.share.offsets import delete_share_group
@@ -107,9 +106,7 @@ def _deletion(shard: GroupShard, group_id: str) -> list[LogRecord]:
     if group.members:
         raise ApiError(ErrorCode.NON_EMPTY_GROUP)
     logged = [records.offset_tombstone(group_id, topic, partition) for topic, partition in shard.offsets.keys_of(group_id)]
-    if isinstance(group, ConsumerGroup):
-        change = ConsumerChange(group)
-        change.remove_group()
-        return logged + change.records
+    if type(group) is not ClassicGroup:
+        return logged + removal(group)
     logged.append(records.group_tombstone(group_id))
     return logged

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.base.errors import ErrorCode
 from ottla.base.immutable import immutable
 from ottla.base.uuids import ZERO_UUID, Uuid
 from ottla.groups.commands import TopicPartitions
 from ottla.groups.offsets.store import CommittedOffset
+from ottla.groups.streams.topology import Configured, InternalTopic
+
+if TYPE_CHECKING:
+    from ottla.groups.streams.group import StreamsFacts, TaskKey
 
 OK = ErrorCode.NONE
 
@@ -82,6 +86,35 @@ def refuse_beat(code: ErrorCode, message: str | None = None) -> Beat:
     return Beat(error=code, message=message or None)
 
 
+class EndpointTasks(NamedTuple):
+    """The partitions that a member of a streams group serves at its endpoint."""
+
+    endpoint: tuple[str, int]
+    active: Sequence[tuple[str, Sequence[int]]]
+    standby: Sequence[tuple[str, Sequence[int]]]
+
+
+@immutable(kw_only=True)
+class StreamsBeat:
+    """The answer to a heartbeat of a streams group. `tasks` and `endpoints` are None if the member has them already."""
+
+    error: ErrorCode = OK
+    message: str | None = None
+    member_id: str = ""
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    tasks: Mapping[TaskKey, Sequence[int]] | None = None
+    statuses: Sequence[tuple[int, str]] = ()
+    missing: Sequence[InternalTopic] = ()
+    """Internal topics that the broker is to create."""
+    endpoint_epoch: int = 0
+    endpoints: Sequence[EndpointTasks] | None = None
+
+
+def refuse_streams_beat(code: ErrorCode, message: str | None = None) -> StreamsBeat:
+    return StreamsBeat(error=code, message=message or None)
+
+
 class AssignedTopic(NamedTuple):
     """Partitions of a topic that still exists."""
 
@@ -106,6 +139,17 @@ class DescribedEpochMember:
 
 
 @immutable(kw_only=True)
+class DescribedStreamsMember:
+    member_id: str
+    epoch: int
+    facts: StreamsFacts
+    assigned: Mapping[TaskKey, Sequence[int]]
+    target: Mapping[TaskKey, Sequence[int]]
+    offsets: Mapping[tuple[str, int], int]
+    end_offsets: Mapping[tuple[str, int], int]
+
+
+@immutable(kw_only=True)
 class DescribedEpochGroup:
     group_id: str
     error: ErrorCode = OK
@@ -114,7 +158,10 @@ class DescribedEpochGroup:
     epoch: int = 0
     assignment_epoch: int = 0
     assignor: str = ""
-    members: Sequence[DescribedEpochMember] = ()
+    members: Sequence[Any] = ()
+    """`DescribedEpochMember`, or in a streams group `DescribedStreamsMember`."""
+    configured: Configured | None = None
+    """The topology of a streams group, with the partition counts of its internal topics."""
 
 
 # Offsets

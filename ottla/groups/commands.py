@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.base.immutable import immutable
 from ottla.base.uuids import ZERO_UUID, Uuid
+from ottla.groups.streams.topology import Topology
 from ottla.machine.memory import NO_OWNER
+
+if TYPE_CHECKING:
+    from ottla.groups.streams.group import TaskKey
 
 Protocols = tuple[tuple[str, bytes], ...]
 """The protocols of a classic member as (name, metadata), the preferred one first."""
@@ -118,6 +122,28 @@ class ShareHeartbeat:
     member_epoch: int
     rack_id: str | None = None
     topics: Sequence[str] | None = None
+
+
+@immutable
+class StreamsHeartbeat:
+    """StreamsGroupHeartbeat. None, and a rebalance timeout of -1, mean unchanged."""
+
+    group_id: str
+    caller: Caller
+    member_id: str
+    member_epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topology: Topology | None = None
+    owned: Mapping[TaskKey, Collection[int]] | None = None
+    process_id: str | None = None
+    endpoint: tuple[str, int] | None = None
+    endpoint_epoch: int = 0
+    tags: tuple[tuple[str, str], ...] | None = None
+    task_offsets: Mapping[tuple[str, int], int] | None = None
+    task_end_offsets: Mapping[tuple[str, int], int] | None = None
+    shutdown_application: bool = False
 
 
 # Offsets

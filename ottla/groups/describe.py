@@ -1,4 +1,4 @@
-"""Describes consumer and share groups: epochs, members, and each member's current and target assignment."""
+"""Describes modern groups: epochs, members, and each member's current and target assignment."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.base.uuids import Uuid
-from ottla.groups.answers import AssignedTopic, DescribedEpochGroup, DescribedEpochMember
+from ottla.groups.answers import AssignedTopic, DescribedEpochGroup, DescribedEpochMember, DescribedStreamsMember
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.modern.group import EpochGroup
 from ottla.groups.modern.reconciling import ReconciledAssignment
 from ottla.groups.shard import GroupShard
 from ottla.groups.share.group import ShareGroup
+from ottla.groups.streams.assignor import STICKY
+from ottla.groups.streams.group import StreamsGroup
+from ottla.groups.streams.topology import Configured
 from ottla.machine.contract import Decision, Reply
 from ottla.machine.draft import answered
 
-DescribeMember = Callable[[GroupShard, Any, str], DescribedEpochMember]
+DescribeMember = Callable[[GroupShard, Any, str], DescribedEpochMember | DescribedStreamsMember]
 
 
 def describe_consumer_groups(shard: GroupShard, group_ids: Iterable[str], reply: Reply) -> Decision:
@@ -42,7 +45,7 @@ def _consumer_member(shard: GroupShard, group: ConsumerGroup, member_id: str) ->
     )
 
 
-def _held(position: ReconciledAssignment) -> dict[Uuid, tuple[int, ...]]:
+def _held(position: ReconciledAssignment) -> dict[Any, tuple[int, ...]]:
     """Returns the partitions that the member may be reading: its assigned partitions, and the partitions with unconfirmed revocation."""
     held = dict(position.assigned)
     for topic_id, partitions in position.revoking.items():
@@ -69,6 +72,36 @@ def _share_member(shard: GroupShard, group: ShareGroup, member_id: str) -> Descr
     )
 
 
+def describe_streams_groups(shard: GroupShard, group_ids: Iterable[str], reply: Reply) -> Decision:
+    """Answers a list of `DescribedEpochGroup`."""
+    return describe_epoch_groups(shard, group_ids, StreamsGroup, lambda _group: STICKY, _streams_member, reply, _configured)
+
+
+def _streams_member(shard: GroupShard, group: StreamsGroup, member_id: str) -> DescribedStreamsMember:
+    position, (offsets, end_offsets) = group.position(member_id), shard.streams_state(group.group_id).offsets.get(member_id, ({}, {}))
+    return DescribedStreamsMember(
+        member_id=member_id,
+        epoch=position.epoch,
+        facts=group.facts[member_id],
+        assigned=_held(position),
+        target=group.target.get(member_id, {}),
+        offsets=offsets,
+        end_offsets=end_offsets,
+    )
+
+
+def _configured(shard: GroupShard, group: StreamsGroup) -> Configured | None:
+    """Returns the group's topology, with partition counts if a heartbeat has determined them on this broker."""
+    if group.topology is None:
+        return None
+    known = shard.streams_state(group.group_id).configured
+    return known if known is not None and known.topology == group.topology else Configured(group.topology)
+
+
+def no_topology(_shard: GroupShard, _group: Any) -> None:
+    return None
+
+
 def describe_epoch_groups(
     shard: GroupShard,
     group_ids: Iterable[str],
@@ -76,6 +109,7 @@ def describe_epoch_groups(
     assignor_of: Callable[[Any], str],
     describe_member: DescribeMember,
     reply: Reply,
+    configured_of: Callable[[GroupShard, Any], Configured | None] = no_topology,
 ) -> Decision:
     """Answers a list of `DescribedEpochGroup`."""
 
@@ -91,6 +125,7 @@ def describe_epoch_groups(
             assignment_epoch=group.target_epoch,
             assignor=assignor_of(group),
             members=[describe_member(shard, group, member_id) for member_id in group.facts],
+            configured=configured_of(shard, group),
         )
 
     wanted = list(group_ids)

@@ -1,8 +1,8 @@
 """The group coordinator of one partition of `__consumer_offsets`, as a log machine.
 
-The functions in `classic_requests.py`, `consumer/`, `share/`, `offsets/` and `admin.py` decide requests on the machine's shard. `apply`
-applies one record to the shard, `apply_marker` the marker of a client's transaction, and `resume` starts the timers of the groups found in
-the log.
+The functions in `classic_requests.py`, `consumer/`, `share/`, `streams/`, `offsets/` and `admin.py` decide requests on the machine's shard.
+`apply` applies one record to the shard, `apply_marker` the marker of a client's transaction, and `resume` starts the timers of the groups
+found in the log.
 
 Invariants: only `apply` and `apply_marker` change hard state; the same log gives the same hard state on every broker (P9, I36). Unreadable
 records change nothing.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Random
@@ -21,19 +21,19 @@ from ottla.groups import records
 from ottla.groups.classic import rebalance
 from ottla.groups.classic.group import ClassicGroup
 from ottla.groups.consumer.group import ConsumerGroup
-from ottla.groups.consumer.records import CONSUMER_KEYS, CONSUMER_SCHEMA, fold_consumer
 from ottla.groups.consumer.sessions import watch_all_members
-from ottla.groups.modern.records import EpochSchema
+from ottla.groups.kinds import KINDS, EpochKind
 from ottla.groups.offsets import delete, expiry
 from ottla.groups.offsets.store import CommittedOffset
 from ottla.groups.settings import GroupCoordinatorSettings, OwnSettings, TopicsView, no_overrides
 from ottla.groups.shard import GroupShard
 from ottla.groups.share.group import ShareGroup
 from ottla.groups.share.no_states import NO_SHARE_STATES
-from ottla.groups.share.records import SHARE_KEYS, SHARE_SCHEMA, fold_share
 from ottla.groups.share.sessions import watch_share_members
 from ottla.groups.share.topics import forget_deleted_topics, resume_share_states
 from ottla.groups.states import ALLOWED, DEAD
+from ottla.groups.streams.group import StreamsGroup
+from ottla.groups.streams.sessions import watch_streams_members
 from ottla.machine.contract import Decision, Effect, LogRecord, RunDecision, Transactional, run_nothing
 from ottla.machine.draft import Draft
 from ottla.machine.memory import CoordinatorMemory
@@ -45,21 +45,8 @@ from ottla.wire.messages.group_records import (
 )
 
 
-class EpochKind(NamedTuple):
-    """How records of one kind of modern group are applied."""
-
-    group: type[Any]
-    schema: EpochSchema
-    keys: tuple[Any, ...]
-    fold: Callable[[Any, Any, Any], None]
-
-
-CONSUMER_KIND = EpochKind(ConsumerGroup, CONSUMER_SCHEMA, CONSUMER_KEYS, fold_consumer)
-SHARE_KIND = EpochKind(ShareGroup, SHARE_SCHEMA, SHARE_KEYS, fold_share)
-
-
 class GroupMachine:
-    """`machine.contract.Machine` for consumer and share groups."""
+    """`machine.contract.Machine` for all kinds of groups."""
 
     def __init__(
         self,
@@ -77,7 +64,7 @@ class GroupMachine:
         self._folds: dict[Any, Callable[[int, Any, Any, Transactional | None], None]] = {
             OffsetCommitKey: self._apply_offset,
             GroupMetadataKey: self._apply_group,
-            **{key: partial(self._apply_epochs, kind) for kind in (CONSUMER_KIND, SHARE_KIND) for key in kind.keys},
+            **{key: partial(self._apply_epochs, kind) for kind in KINDS.values() for key in kind.keys},
         }
 
     # The life of a shard (`machine/coordinator.py`)
@@ -208,6 +195,8 @@ class GroupMachine:
             elif isinstance(group, ShareGroup):
                 watch_share_members(self.shard, group, draft, now_ms)
                 resume_share_states(self.shard, group, draft)
+            elif isinstance(group, StreamsGroup):
+                watch_streams_members(self.shard, group, draft, now_ms)
         expiry.schedule_sweep(self.shard, draft)
         logged, draft.records = draft.records, []
         delete.rewrite_overtaken(self.shard, draft)

@@ -6,7 +6,7 @@ from ottla.base.bounded_cache import remembered
 from ottla.groups.offsets.store import CommittedOffset
 from ottla.machine.contract import LogRecord
 from ottla.machine.record_format import RecordFormat, write_key, write_value
-from ottla.wire.messages import group_records, share_group_records
+from ottla.wire.messages import group_records, share_group_records, streams_group_records
 from ottla.wire.messages.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from ottla.wire.schema import RecordKey, RecordValue
 
@@ -16,7 +16,7 @@ OFFSET_COMMIT_VERSION_WITH_EXPIRY = 1
 OFFSET_KEYS_BYTES_MAX = 4 << 20
 """Memory for cached keys of recently committed offsets. 4 MiB: about 6,000 partitions."""
 
-_FORMAT = RecordFormat(group_records, share_group_records)
+_FORMAT = RecordFormat(group_records, share_group_records, streams_group_records)
 read_key, read_value = _FORMAT.read_key, _FORMAT.read_value
 
 
@@ -53,7 +53,7 @@ def group_tombstone(group_id: str) -> LogRecord:
 
 
 def epoch_record(key: RecordKey, value: RecordValue) -> LogRecord:
-    """Makes a record of a consumer or share group; all of them have version 0."""
+    """Makes a record of a modern group; all of them have version 0."""
     return LogRecord(write_key(key), write_value(value, 0))
 
 

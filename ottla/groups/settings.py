@@ -42,6 +42,12 @@ class GroupCoordinatorSettings:
     share_members_max: int  # group.share.max.size
     share_assignors: tuple[str, ...]  # group.share.assignors
     share_initialize_retry_interval_ms: int  # group.share.initialize.retry.interval.ms
+    streams_session_timeout_ms: int  # group.streams.session.timeout.ms
+    streams_heartbeat_interval_ms: int  # group.streams.heartbeat.interval.ms
+    streams_assignment_interval_ms: int  # group.streams.assignment.interval.ms
+    streams_initial_rebalance_delay_ms: int  # group.streams.initial.rebalance.delay.ms
+    streams_num_standby_replicas: int  # group.streams.num.standby.replicas
+    streams_members_max: int  # group.streams.max.size
     regex_refresh_interval_ms: int  # group.consumer.regex.refresh.interval.ms
     offsets_per_group_max: int  # ottla.group.offsets.max
     member_metadata_bytes_max: int = 512 * 1024  # ours: the protocols and assignment of one member, which must fit one record

@@ -1,6 +1,6 @@
 """The state of one group coordinator: all groups and offsets of one partition of `__consumer_offsets`, and its view of the cluster.
 
-Hard state: `offsets`, each classic group's `stored` record, and the logged fields of consumer and share groups. Only `GroupMachine.apply`
+Hard state: `offsets`, each classic group's `stored` record, and the logged fields of modern groups. Only `GroupMachine.apply`
 and `apply_marker` change it. All else is soft state.
 """
 
@@ -19,11 +19,12 @@ from ottla.groups.deferred import Deferred, DeferredAnswers
 from ottla.groups.offsets.store import OffsetStore
 from ottla.groups.settings import OFFSET_BYTES, GroupCoordinatorSettings, OwnSettings, TopicsView
 from ottla.groups.share.group import ShareGroup
+from ottla.groups.streams.group import StreamsGroup, StreamsState
 from ottla.machine.contract import Reply, RunDecision, run_nothing
 from ottla.machine.draft import Draft
 from ottla.machine.memory import NO_OWNER, CoordinatorMemory
 
-Group = ClassicGroup | ConsumerGroup | ShareGroup
+Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 
 def run_at_once(steps: Iterator[object]) -> None:
     """Default of `later`: runs all steps immediately."""
@@ -56,7 +57,7 @@ class Session:
 
 class Refresh:
     """Times of a modern group, as soft state: the last look-up of its topics (and `topics_version` at that time), the last match of its
-    regular expressions, and the end of a share group's wait for more members.
+    regular expressions, and the end of a share or streams group's wait for more members.
     """
 
     __slots__ = ("gathers_until_ms", "looked_at_ms", "regexes_at_ms", "topics_version")
@@ -94,6 +95,7 @@ class GroupShard:
         "sessions",
         "settings",
         "share_joiners",
+        "streams_states",
         "topics",
         "topics_version",
         "updates",
@@ -118,8 +120,9 @@ class GroupShard:
         self.deferred = DeferredAnswers()
         # soft: deleted topics whose offsets still exist, with the last record to delete; None: not determined yet
         self.deleted_topics: dict[str, int | None] = {}
-        self.sessions: dict[tuple[str, str], Session] = {}  # soft: by (group, member) of consumer and share groups
-        self.refreshes: dict[str, Refresh] = {}  # soft: by id of a consumer or share group
+        self.sessions: dict[tuple[str, str], Session] = {}  # soft: by (group, member) of modern groups
+        self.refreshes: dict[str, Refresh] = {}  # soft: by id of a modern group
+        self.streams_states: dict[str, StreamsState] = {}  # soft: by id of a streams group
         self.beginning: dict[SharePartitionKey, int] = {}  # soft: states being initialized by share coordinators, with the epoch
         self.forgetting: dict[tuple[str, Uuid], int] = {}  # soft: (group, topic) states being deleted, with the number of deletions
         self.share_joiners: dict[str, dict[Deferred, Callable[[Draft], None]]] = {}  # soft: by group, joins that await partitions
@@ -138,6 +141,12 @@ class GroupShard:
         """Returns a setting that a group may override, such as `share.session.timeout.ms`; by default the broker's `group.*` setting."""
         own = self.own_settings(group_id)
         return own[name] if name in own else getattr(self.settings, name.replace(".", "_"))
+
+    def streams_state(self, group_id: str) -> StreamsState:
+        state = self.streams_states.get(group_id)
+        if state is None:
+            state = self.streams_states[group_id] = StreamsState()
+        return state
 
     def add_joiner(self, group_id: str, deferred: Deferred, go_on: Callable[[Draft], None]) -> None:
         self.share_joiners.setdefault(group_id, {})[deferred] = go_on
@@ -163,6 +172,7 @@ class GroupShard:
         """Drops a deleted modern group and its soft state. If it has committed offsets, an empty classic group replaces it."""
         owner = self.groups.pop(group_id).owner
         self.refreshes.pop(group_id, None)
+        self.streams_states.pop(group_id, None)
         if self.offsets.has_offsets(group_id):
             self.groups[group_id] = ClassicGroup(group_id)
             self.groups[group_id].owner = owner

@@ -4,8 +4,9 @@ A level is the name of a Kafka release. At a level, this broker offers only the 
 them itself. `CHANGES` has the highest version of each API in 3.0, then the changes in each later release. The data come from ApiVersions
 answers of Kafka brokers. A test compares them with kafka-python's table of broker versions.
 
-Features (KIP-584): Kafka has `transaction.version` and `group.version` since 4.0, `share.version` since 4.1. Kafka 4.1 had the APIs of
-share groups, but the feature was at level 0, so requests of share groups were refused. Since 4.2 the feature is at level 1.
+Features (KIP-584): Kafka has `transaction.version` and `group.version` since 4.0, `share.version` since 4.1, `streams.version` since 4.2.
+Kafka 4.1 had the APIs of share groups, but the feature was at level 0, so requests of share groups were refused. Since 4.2 it is at level
+1.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from collections.abc import Mapping
 from functools import cache
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.features import FEATURES, SHARE_VERSION, Feature
+from ottla.base.features import FEATURES, SHARE_VERSION, STREAMS_VERSION, Feature
+from ottla.handlers.context import Broker
 from ottla.handlers.served_apis import TABLE, ServedApi
 
 NEWEST = "4.4"
-FEATURES_SINCE = {"group.version": "4.0", "transaction.version": "4.0", SHARE_VERSION: "4.1"}
+FEATURES_SINCE = {"group.version": "4.0", "transaction.version": "4.0", SHARE_VERSION: "4.1", STREAMS_VERSION: "4.2"}
 SHARE_GROUPS_SINCE = "4.2"
 
 CHANGES: dict[str, dict[int, int]] = {
@@ -40,9 +42,9 @@ CHANGES: dict[str, dict[int, int]] = {
     "4.1": {
         0: 13, 1: 18, 45: 1, 66: 2, 74: 1, 76: 1, 77: 1, 78: 1, 79: 1, 83: 0, 84: 0, 85: 0, 86: 0, 87: 0, 90: 0, 91: 0, 92: 0,
     },
-    "4.2": {2: 11, 8: 10, 9: 10, 27: 2, 78: 2, 79: 2, 80: 1, 85: 1, 87: 1, 90: 1},
+    "4.2": {2: 11, 8: 10, 9: 10, 27: 2, 78: 2, 79: 2, 80: 1, 85: 1, 87: 1, 88: 0, 89: 0, 90: 1},
     "4.3": {35: 5},
-    NEWEST: {18: 5, 22: 6, 28: 6, 42: 3},
+    NEWEST: {18: 5, 22: 6, 28: 6, 42: 3, 88: 1, 89: 1},
 }  # fmt: skip
 
 
@@ -91,6 +93,17 @@ def _is_since(level: str, release: str) -> bool:
 
 def require_share_groups(level: str | None) -> None:
     """Raises `ApiError` UNSUPPORTED_VERSION if the feature `share.version` is at 0 at the level."""
-    known = features(level).get(SHARE_VERSION)
+    _require(SHARE_VERSION, level)
+
+
+def require_streams_groups(broker: Broker) -> None:
+    """Raises `ApiError` UNSUPPORTED_VERSION if the feature `streams.version` is at 0, or if the configuration excludes streams groups."""
+    _require(STREAMS_VERSION, broker.config.ottla_advertise_level)
+    if "streams" not in broker.config.group_coordinator_rebalance_protocols:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "group.coordinator.rebalance.protocols excludes streams groups")
+
+
+def _require(name: str, level: str | None) -> None:
+    known = features(level).get(name)
     if known is None or known.level == 0:
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"the feature {SHARE_VERSION} is not enabled")
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"the feature {name} is not enabled")

@@ -488,7 +488,7 @@ def test_groups_are_bounded_where_kafka_has_no_limit() -> None:
     assert (config.group_max_size, config.group_consumer_max_size, config.group_share_max_size) == (5000, 5000, 200)
 
 
-BUILT_NAMES = re.compile(r"group\.(consumer|share)\.(min|max)\.|compression\.\w+\.level|sasl\.oauthbearer\.")
+BUILT_NAMES = re.compile(r"group\.(consumer|share|streams)\.(min|max)\.|compression\.\w+\.level|sasl\.oauthbearer\.")
 """Names that the code puts together: bounds of groups, levels of codecs, options of a listener's tokens."""
 WITHOUT_EFFECT = re.compile(r"Accepted without effect|no tiered storage|Only PEM is supported|The only supported cipher")
 

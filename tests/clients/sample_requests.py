@@ -60,6 +60,7 @@ from ottla.wire.records import Record, encode_batch
 from ottla.wire.schema import Request
 from tests.clients.broker_process import eventually
 from tests.clients.sample_share_requests import SHARE_REQUESTS
+from tests.clients.sample_streams_requests import STREAMS_REQUESTS
 from tests.clients.wire_client import In, WireClient, error_codes
 
 TOPIC_RESOURCE, CLUSTER_NAME = 2, "kafka-cluster"
@@ -198,7 +199,7 @@ class World:
 
 
 Maker = Callable[[World, In, Any], Any]
-REQUESTS: dict[int, Maker] = dict(SHARE_REQUESTS)
+REQUESTS: dict[int, Maker] = {**SHARE_REQUESTS, **STREAMS_REQUESTS}
 
 
 def api(key: int) -> Callable[[Maker], Maker]:

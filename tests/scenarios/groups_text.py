@@ -29,6 +29,14 @@ from ottla.wire.messages.share_group_records import (
     ShareGroupTargetAssignmentMemberValue,
     ShareGroupTargetAssignmentMetadataValue,
 )
+from ottla.wire.messages.streams_group_records import (
+    StreamsGroupCurrentMemberAssignmentValue,
+    StreamsGroupMemberMetadataValue,
+    StreamsGroupMetadataValue,
+    StreamsGroupTargetAssignmentMemberValue,
+    StreamsGroupTargetAssignmentMetadataValue,
+    StreamsGroupTopologyValue,
+)
 
 
 class FixedTopics:
@@ -111,6 +119,31 @@ def show_record(key: Any, value: Any) -> str:
     return " ".join(part for part in (kind, key.group_id, who, fields) if part)
 
 
+def show_streams(value: Any) -> str:
+    """The fields of a streams group's record."""
+    if isinstance(value, StreamsGroupMetadataValue):
+        return f"epoch={value.epoch} validated={value.validated_topology_epoch}"
+    if isinstance(value, StreamsGroupTargetAssignmentMetadataValue):
+        return f"epoch={value.assignment_epoch}"
+    if isinstance(value, StreamsGroupMemberMetadataValue):
+        return f"process={value.process_id} topology={value.topology_epoch}"
+    if isinstance(value, StreamsGroupTopologyValue):
+        return f"epoch={value.epoch} subtopologies={','.join(part.subtopology_id for part in value.subtopologies)}"
+    kinds = {"active": value.active_tasks, "standby": value.standby_tasks, "warmup": value.warmup_tasks}
+    has = [f"{kind} {show_tasks(tasks)}" for kind, tasks in kinds.items() if tasks]
+    if isinstance(value, StreamsGroupTargetAssignmentMemberValue):
+        return " ".join(has) or "nothing"
+    assert isinstance(value, StreamsGroupCurrentMemberAssignmentValue)
+    revoking = [*value.active_tasks_pending_revocation, *value.standby_tasks_pending_revocation, *value.warmup_tasks_pending_revocation]
+    state = {1: "stable", 2: "unrevoked", 3: "unreleased"}[value.state]
+    given_up = [f"revoking {show_tasks(revoking)}"] if revoking else []
+    return " ".join([f"epoch={value.member_epoch} state={state} has", *(has or ["nothing"]), *given_up])
+
+
+def show_tasks(tasks: Iterable[Any]) -> str:
+    return ",".join(f"{task.subtopology_id}_{partition}" for task in tasks for partition in task.partitions)
+
+
 def show_fields(value: Any) -> str:
     """The fields that say something about the group."""
     if isinstance(value, ConsumerGroupMetadataValue | ShareGroupMetadataValue):
@@ -134,6 +167,8 @@ def show_fields(value: Any) -> str:
         return show_topics(value.topic_partitions)
     if isinstance(value, ConsumerGroupRegularExpressionValue):
         return f"matches {','.join(value.topics)}"
+    if type(value).__name__.startswith("StreamsGroup"):
+        return show_streams(value)
     assert isinstance(value, ConsumerGroupCurrentMemberAssignmentValue)
     has = show_topics(value.assigned_partitions)
     revoking = f" revoking {show_topics(value.partitions_pending_revocation)}" if value.partitions_pending_revocation else ""

@@ -108,6 +108,8 @@ KAFKA: dict[str, set[tuple[str, str]]] = {
     "WriteShareGroupState": {("CLUSTER_ACTION", CLUSTER)},
     "DeleteShareGroupState": {("CLUSTER_ACTION", CLUSTER)},
     "ReadShareGroupStateSummary": {("CLUSTER_ACTION", CLUSTER)},
+    "StreamsGroupHeartbeat": {("READ", GROUP)},
+    "StreamsGroupDescribe": {("DESCRIBE", GROUP)},
     "DescribeShareGroupOffsets": {("DESCRIBE", GROUP), ("DESCRIBE", TOPIC)},
     "AlterShareGroupOffsets": {("READ", GROUP), ("READ", TOPIC)},
     "DeleteShareGroupOffsets": {("DELETE", GROUP), ("READ", TOPIC)},
@@ -141,6 +143,12 @@ NOT_IN_THE_DOCUMENTATION: dict[str, tuple[set[tuple[str, str]], set[tuple[str, s
     "ConsumerGroupDescribe": ({("DESCRIBE", TOPIC)}, set(), "members show the topics that they read (KIP-848)"),
     "ShareGroupHeartbeat": ({("DESCRIBE", TOPIC)}, set(), "only topics that may be seen may be subscribed to (KIP-932)"),
     "ShareGroupDescribe": ({("DESCRIBE", TOPIC)}, set(), "members show the topics that they read (KIP-932)"),
+    "StreamsGroupHeartbeat": (
+        {("DESCRIBE", TOPIC), ("CREATE", TOPIC), ("CREATE", CLUSTER)},
+        set(),
+        "only topics that may be seen may be in a topology, and internal topics are created with the member's rights (KIP-1071)",
+    ),
+    "StreamsGroupDescribe": ({("DESCRIBE", TOPIC)}, set(), "the topology shows the topics that the group reads (KIP-1071)"),
 }
 
 

@@ -6,6 +6,8 @@ no rebalance delay).
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from ottla.base.settings.setting import Between, OneOf, SomeOf, UpdateMode, at_least, boolean, integer, long, short, string, words
 
 WIDE = UpdateMode.CLUSTER_WIDE
@@ -21,9 +23,9 @@ class GroupSettings:
 
     group_coordinator_rebalance_protocols = words(
         "group.coordinator.rebalance.protocols",
-        ("classic", "consumer"),
-        "Without consumer, groups of the consumer protocol are refused. Classic groups are always served, share groups "
-        "depend on the feature share.version, and streams groups are not served.",
+        ("classic", "consumer", "streams"),
+        "Without consumer, groups of the consumer protocol are refused, and without streams, streams groups. Classic groups are "
+        "always served, and share groups depend on the feature share.version.",
         valid=SomeOf("classic", "consumer", "share", "streams"),
     )
     group_min_session_timeout_ms = integer("group.min.session.timeout.ms", 6000, "Shortest session timeout of a member of a classic group.")
@@ -138,6 +140,55 @@ class GroupSettings:
         valid=at_least(1),
         is_internal=True,
     )
+    group_streams_assignment_interval_ms = integer(
+        "group.streams.assignment.interval.ms",
+        1000,
+        "Minimum time between two assignments of a streams group.",
+        valid=at_least(0),
+        update=WIDE,
+    )
+    group_streams_min_assignment_interval_ms = integer(
+        "group.streams.min.assignment.interval.ms", 0, "Smallest streams.assignment.interval.ms that a group may set.", valid=at_least(0)
+    )
+    group_streams_max_assignment_interval_ms = integer(
+        "group.streams.max.assignment.interval.ms", 15000, "Largest streams.assignment.interval.ms that a group may set.", valid=at_least(0)
+    )
+    group_streams_heartbeat_interval_ms = integer(
+        "group.streams.heartbeat.interval.ms", 5000, "Interval of the heartbeats of members of streams groups.", valid=at_least(1)
+    )
+    group_streams_min_heartbeat_interval_ms = integer(
+        "group.streams.min.heartbeat.interval.ms", 5000, "Smallest streams.heartbeat.interval.ms that a group may set.", valid=at_least(1)
+    )
+    group_streams_max_heartbeat_interval_ms = integer(
+        "group.streams.max.heartbeat.interval.ms", 15000, "Largest streams.heartbeat.interval.ms that a group may set.", valid=at_least(1)
+    )
+    group_streams_session_timeout_ms = integer(
+        "group.streams.session.timeout.ms",
+        45000,
+        "A member of a streams group without a heartbeat for this long is removed.",
+        valid=at_least(1),
+    )
+    group_streams_min_session_timeout_ms = integer(
+        "group.streams.min.session.timeout.ms", 45000, "Smallest streams.session.timeout.ms that a group may set.", valid=at_least(1)
+    )
+    group_streams_max_session_timeout_ms = integer(
+        "group.streams.max.session.timeout.ms", 60000, "Largest streams.session.timeout.ms that a group may set.", valid=at_least(1)
+    )
+    group_streams_max_size = integer(
+        "group.streams.max.size", GROUP_MEMBERS_MAX, "Maximum number of members of a streams group.", valid=at_least(1)
+    )
+    group_streams_num_standby_replicas = integer(
+        "group.streams.num.standby.replicas", 0, "Standby tasks of each task with a state.", valid=at_least(0)
+    )
+    group_streams_max_standby_replicas = integer(
+        "group.streams.max.standby.replicas", 2, "Largest streams.num.standby.replicas that a group may set.", valid=at_least(0)
+    )
+    group_streams_initial_rebalance_delay_ms = integer(
+        "group.streams.initial.rebalance.delay.ms",
+        3000,
+        "Time that the first assignment of an empty streams group waits for further members.",
+        valid=at_least(0),
+    )
     offset_metadata_max_bytes = integer("offset.metadata.max.bytes", 4096, "Maximum size of the metadata of a committed offset.")
     offsets_topic_num_partitions = integer(
         "offsets.topic.num.partitions", 50, "Partitions of __consumer_offsets when it is created.", valid=at_least(1)
@@ -223,3 +274,10 @@ class TransactionSettings:
     ottla_transactions_max = integer(
         "ottla.transactions.max", 1000000, "Maximum number of transactional ids that this broker coordinates.", valid=at_least(1)
     )
+
+
+def bound_names(broker_name: str, known: Container[str]) -> tuple[str, str]:
+    """Returns the `known` settings that limit a broker's setting of groups from below and above; an empty name for no limit."""
+    _, kind, rest = broker_name.split(".", 2)
+    lowest, highest = f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest.removeprefix('num.')}"
+    return lowest if lowest in known else "", highest if highest in known else ""

@@ -31,11 +31,6 @@ follower.fetch.last.tiered.offset.enable
 group.coordinator.append.linger.ms group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes
 group.coordinator.new.enable group.coordinator.threads
 group.share.assignor.offload.enable group.share.enable group.share.max.groups group.share.persister.class.name
-group.streams.assignment.interval.ms
-group.streams.heartbeat.interval.ms group.streams.initial.rebalance.delay.ms group.streams.max.assignment.interval.ms
-group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms group.streams.max.size group.streams.max.standby.replicas
-group.streams.min.assignment.interval.ms group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms
-group.streams.num.standby.replicas group.streams.session.timeout.ms
 host.name
 initial.broker.registration.timeout.ms
 inter.broker.protocol.version

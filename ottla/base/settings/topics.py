@@ -276,7 +276,8 @@ def _group(name: str, default: int, doc: str, broker_name: str, *, low: int) -> 
 
 
 class GroupOverrides:
-    """Settings of one consumer group (KIP-848) or share group (KIP-932); a number must stay within the broker's bounds for it."""
+    """Settings of one consumer group (KIP-848), share group (KIP-932) or streams group (KIP-1071). A number must stay within the broker's
+    bounds for it."""
 
     consumer_assignment_interval_ms = _group(
         "consumer.assignment.interval.ms",
@@ -359,6 +360,41 @@ class GroupOverrides:
         True,
         "Whether members may renew the lock of a record.",
         scope=Scope.GROUP,
+    )
+    streams_assignment_interval_ms = _group(
+        "streams.assignment.interval.ms",
+        1000,
+        "Minimum time between two assignments of the streams group.",
+        "group.streams.assignment.interval.ms",
+        low=0,
+    )
+    streams_heartbeat_interval_ms = _group(
+        "streams.heartbeat.interval.ms",
+        5000,
+        "Interval of the heartbeats of members of the streams group.",
+        "group.streams.heartbeat.interval.ms",
+        low=1,
+    )
+    streams_initial_rebalance_delay_ms = _group(
+        "streams.initial.rebalance.delay.ms",
+        3000,
+        "Time that the first assignment of the empty streams group waits for further members.",
+        "group.streams.initial.rebalance.delay.ms",
+        low=0,
+    )
+    streams_num_standby_replicas = _group(
+        "streams.num.standby.replicas",
+        0,
+        "Standby tasks of each task with a state.",
+        "group.streams.num.standby.replicas",
+        low=0,
+    )
+    streams_session_timeout_ms = _group(
+        "streams.session.timeout.ms",
+        45000,
+        "A member of the streams group without a heartbeat for this long is removed.",
+        "group.streams.session.timeout.ms",
+        low=1,
     )
 
 

@@ -21,6 +21,7 @@ from ottla.groups.commands import Heartbeat, Sync
 from ottla.groups.shard import GroupShard
 from ottla.groups.share.group import ShareGroup
 from ottla.groups.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE
+from ottla.groups.streams.group import StreamsGroup
 from ottla.machine.contract import Decision, Reply
 from ottla.machine.draft import Draft, answered, same_code
 
@@ -30,7 +31,7 @@ def sync_group(shard: GroupShard, command: Sync, reply: Reply, now_ms: int) -> D
     try:
         if not command.group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
-        if type(shard.groups.get(command.group_id)) is ShareGroup:
+        if type(shard.groups.get(command.group_id)) in (ShareGroup, StreamsGroup):
             raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         group = shard.classic_group(command.group_id)
         member = _check_sync(group, command)

@@ -40,7 +40,6 @@ from ottla.groups.modern.reconciliation import next_position
 from ottla.groups.modern.reconciling import LEFT_STATIC_EPOCH, ReconciledAssignment
 from ottla.groups.modern.sessions import follow_revocation, stop_watching_revocation
 from ottla.groups.shard import GroupShard, Session
-from ottla.groups.share.group import ShareGroup
 from ottla.machine.contract import Decision, Reply
 from ottla.machine.draft import Draft, answered
 
@@ -119,12 +118,11 @@ def _find_group(shard: GroupShard, command: ConsumerHeartbeat) -> tuple[Consumer
         return ConsumerChange(group), None
     if command.member_epoch != JOINING_EPOCH:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {command.group_id} not found.")
-    if type(group) is ShareGroup:
+    if group is not None and type(group) is not ClassicGroup:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {command.group_id} is not a consumer group.")
     change = ConsumerChange(ConsumerGroup(command.group_id))
     if group is None:
         return change, None
-    assert isinstance(group, ClassicGroup)
     if not group.members:
         change.records.append(records.group_tombstone(command.group_id))
         return change, None

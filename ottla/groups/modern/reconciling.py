@@ -2,7 +2,7 @@
 before another member gets it.
 
 A member moves to its target assignment step by step (`reconciliation.py`). Its current assignment (`position`) has the assigned partitions,
-the partitions that it has to revoke, and whether it waits for partitions of other members. In a streams group, partitions stand for tasks.
+the partitions that it has to revoke, and whether it waits for partitions of other members. In a streams group, its partitions are tasks.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from collections.abc import Callable
 
 from ottla.groups import records
 from ottla.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
-from ottla.groups.consumer.group import ConsumerGroup
-from ottla.groups.consumer.records import ConsumerChange
+from ottla.groups.kinds import removal
+from ottla.groups.modern.reconciling import ReconcilingGroup
 from ottla.groups.offsets.store import CommittedOffset
 from ottla.groups.shard import Group, GroupShard
 from ottla.groups.share.group import ShareGroup
@@ -78,11 +78,9 @@ def _sweep_group(shard: GroupShard, group: Group, now_ms: int, logged: list[LogR
             left += 1
     if left or shard.offsets.pending_count(group_id):
         return
-    if type(group) is ConsumerGroup:
+    if isinstance(group, ReconcilingGroup):
         if not group.facts:
-            change = ConsumerChange(group)
-            change.remove_group()
-            logged += change.records
+            logged += removal(group)
     elif group.state is EMPTY and isinstance(group, ClassicGroup) and not group.pending_members:
         if group.stored is None and not shard.offsets.has_offsets(group_id):
             shard.forget_if_idle(group)
@@ -91,7 +89,7 @@ def _sweep_group(shard: GroupShard, group: Group, now_ms: int, logged: list[LogR
 
 
 def _since(group: Group) -> Since:
-    if type(group) is ConsumerGroup:
+    if isinstance(group, ReconcilingGroup):
         read = frozenset(group.subscribed_topics())
         return lambda topic, committed: None if topic in read else committed.commit_timestamp_ms
     assert isinstance(group, ClassicGroup)

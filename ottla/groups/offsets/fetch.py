@@ -46,7 +46,7 @@ def _check_fetch(shard: GroupShard, command: FetchOffsets) -> None:
     group = shard.groups.get(command.group_id)
     if not isinstance(group, ReconcilingGroup) or (command.member_id is None and command.member_epoch < 0):
         return
-    if command.member_id not in group.facts:
+    if command.member_id is None or command.member_id not in group.facts:
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
     if command.member_epoch != group.position(command.member_id).epoch:
         raise ApiError(ErrorCode.STALE_MEMBER_EPOCH)

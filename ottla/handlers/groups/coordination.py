@@ -12,7 +12,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.groups.answers import Beat, refuse_beat
+from ottla.groups.answers import refuse_beat
 from ottla.groups.commands import Caller
 from ottla.handlers.context import Broker, Pending, RequestContext
 from ottla.handlers.rights import require
@@ -73,8 +73,9 @@ def ask_about_topics(
     group_id: str,
     topics: Sequence[str],
     command: Command,
-    respond: Callable[[Beat], Any],
+    respond: Callable[[Any], Any],
     topics_max: int = SUBSCRIBED_TOPICS_MAX,
+    refuse: Callable[[ErrorCode, str], Any] = refuse_beat,
 ) -> Any:
     """Like `ask`, for a heartbeat of a modern group. Also checks the number of subscribed topics, and DESCRIBE on each of them."""
     pending = Pending()
@@ -86,7 +87,7 @@ def ask_about_topics(
             require(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
         run(broker, group_id, command, lambda answer: pending.complete(respond(answer)))
     except ApiError as error:
-        return respond(refuse_beat(error.code, error.message))
+        return respond(refuse(error.code, error.message))
     return pending
 
 

@@ -29,10 +29,12 @@ class GroupKind(NamedTuple):
     response: Callable[..., Any]
     group: Callable[..., Any]
     ask: Callable[[GroupShard, Sequence[str], Reply], Decision]
-    show_member: Callable[[DescribedEpochMember], Any]
+    show_member: Callable[[Any], Any]
     """Converts a described member to the response's class."""
     require_offered: Callable[[Broker], None]
     """Raises ApiError if the configuration excludes the protocol."""
+    show_group: Callable[[DescribedEpochGroup, Any], None] = lambda _group, _shown: None
+    """Adds the fields that only this protocol has to the response's group."""
 
 
 def describe_groups(broker: Broker, request: RequestContext, kind: GroupKind, group_ids: Sequence[str], *, with_operations: bool) -> Any:
@@ -68,7 +70,7 @@ def _describe_one(
 
 
 def _shown(kind: GroupKind, group: DescribedEpochGroup) -> Any:
-    return kind.group(
+    shown = kind.group(
         group_id=group.group_id,
         error_code=group.error,
         error_message=group.message,
@@ -78,6 +80,8 @@ def _shown(kind: GroupKind, group: DescribedEpochGroup) -> Any:
         assignor_name=group.assignor,
         members=list(map(kind.show_member, group.members)),
     )
+    kind.show_group(group, shown)
+    return shown
 
 
 def shown_topics(message: Callable[..., Any], topics: Sequence[AssignedTopic]) -> list[Any]:
@@ -85,8 +89,16 @@ def shown_topics(message: Callable[..., Any], topics: Sequence[AssignedTopic]) -
 
 
 def _may_see(broker: Broker, request: RequestContext, group: DescribedEpochGroup) -> bool:
-    topics = dict.fromkeys(topic for member in group.members for topic in _topics_of(member))
+    topics = dict.fromkeys(_topics_of_group(group))
     return all(permits(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic) for topic in topics)
+
+
+def _topics_of_group(group: DescribedEpochGroup) -> Iterator[str]:
+    if group.configured is not None:
+        yield from group.configured.topology.all_topics()
+        return
+    for member in group.members:
+        yield from _topics_of(member)
 
 
 def _topics_of(member: DescribedEpochMember) -> Iterator[str]:

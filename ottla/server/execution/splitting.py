@@ -178,6 +178,7 @@ ITEMS: dict[int, Sequence[Items]] = {
         "DescribeTransactions": [_items("transactional_ids", "transaction_states", "", "transactional_id", at_once=50, is_amplified=True)],
         "ConsumerGroupDescribe": [_items("group_ids", "groups", "", "group_id", at_once=5, is_amplified=True)],
         "ShareGroupDescribe": [_items("group_ids", "groups", "", "group_id", at_once=5, is_amplified=True)],
+        "StreamsGroupDescribe": [_items("group_ids", "groups", "", "group_id", at_once=5, is_amplified=True)],
         "DescribeShareGroupOffsets": [
             _items(
                 "groups", "groups", "group_id", None,

@@ -13,7 +13,8 @@ WHOLE = {
     # Sessions, waiting and byte limits are those of a request as a whole.
     "Fetch", "ShareFetch", "ShareAcknowledge",
     # What one member, transaction or set of topics asks for is decided at once.
-    "JoinGroup", "SyncGroup", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "CreateTopics", "UpdateFeatures",
+    "JoinGroup", "SyncGroup", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat", "CreateTopics",
+    "UpdateFeatures",
     # Filters, and answers that are grouped in another way than the request.
     "ListGroups", "ListTransactions", "ListConfigResources", "DescribeClientQuotas", "DescribeLogDirs", "AlterReplicaLogDirs",
     "DescribeTopicPartitions",

@@ -1,0 +1,42 @@
+"""Sensible requests about streams groups; see `sample_requests.py`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.wire.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    TopicInfo,
+    Topology,
+)
+from tests.clients.broker_process import eventually
+from tests.clients.sample_share_requests import JOINING, member_id
+from tests.clients.wire_client import In
+
+if TYPE_CHECKING:
+    from tests.clients.sample_requests import World
+
+
+def joining(world: World, make: In, cls: Any, group: str) -> Any:
+    """A member with a state whose changelog does not exist yet."""
+    changelog = make(TopicInfo, name=world.fresh("changelog"))
+    part = make(Subtopology, subtopology_id="0", source_topics=[world.topic], state_changelog_topics=[changelog])
+    return make(
+        cls, group_id=group, member_id=member_id(world), member_epoch=JOINING, rebalance_timeout_ms=1_000, process_id="process",
+        topology=make(Topology, epoch=0, subtopologies=[part]), active_tasks=[], standby_tasks=[], warmup_tasks=[],
+    )  # fmt: skip
+
+
+def heartbeat(world: World, make: In, cls: Any) -> Any:
+    return joining(world, make, cls, world.fresh("streams-group"))
+
+
+def describe(world: World, make: In, cls: Any) -> Any:
+    group = world.fresh("streams-group")
+    beat = joining(world, In(1), StreamsGroupHeartbeatRequest, group)
+    eventually(lambda: world.client.ask(beat, 1).error_code == 0)
+    return make(cls, group_ids=[group], include_authorized_operations=True)
+
+
+STREAMS_REQUESTS = {88: heartbeat, 89: describe}
