@@ -38,6 +38,7 @@ GROUPS: dict[str, Group] = {
     "logdirs": Group("cluster.logdirs", "Log directories of the brokers: sizes and free space.", "Topics and records"),
     "group": Group("groups.group", "Consumer groups: list, describe, lag, reset offsets.", "Groups"),
     "share-group": Group("groups.share_group", "Share groups: list, describe, reset offsets, delete.", "Groups"),
+    "streams-group": Group("groups.streams_group", "Streams groups: list, describe, reset offsets, delete.", "Groups"),
     "txn": Group("transactions.txn", "Transactions: list, describe, find hanging ones, abort.", "Transactions"),
     "config": Group("cluster.config", "Settings of topics, brokers and groups, quotas; check a file.", "Settings and access"),
     "acl": Group("access.acl", "Access rules (ACLs): list, add, remove.", "Settings and access"),

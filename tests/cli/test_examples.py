@@ -21,9 +21,11 @@ from ottla.cli import examples
 from ottla.cli.examples import TABLES, Example
 from ottla.cli.main import main
 from ottla.cli.parser import build_parser
+from ottla.client.blocking.cluster import Cluster
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
 from tests.cli.every_command import COMMANDS, EXAMPLES
+from tests.cli.groups.test_streams_group import Member
 from tests.cli.schema_registry import running_registry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -163,6 +165,13 @@ def test_the_examples_of_schemas(place: Path, example_broker: Broker, offline: O
                 assert result.code == 0, result
             assert [json.loads(line) for line in result.out.splitlines()] == [json.loads(order["payload"]) for order in ORDERS]
     assert registry.subjects == {"orders-value": [1]}
+
+
+def test_the_examples_of_streams_groups(place: Path, example_broker: Broker) -> None:
+    with Cluster(example_broker.bootstrap_server) as cluster:
+        Member(cluster, "wordcount", "lines").begin().leave()
+    found = of_need("streams")
+    assert [run(example) for example in found] == [0] * len(found) and len(found) == 4
 
 
 @pytest.mark.usefixtures("need_zookeeper")

@@ -46,6 +46,7 @@ LIMITS = {
     "characters in a client id": [identifiers.CLIENT_ID_CHARACTERS_MAX],
     "members of a group": [BROKER_SETTINGS["group.max.size"].default],
     "members of a share group": [BROKER_SETTINGS["group.share.max.size"].default],
+    "members of a streams group": [BROKER_SETTINGS["group.streams.max.size"].default],
     "answers that wait for replicas": [host.HELD_MAX],
     "topics that a member of a new": [coordination.SUBSCRIBED_TOPICS_MAX],
     "topics that a member of a share": [share_group_heartbeat.TOPICS_MAX],

@@ -6,15 +6,13 @@ import itertools
 from typing import Any
 
 from ottla.analysis.lag import group_lag
-from ottla.base.counted import counted
-from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.cli.command import YES, Args, Refused, UsageError, command, confirm, flag, option
-from ottla.cli.groups.group_commands import Kind, add_changes, add_views
+from ottla.cli.command import Args, command
+from ottla.cli.groups.group_commands import Kind, add_changes, add_offset_deletion, add_views, wrong_kind
 from ottla.cli.groups.group_options import GROUP_OPTIONS, chosen_groups
 from ottla.cli.groups.reset_offsets import COMMITTED
 from ottla.cli.render.ottla import Output, Row, column, json_only
-from ottla.client.blocking.cluster import Cluster, nearest_hint
+from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import group_admin
 from ottla.client.core.admin import LATEST, OffsetAt, list_offsets
 from ottla.client.core.group_admin import GroupDescription, GroupMember
@@ -80,22 +78,12 @@ class LagRow(Row):
     lag_seconds: float | None = column("SECONDS", default=None)
 
 
-class OffsetDeletionRow(Row):
-    group: str
-    topic: str
-    partition: int
-    status: str
-
-
 def describe(cluster: Cluster, name: str) -> GroupDescription:
     """Describes a consumer group. Raises `ApiError` for an unknown group: its state is Dead and it has no committed offsets."""
     group = group_admin.describe_group(cluster, name)
     if group.state != "Dead" or group_admin.committed_offsets(cluster, name):
         return group
-    known = {found.group_id: found.type.lower() for found in group_admin.list_groups(cluster)}
-    if known.get(name) == "share":
-        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {name!r} is a share group; see `ottla share-group describe {name}`")
-    raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {name!r} not found{nearest_hint(name, known)}")
+    raise wrong_kind(cluster, name)
 
 
 def _remark(group: GroupDescription) -> str:
@@ -191,27 +179,4 @@ def _lag(args: Args, cluster: Cluster, output: Output) -> None:
 add_changes(KIND)
 
 
-@command(
-    "group delete-offsets",
-    "Delete committed offsets.",
-    *GROUP_OPTIONS,
-    option("--topic", action="append", metavar="TOPIC[:P,...]", help="of these topics or partitions"),
-    flag("--all-topics", help="of all topics that the group has committed"),
-    YES,
-)
-def _delete_offsets(args: Args, cluster: Cluster, output: Output) -> int:
-    from ottla.cli.groups.group_options import scope_partitions
-
-    if not args.topic and not args.all_topics:
-        raise UsageError("give --topic TOPIC[:PARTITION,...] or --all-topics")
-    rows = []
-    for name in chosen_groups(cluster, args):
-        committed = list(group_admin.committed_offsets(cluster, name))
-        partitions = scope_partitions(cluster, args.topic, args.all_topics, committed)
-        if not partitions:
-            raise Refused(f"group {name!r} has committed no offsets", "GROUP_ID_NOT_FOUND")
-        confirm(args, f"Delete {counted(len(partitions), 'committed offset')} of {name}?")
-        for partition, error in sorted(group_admin.delete_offsets(cluster, name, partitions).items()):
-            rows.append(OffsetDeletionRow(name, *partition, "Successful" if error is None else error.code.name))
-    output.rows("offsets", OffsetDeletionRow, rows)
-    return 1 if any(row.status != "Successful" for row in rows) else 0
+add_offset_deletion(KIND)

@@ -1,4 +1,6 @@
-"""The commands that `ottla group` and `ottla share-group` have in common. A `Kind` has the differences between the kinds of groups."""
+"""The commands that `ottla group`, `ottla share-group` and `ottla streams-group` have in common. A `Kind` has the differences between the
+kinds of groups.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ottla.base.counted import counted
-from ottla.base.errors import ApiError
+from ottla.base.errors import ApiError, ErrorCode
 from ottla.cli.command import YES, Args, Refused, UsageError, command, confirm, flag, option
 from ottla.cli.groups import reset_offsets
-from ottla.cli.groups.group_options import GROUP_OPTIONS, chosen_groups, known_words
+from ottla.cli.groups.group_options import GROUP_OPTIONS, chosen_groups, known_words, scope_partitions
 from ottla.cli.groups.reset_offsets import RESET_OPTIONS
 from ottla.cli.render.ottla import Output, Row
-from ottla.client.blocking.cluster import Cluster
+from ottla.client.blocking.cluster import Cluster, nearest_hint
 from ottla.client.core import group_admin
 from ottla.client.core.group_admin import ListedGroup
 
 Description = Any
-"""A `GroupDescription` or a `ShareGroupDescription`."""
+"""A `GroupDescription`, a `ShareGroupDescription` or a `StreamsGroupDescription`."""
 
 
 class Kind(NamedTuple):
@@ -53,7 +55,7 @@ class Kind(NamedTuple):
 
     @property
     def word(self) -> str:
-        """The command group: `group` or `share-group`."""
+        """The command group: `group`, `share-group` or `streams-group`."""
         return self.noun.replace(" ", "-")
 
     @property
@@ -64,7 +66,7 @@ class Kind(NamedTuple):
 def add_views(kind: Kind) -> None:
     """Declares the commands `list` and `describe` of a kind."""
     types = (
-        option("--type", action="append", nargs="?", const="", metavar="TYPE[,...]", help="classic, consumer, share"),
+        option("--type", action="append", nargs="?", const="", metavar="TYPE[,...]", help="classic, consumer, share, streams"),
         option("--timeout", type=int, metavar="MS", help="how long to wait for the cluster"),
     )
     command(
@@ -88,13 +90,69 @@ def add_views(kind: Kind) -> None:
 
 def add_changes(kind: Kind) -> None:
     """Declares the commands `reset-offsets` and `delete` of a kind."""
-    offsets = "committed offsets" if kind.noun == "group" else "the start offsets of share groups"
+    offsets = {"group": "committed offsets", "share group": "the start offsets of share groups"}.get(
+        kind.noun, f"offsets of {kind.noun}s in their source topics"
+    )
     command(f"{kind.word} reset-offsets", f"Reset {offsets}; shows the plan unless --execute is given.", *GROUP_OPTIONS, *RESET_OPTIONS)(
         lambda args, cluster, output: reset_offsets.run(args, cluster, output, kind.offsets)
     )
     command(f"{kind.word} delete", f"Delete {kind.noun}s.", *GROUP_OPTIONS, YES)(
         lambda args, cluster, output: _delete(kind, args, cluster, output)
     )
+
+
+class OffsetDeletionRow(Row):
+    group: str
+    topic: str
+    partition: int
+    status: str
+
+
+def add_offset_deletion(kind: Kind) -> None:
+    """Declares the command `delete-offsets` of a kind with committed offsets."""
+    command(
+        f"{kind.word} delete-offsets",
+        "Delete committed offsets.",
+        *GROUP_OPTIONS,
+        option("--topic", action="append", metavar="TOPIC[:P,...]", help="of these topics or partitions"),
+        flag("--all-topics", help="of all topics that the group has committed"),
+        YES,
+    )(lambda args, cluster, output: _delete_offsets(kind, args, cluster, output))
+
+
+def _delete_offsets(kind: Kind, args: Args, cluster: Cluster, output: Output) -> int:
+    if not args.topic and not args.all_topics:
+        raise UsageError("give --topic TOPIC[:PARTITION,...] or --all-topics")
+    rows = []
+    for name in chosen_groups(cluster, args, kind.protocols):
+        committed = list(group_admin.committed_offsets(cluster, name))
+        partitions = scope_partitions(cluster, args.topic, args.all_topics, committed)
+        if not partitions:
+            raise Refused(f"{kind.noun} {name!r} has committed no offsets", "GROUP_ID_NOT_FOUND")
+        confirm(args, f"Delete {counted(len(partitions), 'committed offset')} of {name}?")
+        for partition, error in sorted(group_admin.delete_offsets(cluster, name, partitions).items()):
+            rows.append(OffsetDeletionRow(name, *partition, "Successful" if error is None else error.code.name))
+    output.rows("offsets", OffsetDeletionRow, rows)
+    return 1 if any(row.status != "Successful" for row in rows) else 0
+
+
+WORDS = {"share": "share-group", "streams": "streams-group"}
+"""The command group for a type of group, where it is not `group`."""
+
+
+def wrong_kind(cluster: Cluster, name: str, wanted: str = "") -> ApiError:
+    """Returns the refusal of a name that has no group of the wanted type (empty: a consumer group): the command for its actual type, or the
+    nearest name.
+    """
+    types = {group.group_id: group.type.lower() for group in group_admin.list_groups(cluster)}
+    found = types.get(name)
+    if found is not None and WORDS.get(found) != WORDS.get(wanted):
+        command_group = WORDS.get(found, "group")
+        message = f"group {name!r} is a {found} group; see `ottla {command_group} describe {name}`"
+        return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, message)
+    known = [group for group, kind in types.items() if not wanted or kind == wanted]
+    noun = f"{wanted} group".strip()
+    return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{noun} {name!r} not found{nearest_hint(name, known)}")
 
 
 def listed_groups(cluster: Cluster, kind: Kind, states: Sequence[str], types: Sequence[str] = ()) -> list[ListedGroup]:

@@ -1,4 +1,4 @@
-"""Options of both `ottla group` and `ottla share-group`: groups, states, and the partitions that `--topic` and `--all-topics` select."""
+"""Options of the commands about groups of any kind: groups, states, and the partitions that `--topic` and `--all-topics` select."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ottla.client.core.group_admin import list_groups
 
 CONSUMERS = ("consumer", "")
 SHARES = ("share",)
+STREAMS = ("streams",)
 
 GROUP_OPTIONS = (
     option("names", nargs="*", metavar="GROUP", help="groups"),

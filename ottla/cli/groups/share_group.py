@@ -11,11 +11,11 @@ from typing import Any
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cli.command import YES, Args, UsageError, command, confirm, option
-from ottla.cli.groups.group_commands import Kind, add_changes, add_views
+from ottla.cli.groups.group_commands import Kind, add_changes, add_views, wrong_kind
 from ottla.cli.groups.group_options import GROUP_OPTIONS, SHARES, chosen_groups
 from ottla.cli.groups.reset_offsets import OffsetStore
 from ottla.cli.render.ottla import Output, Row, column, json_only
-from ottla.client.blocking.cluster import Cluster, nearest_hint
+from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import group_admin, share_admin
 from ottla.client.core.share_admin import ShareGroupDescription
 
@@ -72,11 +72,7 @@ def describe(cluster: Cluster, name: str) -> ShareGroupDescription:
     except ApiError as error:
         if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
             raise
-    kinds = {group.group_id: group.type.lower() for group in group_admin.list_groups(cluster)}
-    if kinds.get(name, share_admin.TYPE) != share_admin.TYPE:
-        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {name!r} is a {kinds[name]} group; see `ottla group describe {name}`")
-    shares = [known for known, kind in kinds.items() if kind == share_admin.TYPE]
-    raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"share group {name!r} not found{nearest_hint(name, shares)}")
+    raise wrong_kind(cluster, name, share_admin.TYPE)
 
 
 def offset_rows(cluster: Cluster, group: ShareGroupDescription, is_wide: bool = False) -> list[StartOffsetRow]:

@@ -1,4 +1,6 @@
-"""The tables of `kafka-consumer-groups` and `kafka-share-groups`: titles, values and widths of the columns, by view and kind of group."""
+"""The tables of `kafka-consumer-groups`, `kafka-share-groups` and `kafka-streams-groups`: titles, values and widths of the columns, by view
+and kind of group.
+"""
 
 from __future__ import annotations
 
@@ -73,6 +75,17 @@ SHARE_OFFSETS = (
 )
 
 
+STREAMS_OFFSETS = (
+    _GROUP,
+    _TOPIC,
+    _PARTITION,
+    attribute("CURRENT-OFFSET", "current_offset", is_verbose=True),
+    attribute("LEADER-EPOCH", "leader_epoch", is_verbose=True),
+    attribute("LOG-END-OFFSET", "log_end_offset", is_verbose=True),
+    attribute("OFFSET-LAG", "lag", 0),
+)
+
+
 def consumer_members(group: Any, *, is_verbose: bool) -> str:
     """Returns the table of a consumer group's members. It has a column of instance ids if a member has one."""
     instance = (attribute("GROUP-INSTANCE-ID", "instance_id", len("GROUP-INSTANCE-ID")),)
@@ -125,6 +138,46 @@ def share_state(group: Any, where: str, *, is_verbose: bool) -> str:
         attribute("STATE", "state"),
         attribute("GROUP-EPOCH", "epoch", 12, is_verbose=True),
         attribute("ASSIGNMENT-EPOCH", "assignment_epoch", 17, is_verbose=True),
+        ToolColumn("#MEMBERS", lambda found: len(found.members), 0),
+    )
+    return table(columns, [group], is_verbose=is_verbose)
+
+
+def streams_members(group: Any, *, is_verbose: bool) -> str:
+    columns = (
+        ToolColumn("GROUP", lambda _: group.group_id),
+        ToolColumn("TARGET-ASSIGNMENT-EPOCH", lambda _: group.assignment_epoch, 25, is_verbose=True),
+        attribute("TOPOLOGY-EPOCH", "topology_epoch", 14, is_verbose=True),
+        attribute("MEMBER", "member_id", 6),
+        ToolColumn("MEMBER-PROTOCOL", lambda member: "classic" if member.is_classic else "streams", is_verbose=True),
+        attribute("MEMBER-EPOCH", "epoch", is_verbose=True),
+        attribute("PROCESS", "process_id", 7),
+        attribute("CLIENT-ID", "client_id", 9),
+        ToolColumn("ASSIGNMENTS", lambda member: _tasks_text(member, is_verbose=is_verbose), 0),
+    )
+    return table(columns, group.members, is_verbose=is_verbose)
+
+
+def _tasks_text(member: Any, *, is_verbose: bool) -> str:
+    """Returns the tasks as text: `ACTIVE: 0:[0,1]; 1:[0]; `, then the standby and warm-up tasks, and with `is_verbose` the target."""
+    kinds = [("", member.assignment), *([("TARGET-", member.target)] if is_verbose else [])]
+    found = ""
+    for prefix, assignment in kinds:
+        for kind, tasks in zip(("ACTIVE", "STANDBY", "WARMUP"), assignment, strict=True):
+            if tasks:
+                parts = [f"{name}:[{','.join(map(str, tasks[name]))}]; " for name in sorted(tasks)]
+                found += f"{prefix}{kind}: {''.join(parts)}"
+    return found
+
+
+def streams_state(group: Any, where: str, *, is_verbose: bool) -> str:
+    """Returns the table with the state of a streams group. `where` names its coordinator."""
+    columns = (
+        attribute("GROUP", "group_id"),
+        ToolColumn("COORDINATOR (ID)", lambda _: where, 25),
+        attribute("STATE", "state", 25),
+        attribute("GROUP-EPOCH", "epoch", is_verbose=True),
+        attribute("TARGET-ASSIGNMENT-EPOCH", "assignment_epoch", 25, is_verbose=True),
         ToolColumn("#MEMBERS", lambda found: len(found.members), 0),
     )
     return table(columns, [group], is_verbose=is_verbose)

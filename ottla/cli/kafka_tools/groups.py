@@ -1,8 +1,10 @@
-"""`kafka-consumer-groups` and `kafka-share-groups` share one program; a `GroupTool` has their differences. Also `kafka-groups`."""
+"""`kafka-consumer-groups`, `kafka-share-groups` and `kafka-streams-groups` share one program; a `GroupTool` has their differences. Also
+`kafka-groups`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from ottla.analysis.resets import ResetPlan
@@ -10,7 +12,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.name_pattern import NamePattern, PatternError
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Args, UsageError, command, flag, hidden, option
-from ottla.cli.groups import group, reset_offsets, share_group
+from ottla.cli.groups import group, reset_offsets, share_group, streams_group
 from ottla.cli.groups.group_commands import Kind, check_list_filters, delete_groups, listed_groups
 from ottla.cli.groups.group_options import chosen_groups, parse_scope, scope_partitions
 from ottla.cli.groups.reset_offsets import format_reset_file
@@ -26,7 +28,7 @@ ACTIONS = ("list", "describe", "delete", "reset_offsets", "delete_offsets")
 
 
 class GroupTool(NamedTuple):
-    """The differences between the two tools."""
+    """The differences between the tools."""
 
     noun: str
     kind: Kind
@@ -36,6 +38,8 @@ class GroupTool(NamedTuple):
     remark: Callable[[Args, Any], str]
     offset_columns: Sequence[ToolColumn]
     without_offsets: str
+    is_spaced: bool
+    """Whether a blank line precedes each table, and two spaces precede the id of a coordinator."""
     has_empty_members: bool
     members: Callable[..., str]
     state: Callable[..., str]
@@ -56,6 +60,10 @@ def _add(tool: GroupTool) -> None:
         option("--type", nargs="?", action="append", const="", metavar="TYPE[,...]", help="show types; with --list only these"),
         hidden("--new-consumer", action="store_true"),
     )
+    of_streams = (
+        option("--input-topic", action="append", dest="topic", metavar="TOPIC[:P,...]", help="a source topic; repeatable"),
+        flag("--all-input-topics", dest="all_topics", help="all source topics of the topology"),
+    )
     names = [action.replace("_", "-") for action in ACTIONS]
 
     @command(
@@ -63,6 +71,7 @@ def _add(tool: GroupTool) -> None:
         f"{tool.noun.capitalize()} groups, as kafka-{tool.noun}-groups has it.",
         *(flag(f"--{name}", help=f"{name} groups" if "-" not in name else name.replace("-", " ")) for name in names),
         *(only_consumers if "validate_regex" in tool.actions else ()),
+        *(of_streams if tool.noun == "streams" else ()),
         option("--group", action="append", default=[], metavar="GROUP", help="a group, repeatable"),
         flag("--all-groups", help="every group"),
         option("--state", nargs="?", action="append", const="", metavar="STATE[,...]", help="show states; with --list only these"),
@@ -131,7 +140,7 @@ def _list(cluster: Cluster, tool: GroupTool, args: Args) -> int:
 def _describe(cluster: Cluster, tool: GroupTool, args: Args) -> int:
     if sum((args.offsets, args.members, args.state is not None)) > 1:
         raise UsageError("Option [describe] takes at most one of these options: [members], [offsets], [state]")
-    is_refused = False
+    is_refused, before = False, "\n" * tool.is_spaced
     for name in chosen_groups(cluster, args, tool.kind.protocols):
         try:
             found = _described(cluster, tool, name)
@@ -145,12 +154,12 @@ def _describe(cluster: Cluster, tool: GroupTool, args: Args) -> int:
             write_error(f"\n{remark}\n")
         if args.members:
             if found.members or tool.has_empty_members:
-                write("\n" + tool.members(found, is_verbose=args.verbose))
+                write(before + tool.members(found, is_verbose=args.verbose))
         elif args.state is not None:
-            where = f"{cluster.metadata.brokers.get(found.coordinator)}  ({found.coordinator})"
-            write("\n" + tool.state(found, where, is_verbose=args.verbose))
+            where = f"{cluster.metadata.brokers.get(found.coordinator)} {' ' * tool.is_spaced}({found.coordinator})"
+            write(before + tool.state(found, where, is_verbose=args.verbose))
         elif rows := tool.kind.offset_rows(cluster, found, False):
-            write("\n" + table(tool.offset_columns, rows, is_verbose=args.verbose))
+            write(before + table(tool.offset_columns, rows, is_verbose=args.verbose))
         else:
             write(tool.without_offsets.format(name))
     return 1 if is_refused else 0
@@ -271,8 +280,8 @@ def _share_remark(args: Args, found: Any) -> str:
     return f"Share group '{found.group_id}' has no active members." if has_remark else ""
 
 
-def _check_share_usage(args: Args, action: str) -> None:
-    """Raises UsageError for options that Kafka's tool refuses before it contacts a broker."""
+def _check_usage(args: Args, action: str) -> None:
+    """Raises UsageError for options that Kafka's tools for share and streams groups refuse before they contact a broker."""
     if action in ("delete", "describe"):
         if args.group and args.all_groups:
             raise UsageError(f"Option [{action}] takes either [group] or [all-groups], not both.")
@@ -286,12 +295,12 @@ def _check_share_usage(args: Args, action: str) -> None:
         raise UsageError("--reset-offsets and --delete-offsets take one --group")
 
 
-def _delete_shares(cluster: Cluster, names: Sequence[str]) -> dict[str, str]:
-    known = {listed.group_id for listed in listed_groups(cluster, share_group.KIND, [])}
-    reasons = {name: f"java.lang.IllegalArgumentException: Group '{name}' is not a share group." for name in names if name not in known}
+def _delete_of_kind(kind: Kind, why_unknown: str, cluster: Cluster, names: Sequence[str]) -> dict[str, str]:
+    known = {listed.group_id for listed in listed_groups(cluster, kind, [])}
+    reasons = {name: f"java.lang.IllegalArgumentException: Group '{name}' {why_unknown}." for name in names if name not in known}
     for name, error in delete_groups(cluster, [name for name in names if name in known]).items():
         is_active = error.code is ErrorCode.NON_EMPTY_GROUP
-        reasons[name] = java_error(error, f"Share group '{name}' is not EMPTY." if is_active else "")
+        reasons[name] = java_error(error, f"{kind.noun.capitalize()} '{name}' is not EMPTY." if is_active else "")
     return reasons
 
 
@@ -320,6 +329,7 @@ CONSUMERS = GroupTool(
     remark=_consumer_remark,
     offset_columns=group_columns.CONSUMER_OFFSETS,
     without_offsets="",
+    is_spaced=True,
     has_empty_members=True,
     members=group_columns.consumer_members,
     state=group_columns.consumer_state,
@@ -337,17 +347,37 @@ SHARES = GroupTool(
     remark=_share_remark,
     offset_columns=group_columns.SHARE_OFFSETS,
     without_offsets="\nShare group '{}' has no offset information.\n",
+    is_spaced=True,
     has_empty_members=False,
     members=group_columns.share_members,
     state=group_columns.share_state,
     list_width=0,
-    check_usage=_check_share_usage,
+    check_usage=_check_usage,
     active=lambda _, error: write_error(f"Share group '{error.group}' is not empty.\n"),
-    delete=_delete_shares,
+    delete=partial(_delete_of_kind, share_group.KIND, "is not a share group"),
     delete_offsets=_delete_starts,
 )
 
-for _tool in (CONSUMERS, SHARES):
+STREAMS = GroupTool(
+    noun="streams",
+    kind=streams_group.KIND,
+    actions=ACTIONS,
+    stops_at_unknown=True,
+    remark=lambda _args, found: streams_group.KIND.remark(found),
+    offset_columns=group_columns.STREAMS_OFFSETS,
+    without_offsets="",
+    is_spaced=False,
+    has_empty_members=False,
+    members=group_columns.streams_members,
+    state=group_columns.streams_state,
+    list_width=0,
+    check_usage=_check_usage,
+    active=_consumers_active,
+    delete=partial(_delete_of_kind, streams_group.KIND, "does not exist or is not a streams group"),
+    delete_offsets=_delete_committed,
+)
+
+for _tool in (CONSUMERS, SHARES, STREAMS):
     _add(_tool)
 
 
