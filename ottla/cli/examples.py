@@ -152,6 +152,7 @@ EXAMPLES = (
     Example("ottla cluster cluster-id", "its id"),
     Example("ottla cluster api-versions -o json", "what each broker speaks"),
     Example("ottla partitions generate --topics-to-move-json-file topics.json --broker-list 0", "a plan for the next command"),
+    Example("ottla partitions drain --broker 0", "here no other broker takes the replicas, which is refused", code=1),
     Example("ottla partitions rebalance", "shows how replicas and leaders would be spread"),
     Example("ottla partitions reassign --reassignment-json-file plan.json", "shows what would move"),
     Example("ottla partitions reassign --reassignment-json-file plan.json --execute --yes", "moves it"),
