@@ -102,7 +102,8 @@ def enter(
             raise ApiError(ErrorCode.INVALID_REQUEST, "a request that opens a session cannot acknowledge records")
         session = sessions.open(group_id, member_id, request.connection)
         if session is None:
-            raise ApiError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, "too many share sessions")
+            reason = "there are too many share sessions, or records of the member's last session are being released"
+            raise ApiError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, reason)
     else:
         found, code = sessions.step(group_id, member_id, body.share_session_epoch)
         if found is None:
