@@ -3,7 +3,7 @@
 This module runs on the event loop. Only `_post` and its callers also run in the connection thread (`zookeeper_client.py`): they put
 answers, watches and states into an inbox, which the loop empties in order. Before the loop runs, `connect` and `wait` empty it.
 
-- Requests are queued here; at most `UNDER_WAY_MAX` of them are in kazoo at a time. A request still in the queue when the connection breaks
+- Requests are queued here; at most `IN_FLIGHT_MAX` of them are in kazoo at a time. A request still in the queue when the connection breaks
   was not sent.
 - A write whose connection breaks is UNKNOWN if kazoo had serialized it, else CONNECTION_LOST. No request is ever sent twice.
 - When a connection is lost (SUSPENDED), watches are notified first, then requests fail, and then listeners are called.
@@ -77,7 +77,7 @@ from ottla.base.ports import (
 
 log = logging.getLogger("ottla.zookeeper")
 
-UNDER_WAY_MAX = 100
+IN_FLIGHT_MAX = 100
 """Requests in kazoo at a time. kazoo wakes its thread by a byte for each, and a few hundred unread bytes would block the event loop."""
 
 DELIVERED_AT_ONCE_MAX = 200
@@ -144,7 +144,7 @@ class ZooKeeperStore:
         self._has_arrived = threading.Event()
         self._is_delivery_due = False
         self._waiting: deque[_Request] = deque()
-        self._under_way = 0
+        self._in_flight = 0
         self._link: ZooKeeperLink | None = None
         self._session_id = 0
         self._is_over = self._is_closed = False
@@ -288,23 +288,23 @@ class ZooKeeperStore:
         self._hand_over()
 
     def _hand_over(self) -> None:
-        """Gives kazoo the next requests, up to `UNDER_WAY_MAX`. Stops if the connection is lost: `_on_link` then fails the requests
+        """Gives kazoo the next requests, up to `IN_FLIGHT_MAX`. Stops if the connection is lost: `_on_link` then fails the requests
         left."""
         link = self._link
-        while link is not None and self._waiting and self._under_way < UNDER_WAY_MAX:
+        while link is not None and self._waiting and self._in_flight < IN_FLIGHT_MAX:
             request = self._waiting[0]
             request.sent_ms = self._clock.monotonic_ms()
             if not self._client.hand_over(request.message, KazooAnswer(partial(self._on_settled, request)), link.number):
                 return
             self._waiting.popleft()
-            self._under_way += 1
+            self._in_flight += 1
 
     def _on_settled(self, request: _Request, value: Any, error: BaseException | None) -> None:
         """Posts the result of a request to the loop. Called in the connection thread."""
         self._post(partial(self._on_answer, request, value, error))
 
     def _on_answer(self, request: _Request, value: Any, error: BaseException | None) -> None:
-        self._under_way -= 1
+        self._in_flight -= 1
         if not isinstance(error, NOT_ANSWERED):
             self._answered_sent_ms = max(self._answered_sent_ms, request.sent_ms)
         request.done(value, error)

@@ -52,9 +52,9 @@ from ottla.wire.messages.list_offsets import (
 log = logging.getLogger("ottla.replication")
 
 RETRY_MS_MIN = 10
-HELD_MS = 100
+THROTTLE_PAUSE_MS = 100
 """A throttled partition is tried again after this time, in milliseconds."""
-UNDER_WAY_MAX = 2
+IN_FLIGHT_MAX = 2
 NAMED_MAX = 500
 """Partitions that one request asks for. The leader needs some 10 us for each, and other clients wait for that. Reports of durable ends are
 not counted."""
@@ -126,12 +126,12 @@ class Fetcher:
         self._changed: dict[Followed, None] = {}
         self._reports: dict[Followed, None] = {}
         self._asking: dict[Followed, None] = {}
-        self._resting: list[tuple[int, int, Followed]] = []
-        self._under_way: deque[SentFetch] = deque()
+        self._paused: list[tuple[int, int, Followed]] = []
+        self._in_flight: deque[SentFetch] = deque()
         self._count = 0
-        self._rest_count = 0
+        self._pause_count = 0
         self._failures = 0
-        self._rest_until_ms = 0
+        self._paused_until_ms = 0
         # The state of the session at the leader.
         self._session = 0
         self._session_id = NO_SESSION
@@ -144,7 +144,7 @@ class Fetcher:
     @property
     def is_idle(self) -> bool:
         """Whether no partition follows this leader, no request is in flight and the session is closed."""
-        return not self._followed and not self._under_way and self._session_id == NO_SESSION
+        return not self._followed and not self._in_flight and self._session_id == NO_SESSION
 
     @property
     def lag_max(self) -> int:
@@ -196,37 +196,37 @@ class Fetcher:
 
     def next_request(self, now_ms: int) -> SentFetch | None:
         """Returns the request to send now; None means to wait for an answer, a change or `wake_at_ms`."""
-        if now_ms < self._rest_until_ms or len(self._under_way) >= UNDER_WAY_MAX:
+        if now_ms < self._paused_until_ms or len(self._in_flight) >= IN_FLIGHT_MAX:
             return None
-        self._end_rests(now_ms)
+        self._end_pauses(now_ms)
         self._drop_ended()
-        self._hold_throttled(now_ms)
+        self._pause_throttled(now_ms)
         if self._asking:
-            return None if self._under_way else self._send(self._ask_bounds())
-        is_asking = bool(self._under_way) and isinstance(self._under_way[0].body, ListOffsetsRequest)
+            return None if self._in_flight else self._send(self._ask_bounds())
+        is_asking = bool(self._in_flight) and isinstance(self._in_flight[0].body, ListOffsetsRequest)
         body = None if is_asking else self._fetch()
         return None if body is None else self._send(body)
 
     def wake_at_ms(self, now_ms: int) -> int | None:
         """Returns the time at which `next_request` must be called again; None if only an answer or a change makes a request due."""
-        if now_ms < self._rest_until_ms:
-            return self._rest_until_ms
-        return self._resting[0][0] if self._resting else None
+        if now_ms < self._paused_until_ms:
+            return self._paused_until_ms
+        return self._paused[0][0] if self._paused else None
 
-    def _end_rests(self, now_ms: int) -> None:
-        while self._resting and self._resting[0][0] <= now_ms:
-            followed = heappop(self._resting)[2]
-            followed.is_resting = False
+    def _end_pauses(self, now_ms: int) -> None:
+        while self._paused and self._paused[0][0] <= now_ms:
+            followed = heappop(self._paused)[2]
+            followed.is_paused = False
             if self._followed.get(followed.key) is followed:
                 self._plan(followed)
 
-    def _hold_throttled(self, now_ms: int) -> None:
-        """Removes throttled partitions that lag from the session for `HELD_MS` while the rate is exceeded."""
+    def _pause_throttled(self, now_ms: int) -> None:
+        """Removes throttled partitions that lag from the session for `THROTTLE_PAUSE_MS` while the rate is exceeded."""
         for followed in [followed for followed in self._changed if followed.is_throttled and followed.lag]:
             if not self._throttle.allows(now_ms):
                 self._forget(followed.key)
                 del self._changed[followed]
-                self._rest_until(followed, now_ms + HELD_MS)
+                self._pause_until(followed, now_ms + THROTTLE_PAUSE_MS)
 
     def _drop_ended(self) -> None:
         """Drops partitions whose term has ended since they were planned: they are offline or have another leader epoch."""
@@ -237,17 +237,17 @@ class Fetcher:
     def _send(self, body: FetchRequest | ListOffsetsRequest) -> SentFetch:
         self._count += 1
         sent = SentFetch(self._count, self._session, body)
-        self._under_way.append(sent)
+        self._in_flight.append(sent)
         return sent
 
     def _fetch(self) -> FetchRequest | None:
         if self._session_id == NO_SESSION:
-            if self._under_way or not self._changed:
+            if self._in_flight or not self._changed:
                 return None
             return self._named_fetch(session_epoch=0, wait_ms=0)  # the answer has the session id, so the leader must not wait
         if not self._followed:
-            return None if self._under_way else self._close_session()
-        if self._under_way and not (self._changed or self._forgotten or self._reports):
+            return None if self._in_flight else self._close_session()
+        if self._in_flight and not (self._changed or self._forgotten or self._reports):
             return None
         self._session_epoch = 1 if self._session_epoch == EPOCH_MAX else self._session_epoch + 1
         return self._named_fetch(session_epoch=self._session_epoch, wait_ms=self._limits().wait_ms_max)
@@ -279,8 +279,8 @@ class Fetcher:
         )
 
     def _name(self, followed: Followed, bytes_max: int) -> FetchPartition:
-        if followed.named_in is None:
-            followed.named_in = self._count + 1
+        if followed.named_in_request is None:
+            followed.named_in_request = self._count + 1
         self._named[followed.key] = None
         self._forgotten.pop(followed.key, None)
         self._reports.pop(followed, None)
@@ -338,7 +338,7 @@ class Fetcher:
         for topic in response.responses:
             for data in topic.partitions:
                 followed = self._followed.get((topic.topic_id, data.partition_index))
-                if followed is not None and followed.named_in is not None and followed.named_in <= sent.number:
+                if followed is not None and followed.named_in_request is not None and followed.named_in_request <= sent.number:
                     self._take(followed, data, now_ms)
         if self._session_id == NO_SESSION:
             self._fail(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, now_ms)
@@ -350,21 +350,21 @@ class Fetcher:
             self._fail(code, now_ms)
 
     def _end(self, sent: SentFetch) -> None:
-        if sent in self._under_way:  # compared by identity
-            self._under_way.remove(sent)
+        if sent in self._in_flight:  # compared by identity
+            self._in_flight.remove(sent)
 
     def _fail(self, code: ErrorCode, now_ms: int) -> None:
         """Ends the session, and starts a backoff that grows with each failure in a row. There is no backoff after a first failure if only
         the session was lost."""
         self._failures += 1
         is_only_gone = code in SESSION_IS_GONE and self._failures == 1
-        rest_ms = 0 if is_only_gone else min(RETRY_MS_MIN << min(self._failures - 1, 20), self._limits().backoff_ms)
-        self._rest_until_ms = now_ms + rest_ms
+        pause_ms = 0 if is_only_gone else min(RETRY_MS_MIN << min(self._failures - 1, 20), self._limits().backoff_ms)
+        self._paused_until_ms = now_ms + pause_ms
         if not is_only_gone and self._failures == 1:
             log.info("broker %d does not answer fetches: %s", self.leader_id, code.name)
         self._end_session()
         for followed in self._followed.values():
-            if not followed.is_resting:
+            if not followed.is_paused:
                 self._plan(followed)
 
     def _end_session(self) -> None:
@@ -376,7 +376,7 @@ class Fetcher:
 
     def _take(self, followed: Followed, data: PartitionData, now_ms: int) -> None:
         own = followed.partition.log
-        if followed.is_resting or followed.follower.state is not FollowerState.FETCHING:
+        if followed.is_paused or followed.follower.state is not FollowerState.FETCHING:
             return
         if followed.follower_log.is_over:
             self._drop(followed)
@@ -392,7 +392,7 @@ class Fetcher:
             code, (diverging.epoch, diverging.end_offset) if is_diverging else None, epochs=own.epochs, log_end_offset=end
         )
         if todo.step is FollowerStep.WAIT:
-            self._rest(followed, code, now_ms)
+            self._pause(followed, code, now_ms)
         elif self._carry_out(followed, todo, data, now_ms):
             self._plan(followed)
 
@@ -418,7 +418,7 @@ class Fetcher:
         except ApiError as error:
             log.error("%s follows broker %d: %s", followed.partition.topic_partition, self.leader_id, error.message)
             followed.damaged_at = end if error.code is ErrorCode.CORRUPT_MESSAGE else -1
-            self._rest(followed, error.code, now_ms)
+            self._pause(followed, error.code, now_ms)
             return False
         followed.failures = 0
         return todo.step is not FollowerStep.APPEND or own.log_end_offset != end or own.log_start_offset != start
@@ -431,7 +431,7 @@ class Fetcher:
                 if followed is not None:
                     self._take_bound(followed, answer, now_ms)
         for followed in by_name.values():  # missing in the answer
-            self._rest(followed, ErrorCode.UNKNOWN_SERVER_ERROR, now_ms)
+            self._pause(followed, ErrorCode.UNKNOWN_SERVER_ERROR, now_ms)
 
     def _take_bound(self, followed: Followed, answer: ListOffsetsPartitionResponse, now_ms: int) -> None:
         code = error_code(answer.error_code)
@@ -442,7 +442,7 @@ class Fetcher:
         end = followed.partition.log.log_end_offset
         todo = followed.follower.on_leader_bounds(code, start=start, end=answer.offset, log_end_offset=end)
         if todo.step is FollowerStep.WAIT:
-            self._rest(followed, code, now_ms)
+            self._pause(followed, code, now_ms)
         elif self._carry_out(followed, todo, None, now_ms):
             self._plan(followed)
 
@@ -459,7 +459,7 @@ class Fetcher:
             self._forget(followed.key)
             self._asking[followed] = None
 
-    def _rest(self, followed: Followed, code: ErrorCode, now_ms: int) -> None:
+    def _pause(self, followed: Followed, code: ErrorCode, now_ms: int) -> None:
         """Removes the partition from the session and plans its next attempt. After FENCED_LEADER_EPOCH there is no attempt until the
         partition's next term."""
         self._asking.pop(followed, None)
@@ -472,10 +472,10 @@ class Fetcher:
         if followed.follower.state is FollowerState.STOPPED:
             return
         backoff_ms = self._limits().backoff_ms
-        rest_ms = min(RETRY_MS_MIN << min(followed.failures - 1, 20), backoff_ms) if code in SOON_OVER else backoff_ms
-        self._rest_until(followed, now_ms + rest_ms)
+        pause_ms = min(RETRY_MS_MIN << min(followed.failures - 1, 20), backoff_ms) if code in SOON_OVER else backoff_ms
+        self._pause_until(followed, now_ms + pause_ms)
 
-    def _rest_until(self, followed: Followed, end_ms: int) -> None:
-        followed.is_resting = True
-        self._rest_count += 1
-        heappush(self._resting, (end_ms, self._rest_count, followed))
+    def _pause_until(self, followed: Followed, end_ms: int) -> None:
+        followed.is_paused = True
+        self._pause_count += 1
+        heappush(self._paused, (end_ms, self._pause_count, followed))

@@ -17,8 +17,8 @@ class Followed:
     """One partition that follows the leader in one term."""
 
     __slots__ = (
-        "asked_offset", "bounds_start", "damaged_at", "failures", "follower", "follower_log", "is_resting", "key", "leader_watermark",
-        "named_in", "partition",
+        "asked_offset", "bounds_start", "damaged_at", "failures", "follower", "follower_log", "is_paused", "key", "leader_watermark",
+        "named_in_request", "partition",
     )  # fmt: skip
 
     def __init__(self, key: Key, partition: Partition, follower_log: FollowerLog) -> None:
@@ -26,14 +26,14 @@ class Followed:
         self.partition = partition
         self.follower_log = follower_log
         self.follower = Follower(leader_id=partition.leader_id, leader_epoch=follower_log.epoch)
-        self.named_in: int | None = None
+        self.named_in_request: int | None = None
         """Number of the first request that named the partition in this term."""
         self.asked_offset = -1
         self.bounds_start = -1
         self.damaged_at = -1
         """Log end when the leader sent damaged bytes; the next fetch from there reports that to the leader."""
         self.failures = 0
-        self.is_resting = False
+        self.is_paused = False
         self.leader_watermark = 0
         """The leader's high watermark in its last answer."""
 

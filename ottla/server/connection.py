@@ -210,13 +210,13 @@ class Connection:
         """Keeps the start of a frame until the rest is received."""
         if self.inbox.keep_start(start):
             self._scheduler.note_work()
-            if not self.inbox.make_room():
+            if not self.inbox.evict_for():
                 raise WireError("there is no memory for more unfinished requests")
 
     # Large frames
 
     def _receive_large(self, large: LargeFrame, count: int) -> None:
-        large.came(count)
+        large.note_received(count)
         if large.is_whole():
             if not self.info.is_authenticated:
                 self._check_unauthenticated(large.frame())

@@ -36,7 +36,7 @@ class Inbox:
     def buffer(self) -> memoryview:
         """Returns the buffer for the next received bytes; empty if there is no memory for them, and then reading is paused."""
         if self.large is not None:
-            return self.large.room()
+            return self.large.free_space()
         tail = self.tail
         if not tail:
             return self._buffers.shared_view
@@ -59,11 +59,11 @@ class Inbox:
             self.keep(start, waits_for_broker=False)
         return self._buffers.is_full()
 
-    def make_room(self) -> bool:
+    def evict_for(self) -> bool:
         """Closes connections with unfinished requests to free memory for the frame that has begun here. Returns False if memory is still
         full.
         """
-        return self._buffers.make_room(self.large or self)
+        return self._buffers.evict_for(self.large or self)
 
     def take(self) -> bytes:
         """Removes and returns the copied bytes."""

@@ -64,7 +64,7 @@ class OpenFiles:
             next(iter(self.segments)).release_file()
         while len(self.segments) + len(self.active) > max(self.files_max, 1):
             self._oldest(segment).release_file()
-        self.look_again()
+        self.update_crowded()
 
     def discard(self, segment: OpenSegment) -> None:
         self.segments.pop(segment, None)
@@ -76,7 +76,8 @@ class OpenFiles:
         if len(batch) <= LATEST_BYTES_MAX:
             self.latest = (segment.shared, segment.size - len(batch), bytes(batch))
 
-    def look_again(self) -> bool:
+    def update_crowded(self) -> bool:
+        """Sets and returns `is_crowded`: whether more files are open than the limit allows."""
         self.is_crowded = len(self.alive) > self.files_max
         return self.is_crowded
 

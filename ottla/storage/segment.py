@@ -48,7 +48,7 @@ SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, ABORTED_SUFFIX)
 TAIL_MAX = 512
 LOOKUP_BYTES = 8192
 POSITION_MAX = (1 << 31) - 1
-LOOK_CLOSER = -2
+ROLL_CHECK_DUE = -2
 """A `roll_timestamp` below every timestamp, so that the next append calls `should_roll`."""
 
 _PREFIX = Struct(">qi11xi")  # base offset, batch length, last offset delta: the fields of a header that a look-up needs
@@ -97,7 +97,7 @@ class Segment:
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = self.base_offset
         self.first_timestamp: int | None = None
-        self.roll_timestamp = LOOK_CLOSER
+        self.roll_timestamp = ROLL_CHECK_DUE
 
     def configure(self, config: LogConfig) -> None:
         """Applies settings. The next append computes the timestamp at which the segment rolls."""
@@ -105,7 +105,7 @@ class Segment:
         roll_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compacted else config.segment_ms
         jitter = crc32(self.path(LOG_SUFFIX).encode())  # depends on the name only, so that a simulation can be repeated
         self.roll_ms = roll_ms - jitter % max(config.segment_jitter_ms, 1)
-        self.roll_timestamp = LOOK_CLOSER
+        self.roll_timestamp = ROLL_CHECK_DUE
         self.index_interval_bytes = config.index_interval_bytes
         self.unpacked_bytes_max = config.decompressed_bytes_max
         index_bytes = config.segment_index_bytes
@@ -174,7 +174,7 @@ class Segment:
             self._add_index_entry(last_offset, position)
         elif position == 0:
             self.first_timestamp = max_timestamp
-            self.roll_timestamp = max_timestamp + self.roll_ms if max_timestamp >= 0 else LOOK_CLOSER
+            self.roll_timestamp = max_timestamp + self.roll_ms if max_timestamp >= 0 else ROLL_CHECK_DUE
             if not self.has_index_files:
                 self._write_early()
         lasts = self.tail_lasts
@@ -317,7 +317,7 @@ class Segment:
     def slice(self, position: int, length: int) -> FileSlice:
         """Returns a slice for a reader, which keeps the file open. While too many files are open, the slice is a copy of
         at most `COPY_BYTES_MAX` bytes, or of one larger batch."""
-        if not (self.open_files.is_crowded and self.open_files.look_again()):
+        if not (self.open_files.is_crowded and self.open_files.update_crowded()):
             return FileSlice(self.shared or self.open_file(), position, length)
         if length > COPY_BYTES_MAX:
             length = min(length, max(COPY_BYTES_MAX, self.batch_size_at(position)))
@@ -368,10 +368,10 @@ class Segment:
         is_timed = self.is_sealed or len(self.index) > 0  # otherwise both indexes may be empty
         if problem or (is_timed and not self.times and self.first_batch_timestamp() >= 0):
             return f"the time index {problem or 'is empty'}"
-        self._take_books_from_indexes()
+        self._restore_from_indexes()
         return ""
 
-    def _take_books_from_indexes(self) -> None:
+    def _restore_from_indexes(self) -> None:
         self.indexed_position = self.index.last_position
         if len(self.index) >= self.index_entries_max:
             self.bytes_max = 0
@@ -389,7 +389,7 @@ class Segment:
             self.forget_indexes()
             return 0
         self.index.keep(bisect_left(self.index.positions, max(entry[1], 1)))
-        self._take_books_from_indexes()
+        self._restore_from_indexes()
         return entry[1]
 
     def index_batch(self, position: int, header: BatchHeader, batch: memoryview) -> None:

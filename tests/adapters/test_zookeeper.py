@@ -14,7 +14,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from ottla.adapters.clock import SystemClock
-from ottla.adapters.zookeeper import UNDER_WAY_MAX, ZooKeeperStore
+from ottla.adapters.zookeeper import IN_FLIGHT_MAX, ZooKeeperStore
 from ottla.adapters.zookeeper_client import TlsFiles
 from ottla.base.errors import StoreUnreachable
 from ottla.base.ports import Create, Operation, Outcome, SessionEvent, Set, StoreNode, StoreResult, WatchEvent
@@ -139,14 +139,14 @@ def test_writes_that_were_not_sent_are_not_unknown(proxy: TcpProxy, opened: Call
     session = opened(proxy.address + folder, session_timeout_ms=30_000)
     proxy.hold()
     answers: list[StoreResult] = []
-    for index in range(2 * UNDER_WAY_MAX):
+    for index in range(2 * IN_FLIGHT_MAX):
         session.store.multi([Create(f"/n{index}")], lambda outcome: answers.append(outcome.result))
     eventually(lambda: b"/n0" in proxy.held())
     proxy.cut(refuse=True)
-    session.until(lambda: len(answers) == 2 * UNDER_WAY_MAX)
-    assert set(answers[:UNDER_WAY_MAX]) <= {StoreResult.UNKNOWN, StoreResult.CONNECTION_LOST}
-    assert StoreResult.UNKNOWN in answers[:UNDER_WAY_MAX]
-    assert set(answers[UNDER_WAY_MAX:]) == {StoreResult.CONNECTION_LOST}
+    session.until(lambda: len(answers) == 2 * IN_FLIGHT_MAX)
+    assert set(answers[:IN_FLIGHT_MAX]) <= {StoreResult.UNKNOWN, StoreResult.CONNECTION_LOST}
+    assert StoreResult.UNKNOWN in answers[:IN_FLIGHT_MAX]
+    assert set(answers[IN_FLIGHT_MAX:]) == {StoreResult.CONNECTION_LOST}
 
 
 def test_thousands_of_requests_at_once_are_answered_in_order(

@@ -91,7 +91,7 @@ def test_refusals_do_not_repeat_the_password() -> None:
             _open(broker, PLAIN)
         assert "s3cret" not in str(caught.value)
     other = {HANDSHAKE: lambda _body, _version: SaslHandshakeResponse(error_code=33, mechanisms=["SCRAM-SHA-256"])}
-    with FakeBroker({**other, AUTHENTICATE: _refusal}) as broker, pytest.raises(ApiError, match="takes SCRAM-SHA-256, not PLAIN"):
+    with FakeBroker({**other, AUTHENTICATE: _refusal}) as broker, pytest.raises(ApiError, match="offers SCRAM-SHA-256, not PLAIN"):
         _open(broker, PLAIN)
 
 

@@ -87,7 +87,7 @@ def test_f4_an_announced_frame_costs_only_what_was_received() -> None:
     large = LargeFrame(buffers, 100 << 20, memoryview(b"x" * 100), FakeChannel(), is_served=False)
     assert len(large.buffer) <= 1 << 15
     for _ in range(10):
-        room = large.room()
+        room = large.free_space()
         large.filled += len(room)
         assert len(large.buffer) <= 4 * large.filled + (1 << 15)
 

@@ -35,7 +35,7 @@ BOUNDED = {
     "handlers/topics/metadata.py: _cache": EXISTS,
     "machine/host.py: self._held": CONNECTIONS,
     "replication/fetch_sessions.py: self._sessions": WEIGHED,
-    "replication/fetcher.py: self._under_way": EXISTS,
+    "replication/fetcher.py: self._in_flight": EXISTS,
     "replication/refused_batches.py: self.by_producer": NUMBERS,
     "server/execution/disposal.py: _arrays": EXISTS,
     "handlers/advertised_levels.py: features": EXISTS,

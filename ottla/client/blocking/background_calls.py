@@ -1,4 +1,4 @@
-"""Runs blocking calls (errands) in threads, so that the caller does not wait for a silent broker, name server or TLS peer.
+"""Runs blocking calls in threads, so that the caller does not wait for a silent broker, name server or TLS peer.
 
 Non-blocking sockets would not be enough: name resolution and fetching bearer tokens always block.
 """
@@ -22,12 +22,12 @@ def ignore(_: object) -> None:
 
 
 def fail(error: Exception) -> None:
-    """Raises the error of an errand to the caller of `take_in`."""
+    """Raises the error of a background call to the caller of `take_in`."""
     raise error
 
 
-class Errand(Generic[T]):
-    """One call in a thread, which starts at once. `fileno` becomes readable when the call has ended. If the errand is abandoned, `dispose`
+class BackgroundCall(Generic[T]):
+    """One call in a thread, which starts at once. `fileno` becomes readable when the call has ended. If the call is abandoned, `dispose`
     gets the result.
     """
 
@@ -39,7 +39,7 @@ class Errand(Generic[T]):
         self._has_ended = self._is_abandoned = False
         self._lock = threading.Lock()
         self._waiting, self._ending = socket.socketpair()
-        threading.Thread(target=self._run, name="ottla-errand", daemon=True).start()
+        threading.Thread(target=self._run, name="ottla-client-call", daemon=True).start()
 
     def _run(self) -> None:
         try:
@@ -73,7 +73,7 @@ class Errand(Generic[T]):
         return self._results.pop()
 
     def abandon(self) -> None:
-        """Gives up the errand. Its result is passed to `dispose`, now or when the call ends. A call that has not started does not run."""
+        """Gives up the call. Its result is passed to `dispose`, now or when the call ends. A call that has not started does not run."""
         with self._lock:
             self._is_abandoned = True
             if self._has_ended:
@@ -85,14 +85,14 @@ class Errand(Generic[T]):
             self._dispose(result)
 
 
-class Errands:
-    """The errands of one object, at most one for each key. The thread that uses the object processes their results (`take_in`)."""
+class BackgroundCalls:
+    """The background calls of one object, at most one for each key. The thread that uses the object processes their results (`take_in`)."""
 
     def __init__(self) -> None:
-        self._under_way: dict[Hashable, tuple[Errand[Any], Callable[[Any], object], Callable[[Any], object]]] = {}
+        self._running: dict[Hashable, tuple[BackgroundCall[Any], Callable[[Any], object], Callable[[Any], object]]] = {}
 
     def __contains__(self, key: Hashable) -> bool:
-        return key in self._under_way
+        return key in self._running
 
     def begin(
         self,
@@ -103,39 +103,38 @@ class Errands:
         *,
         dispose: Callable[[T], object] = ignore,
     ) -> None:
-        """Begins an errand unless one with this key is running. `take_in` passes its result to `take`, a KafkaError or TransportError to
-        `failed`, and raises any other exception.
-        """
-        if key not in self._under_way:
-            self._under_way[key] = Errand(call, dispose), take, failed
+        """Begins a background call unless one with this key is running. `take_in` passes its result to `take`, a KafkaError or
+        TransportError to `failed`, and raises any other exception."""
+        if key not in self._running:
+            self._running[key] = BackgroundCall(call, dispose), take, failed
 
     def sources(self) -> Mapping[Hashable, Source]:
-        return {key: errand for key, (errand, _, _) in self._under_way.items()} if self._under_way else {}
+        return {key: call for key, (call, _, _) in self._running.items()} if self._running else {}
 
     def take_in(self) -> None:
-        """Processes the results of the errands that have ended."""
-        if not self._under_way:
+        """Processes the results of the background calls that have ended."""
+        if not self._running:
             return
-        for key in [key for key, (errand, _, _) in self._under_way.items() if errand.has_input()]:
-            errand, take, failed = self._under_way.pop(key)
+        for key in [key for key, (call, _, _) in self._running.items() if call.has_input()]:
+            call, take, failed = self._running.pop(key)
             try:
-                result = errand.result()
+                result = call.result()
             except (KafkaError, TransportError) as error:
                 failed(error)
             else:
                 take(result)
 
     def finish(self, key: Hashable) -> None:
-        """Waits for the end of an errand. Processes the results of all errands that end meanwhile."""
-        while key in self._under_way:
-            first_ready({key: self._under_way[key][0]}, 1.0)
+        """Waits for the end of a background call. Processes the results of all background calls that end meanwhile."""
+        while key in self._running:
+            first_ready({key: self._running[key][0]}, 1.0)
             self.take_in()
 
     def abandon(self, key: Hashable) -> None:
-        """Gives up an errand. Its thread continues, and its result is passed to `dispose`."""
-        if key in self._under_way:
-            self._under_way.pop(key)[0].abandon()
+        """Gives up a background call. Its thread continues, and its result is passed to `dispose`."""
+        if key in self._running:
+            self._running.pop(key)[0].abandon()
 
     def abandon_all(self) -> None:
-        for key in list(self._under_way):
+        for key in list(self._running):
             self.abandon(key)

@@ -379,7 +379,7 @@ def _skip(pieces: deque[memoryview], count: int) -> None:
 
 
 class Source(Protocol):
-    """A connection or errand that `first_ready` can wait for."""
+    """A connection or background call that `first_ready` can wait for."""
 
     @property
     def has_unsent(self) -> bool: ...
@@ -390,9 +390,8 @@ class Source(Protocol):
 
 
 def first_ready(sources: Mapping[K, Source], timeout_s: float) -> set[K]:
-    """Waits until at least one source is ready: a connection has input, is closed or accepts unsent bytes, or an `Errand` has ended.
-    Returns the keys of all ready sources, an empty set after `timeout_s`.
-    """
+    """Waits until at least one source is ready: a connection has input, is closed or accepts unsent bytes, or a `BackgroundCall` has
+    ended. Returns the keys of all ready sources, an empty set after `timeout_s`."""
     if not sources:
         if timeout_s > 0:  # a sleep of 0 s yields the processor, which takes 1 ms on a busy machine
             time.sleep(timeout_s)

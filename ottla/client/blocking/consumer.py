@@ -9,10 +9,9 @@ The first position of a partition is the group's committed offset, or follows fr
 leader pauses and does not delay the others.
 
 `poll` waits only for records. Joins, heartbeats, automatic commits, and look-ups of positions, leaders and connections run in threads as
-errands (`blocking/errand.py`), and `poll` processes their results. While the consumer joins, or checks whether its session has expired,
-`poll` returns no records: another member may own their partitions. There is no background heartbeat: a member of a group must call `poll`
-more often than its session times out.
-"""
+background calls (`blocking/background_calls.py`), and `poll` processes their results. While the consumer joins, or checks whether its
+session has expired, `poll` returns no records: another member may own their partitions. There is no background heartbeat: a member of a
+group must call `poll` more often than its session times out."""
 
 from __future__ import annotations
 
@@ -39,8 +38,8 @@ __all__ = ["PARTITION_BYTES_MAX", "Consumer", "topic_names"]
 
 AUTO_COMMIT_INTERVAL_S = 5.0
 
-_MEMBERSHIP, _COMMIT, _PLACES = ("membership",), ("commit",), ("places",)
-"""The keys of errands: heartbeats and joins, automatic commits, and look-ups of positions."""
+_MEMBERSHIP, _COMMIT, _POSITIONS = ("membership",), ("commit",), ("positions",)
+"""The keys of background calls: heartbeats and joins, automatic commits, and look-ups of positions."""
 _RESETS = ("earliest", "latest", "none")
 _OLD_MEMBER = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
 
@@ -99,13 +98,14 @@ class Consumer:
         self._routes = FetchRoutes(cluster)
         self._asked: dict[int, dict[TopicPartition, int]] = {}
         self._may_be_revoked = False
-        """Whether an errand is joining, or checking whether the session has expired. Meanwhile another member may own the partitions."""
+        """Whether a background call is joining, or checking whether the session has expired. Meanwhile another member may own the
+        partitions."""
         self._has_committed = False
         """Whether the automatic commit before the next join has begun."""
         self._arrived: deque[Fetched] = deque()
         self._failure: KafkaError | TransportError | None = None
         """The error of a partition. `poll` raises it when all records that have arrived are returned."""
-        self._unplaced: dict[TopicPartition, bool] = {}
+        self._without_position: dict[TopicPartition, bool] = {}
         """Assigned partitions without a position, and whether the group's committed offset may be used."""
         self._order: deque[TopicPartition] = deque()
         self._committed: dict[TopicPartition, int] = {}
@@ -130,8 +130,8 @@ class Consumer:
             if isinstance(offset, KafkaError):
                 raise offset
             found[partition] = offset
-        self._routes.errands.abandon(_PLACES)
-        self.positions, self._unplaced = found, {}
+        self._routes.background_calls.abandon(_POSITIONS)
+        self.positions, self._without_position = found, {}
         self._order = deque(sorted(found))
         self._commit_at = time.monotonic() + AUTO_COMMIT_INTERVAL_S
 
@@ -147,9 +147,9 @@ class Consumer:
     @owned
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Sets the offset of the next record to read from an assigned partition."""
-        if partition not in self.positions and partition not in self._unplaced:
+        if partition not in self.positions and partition not in self._without_position:
             raise UsageError(f"{partition} is not being read: assign it, or wait until the group has assigned it")
-        self._unplaced.pop(partition, None)
+        self._without_position.pop(partition, None)
         self.positions[partition] = offset
 
     def _look_up(self, named: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | KafkaError]:
@@ -169,13 +169,13 @@ class Consumer:
         """
         deadline = time.monotonic() + timeout_s
         while True:
-            self._routes.errands.take_in()
+            self._routes.background_calls.take_in()
             self._keep_group()
             if not self._may_be_revoked:
                 if found := self._hand_out():
                     return found
                 self._raise_failure()
-                self._place()
+                self._begin_look_ups()
                 self._send_fetches()
             left = deadline - time.monotonic()
             self._take_answers(max(0.0, min(left, self._patience())))
@@ -199,7 +199,7 @@ class Consumer:
 
     def _patience(self) -> float:
         """Returns how long to wait for records before other work may be due, in seconds."""
-        if self._unplaced or self._routes.pauses:
+        if self._without_position or self._routes.pauses:
             return PAUSE_S
         if self.membership is not None:
             return min(self.membership.heartbeat_interval_s, 1.0)
@@ -281,7 +281,7 @@ class Consumer:
         self._routes.pause([partition])
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and self.auto_offset_reset != "none":
             del self.positions[partition]
-            self._unplaced[partition] = False
+            self._without_position[partition] = False
         elif error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             message = f"offset {self._next_fetch(partition)} of {partition} does not exist (any more); say where to start instead"
             self._failure = self._failure or refused(error.code, message)
@@ -290,15 +290,16 @@ class Consumer:
 
     # Where to begin
 
-    def _place(self) -> None:
+    def _begin_look_ups(self) -> None:
         """Begins to look up the positions of partitions without one. Other partitions are read meanwhile."""
         now = time.monotonic()
         pauses = self._routes.pauses
-        waiting = {partition: by_commit for partition, by_commit in self._unplaced.items() if pauses.get(partition, 0.0) <= now}
+        waiting = {partition: by_commit for partition, by_commit in self._without_position.items() if pauses.get(partition, 0.0) <= now}
         if waiting:
-            self._routes.errands.begin(_PLACES, partial(self._find_places, waiting), self._take_places, partial(self._not_placed, waiting))
+            look_up, failed = partial(self._look_up_positions, waiting), partial(self._look_up_failed, waiting)
+            self._routes.background_calls.begin(_POSITIONS, look_up, self._take_positions, failed)
 
-    def _find_places(self, partitions: Mapping[TopicPartition, bool]) -> dict[TopicPartition, int | KafkaError]:
+    def _look_up_positions(self, partitions: Mapping[TopicPartition, bool]) -> dict[TopicPartition, int | KafkaError]:
         """Returns the first positions: the group's committed offset if it may be used, else as `auto_offset_reset` says."""
         committed: Mapping[TopicPartition, Committed] = {}
         if any(partitions.values()):
@@ -316,23 +317,23 @@ class Consumer:
                 named[partition] = EARLIEST if self.auto_offset_reset == "earliest" else LATEST
         return {**found, **self._look_up(named)}
 
-    def _take_places(self, found: Mapping[TopicPartition, int | KafkaError]) -> None:
+    def _take_positions(self, found: Mapping[TopicPartition, int | KafkaError]) -> None:
         for partition, offset in found.items():
             if not isinstance(offset, KafkaError):
-                self._placed(partition, offset)
+                self._set_position(partition, offset)
             else:
-                self._not_placed([partition], offset)
+                self._look_up_failed([partition], offset)
 
-    def _not_placed(self, partitions: Iterable[TopicPartition], error: KafkaError | TransportError) -> None:
+    def _look_up_failed(self, partitions: Iterable[TopicPartition], error: KafkaError | TransportError) -> None:
         """Pauses partitions whose position could not be looked up. `poll` raises a permanent error."""
         self._routes.wait_with(partitions)
         if not (isinstance(error, KafkaError) and error.is_retriable):
             self._failure = self._failure or error
 
-    def _placed(self, partition: TopicPartition, offset: int) -> None:
-        if partition in self._unplaced:  # not revoked, and `seek` has not set its position
+    def _set_position(self, partition: TopicPartition, offset: int) -> None:
+        if partition in self._without_position:  # not revoked, and `seek` has not set its position
             self.positions[partition] = offset
-            del self._unplaced[partition]
+            del self._without_position[partition]
             self._routes.pauses.pop(partition, None)
 
     # The group
@@ -345,18 +346,18 @@ class Consumer:
         if membership is not None:
             self._forget_lost(membership)
         joins = membership is not None and membership.must_join()
-        is_committing = _COMMIT in self._routes.errands
+        is_committing = _COMMIT in self._routes.background_calls
         if self.is_auto_commit and not is_committing and (time.monotonic() >= self._commit_at or (joins and not self._has_committed)):
             self._has_committed = joins
             if changed := self._uncommitted(self.positions):
-                self._routes.errands.begin(_COMMIT, partial(self._send_commit, changed), partial(self._take_commit, changed))
-        if membership is None or not membership.is_due() or _MEMBERSHIP in self._routes.errands:
+                self._routes.background_calls.begin(_COMMIT, partial(self._send_commit, changed), partial(self._take_commit, changed))
+        if membership is None or not membership.is_due() or _MEMBERSHIP in self._routes.background_calls:
             return
-        if joins and _COMMIT in self._routes.errands:
+        if joins and _COMMIT in self._routes.background_calls:
             return
         self._may_be_revoked = joins or membership.may_have_expired()
         self._has_committed = False
-        self._routes.errands.begin(_MEMBERSHIP, membership.keep_alive, self._take_assignment, self._not_a_member)
+        self._routes.background_calls.begin(_MEMBERSHIP, membership.keep_alive, self._take_assignment, self._not_a_member)
 
     def _take_assignment(self, assignment: tuple[TopicPartition, ...] | None) -> None:
         self._may_be_revoked = False
@@ -371,8 +372,8 @@ class Consumer:
 
     def _end_membership(self) -> None:
         """Ends the membership. A heartbeat or join in another thread fails, and its error is ignored."""
-        is_under_way = _MEMBERSHIP in self._routes.errands
-        self._routes.errands.abandon(_MEMBERSHIP)
+        is_under_way = _MEMBERSHIP in self._routes.background_calls
+        self._routes.background_calls.abandon(_MEMBERSHIP)
         self._may_be_revoked = False
         if self.membership is not None:
             self.membership.leave(interrupts=is_under_way)
@@ -380,13 +381,14 @@ class Consumer:
     def _forget_lost(self, membership: GroupMembership) -> None:
         if membership.is_new:
             membership.is_new = False
-            self._routes.errands.abandon(_PLACES)
-            self.positions, self._unplaced, self._committed = {}, {}, {}
+            self._routes.background_calls.abandon(_POSITIONS)
+            self.positions, self._without_position, self._committed = {}, {}, {}
 
     def _take_over(self, assignment: Sequence[TopicPartition]) -> None:
         """Sets the assignment. Kept partitions keep their positions; new partitions begin at the committed offsets."""
-        self._routes.errands.abandon(_PLACES)
-        self._unplaced = {partition: self._unplaced.get(partition, True) for partition in assignment if partition not in self.positions}
+        self._routes.background_calls.abandon(_POSITIONS)
+        new = [partition for partition in assignment if partition not in self.positions]
+        self._without_position = {partition: self._without_position.get(partition, True) for partition in new}
         self.positions = {partition: self.positions[partition] for partition in assignment if partition in self.positions}
         self._committed = {partition: offset for partition, offset in self._committed.items() if partition in self.positions}
         self._order = deque(sorted(assignment))
@@ -400,7 +402,7 @@ class Consumer:
         wanted = dict(self.positions if offsets is None else offsets)
         for fetched in except_for:
             wanted[fetched.partition] = min(fetched.start, wanted.get(fetched.partition, fetched.start))
-        self._routes.errands.finish(_COMMIT)  # an automatic commit of earlier positions
+        self._routes.background_calls.finish(_COMMIT)  # an automatic commit of earlier positions
         if changed := self._uncommitted(wanted):
             self._take_commit(changed, self._send_commit(changed))
 

@@ -43,7 +43,8 @@ JOIN_TRIES_MAX = 20
 _SUBSCRIPTION_VERSION = 2
 _ASSIGNMENT_VERSION = 0
 _PROTOCOL_TYPE = "consumer"
-_START_AGAIN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
+_MEMBERSHIP_ENDS = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
+"""Errors after which the member has lost its partitions and joins the group again."""
 
 
 class GroupMembership(Membership):
@@ -77,14 +78,15 @@ class GroupMembership(Membership):
         self._heartbeat_at = 0.0
         self._assigned: dict[str, int] = {}
         """Number of partitions by topic, as this member assigned them when it was the group's leader."""
-        self._look_at = inf
+        self._metadata_check_at = inf
+        """Monotonic time, in seconds, of the next metadata check; infinite unless this member is the group's leader."""
 
     def must_join(self) -> bool:
         """Whether the next `keep_alive` joins again. An automatic commit is sent before that."""
         return self._must_join
 
     def is_due(self) -> bool:
-        return self._must_join or time.monotonic() >= min(self._heartbeat_at, self._look_at)
+        return self._must_join or time.monotonic() >= min(self._heartbeat_at, self._metadata_check_at)
 
     def may_have_expired(self) -> bool:
         """Whether the last heartbeat is so old that the group may have removed this member."""
@@ -94,7 +96,7 @@ class GroupMembership(Membership):
         """Makes the next `keep_alive` join again, after the coordinator refused a request with `code`. Forgets the partitions if the code
         says that the member id or the generation is no longer valid.
         """
-        if code in _START_AGAIN:
+        if code in _MEMBERSHIP_ENDS:
             self._membership_lost(code)
         self._must_join = True
 
@@ -107,13 +109,13 @@ class GroupMembership(Membership):
         now = time.monotonic()
         if now >= self._heartbeat_at:
             self._heartbeat()
-        if now >= self._look_at:
+        if now >= self._metadata_check_at:
             self._look_for_partitions(now)
         return None
 
     def _look_for_partitions(self, now: float) -> None:
         """Starts a rebalance if a topic's number of partitions differs from this leader's last assignment."""
-        self._look_at = now + self.metadata_age_s
+        self._metadata_check_at = now + self.metadata_age_s
         try:
             self.cluster.refresh(self._assigned)
         except (KafkaError, TransportError):
@@ -137,7 +139,7 @@ class GroupMembership(Membership):
         code = error_code(answer.error_code)
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             self._must_join = True
-        elif code in _START_AGAIN:
+        elif code in _MEMBERSHIP_ENDS:
             self._membership_lost(code)
         elif code in COORDINATOR_MOVED:
             self.coordinator.forget()
@@ -185,7 +187,7 @@ class GroupMembership(Membership):
                 raise error
             self.coordinator.forget()
             time.sleep(0.1)
-        elif error.code in _START_AGAIN:
+        elif error.code in _MEMBERSHIP_ENDS:
             self._membership_lost(error.code)
         elif error.code is not ErrorCode.REBALANCE_IN_PROGRESS:
             raise error
@@ -207,7 +209,7 @@ class GroupMembership(Membership):
         self.assignor = joined.protocol_name or ""
         is_leader = joined.leader == joined.member_id and not joined.skip_assignment
         assignments = self._assign_all(joined) if is_leader else []
-        self._look_at = time.monotonic() + self.metadata_age_s if is_leader else inf
+        self._metadata_check_at = time.monotonic() + self.metadata_age_s if is_leader else inf
         synced = self.coordinator.ask(
             sync_group.SyncGroupRequest(
                 group_id=self.group_id,

@@ -19,10 +19,10 @@ from math import inf
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
+from ottla.client.blocking.background_calls import ignore
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.connection import BlockingConnection, first_ready
 from ottla.client.blocking.deliveries import Deliveries, Delivery
-from ottla.client.blocking.errand import ignore
 from ottla.client.blocking.owner import CallOwner, owned
 from ottla.client.blocking.routes import Routes
 from ottla.client.core.encoding import Encoding, check_record
@@ -50,7 +50,7 @@ ACKS_ALL = -1
 
 _RECORD_OVERHEAD_BYTES = 12
 _TRANSACTION = ("transaction",)
-"""The key of the errand that adds partitions to the transaction. Other requests of the transaction wait for its end."""
+"""The key of the background call that adds partitions to the transaction. Other requests of the transaction wait for its end."""
 _STEP_S = 1.0
 """Maximum wait of one step in `flush` and `abort`, in seconds, so that request timeouts are noticed."""
 
@@ -262,7 +262,7 @@ class Producer:
         """Drops unsent batches, waits for the outcome of the sent ones, and aborts."""
         identity = self._transactional()
         self._end_all(refused(ErrorCode.TRANSACTION_ABORTABLE, "the transaction is aborted"), only_unsent=True)
-        while _TRANSACTION in self._routes.errands or not self._queue.is_empty:
+        while _TRANSACTION in self._routes.background_calls or not self._queue.is_empty:
             self._step(_STEP_S)
         identity.has_gap = identity.has_gap or bool(self._queue.gaps)
         self.cluster.run(identity.end(is_commit=False))
@@ -305,13 +305,13 @@ class Producer:
         return found
 
     def _look_for_growth(self, topic: str, now: float) -> None:
-        """Adopts new partitions from the metadata cache. After `metadata_age_s` an errand refreshes the cache."""
+        """Adopts new partitions from the metadata cache. After `metadata_age_s` a background call refreshes the cache."""
         known = self.cluster.metadata.topics.get(topic)
         if known is not None and known is not self._learned.get(topic):
             self._take_over(topic, known)
         elif now >= self._learned_at.get(topic, now) + self.metadata_age_s:
             self._learned_at[topic] = now
-            self._routes.errands.begin(("growth", topic), partial(self.cluster.refresh, [topic]), failed=ignore)
+            self._routes.background_calls.begin(("growth", topic), partial(self.cluster.refresh, [topic]), failed=ignore)
 
     def _batch_for(self, topic: str, key: bytes | None, partition: int, size: int) -> Batch:
         is_sticky = key is None and partition < 0
@@ -396,7 +396,7 @@ class Producer:
     def _send_ready(self) -> None:
         queue, routes = self._queue, self._routes
         self._renumber()
-        routes.errands.take_in()
+        routes.background_calls.take_in()
         while partitions := queue.sendable(time.monotonic()):
             has_sent = False
             leaders = routes.by_leader(partitions, self._without_leader, partial(self._not_sent, -1))
@@ -411,10 +411,10 @@ class Producer:
                 return
 
     def _in_transaction(self, leaders: Mapping[int, Sequence[TopicPartition]]) -> dict[int, list[TopicPartition]]:
-        """Returns the partitions that belong to the open transaction. An errand adds the others."""
+        """Returns the partitions that belong to the open transaction. A background call adds the others."""
         others = self._transactional().not_added(partition for some in leaders.values() for partition in some)
         if others:
-            self._routes.errands.begin(_TRANSACTION, partial(self._add, others), failed=self._not_added)
+            self._routes.background_calls.begin(_TRANSACTION, partial(self._add, others), failed=self._not_added)
         found = {broker_id: [partition for partition in some if partition not in others] for broker_id, some in leaders.items()}
         return {broker_id: some for broker_id, some in found.items() if some}
 
@@ -467,12 +467,12 @@ class Producer:
     def _take_answers(self, timeout_s: float) -> bool:
         """Processes the answers that have arrived, and closes connections without an answer for the cluster's `timeout_s`.
 
-        Waits at most `timeout_s` for an answer, a socket that accepts unsent bytes, or the end of an errand. Returns False if none came.
-        """
+        Waits at most `timeout_s` for an answer, a socket that accepts unsent bytes, or the end of a background call. Returns False if none
+        came."""
         connections = self._routes.connections
         waiting = {broker_id: connections[broker_id] for broker_id, sent in self._queue.in_flight.items() if sent}
-        errands = self._routes.errands.sources()
-        ready = first_ready({**errands, **waiting} if errands else waiting, timeout_s)
+        background_calls = self._routes.background_calls.sources()
+        ready = first_ready({**background_calls, **waiting} if background_calls else waiting, timeout_s)
         for broker_id in waiting.keys() & ready:
             self._take_from(broker_id, waiting[broker_id])
         now = time.monotonic()

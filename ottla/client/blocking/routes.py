@@ -1,8 +1,7 @@
 """Finds the leaders of a producer's or consumer's partitions and connects to them, without waiting for a silent broker.
 
-Looking up leaders, opening connections and logging in again each run as an errand in a thread (`blocking/errand.py`). Only the partitions
-concerned wait for the errand.
-"""
+Looking up leaders, opening connections and logging in again each run as a background call in a thread (`blocking/background_calls.py`).
+Only the partitions concerned wait for that call."""
 
 from __future__ import annotations
 
@@ -13,17 +12,17 @@ from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
+from ottla.client.blocking.background_calls import BackgroundCalls, fail
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.connection import BlockingConnection, first_ready
-from ottla.client.blocking.errand import Errands, fail
 from ottla.client.errors import ConnectError, KafkaError, MalformedResponseError, RequestTimeoutError, TransportError
 from ottla.wire.schema import Request
 
 LEADERS = ("leaders",)
-"""The key of the errand that looks up leaders. The key of an errand that opens a connection is the broker's id."""
+"""The key of the background call that looks up leaders. The key of a background call that opens a connection is the broker's id."""
 
 Failed = Callable[[KafkaError | TransportError], object]
-"""A function that gets the error of an errand."""
+"""A function that gets the error of a background call."""
 
 PAUSE_S = 0.05
 """How long a consumer does not fetch a partition after a failure, in seconds."""
@@ -40,16 +39,16 @@ class Routes:
     """See the module."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.errands = Errands()
+        self.background_calls = BackgroundCalls()
         self.connections: dict[int, BlockingConnection] = {}
         self._cluster = cluster
 
     def close(self) -> None:
-        """Closes the connections and gives up the errands. A connection that is being opened is closed as soon as it is open."""
+        """Closes the connections and gives up the background calls. A connection that is being opened is closed as soon as it is open."""
         for connection in self.connections.values():
             connection.close()
         self.connections.clear()
-        self.errands.abandon_all()
+        self.background_calls.abandon_all()
 
     def by_leader(
         self,
@@ -57,7 +56,7 @@ class Routes:
         without_leader: Callable[[dict[TopicPartition, KafkaError]], object],
         failed: Failed = fail,
     ) -> dict[int, list[TopicPartition]]:
-        """Returns the partitions with known leaders, by leader. An errand looks up the leaders of the others.
+        """Returns the partitions with known leaders, by leader. A background call looks up the leaders of the others.
 
         `without_leader` gets the reason for each partition without a leader. `failed` gets the error if no broker can be asked.
         """
@@ -66,7 +65,7 @@ class Routes:
         for partition in partitions:
             found.setdefault(max(-1, leader_of(partition)), []).append(partition)
         if unknown := found.pop(-1, None):
-            self.errands.begin(LEADERS, lambda: self._cluster.leaders(unknown)[1], without_leader, failed)
+            self.background_calls.begin(LEADERS, lambda: self._cluster.leaders(unknown)[1], without_leader, failed)
         return found
 
     def connection(self, broker_id: int, failed: Failed) -> BlockingConnection | None:
@@ -87,7 +86,8 @@ class Routes:
         return None
 
     def _begin(self, broker_id: int, call: Callable[[], BlockingConnection], failed: Failed) -> None:
-        self.errands.begin(broker_id, call, partial(self.connections.__setitem__, broker_id), failed, dispose=BlockingConnection.close)
+        opened = partial(self.connections.__setitem__, broker_id)
+        self.background_calls.begin(broker_id, call, opened, failed, dispose=BlockingConnection.close)
 
 
 class FetchRoutes(Routes):
@@ -105,8 +105,8 @@ class FetchRoutes(Routes):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is in flight and no errand is running."""
-        return not (self._asked_at or self.errands.sources())
+        """Whether no request is in flight and no background call is running."""
+        return not (self._asked_at or self.background_calls.sources())
 
     def awaits(self, broker_id: int) -> bool:
         return broker_id in self._asked_at
@@ -133,14 +133,13 @@ class FetchRoutes(Routes):
     def answers(self, timeout_s: float) -> Iterator[tuple[int, Any]]:
         """Yields the answers that have arrived, or errors in their place, with the broker's id.
 
-        Waits at most `timeout_s` for the first one, or for the end of an errand. Closes a connection without an answer for the cluster's
-        `timeout_s`.
-        """
+        Waits at most `timeout_s` for the first one, or for the end of a background call. Closes a connection without an answer for the
+        cluster's `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         has_found = False
         while not has_found:
             waiting = {broker_id: self.connections[broker_id] for broker_id in self._asked_at}
-            ready = first_ready({**self.errands.sources(), **waiting}, max(0.0, deadline - time.monotonic()))
+            ready = first_ready({**self.background_calls.sources(), **waiting}, max(0.0, deadline - time.monotonic()))
             now = time.monotonic()
             has_found = now >= deadline or not ready <= waiting.keys()
             for broker_id, connection in waiting.items():

@@ -5,9 +5,8 @@
 fetch, or at once by `commit`. Records that are not acknowledged at `close`, or within `lock_timeout_ms`, are delivered to other members.
 `on_acknowledged` gets the outcome of each acknowledgement, such as the error of a late one.
 
-`poll` waits only for records: heartbeats, and look-ups of leaders and connections, run in threads (`blocking/errand.py`). There is no
-background heartbeat: a member must call `poll` more often than the group's session times out.
-"""
+`poll` waits only for records: heartbeats, and look-ups of leaders and connections, run in threads (`blocking/background_calls.py`). There
+is no background heartbeat: a member must call `poll` more often than the group's session times out."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ FETCH_BYTES_MAX = 50 * 1024 * 1024
 MAX_WAIT_MS = 500
 
 _MEMBERSHIP = ("membership",)
-"""The key of the errand that sends heartbeats."""
+"""The key of the background call that sends heartbeats."""
 _BEGIN_ANEW = (ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH, ErrorCode.SHARE_SESSION_LIMIT_REACHED)
 
 Acknowledged = Callable[[TopicPartition, list[Run], KafkaError | None], object]
@@ -122,12 +121,12 @@ class ShareConsumer:
             self._accept_all()
         deadline = time.monotonic() + timeout_s
         while True:
-            self._routes.errands.take_in()
+            self._routes.background_calls.take_in()
             if not membership.due_s():
-                self._routes.errands.begin(_MEMBERSHIP, membership.keep_alive, self._take_assignment)
+                self._routes.background_calls.begin(_MEMBERSHIP, membership.keep_alive, self._take_assignment)
             self._send_fetches(membership.assignment)
             left = deadline - time.monotonic()
-            due_s = left if _MEMBERSHIP in self._routes.errands else membership.due_s()
+            due_s = left if _MEMBERSHIP in self._routes.background_calls else membership.due_s()
             for broker_id, answer in self._routes.answers(max(0.0, min(left, due_s, PAUSE_S if self._routes.is_idle else 1.0))):
                 self._take(broker_id, answer)
             if self._arrived or left <= 0:
@@ -189,7 +188,7 @@ class ShareConsumer:
 
     def _leave(self) -> None:
         if self.membership is not None:
-            self.membership.leave(interrupts=_MEMBERSHIP in self._routes.errands)
+            self.membership.leave(interrupts=_MEMBERSHIP in self._routes.background_calls)
 
     def _accept_all(self) -> None:
         """Accepts the records that `poll` has returned. Records that `poll` has not returned yet stay unacknowledged."""
@@ -243,8 +242,8 @@ class ShareConsumer:
         self._begun_on[broker_id] = connection
 
     def _is_open(self, broker_id: int) -> bool:
-        """Whether the session's connection to a broker is open. Waits for an errand that is opening or renewing it."""
-        self._routes.errands.finish(broker_id)
+        """Whether the session's connection to a broker is open. Waits for a background call that is opening or renewing it."""
+        self._routes.background_calls.finish(broker_id)
         connection = self._routes.connections.get(broker_id)
         return connection is not None and connection is self._begun_on.get(broker_id) and connection.is_open
 

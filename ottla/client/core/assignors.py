@@ -49,10 +49,10 @@ def assign_range(members: Mapping[str, Subscription], partition_counts: Mapping[
     more."""
     found: Assignment = {member: [] for member in members}
     for topic in sorted({topic for member in members.values() for topic in member.topics}):
-        takers = [member for member in _in_order(members) if topic in members[member].topics]
-        share, extra = divmod(partition_counts.get(topic, 0), len(takers))
+        subscribers = [member for member in _in_order(members) if topic in members[member].topics]
+        share, extra = divmod(partition_counts.get(topic, 0), len(subscribers))
         start = 0
-        for position, member in enumerate(takers):
+        for position, member in enumerate(subscribers):
             count = share + (position < extra)
             found[member] += [TopicPartition(topic, number) for number in range(start, start + count)]
             start += count
@@ -88,9 +88,9 @@ def assign_sticky(members: Mapping[str, Subscription], partition_counts: Mapping
         else:
             found[owner].append(partition)
     for partition in rest:
-        takers = [member for member in _in_order(members) if partition.topic in members[member].topics]
-        if takers:
-            found[min(takers, key=lambda member: len(found[member]))].append(partition)
+        subscribers = [member for member in _in_order(members) if partition.topic in members[member].topics]
+        if subscribers:
+            found[min(subscribers, key=lambda member: len(found[member]))].append(partition)
     _even_out(found, members)
     return {member: sorted(partitions) for member, partitions in found.items()}
 
@@ -114,14 +114,14 @@ def _even_out(found: Assignment, members: Mapping[str, Subscription]) -> None:
     moved = True
     while moved:
         moved = False
-        for poor in sorted(order, key=lambda member: len(found[member])):
-            for rich in sorted(order, key=lambda member: -len(found[member])):
-                if len(found[rich]) - len(found[poor]) < 2:
+        for receiver in sorted(order, key=lambda member: len(found[member])):
+            for giver in sorted(order, key=lambda member: -len(found[member])):
+                if len(found[giver]) - len(found[receiver]) < 2:
                     break
-                movable = [partition for partition in found[rich] if partition.topic in members[poor].topics]
+                movable = [partition for partition in found[giver] if partition.topic in members[receiver].topics]
                 if movable:
-                    found[rich].remove(movable[-1])
-                    found[poor].append(movable[-1])
+                    found[giver].remove(movable[-1])
+                    found[receiver].append(movable[-1])
                     moved = True
                     break
 

@@ -94,7 +94,7 @@ class ConnectionProtocol:
         self.pending: deque[PendingRequest] = deque()
         self._software_version = software_version
         self._sasl: SaslExchange | None = None
-        self._rest: Callable[[], bytes] | None = None
+        self._second_half: Callable[[], bytes] | None = None
         """The second half of the current step of the opening, for `end_step`."""
         self._exchanges = deque(exchange for exchange in (sasl, proof) if exchange is not None)
         self._extensions = EXTENSIONS_VERSION if with_extensions else NO_EXTENSIONS
@@ -133,14 +133,14 @@ class ConnectionProtocol:
         """The first half of `advance`: takes the answer. Returns the slow part of the second half, to run in a thread before
         `end_step`; None if `end_step` is quick."""
         if self.state is State.VERSIONS:
-            self._rest = partial(self._take_versions, frame)
+            self._second_half = partial(self._take_versions, frame)
             return None
         try:
             answer = self.response(frame)
         except OttlaError:
             self.close()
             raise
-        self._rest = partial(self._take_sasl, answer)
+        self._second_half = partial(self._take_sasl, answer)
         if self.state is not State.AUTHENTICATE or answer.error_code:
             return None
         assert self._sasl is not None, "an exchange is under way"
@@ -149,7 +149,7 @@ class ConnectionProtocol:
 
     def end_step(self) -> bytes:
         """The second half of `advance`: returns the next bytes to send."""
-        rest, self._rest = self._rest, None
+        rest, self._second_half = self._second_half, None
         assert rest is not None, "a step was begun"
         try:
             return rest()
@@ -159,7 +159,7 @@ class ConnectionProtocol:
 
     def login_again(self, sasl: SaslExchange) -> bytes:
         """Returns the first bytes of another login. Callers call it before the session ends."""
-        assert self.is_ready and not self.pending, "a login among other requests"
+        assert self.is_ready and not self.pending, "a login begins only while no request is pending"
         self.session_lifetime_ms = 0
         self._exchanges.append(sasl)
         return self._next_exchange()
@@ -195,7 +195,7 @@ class ConnectionProtocol:
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION and pending.version:
             return self._ask_versions(0)
         if answer.error_code:
-            raise MalformedResponseError(f"{self.peer} refused to say which versions it speaks (error {answer.error_code})")
+            raise MalformedResponseError(f"{self.peer} refused the request for its API versions (error {answer.error_code})")
         self.versions.learn(answer)
         return self._next_exchange()
 
@@ -214,11 +214,11 @@ class ConnectionProtocol:
         assert sasl is not None, "an exchange is under way"
         if self.state is State.HANDSHAKE:
             if answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-                said = "its user has no right to CLUSTER_ACTION; name it in super.users"
-                raise refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{self.peer} does not take this broker for one: {said}")
+                said = "its user lacks the permission CLUSTER_ACTION; add the user to super.users"
+                raise refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{self.peer} does not accept this client as a broker: {said}")
             if answer.error_code:
                 offered = ", ".join(answer.mechanisms) or "no SASL"
-                raise refused(error_code(answer.error_code), f"{self.peer} takes {offered}, not {sasl.mechanism}")
+                raise refused(error_code(answer.error_code), f"{self.peer} offers {offered}, not {sasl.mechanism}")
             self._move(State.AUTHENTICATE)
             return self._token(sasl.first())
         if answer.error_code:

@@ -20,7 +20,7 @@ from ottla.groups.commands import CommitOffsets
 from ottla.groups.offsets.commit import commit_offsets
 from ottla.handlers.context import Broker, Pending, RequestContext
 from ottla.handlers.groups.coordination import run_commit
-from ottla.handlers.groups.offset_topics import joined, offsets_of, sort_out
+from ottla.handlers.groups.offset_topics import check_topics, joined, offsets_of
 from ottla.handlers.rights import require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.offset_commit import (
@@ -39,7 +39,7 @@ def handle(broker: Broker, request: RequestContext, body: OffsetCommitRequest) -
     pending = Pending()
     try:
         require(broker, request, AclOperation.READ, ResourceType.GROUP, body.group_id)
-        topics, refused = sort_out(broker, request, body.topics, OffsetCommitRequestTopic, by_id=request.version >= TOPIC_IDS_SINCE)
+        topics, refused = check_topics(broker, request, body.topics, OffsetCommitRequestTopic, by_id=request.version >= TOPIC_IDS_SINCE)
         results = [outcome(topic, repeat(code)) for topic, code in refused]
         if not topics:
             return OffsetCommitResponse(topics=joined(results))

@@ -18,7 +18,7 @@ TopicT = TypeVar("TopicT", bound=Any)
 """A topic of a request: `name`, `topic_id`, and `partitions` with a `partition_index` each."""
 
 
-def sort_out(
+def check_topics(
     broker: Broker, request: RequestContext, topics: list[TopicT], topic_class: type[TopicT], *, by_id: bool
 ) -> tuple[list[TopicT], list[tuple[TopicT, ErrorCode]]]:
     """Returns the accepted topics, and the refused ones with their errors. A topic is split if only some of its partitions exist."""

@@ -22,7 +22,7 @@ from ottla.groups.commands import CommitOffsetsInTransaction
 from ottla.groups.offsets.commit import commit_in_transaction
 from ottla.handlers.context import Broker, Pending, RequestContext
 from ottla.handlers.groups.coordination import run_commit
-from ottla.handlers.groups.offset_topics import joined, offsets_of, sort_out
+from ottla.handlers.groups.offset_topics import check_topics, joined, offsets_of
 from ottla.handlers.rights import require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.txn_offset_commit import (
@@ -44,7 +44,7 @@ def handle(broker: Broker, request: RequestContext, body: TxnOffsetCommitRequest
     try:
         require(broker, request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
         require(broker, request, AclOperation.READ, ResourceType.GROUP, body.group_id)
-        topics, refused = sort_out(broker, request, body.topics, TxnOffsetCommitRequestTopic, by_id=request.version >= TOPIC_IDS_SINCE)
+        topics, refused = check_topics(broker, request, body.topics, TxnOffsetCommitRequestTopic, by_id=request.version >= TOPIC_IDS_SINCE)
         results = [outcome(topic, repeat(code)) for topic, code in refused]
         if not topics:
             return TxnOffsetCommitResponse(topics=joined(results))

@@ -44,7 +44,7 @@ RESERVE_PART = 10 / 8
 """Part of the limit up to which the first waiting frame may grow."""
 AGE_BYTES = 1 << 16
 """Number of missing bytes that a tick of age outweighs in the order of waiting frames."""
-PLACES_KEPT = 64
+STALE_ENTRIES_MAX = 64
 """The heap of waiting frames is rebuilt when it has this many more stale entries than valid ones."""
 STILL_TICKS_MAX = 10
 """If frames have waited for more ticks than this and no buffer was returned, frames of any connection are dropped."""
@@ -101,7 +101,7 @@ class ReceiveBuffers:
     def is_full(self) -> bool:
         return self.bytes_lent > self.full_bytes
 
-    def make_room(self, newcomer: Unfinished) -> bool:
+    def evict_for(self, newcomer: Unfinished) -> bool:
         """Called when a request has begun. Drops other requests if memory is full. Returns False if memory is still full."""
         if self.bytes_lent > self.full_bytes:
             self._drop_slowest(is_done=lambda: self.bytes_lent <= self.full_bytes)
@@ -112,14 +112,14 @@ class ReceiveBuffers:
     def wait(self, frame: LargeFrame) -> None:
         """Lets a frame wait that must grow. Its connection reads again when there is memory."""
         self._waits += 1
-        frame.place = self._waits
-        self._waiting[frame.place] = frame
-        heappush(self._order, (frame.missing_bytes + AGE_BYTES * frame.begun_tick, frame.place))
+        frame.waiting_number = self._waits
+        self._waiting[frame.waiting_number] = frame
+        heappush(self._order, (frame.missing_bytes + AGE_BYTES * frame.begun_tick, frame.waiting_number))
         self._wake()
         self._drop_slowest(is_done=lambda: not self._waiting)
 
     def stop_waiting(self, frame: LargeFrame) -> None:
-        if self._waiting.pop(frame.place, None) is not None and len(self._order) > 2 * len(self._waiting) + PLACES_KEPT:
+        if self._waiting.pop(frame.waiting_number, None) is not None and len(self._order) > 2 * len(self._waiting) + STALE_ENTRIES_MAX:
             self._order = sorted(item for item in self._order if item[1] in self._waiting)
 
     def relieve(self) -> None:
@@ -135,11 +135,11 @@ class ReceiveBuffers:
         if self._still_ticks > STILL_TICKS_UNSERVED_MAX:
             self._end_standstill(has_waited=self._still_ticks > STILL_TICKS_MAX)
 
-    def has_room(self, frame: LargeFrame) -> bool:
+    def may_grow(self, frame: LargeFrame) -> bool:
         """Whether a frame may grow: no frame waits, and the total stays within the limit or no other frame has a buffer."""
         return not self._waiting and self._is_within(frame)
 
-    def _has_room_for_first(self, frame: LargeFrame) -> bool:
+    def _may_grow_first(self, frame: LargeFrame) -> bool:
         """Whether the first waiting frame may grow. It may also use half of the free reserve, if that completes it."""
         lacks = frame.size - len(frame.buffer)
         return self._is_within(frame) or lacks <= (self._reserve_end - self.bytes_lent) / 2
@@ -152,7 +152,7 @@ class ReceiveBuffers:
         """Drops the slowest requests, `DROPPED_MAX` at most, until `is_done()`. Frames that wait for memory are kept."""
         dropped = 0
         while not is_done() and dropped < DROPPED_MAX and (slowest := self.unfinished.next_slowest()) is not None:
-            if isinstance(slowest, LargeFrame) and slowest.place in self._waiting:
+            if isinstance(slowest, LargeFrame) and slowest.waiting_number in self._waiting:
                 continue
             dropped += 1
             slowest.channel.close()
@@ -196,11 +196,11 @@ class ReceiveBuffers:
         while self._order and resumed < RESUMED_MAX:
             frame = self._waiting.get(self._order[0][1])
             if frame is not None:
-                if not self._has_room_for_first(frame):
+                if not self._may_grow_first(frame):
                     break
                 frame.grow()
                 resumed += 1
-                del self._waiting[frame.place]
+                del self._waiting[frame.waiting_number]
                 frame.channel.resume_reading()
             heappop(self._order)
 
@@ -208,14 +208,14 @@ class ReceiveBuffers:
 class LargeFrame:
     """A frame that is being received into a buffer of its own."""
 
-    __slots__ = ("_buffers", "buffer", "channel", "filled", "begun_tick", "is_served", "moved", "place", "size", "view")
+    __slots__ = ("_buffers", "buffer", "channel", "filled", "begun_tick", "is_served", "moved", "waiting_number", "size", "view")
     waits_for_broker = False
 
     def __init__(self, buffers: ReceiveBuffers, size: int, start: memoryview, channel: Reader, *, is_served: bool) -> None:
         self._buffers, self.channel, self.is_served = buffers, channel, is_served
         self.begun_tick = self.moved = 0
         buffers.unfinished.note_begun(self)
-        self.place = 0  # the number of the waiting frame
+        self.waiting_number = 0  # position in the order in which frames began to wait; 0 before the first wait
         self.size = size
         self.filled = len(start)
         wanted = buffers.size_for(size, self.filled)
@@ -237,18 +237,18 @@ class LargeFrame:
     def missing_bytes(self) -> int:
         return self.size - self.filled
 
-    def room(self) -> memoryview:
+    def free_space(self) -> memoryview:
         """Returns free space for the next bytes. It is empty if there is no memory; then reading is paused until there is."""
         if self.filled == len(self.buffer):
-            if self._buffers.has_room(self):
+            if self._buffers.may_grow(self):
                 self.grow()
             else:
                 self.channel.pause_reading()
                 self._buffers.wait(self)
         return self.view[self.filled : self.size]
 
-    def came(self, count: int) -> None:
-        """Notes that `count` bytes have been received into `room`."""
+    def note_received(self, count: int) -> None:
+        """Notes that `count` bytes have been received into `free_space`."""
         self.filled += count
         unfinished = self._buffers.unfinished
         self.moved = unfinished.moves = unfinished.moves + 1

@@ -204,7 +204,7 @@ def test_a_name_that_cannot_be_looked_up_is_one_line() -> None:
 
 @pytest.mark.parametrize("is_scattered", [False, True])
 def test_a_connection_may_be_closed_by_another_thread_while_it_sends(is_scattered: bool) -> None:
-    """As `Cluster.close` does under an abandoned errand: the request fails as on any closed connection."""
+    """As `Cluster.close` does under an abandoned background call: the request fails as on any closed connection."""
 
     class ClosingSocket:
         """Closes the connection before a send returns."""

@@ -246,7 +246,7 @@ def test_half_an_answer_blocks_no_poll() -> None:
         assert reading.longest_until_s(1) < MOMENT_S
 
 
-def test_a_call_that_waits_is_woken_by_the_end_of_an_errand() -> None:
+def test_a_call_that_waits_is_woken_by_the_end_of_a_background_call() -> None:
     with GroupBroker(1) as broker, Cluster(broker.address) as cluster:
         broker.values[0] = [b"a"]
         with Consumer(cluster, group_id="g", auto_offset_reset="earliest") as consumer:

@@ -132,8 +132,8 @@ def test_a_server_that_cannot_prove_itself_is_refused(step: int) -> None:
 @pytest.mark.parametrize(
     ("handshake", "authenticate", "message"),
     [
-        (SaslHandshakeResponse(error_code=33, mechanisms=["SCRAM-SHA-256"]), None, "b:9092 takes SCRAM-SHA-256, not PLAIN"),
-        (SaslHandshakeResponse(error_code=31), None, "b:9092 does not take this broker for one: its user has no right to CLUSTER_ACTION"),
+        (SaslHandshakeResponse(error_code=33, mechanisms=["SCRAM-SHA-256"]), None, "b:9092 offers SCRAM-SHA-256, not PLAIN"),
+        (SaslHandshakeResponse(error_code=31), None, "b:9092 does not accept this client as a broker: its user lacks the permission"),
         (SaslHandshakeResponse(), SaslAuthenticateResponse(error_code=58), "name or password is wrong"),
         (SaslHandshakeResponse(), SaslAuthenticateResponse(error_code=58, error_message="no such user"), "no such user"),
     ],
@@ -169,7 +169,7 @@ def test_an_answer_that_nothing_asked_for_closes_the_connection(step: int) -> No
 
 def test_a_peer_without_versions_is_no_broker(step: int) -> None:
     script = {API_VERSIONS: lambda _body, _version: versions_answer(error_code=42)}
-    with pytest.raises(MalformedResponseError, match="refused to say which versions"):
+    with pytest.raises(MalformedResponseError, match="refused the request for its API versions"):
         open_protocol(ConnectionProtocol("b:9092"), ScriptedPeer(script), step)
 
 

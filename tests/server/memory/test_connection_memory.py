@@ -10,11 +10,11 @@ from ottla.handlers.context import RequestContext
 from ottla.server.memory.answer_memory import AnswerMemory, ConnectionLimits
 from ottla.server.memory.receive_buffer import (
     DROPPED_MAX,
-    PLACES_KEPT,
     POOLED_BUFFERS_MAX,
     POOLED_BYTES,
     RESERVE_PART,
     SHARED_BYTES,
+    STALE_ENTRIES_MAX,
     STILL_TICKS_MAX,
     LargeFrame,
     ReceiveBuffers,
@@ -40,7 +40,7 @@ def test_hundreds_of_frames_that_begin_at_once_do_not_get_a_pooled_buffer_each()
     last = frames[-1]
     growths = 0
     while not last.is_whole():
-        last.filled += len(last.room())
+        last.filled += len(last.free_space())
         growths += 1
     assert growths <= 4, "one that comes grows by large steps"
 
@@ -266,12 +266,12 @@ def test_i46_places_of_frames_that_have_gone_are_forgotten() -> None:
     holder.feed(frame(bytes(60_000))[:40_000])
     feed_all([(first, frame(bytes(2 << 20)))])
     limits = ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes_max=1 << 30)
-    for _ in range(3 * PLACES_KEPT):
+    for _ in range(3 * STALE_ENTRIES_MAX):
         world = World(limits, buffers)
         feed_all([(world, frame(bytes(3 << 20)))])
         assert not world.channel.is_reading
         world.channel.close()
-    assert len(buffers._order) <= PLACES_KEPT + 2 and len(buffers._waiting) == 1
+    assert len(buffers._order) <= STALE_ENTRIES_MAX + 2 and len(buffers._waiting) == 1
 
 
 def test_i46_where_memory_is_full_a_large_request_goes_before_a_small_one_that_has_waited_longer() -> None:

@@ -21,7 +21,7 @@ from ottla.cli.check.eos.promises import (
     time_out_is_enforced,
     zombie_is_fenced,
 )
-from ottla.cli.check.eos.world import FAIL, NOT_SUPPORTED, PASS, UNCLEAR, Broken, NotDone, NotSupported, Verdict, World
+from ottla.cli.check.eos.world import FAIL, NOT_SUPPORTED, PASS, UNCLEAR, Inconclusive, NotSupported, Verdict, Violation, World
 from ottla.client.errors import ClientError
 
 
@@ -81,9 +81,9 @@ def run_check(check: Check, world: World) -> Verdict:
         verdict, detail = PASS, check.run(world)
     except NotSupported as reason:
         verdict, detail = NOT_SUPPORTED, str(reason)
-    except Broken as reason:
+    except Violation as reason:
         verdict, detail = FAIL, str(reason)
-    except NotDone as reason:
+    except Inconclusive as reason:
         verdict, detail = UNCLEAR, str(reason)
     except world.kafka.KafkaException as error:
         name = error.args[0].name()

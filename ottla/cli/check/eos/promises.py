@@ -12,7 +12,7 @@ from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode, error_code
 from ottla.base.types import TopicPartition
 from ottla.cli.check.eos.proxy import CutAnswers, Proxy
-from ottla.cli.check.eos.world import WAIT_SECONDS, Broken, NotSupported, World, shown
+from ottla.cli.check.eos.world import WAIT_SECONDS, NotSupported, Violation, World, shown
 from ottla.client.addresses import parse_addresses
 from ottla.client.blocking.cluster import TRANSACTION
 from ottla.client.errors import RETRIABLE
@@ -56,7 +56,7 @@ def open_holds_back(world: World) -> str:
     while time.monotonic() < deadline:
         seen = world.read(topic)
         if seen != ["before"]:
-            raise Broken(f"with a transaction open, read_committed readers got {shown(seen)} instead of before")
+            raise Violation(f"with a transaction open, read_committed readers got {shown(seen)} instead of before")
     producer.commit_transaction(WAIT_SECONDS)
     world.expect(topic, ["before", "inside", "behind"])
     return f"readers waited {HOLD_SECONDS:g} s and got all after the commit"
@@ -121,15 +121,16 @@ def all_or_nothing(world: World) -> str:
 def _check_reads(watcher: _Watcher, wanted: set[str], committed: dict[int, float]) -> None:
     missing, extra = wanted - watcher.seen.keys(), watcher.seen.keys() - wanted
     if extra:
-        raise Broken(f"{counted(len(extra), 'record')} of aborted transactions could be read")
+        raise Violation(f"{counted(len(extra), 'record')} of aborted transactions could be read")
     if missing:
         torn = {value.rsplit("/", 1)[1] for value in missing} & {value.rsplit("/", 1)[1] for value in watcher.seen}
-        raise Broken(f"{counted(len(missing), 'committed record')} could not be read, {counted(len(torn), 'transaction')} showed in part")
+        lost, parts = counted(len(missing), "committed record"), counted(len(torn), "transaction")
+        raise Violation(f"{lost} could not be read, {parts} showed in part")
     if max(watcher.seen.values()) > 1:
-        raise Broken("a committed record was read twice")
+        raise Violation("a committed record was read twice")
     early = [value for value, at in watcher.first_seen.items() if at < committed[int(value.rsplit("/", 1)[1])]]
     if early:
-        raise Broken(f"{counted(len(early), 'record')} could be read before the commit was asked for")
+        raise Violation(f"{counted(len(early), 'record')} could be read before the commit was asked for")
 
 
 PRODUCE = 0
@@ -149,7 +150,7 @@ def retry_writes_once(world: World) -> str:
         for start in range(0, len(wanted), BATCH_RECORDS):
             world.write(producer, topic, *wanted[start : start + BATCH_RECORDS])
     if not cut.cuts:
-        raise Broken("no Produce request came through the proxy")
+        raise Violation("no Produce request came through the proxy")
     world.expect(topic, wanted)
     return f"{counted(len(wanted), 'record')}, once each and in order, though {cut.cuts} answers were lost with their connections"
 
@@ -175,9 +176,9 @@ def zombie_is_fenced(world: World) -> str:
     except world.kafka.KafkaException as error:
         refusal = error.args[0]
     else:
-        raise Broken("the replaced producer could commit")
+        raise Violation("the replaced producer could commit")
     if taken:
-        raise Broken("a record of the replaced producer was taken")
+        raise Violation("a record of the replaced producer was taken")
     successor.commit_transaction(WAIT_SECONDS)
     world.write(world.producer(), topic, "end")
     world.expect(topic, ["successor", "end"])
@@ -262,9 +263,9 @@ def late_end_touches_nothing(world: World) -> str:
     answer = producer.send(late)
     seen = world.read(topic)
     if seen:
-        raise Broken(f"it ended the next transaction: read_committed readers got {shown(seen)}")
+        raise Violation(f"it ended the next transaction: read_committed readers got {shown(seen)}")
     if not answer.error_code:
-        raise Broken("a commit of an aborted transaction was answered with success")
+        raise Violation("a commit of an aborted transaction was answered with success")
     producer.abort()
     world.write(world.producer(), topic, "end")
     world.expect(topic, ["end"])
@@ -295,7 +296,7 @@ def time_out_is_enforced(world: World) -> str:
     except world.kafka.KafkaException as error:
         refusal = error.args[0]
     else:
-        raise Broken("the producer could commit what had timed out")
+        raise Violation("the producer could commit what had timed out")
     return f"aborted {seconds:.0f} s after a time-out of {TIMEOUT_MS / 1000:g} s; the commit was refused: {refusal.name().lstrip('_')}"
 
 
@@ -330,25 +331,25 @@ def _check(world: World, topic: str, consumer: Any) -> str:
     producer.send_offsets_to_transaction(place(COMMITTED), group, WAIT_SECONDS)
     loose = committed(world, topic, is_stable=False)
     if loose != BEFORE:
-        raise Broken(f"with the transaction open, offset {loose} was returned instead of {BEFORE}")
+        raise Violation(f"with the transaction open, offset {loose} was returned instead of {BEFORE}")
     stable = committed(world, topic, is_stable=True, seconds=STABLE_SECONDS)
     if stable is not None:
-        raise Broken(f"with the transaction open, {stable} was returned as a stable offset")
+        raise Violation(f"with the transaction open, {stable} was returned as a stable offset")
     producer.commit_transaction(WAIT_SECONDS)
     _expect(world, topic, COMMITTED, "after the commit")
     return "aborted and open ones did not show, committed ones did"
 
 
 def _expect(world: World, topic: str, wanted: int, when: str) -> None:
-    """Waits until the broker returns a stable offset. Raises `Broken` if it is not the wanted one, or if none is returned in time."""
+    """Waits until the broker returns a stable offset. Raises `Violation` if it is not the wanted one, or if none is returned in time."""
     deadline = time.monotonic() + WAIT_SECONDS
     found = None
     while found is None:
         if time.monotonic() > deadline:
-            raise Broken(f"{when}, no stable offset was returned within {WAIT_SECONDS:g} s")
+            raise Violation(f"{when}, no stable offset was returned within {WAIT_SECONDS:g} s")
         found = committed(world, topic, is_stable=True, seconds=STABLE_SECONDS)
     if found != wanted:
-        raise Broken(f"{when}, offset {found} was returned instead of {wanted}")
+        raise Violation(f"{when}, offset {found} was returned instead of {wanted}")
 
 
 def committed(world: World, topic: str, *, is_stable: bool, seconds: float = WAIT_SECONDS) -> int | None:

@@ -1,7 +1,7 @@
 """Topics and clients for the checks (librdkafka by confluent-kafka), and `expect`, which checks what readers get.
 
 `expect` reads under read_committed until the last expected record has arrived; everything before it must then be as expected. So each check
-writes a plain record last. A check returns a remark, or raises `Broken`, `NotSupported` or `NotDone`.
+writes a plain record last. A check returns a remark, or raises `Violation`, `NotSupported` or `Inconclusive`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NOT_SUPPORTED = "not supported"
 UNCLEAR = "unclear"
 
 
-class Broken(Exception):
+class Violation(Exception):
     """The broker broke the promise; the text says what was observed."""
 
 
@@ -32,7 +32,7 @@ class NotSupported(Exception):
     """The broker lacks the feature."""
 
 
-class NotDone(Exception):
+class Inconclusive(Exception):
     """The check could not be made, so nothing is known about the promise."""
 
 
@@ -139,7 +139,7 @@ class World:
     # Topics
 
     def topic(self, suffix: str, partitions: int = 1) -> str:
-        """Creates a topic for the checks and returns its name. Raises `NotDone` if it cannot be created."""
+        """Creates a topic for the checks and returns its name. Raises `Inconclusive` if it cannot be created."""
         name = f"{self.name}-{suffix}"
         wanted = self.kafka.admin.NewTopic(name, partitions, self._replication_factor)
         try:
@@ -147,7 +147,7 @@ class World:
         except self.kafka.KafkaException as error:
             code = error.args[0].name()
             advice = "; choose another one by --replication-factor" if code == "INVALID_REPLICATION_FACTOR" else ""
-            raise NotDone(f"no topic could be created for it: {code}: {error.args[0].str()}{advice}") from None
+            raise Inconclusive(f"no topic could be created for it: {code}: {error.args[0].str()}{advice}") from None
         self.topics.append(name)
         return name
 
@@ -195,7 +195,7 @@ class World:
     # Writing and reading
 
     def write(self, producer: Any, topic: str, *values: str, partition: int = 0) -> None:
-        """Writes records and waits until all are acknowledged. Raises `Broken` otherwise."""
+        """Writes records and waits until all are acknowledged. Raises `Violation` otherwise."""
         refused: list[str] = []
 
         def report(error: Any, _message: Any) -> None:
@@ -205,10 +205,11 @@ class World:
         for value in values:
             producer.produce(topic, value, partition=partition, on_delivery=report)
         if producer.flush(WAIT_SECONDS) or refused:
-            raise Broken(f"a record was not acknowledged within {WAIT_SECONDS:g} s: {refused[0] if refused else 'no answer'}")
+            raise Violation(f"a record was not acknowledged within {WAIT_SECONDS:g} s: {refused[0] if refused else 'no answer'}")
 
     def read(self, topic: str) -> list[str]:
-        """Returns the values that a read_committed reader gets from start to end of partition 0. Raises `Broken` if that takes too long."""
+        """Returns the values that a read_committed reader gets from start to end of partition 0. Raises `Violation` if that takes too long.
+        """
         consumer = self.consumer("reader")
         consumer.assign([self.kafka.TopicPartition(topic, 0, 0)])
         found: list[str] = []
@@ -216,7 +217,7 @@ class World:
         try:
             while True:
                 if time.monotonic() > deadline:
-                    raise Broken(
+                    raise Violation(
                         f"a read_committed reader got {shown(found)}, but did not come to the end of {topic} within {READ_SECONDS:g} s"
                     )
                 for message in consumer.consume(1000, 0.05):
@@ -229,17 +230,17 @@ class World:
             consumer.close()
 
     def expect(self, topic: str, wanted: Sequence[str], seconds: float = WAIT_SECONDS) -> None:
-        """Reads under read_committed until the last wanted value is read. Raises `Broken` if the values differ, or after `seconds`."""
+        """Reads under read_committed until the last wanted value is read. Raises `Violation` if the values differ, or after `seconds`."""
         deadline = time.monotonic() + seconds
         while True:
             seen = self.read(topic)
             if wanted[-1] in seen:
                 break
             if time.monotonic() > deadline:
-                raise Broken(f"read_committed readers did not get {wanted[-1]!r} within {seconds:g} s; they got {shown(seen)}")
+                raise Violation(f"read_committed readers did not get {wanted[-1]!r} within {seconds:g} s; they got {shown(seen)}")
             time.sleep(0.05)
         if seen != list(wanted):
-            raise Broken(f"read_committed readers got {shown(seen)} instead of {shown(wanted)}")
+            raise Violation(f"read_committed readers got {shown(seen)} instead of {shown(wanted)}")
 
 
 def shown(values: Sequence[str], most: int = 8) -> str:
