@@ -84,8 +84,8 @@ class Renewal(NamedTuple):
 @immutable(kw_only=True)
 class BrokerMetadata:
     """A live broker, with the addresses of its listeners. Every registration has a new `epoch`. `is_clean`: the broker has proved that its
-    logs lost nothing since its last run. `directories` are the ids of its data directories, and `histories` has their histories by id. Only
-    a controller knows `directories` and `histories`.
+    logs lost nothing since its last run. `directories` are the ids of its data directories, and `histories` has their histories by id.
+    `cordons` has the path of each log directory, and whether the configuration file cordons it. Only a controller knows these three.
     """
 
     broker_id: int
@@ -95,6 +95,7 @@ class BrokerMetadata:
     is_clean: bool = False
     directories: tuple[str, ...] = ()
     histories: Mapping[str, LogDirectoryHistory] = field(default_factory=dict)
+    cordons: Mapping[str, bool] = field(default_factory=dict)
 
 
 @immutable

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.log_config import LogConfig
 from ottla.base.settings.access import AccessSettings, why_contradictory
 from ottla.base.settings.coordinators import GroupSettings, TransactionSettings, bound_names
+from ottla.base.settings.cordons import CORDONED, why_not_cordonable
 from ottla.base.settings.deployments import CLUSTER_DEFAULTS, SINGLE_BROKER_DEFAULTS
 from ottla.base.settings.dynamic_values import check_values, parse_for_client, usable_values
 from ottla.base.settings.gathering import ConfigError, Given, Notice, ReadFile, gather
@@ -29,7 +29,7 @@ from ottla.base.settings.logs import LogSettings, ReplicationSettings
 from ottla.base.settings.network import NetworkSettings
 from ottla.base.settings.passwords import PasswordSettings, StoredPasswords
 from ottla.base.settings.security import SecuritySettings
-from ottla.base.settings.setting import INT_MAX, Scope, Setting, SettingError, Type, UpdateMode, settings_of
+from ottla.base.settings.setting import INT_MAX, ConfigSource, Scope, Setting, SettingError, Synonym, Type, UpdateMode, settings_of
 from ottla.base.settings.share_coordinator import ShareCoordinatorSettings
 from ottla.base.settings.sharing import ShareSettings
 from ottla.base.settings.sources import nearest
@@ -58,27 +58,6 @@ __all__ = [
     "load",
     "problems",
 ]
-
-
-class ConfigSource(IntEnum):
-    """The source of a value; the numbers are Kafka's in DescribeConfigs."""
-
-    DYNAMIC_TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-    DYNAMIC_BROKER_LOGGER = 6
-    DYNAMIC_CLIENT_METRICS = 7
-    DYNAMIC_GROUP = 8
-
-
-class Synonym(NamedTuple):
-    """One candidate for a setting's value. The first one of a list is in force."""
-
-    name: str
-    text: str | None
-    source: ConfigSource
 
 
 class _AllSettings(
@@ -115,6 +94,10 @@ class BrokerConfig(_AllSettings):
 
     def value(self, name: str) -> Any:
         return self.__dict__[BROKER_SETTINGS[name].attribute]
+
+    def static_value(self, name: str) -> Any:
+        """Returns the value without dynamic changes."""
+        return self._static_value(BROKER_SETTINGS[name])
 
     def text(self, name: str) -> str | None:
         """Returns the current value as text; None for a setting without a value and a default."""
@@ -424,6 +407,8 @@ class BrokerConfig(_AllSettings):
             raise ConfigError("group.min.session.timeout.ms is larger than group.max.session.timeout.ms")
         if self.ottla_metrics_credentials and ":" not in self.ottla_metrics_credentials:
             raise ConfigError("ottla.metrics.credentials has no colon: write user:password")
+        if reason := why_not_cordonable(self.cordoned_log_dirs, self.data_directories):
+            raise ConfigError(f"{reason} ({self.where(CORDONED)})")
         self._check_groups()
         self._check_access()
         self.of_listeners.check(self.endpoints, None if self.is_single_broker else self.inter_broker_listener)

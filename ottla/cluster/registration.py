@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from functools import partial
 from typing import TypeVar
 
@@ -59,6 +60,8 @@ class Registration:
     histories: Callable[[Mapping[str, Renewal]], Mapping[str, LogDirectoryHistory]] = _no_histories
     """Returns the generations of the data directories, by their ids. The renewals in the metadata store are passed: a directory that is
     older forgets its noted generation."""
+    cordons: Mapping[str, bool] = field(default_factory=dict)
+    """The path of each log directory, and whether the configuration file cordons it."""
     is_clean: Callable[[], bool] = _is_unproved
     """Returns whether the logs are proved to have lost nothing since the last registration that a controller has processed."""
 
@@ -154,7 +157,7 @@ class Registrar:
         registration = self._registration
         broker = BrokerMetadata(
             broker_id=registration.broker_id, endpoints=registration.endpoints, rack=registration.rack, is_clean=registration.is_clean(),
-            histories=self._histories,
+            histories=self._histories, cordons=registration.cordons,
         )  # fmt: skip
         data = znodes.broker_bytes(broker, registration.protocols, self._clock.wall_ms(), incarnation=registration.incarnation)
         return Create(self._path, data, ephemeral=True)

@@ -26,6 +26,7 @@ from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, B
 from ottla.base.errors import ApiError, ErrorCode, shortened
 from ottla.base.ports import Create, Operation, Set
 from ottla.base.settings.client_metrics import check_client_metrics
+from ottla.base.settings.cordons import CORDONED, why_not_cordonable
 from ottla.base.settings.security import PLAIN_USER_PREFIX
 from ottla.controller.api import (
     CONFIG_ENTRIES_MAX,
@@ -110,6 +111,10 @@ def _altered(state: ClusterState, config: BrokerConfig, request: ConfigRequest) 
         touched = {entry.name: configs[entry.name] for entry in request.entries if entry.name in configs}
         _refuse_read_only(config, request)
         config.check_broker(touched, is_cluster_default=request.name == ALL_BROKERS)
+        if CORDONED in touched:
+            entries = BROKER_SETTINGS[CORDONED].parse(touched[CORDONED])
+            if reason := why_not_cordonable(entries, state.brokers[int(request.name)].cordons):
+                raise ApiError(ErrorCode.INVALID_REQUEST, reason)
     check_size(znodes.config_bytes(configs), "The configuration")
     return configs
 

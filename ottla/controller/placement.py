@@ -22,14 +22,19 @@ def place(
     first_partition: int = 0,
     start: int | None = None,
 ) -> list[tuple[int, ...]]:
-    """Returns the replicas of `partition_count` partitions numbered from `first_partition`. `racks` has every live broker. Raises
-    `ApiError` INVALID_REPLICATION_FACTOR if there are too few brokers."""
+    """Returns the replicas of `partition_count` partitions numbered from `first_partition`. `racks` has every live broker that is not
+    cordoned. Raises `ApiError` INVALID_REPLICATION_FACTOR if there are too few brokers."""
+    if not racks:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced, or have all their log directories cordoned."
+        )
     if replication_factor > len(racks):
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"The target replication factor of {replication_factor} cannot be reached because only {len(racks)} broker(s) are registered.",
+            f"The target replication factor of {replication_factor} cannot be reached because only {len(racks)} broker(s) are registered "
+            "or some brokers have all their log directories cordoned.",
         )
-    has_racks = bool(racks) and all(rack is not None for rack in racks.values())
+    has_racks = all(rack is not None for rack in racks.values())
     brokers = _dealt_by_rack(racks) if has_racks else sorted(racks)
     if start is None:
         start = random.randrange(len(brokers))

@@ -14,8 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ottla.base.cluster_metadata import (
+    CONFIG_BROKER,
     CONFIG_TOPIC,
     NO_LEADER,
+    BrokerMetadata,
     Change,
     ConfigPut,
     PartitionMetadata,
@@ -25,9 +27,10 @@ from ottla.base.cluster_metadata import (
     TopicPut,
     TopicRemoved,
 )
-from ottla.base.config import BrokerConfig
+from ottla.base.config import BROKER_SETTINGS, BrokerConfig
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.ports import Create, Delete, Operation, Random, Set, operation_bytes
+from ottla.base.settings.cordons import ALL, CORDONED, cordoned
 from ottla.base.types import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
 from ottla.base.uuids import fresh_uuid
 from ottla.controller.api import NewPartitions, NewTopic, TopicResult
@@ -243,7 +246,7 @@ def _assignment(state: ClusterState, config: BrokerConfig, random: Random, reque
     if count > config.ottla_create_topics_partitions_max:
         raise ApiError(ErrorCode.POLICY_VIOLATION, f"More partitions ({count}) than ottla.create.topics.partitions.max allows.")
     try:
-        return place(_racks(state), count, replicas, random)
+        return place(_racks_of_open(state), count, replicas, random)
     except ApiError as refusal:
         raise ApiError(refusal.code, f"Unable to replicate the partition {replicas} time(s): {refusal.message}") from None
 
@@ -271,8 +274,18 @@ def _check_replicas(state: ClusterState, replicas: Sequence[int], count: int) ->
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 
-def _racks(state: ClusterState) -> dict[int, str | None]:
-    return {broker_id: state.brokers[broker_id].rack for broker_id in sorted(state.brokers)}
+def _racks_of_open(state: ClusterState) -> dict[int, str | None]:
+    """Returns the racks of the brokers that have a log directory for new replicas (KIP-1066)."""
+    return {broker_id: broker.rack for broker_id, broker in sorted(state.brokers.items()) if not _is_cordoned(state, broker)}
+
+
+def _is_cordoned(state: ClusterState, broker: BrokerMetadata) -> bool:
+    """Whether all log directories of the broker are cordoned: by its dynamic settings, otherwise by its configuration file."""
+    text = state.configs(CONFIG_BROKER, str(broker.broker_id)).get(CORDONED)
+    if text is None:
+        return bool(broker.cordons) and all(broker.cordons.values())
+    entries = BROKER_SETTINGS[CORDONED].parse(text)
+    return ALL in entries or (bool(broker.cordons) and cordoned(entries, broker.cordons) == broker.cordons.keys())
 
 
 def decide_create_partitions(
@@ -314,7 +327,7 @@ def _add_partitions(state: ClusterState, config: BrokerConfig, random: Random, r
         for replicas in assignment:
             _check_replicas(state, replicas, replication_factor)
     else:
-        assignment = place(_racks(state), count, replication_factor, random, first_partition=known)
+        assignment = place(_racks_of_open(state), count, replication_factor, random, first_partition=known)
     added = tuple(new_partition(state, known + offset, replicas) for offset, replicas in enumerate(assignment))
     grown = replace(topic, partitions=topic.partitions + added, version=topic.version + 1)
     data = znodes.topic_bytes(grown)

@@ -232,6 +232,7 @@ class LogDirectory(Protocol):
 
     path: str
     is_online: bool
+    is_cordoned: bool
 
     def free_bytes(self) -> tuple[int, int]:
         """Returns (total, usable) bytes of its file system. Raises `StorageError`."""
@@ -265,7 +266,8 @@ class ReplicaMoves(Protocol):
         """Begins to move a replica, changes the destination of its move, or ends the move."""
 
     def refusal(self, path: str) -> ErrorCode:
-        """Returns the error for moves into this directory: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR or NONE."""
+        """Returns the error for moves into this directory: LOG_DIR_NOT_FOUND, INVALID_REPLICA_ASSIGNMENT (it is cordoned),
+        KAFKA_STORAGE_ERROR or NONE."""
 
     def prefer(self, key: TopicPartition, path: str) -> ErrorCode:
         """Notes the directory for a replica that is not on this broker yet. Returns REPLICA_NOT_AVAILABLE, or another error."""

@@ -1,9 +1,9 @@
 """The nodes of the metadata store: their paths and their JSON, in the form that Kafka uses in ZooKeeper.
 
-Writers write Kafka's fields. They add the following fields of our own only when these have a value: `clean`, `incarnation` and `log_dirs`
-of a broker, `eligible`, `last_leader`, `last_known`, `emptied` and `loss_epoch` of a partition. Readers accept any order of fields and
-unknown fields, and raise `NodeError` for invalid content. Loading ignores such a node and logs a line, so that an invalid node does not
-stop a broker.
+Writers write Kafka's fields. They add the following fields of our own only when these have a value: `clean`, `incarnation`, `log_dirs` and
+`cordons` of a broker, `eligible`, `last_leader`, `last_known`, `emptied` and `loss_epoch` of a partition. Readers accept any order of
+fields and unknown fields, and raise `NodeError` for invalid content. Loading ignores such a node and logs a line, so that an invalid node
+does not stop a broker.
 """
 
 from __future__ import annotations
@@ -238,6 +238,8 @@ def broker_bytes(broker: BrokerMetadata, protocols: Mapping[str, str], now_ms: i
         value["incarnation"] = incarnation
     if broker.histories:
         value["log_dirs"] = {key: {"path": found.path, "generations": list(found.generations)} for key, found in broker.histories.items()}
+    if broker.cordons:
+        value["cordons"] = dict(broker.cordons)
     return write_json(value)
 
 
@@ -264,7 +266,14 @@ def read_broker(broker_id: int, data: bytes, epoch: int) -> BrokerMetadata:
         is_clean=value.get("clean") is True,
         directories=_directories(value.get("incarnation", "")),
         histories=_histories(value.get("log_dirs", {})),
+        cordons=_cordons(value.get("cordons", {})),
     )
+
+
+def _cordons(value: Any) -> dict[str, bool]:
+    if not isinstance(value, dict):
+        raise NodeError("cordons are no map of paths")
+    return {path: is_cordoned is True for path, is_cordoned in value.items()}
 
 
 def _histories(value: Any) -> dict[str, LogDirectoryHistory]:

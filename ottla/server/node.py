@@ -56,6 +56,7 @@ from ottla.server.coordinator_views import (
 )
 from ottla.server.coordinators import CoordinatorMemories, Coordinators
 from ottla.server.directories.claims import claim_directories, note_start
+from ottla.server.directories.cordons import cordon, file_cordons
 from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.directories.moves import DirectoryMoves
 from ottla.server.execution.dispatch import Dispatcher
@@ -149,6 +150,7 @@ class Node:
             ports=ports, config=config, partitions=self.partitions, replicas=self.replicas, listeners=self.listeners,
             flusher=self.flusher, peers=self.peers, metadata=self.metadata,
         )  # fmt: skip
+        cordon(config, self.directories)
         config.on_change(lambda _names: self._reconfigure())
         self.quotas: Quotas | None = None
         self.metadata.on_quotas = self._on_quotas
@@ -383,15 +385,13 @@ class Node:
         for endpoint in self.endpoints:
             self.advertised.setdefault(endpoint.name, (self.reachable_host(endpoint.host), endpoint.port))
         registration = Registration(
-            broker_id=self.config.this_broker_id,
-            endpoints=self.advertised,
+            broker_id=self.config.this_broker_id, endpoints=self.advertised, rack=self.config.broker_rack, cluster_id=self.cluster_id,
             protocols={endpoint.name: endpoint.protocol for endpoint in self.endpoints},
-            rack=self.config.broker_rack,
-            cluster_id=self.cluster_id,
             incarnation=",".join(directory.directory_id for directory in self.directories if directory.directory_id),
             histories=self._histories,
+            cordons=file_cordons(self.config, self.directories),
             is_clean=self._is_clean,
-        )
+        )  # fmt: skip
         self.member.start(registration, on_registered=self._serve, refused=on_refused)
 
     def _histories(self, stored: Mapping[str, Renewal]) -> dict[str, LogDirectoryHistory]:
@@ -452,6 +452,7 @@ class Node:
         self.housekeeping.remove_later(paths, 0)
 
     def _reconfigure(self) -> None:
+        cordon(self.config, self.directories)
         if self.links is not None:
             self.links.fetchers.configure()
         self.replicas.configure_all()

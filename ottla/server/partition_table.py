@@ -1,9 +1,9 @@
 """The logs of this broker: found at the start, opened, created and deleted by orders of the controller, taken offline with their directory.
 
-A partition is in one of `log.dirs`: where its directory was found at the start, else in the online directory with the fewest partitions;
-`directories/moves.py` moves it to another. A directory of a deleted topic may remain because its log directory was offline. It is removed
-when the log directory works again, or set aside as Kafka's `-stray` when a new topic needs the name. Produce and Fetch use the tables by
-topic name and by topic id.
+A partition is in one of `log.dirs`: where its directory was found at the start, else in the online directory with the fewest partitions
+that is not cordoned, or if all are cordoned in one of them, as in Kafka; `directories/moves.py` moves it to another. A directory of a
+deleted topic may remain because its log directory was offline. It is removed when the log directory works again, or set aside as Kafka's
+`-stray` when a new topic needs the name.
 """
 
 from __future__ import annotations
@@ -489,6 +489,7 @@ class PartitionTable:
         online = [directory for directory in self._directories if directory.is_online]
         if not online:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
+        online = [directory for directory in online if not directory.is_cordoned] or online
         if len(online) == 1:
             return online[0]
         counts = {directory.path: 0 for directory in online}

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import ConfigResource, ResourceType
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from ottla.testing.zookeeper_process import ZooKeeperProcess
 from tests.clients.broker_process import eventually
@@ -93,6 +93,45 @@ def test_a_broker_is_emptied_and_filled_again_while_a_producer_goes_on(cluster: 
         assert run(cluster, "rebalance", "--execute", "--yes") == []
         load.flows()
     assert load.verdict() == ""
+
+
+def cordon(cluster: Cluster, broker: int, value: str) -> None:
+    entry = ConfigEntry("cordoned.log.dirs", value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.BROKER, str(broker), incremental_configs=[entry])
+    admin = cluster.admin()
+    (answer,) = admin.incremental_alter_configs([resource]).values()
+    answer.result(WAIT_SECONDS)
+
+
+def cordoned_brokers(cluster: Cluster) -> set[int]:
+    """Returns the brokers with a cordoned directory, as `ottla logdirs` shows them."""
+    addresses = ",".join(broker.address for broker in cluster.brokers.values())
+    line = [sys.executable, "-m", "ottla", "logdirs", "-b", addresses, "-o", "json"]
+    shown = json.loads(subprocess.run(line, capture_output=True, text=True, check=True).stdout)
+    return {broker["broker"] for broker in shown["brokers"] if any(directory["cordoned"] for directory in broker["log_dirs"])}
+
+
+def test_a_cordoned_broker_gets_no_new_replicas(cluster: Cluster, topic: str) -> None:
+    """Not of new topics and not by a plan, whichever broker is the controller. A replica that is assigned to it is placed."""
+    cluster.wait_until_healthy(topic)
+    run(cluster, "drain", "--broker", str(EMPTIED), "--execute", "--yes")
+    cordon(cluster, EMPTIED, "*")
+    try:
+        eventually(lambda: cordoned_brokers(cluster) == {EMPTIED}, WAIT_SECONDS)
+        cluster.create_topic(f"{topic}-eight", partitions=8)
+        run(cluster, "rebalance", "--execute", "--yes")
+        assert held(cluster)[EMPTIED] == 0
+        with pytest.raises(KafkaException, match="because only 3 broker"):
+            cluster.create_topic(f"{topic}-four", replicas=4)
+        admin = cluster.admin()
+        (answer,) = admin.create_topics([NewTopic(f"{topic}-given", 1, replica_assignment=[[EMPTIED]])]).values()
+        answer.result(WAIT_SECONDS)
+        assert held(cluster)[EMPTIED] == 1
+    finally:
+        cordon(cluster, EMPTIED, "")
+    eventually(lambda: not cordoned_brokers(cluster), WAIT_SECONDS)
+    run(cluster, "rebalance", "--execute", "--yes")
+    assert held(cluster)[EMPTIED] > 1
 
 
 def test_a_dead_broker_is_emptied(cluster: Cluster, topic: str) -> None:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ottla.base.cluster_metadata import PartitionMetadata
+from ottla.base.cluster_metadata import CONFIG_BROKER, BrokerMetadata, BrokerPut, BrokerRemoved, ConfigPut, PartitionMetadata
 from ottla.base.config import load
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import StoreResult
@@ -67,6 +67,33 @@ def test_defaults_come_from_the_broker() -> None:
     config, _ = load(assignments=["num.partitions=3"])
     (result,) = Cluster(config=config).create("a")
     assert (result.num_partitions, result.replication_factor) == (3, 1)
+
+
+def test_a_broker_with_only_cordoned_directories_gets_no_new_replicas() -> None:
+    cluster = Cluster()
+
+    def brokers_of(name: str, count: int, *configs: tuple[int, str]) -> set[int] | str:
+        """Returns the brokers of a new topic with one replica in each partition, or the refusal."""
+        cluster.metadata.apply([ConfigPut(CONFIG_BROKER, str(broker), {"cordoned.log.dirs": text}) for broker, text in configs])
+        (result,) = cluster.create(NewTopic(name=name, num_partitions=8, replication_factor=count))
+        topic = cluster.metadata.topic(name)
+        return result.message or "" if topic is None else {broker for each in topic.partitions for broker in each.replicas}
+
+    paths = {1: {"/a": True, "/b": True}, 2: {"/a": True, "/b": False}, 3: {"/a": False, "/b": False}}
+    brokers = [BrokerMetadata(broker_id=broker, endpoints={"PLAINTEXT": ("h", 9)}, cordons=found) for broker, found in paths.items()]
+    cluster.metadata.apply([BrokerRemoved(0), *map(BrokerPut, brokers)])
+    assert brokers_of("file", 1) == {2, 3}
+    assert brokers_of("again", 1, (1, "/b")) == {1, 2, 3}
+    assert brokers_of("all", 1, (2, "/b,/a"), (3, "*")) == {1}
+    assert brokers_of("few", 2) == (
+        "Unable to replicate the partition 2 time(s): The target replication factor of 2 cannot be reached because only 1 broker(s) are "
+        "registered or some brokers have all their log directories cordoned."
+    )
+    assert brokers_of("none", 1, (1, "*")) == (
+        "Unable to replicate the partition 1 time(s): All brokers are currently fenced, or have all their log directories cordoned."
+    )
+    (result,) = cluster.create(NewTopic(name="assigned", assignments={0: [3, 1]}))
+    assert result.error is ErrorCode.NONE
 
 
 def test_validate_only_writes_and_announces_nothing() -> None:

@@ -78,7 +78,7 @@ def feature(name: str, level: int, kind: int) -> Any:
 
 TEXTS = [
     (topic(1, 5), "Unable to replicate the partition 5 time(s): The target replication factor of 5 cannot be reached because only 1 "
-     "broker(s) are registered."),
+     "broker(s) are registered or some brokers have all their log directories cordoned."),
     (topic(1, 1, (0, [NODE])), ASSIGNMENT + "replication factor was not set to -1."),
     (topic(1, -1, (0, [NODE])), ASSIGNMENT + "numPartitions was not set to -1."),
     (topic(-1, -1, (0, [77])), "The manual partition assignment includes broker 77, but no such broker is registered."),

@@ -67,7 +67,7 @@ def test_what_kafka_does_not_know_stands_in_a_partition_only_where_it_says_somet
 
 def test_a_broker_that_came_back_whole_and_its_data_directory() -> None:
     broker = BrokerMetadata(broker_id=1, endpoints={"IN": ("h", 9)}, epoch=5, is_clean=True, directories=("abc", "def"))
-    broker = replace(broker, histories={"abc": LogDirectoryHistory("/data", ("g", "h"))})
+    broker = replace(broker, histories={"abc": LogDirectoryHistory("/data", ("g", "h"))}, cordons={"/data": False, "/b": True})
     data = znodes.broker_bytes(broker, {"IN": "PLAINTEXT"}, 77, incarnation="abc,def")
     assert (znodes.read_broker(1, data, 5), znodes.read_incarnation(data)) == (broker, "abc,def")
     assert znodes.read_incarnation(b"{}") == ""

@@ -21,7 +21,6 @@ controller.quorum.auto.join.enable controller.quorum.bootstrap.servers controlle
 controller.quorum.election.timeout.ms controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
 controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms controller.quorum.voters
 controller.socket.timeout.ms
-cordoned.log.dirs
 create.topic.policy.class.name
 delete.records.purgatory.purge.interval.requests
 early.start.listeners

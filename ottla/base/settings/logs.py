@@ -4,6 +4,7 @@ fall back on them.
 
 from __future__ import annotations
 
+from ottla.base.settings.cordons import CORDONED
 from ottla.base.settings.setting import (
     INT_MAX,
     LONG_MAX,
@@ -34,6 +35,11 @@ class LogSettings:
     log_dirs = words(
         "log.dirs", (), "Data directories, separated by commas. A new partition is created in the directory with the fewest partitions."
     )
+    cordoned_log_dirs = words(
+        CORDONED, (),
+        "Log directories that get no new replicas, or `*` for all of them. Replicas in them stay. The controller reads a value in the "
+        "configuration file when the broker starts.", update=UpdateMode.PER_BROKER,
+    )  # fmt: skip
     num_partitions = integer("num.partitions", 1, "Partitions of a new topic, unless its creator sets their number.", valid=at_least(1))
     default_replication_factor = integer("default.replication.factor", 1, "Replicas of a new topic, unless its creator sets their number.")
     min_insync_replicas = integer(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from math import isfinite
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 T = TypeVar("T")
 Valid = Callable[[Any], str]
@@ -54,6 +54,27 @@ class UpdateMode(IntEnum):
     READ_ONLY = 0
     PER_BROKER = 1
     CLUSTER_WIDE = 2
+
+
+class ConfigSource(IntEnum):
+    """The source of a value; the numbers are Kafka's in DescribeConfigs."""
+
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    DYNAMIC_CLIENT_METRICS = 7
+    DYNAMIC_GROUP = 8
+
+
+class Synonym(NamedTuple):
+    """One candidate for a setting's value. The first one of a list is in force."""
+
+    name: str
+    text: str | None
+    source: ConfigSource
 
 
 INTEGER_BITS = {Type.INT: 32, Type.SHORT: 16, Type.LONG: 64}

@@ -33,6 +33,7 @@ class DirectoryRow(Row):
     usable_bytes: int | None = column("DISK-FREE")
     total_bytes: int | None = column("DISK-SIZE")
     free_percent: float | None = column("FREE-%")
+    cordoned: bool
     error: str | None
     partitions: list[ReplicaRow] = json_only()
 
@@ -61,6 +62,12 @@ def failed_directories(cluster: Cluster) -> list[str]:
             continue
         failed += [f"log directory {one.log_dir} of broker {broker_id} is offline" for one in found if one.error_code]
     return failed
+
+
+def is_cordoned(cluster: Cluster, broker_id: int) -> bool:
+    """Whether all log directories of the broker that work are cordoned, so that it gets no new replicas (KIP-1066)."""
+    working = [found for found in admin.describe_log_dirs(cluster, broker_id, []) if not found.error_code]
+    return bool(working) and all(found.is_cordoned for found in working)
 
 
 @command(
@@ -107,6 +114,7 @@ def _directory(broker_id: int, found: Any, hidden: frozenset[str]) -> DirectoryR
         usable_bytes=usable,
         total_bytes=total,
         free_percent=round(100 * usable / total, 1) if total and usable is not None else None,
+        cordoned=bool(found.is_cordoned),
         error=error_code(found.error_code).name if found.error_code else None,
         partitions=replicas,
     )

@@ -7,11 +7,12 @@ The same command again waits for those and plans the rest, so it can be repeated
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from ottla.base.counted import counted
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
+from ottla.cli.cluster.logdirs import is_cordoned
 from ottla.cli.cluster.partition_elections import elect
 from ottla.cli.cluster.partitions import PlannedRow, clear_throttles, parse_rate
 from ottla.cli.cluster.replica_plans import Plan, drained, rebalanced
@@ -35,13 +36,12 @@ MOVES = (
     "partitions drain",
     "Move all replicas away from brokers.",
     option("--broker", action="append", required=True, metavar="ID,...", help="the brokers to empty; they may be down"),
-    option("--to", action="append", metavar="ID,...", help="the brokers that take the replicas; default: all other live ones"),
+    option("--to", action="append", metavar="ID,...", help="the brokers that take the replicas; default: all live others, if not cordoned"),
     *MOVES,
 )
 def _drain(args: Args, cluster: Cluster, output: Output) -> int:
     emptied = merged_numbers(args.broker, "--broker is a broker id or a list of them, such as 3,4")
-    targets = _live(cluster, merged_numbers(args.to, "--to is a list of broker ids, such as 1,2"))
-    targets = [broker for broker in targets if broker not in emptied]
+    targets = _targets(cluster, merged_numbers(args.to, "--to is a list of broker ids, such as 1,2"), emptied)
     now = _assigned(cluster, cluster.topic_names())
     plan, stuck = drained(now, emptied, targets, cluster.metadata.racks)
     if stuck:
@@ -58,19 +58,21 @@ def _drain(args: Args, cluster: Cluster, output: Output) -> int:
     *MOVES,
 )
 def _rebalance(args: Args, cluster: Cluster, output: Output) -> int:
-    brokers = _live(cluster, [])
+    brokers = _targets(cluster, [], [])
     now = _assigned(cluster, merged(args.topic) or cluster.topic_names())
     return _carry_out(args, cluster, output, now, rebalanced(now, brokers, cluster.metadata.racks, leaders_only=args.leaders_only))
 
 
-def _live(cluster: Cluster, named: list[int]) -> list[int]:
-    """Returns the named brokers, or all live ones. Raises `UsageError` for one that is not live."""
+def _targets(cluster: Cluster, named: Sequence[int], emptied: Collection[int]) -> list[int]:
+    """Returns the brokers that take replicas: the named ones, or all live ones that are not cordoned; without the emptied ones. Raises
+    `UsageError` for a named broker that is not live."""
     cluster.refresh([])
     live = sorted(cluster.metadata.brokers)
     unknown = sorted(set(named) - set(live))
     if unknown:
         raise UsageError(f"no broker {unknown[0]} is alive; there are {', '.join(map(str, live))}")
-    return named or live
+    kept = [broker for broker in named or live if broker not in emptied]
+    return kept if named else [broker for broker in kept if not is_cordoned(cluster, broker)]
 
 
 def _assigned(cluster: Cluster, topics: list[str]) -> Plan:

@@ -37,7 +37,8 @@ def _directory(directory: DirectoryRow) -> dict[str, object]:
         {"partition": f"{one.topic}-{one.partition}", "size": one.size, "offsetLag": one.offset_lag, "isFuture": one.is_future}
         for one in directory.partitions
     ]
-    return {"partitions": replicas, "error": directory.error, "logDir": directory.log_dir}
+    cordoned = {"isCordoned": True} if directory.cordoned else {}
+    return {"partitions": replicas, "error": directory.error, "logDir": directory.log_dir, **cordoned}
 
 
 def _show_deletions(rows: Sequence[DeletionRow]) -> None:

@@ -365,7 +365,8 @@ def list_config_resources(cluster: ClusterCore, resource_types: Sequence[int]) -
 
 @operation
 def describe_log_dirs(cluster: ClusterCore, broker_id: int, topics: Sequence[str] | None = None) -> Conversation[list[Any]]:
-    """Returns a broker's log directories with their partitions (`log_dir`, `error_code`, `topics`, `total_bytes`, `usable_bytes`)."""
+    """Returns a broker's log directories with their partitions (`log_dir`, `error_code`, `topics`, `total_bytes`, `usable_bytes`,
+    `is_cordoned`)."""
     from ottla.wire.messages import describe_log_dirs as wire
 
     wanted = None

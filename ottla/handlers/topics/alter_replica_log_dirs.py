@@ -2,8 +2,9 @@
 
 Behaviour: each replica has its own result, which says whether the move has begun. DescribeLogDirs shows the progress. If the replica is
 being moved already, another directory becomes the new target, and the current directory cancels the move. A directory that is not in
-`log.dirs` gets LOG_DIR_NOT_FOUND. A directory that is offline or has too little free space gets KAFKA_STORAGE_ERROR. If this broker has no
-such replica yet, the answer is REPLICA_NOT_AVAILABLE, and the replica will be created in the named directory.
+`log.dirs` gets LOG_DIR_NOT_FOUND, a cordoned one INVALID_REPLICA_ASSIGNMENT (KIP-1066). A directory that is offline or has too little free
+space gets KAFKA_STORAGE_ERROR. If this broker has no such replica yet, the answer is REPLICA_NOT_AVAILABLE, and the replica will be created
+in the named directory.
 
 Version notes: 2 is flexible.
 """

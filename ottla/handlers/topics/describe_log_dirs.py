@@ -6,8 +6,6 @@ new directory with `is_future_key`; its lag is the number of offsets that are no
 
 Version notes: 2 is flexible. 3 has a top-level error (KIP-784). 4 has the total and usable bytes of the file system (KIP-827). 5 has a flag
 for cordoned directories (KIP-1066).
-
-Not done: cordoning directories. The flag is never set.
 """
 
 from __future__ import annotations
@@ -78,10 +76,13 @@ def _named(broker: Broker, topics: Iterable[DescribableLogDirTopic]) -> Generato
 
 
 def _described(directory: LogDirectory, topics: Topics) -> DescribeLogDirsResult:
-    if not directory.is_online:
-        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
+    result = DescribeLogDirsResult(log_dir=directory.path, is_cordoned=directory.is_cordoned)
     try:
-        total_bytes, usable_bytes = directory.free_bytes()
+        if not directory.is_online:
+            raise StorageError(directory.path)
+        result.total_bytes, result.usable_bytes = directory.free_bytes()
     except StorageError:
-        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
-    return DescribeLogDirsResult(log_dir=directory.path, topics=list(topics.values()), total_bytes=total_bytes, usable_bytes=usable_bytes)
+        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        return result
+    result.topics = list(topics.values())
+    return result

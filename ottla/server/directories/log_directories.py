@@ -60,6 +60,8 @@ class LogDirectoryState:
         """Whether its logs have certainly lost no acknowledged record: the directory was closed cleanly, or the machine was not restarted
         since its last use, or records were synced before they were acknowledged."""
         self.is_online = True
+        self.is_cordoned = False
+        """Whether new replicas are placed in other directories, as long as one of those is online (KIP-1066)."""
         self.reason = ""
         self.was_clean = False
         self.has_failed = False

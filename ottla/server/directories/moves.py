@@ -104,10 +104,12 @@ class DirectoryMoves:
         return self._begin(partition, f"{path}/{name}")
 
     def refusal(self, path: str) -> ErrorCode:
-        """Returns the error for a directory that is not one of `log.dirs` or is offline, else NONE."""
+        """Returns the error for a directory that is not one of `log.dirs`, is cordoned or is offline, else NONE."""
         directory = self._partitions.directory_at(path)
         if directory is None:
             return ErrorCode.LOG_DIR_NOT_FOUND
+        if directory.is_cordoned:
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
         return ErrorCode.NONE if directory.is_online else ErrorCode.KAFKA_STORAGE_ERROR
 
     def prefer(self, key: TopicPartition, path: str) -> ErrorCode:

@@ -98,7 +98,7 @@ def test_sizes(ottla: Ottla, broker: Broker, topic: str) -> None:
     table = ottla("logdirs", "--topic-list", topic, "--broker-list", "0").out.splitlines()
     assert table[0].split() == ["BROKER", "LOG-DIR", "TOPIC", "PARTITION", "SIZE", "OFFSET-LAG", "FUTURE"]
     assert table[2] == ""
-    assert table[3].split() == ["BROKER", "LOG-DIR", "PARTITIONS", "SIZE", "DISK-FREE", "DISK-SIZE", "FREE-%", "ERROR"]
+    assert table[3].split() == ["BROKER", "LOG-DIR", "PARTITIONS", "SIZE", "DISK-FREE", "DISK-SIZE", "FREE-%", "CORDONED", "ERROR"]
     total = table[4].split()
     assert total[:4] == ["0", str(broker.data_dir), "1", str(partition["size"])]
     assert len(table) == 5

@@ -22,6 +22,7 @@ class Directory:
 
     path: str
     is_online: bool = True
+    is_cordoned: bool = False
     room: tuple[int, int] | None = (100, 40)
 
     def free_bytes(self) -> tuple[int, int]:
@@ -83,7 +84,7 @@ def admin(*directories: Directory, authorizer: Any = None) -> AdminWorld:
 
 @pytest.mark.parametrize("version", range(1, 6))
 def test_every_version(version: int) -> None:
-    answer = admin(Directory("/data"), Directory("/empty")).ask(DescribeLogDirsRequest(topics=None), version)
+    answer = admin(Directory("/data"), Directory("/empty", is_cordoned=True)).ask(DescribeLogDirsRequest(topics=None), version)
     full, empty = answer.results
     (topic,) = full.topics
     assert (full.log_dir, empty.log_dir, empty.topics, topic.name) == ("/data", "/empty", [], "t")
@@ -92,6 +93,7 @@ def test_every_version(version: int) -> None:
     assert sizes == {0: (sizes[0][0], 0, False), 1: (0, 0, False)}
     if version >= 4:
         assert (full.total_bytes, full.usable_bytes) == (100, 40)
+    assert (full.is_cordoned, empty.is_cordoned) == (False, version >= 5)
 
 
 def test_named_partitions_once_each_and_only_those_that_live_here() -> None:
