@@ -1,9 +1,8 @@
 """The logs of this broker: found at the start, opened, created and deleted by orders of the controller, taken offline with their directory.
 
 A partition is in one of `log.dirs`: where its directory was found at the start, else in the online directory with the fewest partitions
-that is not cordoned, or if all are cordoned in one of them, as in Kafka; `directories/moves.py` moves it to another. A directory of a
-deleted topic may remain because its log directory was offline. It is removed when the log directory works again, or set aside as Kafka's
-`-stray` when a new topic needs the name.
+(not a cordoned one, unless all are); `directories/moves.py` moves it to another. A deleted topic's directory in a log directory that was
+offline is removed when that one works again, or set aside as Kafka's `-stray` when a new topic needs the name.
 """
 
 from __future__ import annotations
