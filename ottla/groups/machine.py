@@ -169,6 +169,9 @@ class GroupMachine:
             kind.fold(group, key, value)
         if value is None and type(key) is kind.schema.member_key:
             self.shard.sessions.pop((key.group_id, key.member_id), None)  # the session's timer then does nothing
+            state = self.shard.streams_states.get(key.group_id)
+            if state is not None:
+                state.offsets.pop(key.member_id, None)
 
     def apply_marker(self, offset: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
         self.shard.offsets.end_transaction(producer_id, is_commit)

@@ -148,6 +148,12 @@ class GroupShard:
             state = self.streams_states[group_id] = StreamsState()
         return state
 
+    def forget_soft_state(self, group_id: str) -> None:
+        """Drops the soft state of a streams group that was not created after all."""
+        if group_id not in self.groups:
+            self.refreshes.pop(group_id, None)
+            self.streams_states.pop(group_id, None)
+
     def add_joiner(self, group_id: str, deferred: Deferred, go_on: Callable[[Draft], None]) -> None:
         self.share_joiners.setdefault(group_id, {})[deferred] = go_on
 

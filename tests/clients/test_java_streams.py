@@ -6,6 +6,7 @@ and so on: nothing is lost, nothing is counted twice.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import threading
 from collections import Counter
@@ -33,6 +34,9 @@ SETTINGS = (
     "transaction.abort.timed.out.transaction.cleanup.interval.ms=500",
 )
 PATIENCE_SECONDS = 150
+TOOLS = "org.apache.kafka.tools."
+RECORD_TYPES = {"17", "19", "20", "21", "22", "23"}
+"""The records of streams groups, as Kafka's tools name them."""
 LINES = ("the quick brown fox jumps over the lazy dog", "a lazy afternoon", "the end")
 
 TASKS = {f"{subtopology}_{partition}" for subtopology in "01" for partition in range(PARTITIONS)}
@@ -143,6 +147,10 @@ def totals(broker: BrokerProcess) -> Counter[str]:
     return Counter({word: counts[-1] for word, counts in counted(broker).items()})
 
 
+def describing(broker: BrokerProcess) -> list[str]:
+    return ["--bootstrap-server", broker.address, "--describe", "--group", "wordcount"]
+
+
 def is_balanced(*instances: Instance) -> bool:
     """Whether the instances have all tasks as active tasks, in equal numbers."""
     active = [one.tasks()[0] for one in instances]
@@ -151,7 +159,7 @@ def is_balanced(*instances: Instance) -> bool:
 
 @pytest.mark.timeout(900)  # the first run fetches Kafka's jars
 def test_a_word_count_is_exact_over_kills_of_instances_and_of_the_broker(
-    broker: BrokerProcess, instance: Callable[..., Instance]
+    broker: BrokerProcess, instance: Callable[..., Instance], java: Java
 ) -> None:
     settings = ("processing.guarantee=exactly_once_v2", "producer.transaction.timeout.ms=10000")
     text = Text(broker)
@@ -169,6 +177,9 @@ def test_a_word_count_is_exact_over_kills_of_instances_and_of_the_broker(
     stateful = {task for task in TASKS if task.startswith("1")}
     eventually(lambda: first.tasks()[1] | second.tasks()[1] == stateful, seconds=PATIENCE_SECONDS)
     assert not (first.tasks()[1] & first.tasks()[0] or second.tasks()[1] & second.tasks()[0]), "a standby beside its active task"
+
+    described = java.run(f"{TOOLS}streams.StreamsGroupCommand", *describing(broker), "--members", "--verbose").stdout.splitlines()
+    assert len(described) == 3 and all(" ACTIVE: 0:[" in line and " TARGET-STANDBY: 1:[" in line for line in described[1:]), described
 
     text.write(90)
     first.kill()
@@ -188,6 +199,9 @@ def test_a_word_count_is_exact_over_kills_of_instances_and_of_the_broker(
     third.close()
     assert not [line for one in (first, second, third) for line in one.said if line.startswith("failed")]
     assert counted(broker) == {word: list(range(1, count + 1)) for word, count in text.words.items()}
+    logs = ",".join(str(path) for path in broker.data.glob("__consumer_offsets-*/*.log"))
+    dumped = java.run(f"{TOOLS}DumpLogSegments", "--offsets-decoder", "--files", logs).stdout
+    assert set(re.findall(r'key: {"type":"(\d+)"[^\n]* payload: {"version":"0"', dumped)) >= RECORD_TYPES
 
 
 @pytest.mark.timeout(900)

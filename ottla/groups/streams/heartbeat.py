@@ -50,6 +50,7 @@ def streams_heartbeat(shard: GroupShard, command: StreamsHeartbeat, reply: Reply
             return _leave(shard, command, reply)
         return _beat(shard, command, reply, now_ms)
     except ApiError as error:
+        shard.forget_soft_state(command.group_id)
         return answered(reply, refuse_streams_beat(error.code, error.message), refuse_streams_beat)
 
 
@@ -116,6 +117,7 @@ def _beat(shard: GroupShard, command: StreamsHeartbeat, reply: Reply, now_ms: in
         endpoints=_endpoints(shard, change.group, configured) if command.endpoint_epoch != state.endpoint_epoch else None,
     )
     draft.answer(reply, answer, refuse_streams_beat)
+    draft.on_refusal(lambda _repair, _code: shard.forget_soft_state(command.group_id))
     return draft.decision()
 
 
@@ -165,7 +167,9 @@ def _take_topology(shard: GroupShard, change: StreamsChange, command: StreamsHea
         raise ApiError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
     shard.memory.admit(topology.held_bytes(), shard.owner_of(command.group_id, command.caller.owner))
     change.put_topology(topology)
-    shard.streams_state(command.group_id).configured = None
+    state = shard.streams_state(command.group_id)
+    state.configured = None
+    state.failures.clear()
     return True
 
 

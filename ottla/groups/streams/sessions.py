@@ -35,10 +35,8 @@ def remove_streams_member(shard: GroupShard, change: StreamsChange, member_id: s
     """
     change.remove_member(member_id)
     change.raise_epoch()
-    state = shard.streams_state(change.group_id)
-    state.offsets.pop(member_id, None)
     if not change.group.facts:
-        state.shutdown_by = ""
+        shard.streams_state(change.group_id).shutdown_by = ""
 
 
 def watch_streams_members(shard: GroupShard, group: StreamsGroup, draft: Draft, now_ms: int) -> None:

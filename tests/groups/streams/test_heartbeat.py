@@ -15,7 +15,7 @@ from ottla.base.identifiers import ID_CHARACTERS_MAX
 from ottla.groups.answers import StreamsBeat
 from ottla.groups.commands import Caller, CommitOffsets, OffsetToCommit, StreamsHeartbeat
 from ottla.groups.offsets.commit import commit_offsets
-from ottla.groups.states import ASSIGNING, EMPTY, NOT_READY, RECONCILING, STABLE
+from ottla.groups.states import ASSIGNING, EMPTY, NOT_READY, RECONCILING, STABLE, STREAMS_ALLOWED
 from ottla.groups.streams.group import ACTIVE, STANDBY, StreamsGroup, TaskKey
 from ottla.groups.streams.heartbeat import ASSIGNMENT_DELAYED, SHUTDOWN_APPLICATION, STALE_TOPOLOGY, streams_heartbeat
 from ottla.groups.streams.topology import MISSING_INTERNAL_TOPICS, MISSING_SOURCE_TOPICS, InternalTopic, Subtopology, Topology
@@ -403,3 +403,57 @@ def test_an_empty_group_is_listed_and_deleted() -> None:
     assert "streams" in "".join(world.run("list types=streams"))
     world.run("delete-group g")
     assert "g" not in world.shard.groups and not world.shard.streams_states
+
+
+def test_a_group_that_is_not_created_leaves_nothing() -> None:
+    world = ready_world()
+    world.run("refuse NOT_ENOUGH_REPLICAS")
+    assert Client(world, "a").send().error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    twice = Topology(0, (*STATELESS.subtopologies, *STATELESS.subtopologies))
+    assert Client(world, "a", topology=twice).send().error is ErrorCode.STREAMS_INVALID_TOPOLOGY
+    loop = Topology(0, (Subtopology("0", repartition_sinks=("r",), repartition_sources=(InternalTopic("r"),)),))
+    assert Client(world, "a", topology=loop).send().error is ErrorCode.STREAMS_INVALID_TOPOLOGY
+    shard = world.shard
+    assert not (shard.groups or shard.streams_states or shard.refreshes)
+
+
+def test_the_offsets_of_tasks_are_kept_for_members_only() -> None:
+    world = ready_world()
+    client = Client(world, "a", instance_id="i")
+    settle(client)
+    offsets = {("1", 0): 5, ("1", 9): 6, ("7", 0): 7}
+    client.send(task_offsets=offsets, task_end_offsets={("1", 0): 8})
+    assert world.shard.streams_states["g"].offsets == {"a": ({("1", 0): 5}, {("1", 0): 8})}
+    client.send(member_epoch=-2)
+    Client(world, "b", instance_id="i").beat()
+    assert not world.shard.streams_states["g"].offsets
+
+
+def test_the_states_of_a_group_are_those_of_the_table() -> None:
+    """A walk through every state: each change is in the table of allowed changes."""
+    world = streams_world(streams_initial_rebalance_delay_ms=3_000)
+    first, second = Client(world, "a"), Client(world, "b")
+    seen = [EMPTY]
+
+    def look() -> None:
+        state = group_of(world).state
+        if state is not seen[-1]:
+            assert state in STREAMS_ALLOWED[seen[-1]]
+            seen.append(state)
+
+    def step(client: Client, *commands: str) -> None:
+        for command in commands:
+            world.run(command)
+        client.beat()
+        look()
+
+    step(first)
+    step(first, "topic words 4", "topic totals 4")
+    step(first, "advance 3000")
+    step(second)
+    for client in (first, first, second):
+        step(client)
+    for client in (first, second):
+        client.leave()
+        look()
+    assert seen == [EMPTY, NOT_READY, ASSIGNING, STABLE, RECONCILING, STABLE, ASSIGNING, EMPTY]
