@@ -109,7 +109,7 @@ class AclFilter(NamedTuple):
     operation: int = ANY
     permission: int = ANY
 
-    def holds_for(self, pattern: Pattern) -> bool:
+    def matches_pattern(self, pattern: Pattern) -> bool:
         if self.resource_type not in (ANY, pattern.resource_type):
             return False
         if self.pattern_type not in (ANY, MATCH, pattern.pattern_type):
@@ -122,7 +122,7 @@ class AclFilter(NamedTuple):
             return self.name.startswith(pattern.name)
         return pattern.name == WILDCARD
 
-    def taken_of(self, rules: frozenset[Rule]) -> list[Rule]:
+    def matching_rules(self, rules: frozenset[Rule]) -> list[Rule]:
         """Returns the rules that the filter matches, sorted. A filter that names one exact rule costs one look-up in the set, because a
         request may contain thousands of filters."""
         if self.principal is None or self.host is None or ANY in (self.operation, self.permission):

@@ -1,4 +1,4 @@
-"""All ports of a broker in one value, and the time by which things age."""
+"""All ports of a broker in one value, and the clock that decides when things expire."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ottla.base.ports import Clock, Disk, MakeTokenSource, MetadataStore, Networ
 
 
 class Ages(NamedTuple):
-    """The time by which records, sessions, transactions, offsets, tokens and quotas age. It is the broker's clock and timers, unless a test
-    moves it (`adapters/movable_time.py`). Retries, pauses and time limits of requests do not follow it."""
+    """The clock that decides when records, sessions, transactions, offsets, tokens and quotas expire. It is the broker's clock and timers,
+    unless a test moves it (`adapters/movable_time.py`). Retries, pauses and time limits of requests do not follow it."""
 
     clock: Clock
     timers: Timers

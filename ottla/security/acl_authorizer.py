@@ -89,8 +89,8 @@ class AclAuthorizer:
         Selects the patterns at the first step, so later changes do not matter.
         """
         found: list[Binding] = []
-        for piece in pieces_of(sorted(self._index.meant_by(wanted), key=lambda item: item[0])):
-            found += [Binding(pattern, rule) for pattern, rules in piece for rule in wanted.taken_of(rules)]
+        for piece in pieces_of(sorted(self._index.matching(wanted), key=lambda item: item[0])):
+            found += [Binding(pattern, rule) for pattern, rules in piece for rule in wanted.matching_rules(rules)]
             yield
         return found
 

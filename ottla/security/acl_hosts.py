@@ -1,7 +1,7 @@
 """Hosts in ACLs: `*`, an address, or a network in CIDR notation (KIP-1276), compared by value, whatever their spelling.
 
-An address is looked up under each name by which an ACL can mean it: the address, `*`, and one network for each prefix length that some ACL
-uses. So the cost of a decision does not depend on the number of networks.
+The ACLs for an address are looked up under the address, under `*`, and under one network for each prefix length that some ACL uses. So the
+cost of a decision does not depend on the number of networks.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _normal_network(host: str) -> str | None:
 
 
 class HostNames:
-    """The names by which the ACLs of an index can mean an address."""
+    """Computes the host names under which the ACLs of an index are looked up for an address."""
 
     __slots__ = ("_lengths",)
 
@@ -73,7 +73,7 @@ class HostNames:
         return (name, WILDCARD, *(network for length in lengths if (network := _normal_network(f"{name}/{length}"))))
 
 
-def is_meant(host: str, address: str) -> bool:
-    """Whether an ACL with this host concerns the address."""
+def host_matches(host: str, address: str) -> bool:
+    """Whether an ACL with this host applies to the address."""
     names = HostNames()
     return names.add(host) in names.of(address)

@@ -37,7 +37,7 @@ T = TypeVar("T")
 DecisionsByHost = dict[str, int]
 """The bits of allowed and denied operations, by the host of the ACLs in its normal form."""
 Hosts = tuple[str, ...]
-"""The names by which ACLs can mean the requester's address (`HostNames.of`)."""
+"""The host names under which ACLs are looked up for the requester's address (`HostNames.of`)."""
 
 DENIED_SHIFT = 32
 
@@ -145,13 +145,13 @@ class AclIndex:
         """Returns the number of patterns with ACLs."""
         return len(self._rules)
 
-    def meant_by(self, wanted: AclFilter) -> Iterator[tuple[Pattern, frozenset[Rule]]]:
+    def matching(self, wanted: AclFilter) -> Iterator[tuple[Pattern, frozenset[Rule]]]:
         """Yields the patterns that match the filter, with all their ACLs; the caller still has to match the single ACLs. A filter with a
         resource's name or a principal visits only patterns of this name or principal, because a request may contain thousands of
         filters."""
         for pattern in self._candidates(wanted):
             rules = self._rules.get(pattern)
-            if rules is not None and wanted.holds_for(pattern):
+            if rules is not None and wanted.matches_pattern(pattern):
                 yield pattern, rules
 
     def _candidates(self, wanted: AclFilter) -> Iterable[Pattern]:

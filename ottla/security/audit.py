@@ -38,33 +38,33 @@ class AuditLog:
 
     def refused(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
         self.refused_count += 1
-        left_out = self._left_out(False, requester.principal, requester.host, operation, resource_type, name)
-        if left_out is not None:
-            log.warning("denied: %s%s", _line(requester, operation, resource_type, name), _more(left_out), extra=_facts(requester))
+        suppressed = self._suppressed_before(False, requester.principal, requester.host, operation, resource_type, name)
+        if suppressed is not None:
+            log.warning("denied: %s%s", _line(requester, operation, resource_type, name), _more(suppressed), extra=_log_fields(requester))
 
     def granted(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
-        left_out = self._left_out(True, requester.principal, requester.host, operation, resource_type, name)
-        if left_out is not None:
-            log.info("allowed: %s%s", _line(requester, operation, resource_type, name), _more(left_out), extra=_facts(requester))
+        suppressed = self._suppressed_before(True, requester.principal, requester.host, operation, resource_type, name)
+        if suppressed is not None:
+            log.info("allowed: %s%s", _line(requester, operation, resource_type, name), _more(suppressed), extra=_log_fields(requester))
 
     def refused_authentication(self, host: str, listener: str, mechanism: str, user: str, reason: str) -> None:
         """Logs a refused authentication. `user` is the name that the client gave, empty if it gave none. `reason` must not contain a
         secret."""
-        left_out = self._left_out("authentication", host, mechanism, user, reason)
-        if left_out is not None:
+        suppressed = self._suppressed_before("authentication", host, mechanism, user, reason)
+        if suppressed is not None:
             who = f"user={quoted(user)} " if user else ""
             line = f"{who}host={quoted(host)} mechanism={quoted(mechanism)} reason={quoted(reason)} listener={quoted(listener)}"
-            log.warning("authentication refused: %s%s", line, _more(left_out), extra={"listener": listener})
+            log.warning("authentication refused: %s%s", line, _more(suppressed), extra={"listener": listener})
 
     def refused_broker(self, requester: Requester, reason: str) -> None:
         """Logs that the sender claimed to be a broker without proof; it is treated as a client."""
-        left_out = self._left_out("broker", requester.principal, requester.host, reason)
-        if left_out is not None:
+        suppressed = self._suppressed_before("broker", requester.principal, requester.host, reason)
+        if suppressed is not None:
             line = f"principal={quoted(requester.principal)} host={quoted(requester.host)} reason={quoted(reason)}"
             text = f"{line} listener={quoted(requester.listener)}"
-            log.warning("not taken for a broker: %s%s", text, _more(left_out), extra=_facts(requester))
+            log.warning("not taken for a broker: %s%s", text, _more(suppressed), extra=_log_fields(requester))
 
-    def _left_out(self, *subject: object) -> int | None:
+    def _suppressed_before(self, *subject: object) -> int | None:
         """Returns the number of equal lines that were suppressed since the last written one; None if this line must be suppressed too.
         Listeners are not compared."""
         now_ms = self._clock.monotonic_ms()
@@ -94,9 +94,9 @@ def _line(requester: Requester, operation: AclOperation, resource_type: Resource
     )
 
 
-def _facts(requester: Requester) -> dict[str, str]:
+def _log_fields(requester: Requester) -> dict[str, str]:
     return {"listener": requester.listener}
 
 
-def _more(left_out: int) -> str:
-    return f" ({left_out} more since the last such line)" if left_out else ""
+def _more(suppressed: int) -> str:
+    return f" ({suppressed} more since the last such line)" if suppressed else ""

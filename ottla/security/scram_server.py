@@ -178,7 +178,7 @@ def _check_order(parts: list[str], expected: tuple[str, str]) -> None:
 
 
 def _unescaped(name: str) -> str:
-    """Decodes a name of SCRAM, in which `=2C` is a comma and `=3D` an equals sign. Raises `ValueError` for any other `=`."""
+    """Decodes a name in a SCRAM message: `=2C` is a comma, `=3D` an equals sign. Raises `ValueError` for any other `=`."""
     plain = name.replace("=2C", ",")
     if "=" in plain.replace("=3D", ""):
         raise ValueError("a name that is not escaped")

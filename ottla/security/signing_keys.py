@@ -1,9 +1,9 @@
 """The public keys of a token issuer (JWKS, RFC 7517), and the check of signatures. Needs PyJWT and cryptography.
 
 Keys are read and signatures are checked in threads. A key set is read at the start, when a token arrives and the set is too old, and when a
-token names an unknown key. For unknown keys it is read at most once in `retry_backoff_max_ms`, because clients can invent key ids. Tokens
-with unknown keys wait together while the set is read. If reading fails, the previous set remains valid, and the next token after a pause
-causes another attempt. The pause doubles with each failure.
+token names an unknown key. For unknown keys the set is read at most once in `retry_backoff_max_ms` (in `refresh_ms`, if that is shorter),
+because clients can invent key ids. Tokens with unknown keys wait together while the set is read. If reading fails, the previous set remains
+valid, and the next token after a pause causes another attempt. The pause doubles with each failure, up to `retry_backoff_max_ms`.
 
 Only algorithms with public keys are supported. A key is bound to the algorithms of its type, so a public key cannot be used as a shared
 secret; `none` is not an algorithm. RSA keys of less than 2,048 bits are ignored.
@@ -162,7 +162,7 @@ class SigningKeys:
 
 
 def _algorithms(entry: dict[str, Any]) -> tuple[str, ...]:
-    """Returns the algorithms for which a key may check signatures."""
+    """Returns the algorithms whose signatures may be checked with a key; none if the key is not for signatures."""
     operations = entry.get("key_ops")
     if entry.get("use", "sig") != "sig" or (operations is not None and "verify" not in operations):
         return ()

@@ -76,7 +76,7 @@ def read_token(text: str) -> WebToken:
 def check_unsecured(token: WebToken) -> None:
     """Raises `TokenError` unless the token declares that it is unsigned, and has no signature (RFC 7515, appendix A.5)."""
     if token.algorithm != "none" or token.signature:
-        raise TokenError(f"only tokens without a signature are taken here, not {token.algorithm or 'one without algorithm'}")
+        raise TokenError(f"this listener accepts only tokens without a signature, not {token.algorithm or 'one without algorithm'}")
 
 
 def check_claims(token: WebToken, options: TokenOptions, now_ms: int) -> Identity:
@@ -135,7 +135,7 @@ def _time_ms(claims: dict[str, Any], claim: str) -> int | None:
 
 
 def _texts(found: Any) -> list[str]:
-    """Returns a claim as a list of strings, if it is one string or a list. Other elements are left out."""
+    """Returns a claim as a list of strings, if it is one string or a list. Elements of other types are ignored."""
     return [one for one in (found if isinstance(found, list) else [found]) if isinstance(one, str)]
 
 

@@ -80,9 +80,8 @@ def find_batch_range(
 
 
 def same_topics(before: StoredOffsets, topic_ids: Mapping[str, str]) -> dict[TopicPartition, int]:
-    """Returns the offsets in `before`, and the last offsets of partitions that were missing then. Topics that were deleted and created
-    again since are left out.
-    """
+    """Returns the offsets in `before`, and the last offsets of partitions that were missing then, without the partitions of topics that
+    were deleted and created again since."""
     return {
         partition: offset
         for partition, offset in {**before.gone, **before.offsets}.items()

@@ -213,9 +213,8 @@ def counted_range(batch_id: int, topic: str | None) -> BatchRange:
 
 
 def place_count(batch: PlannedBatch, committed: Mapping[TopicPartition, Committed], targets: Collection[TopicPartition]) -> PlannedBatch:
-    """Returns the batch with the partition that counts: one in which the query (else any pipeline) has counted in the group, else partition
-    0 of the first topic with output. Without either the batch is unchanged.
-    """
+    """Returns the batch with the partition that counts its batches: the partition where the query, or else another pipeline of the group,
+    has counted before; else partition 0 of the first topic with output. Without either the batch is unchanged."""
     of_pipelines = {partition: found for partition, one in committed.items() if (found := parse_metadata(one.metadata)) is not None}
     own = [partition for partition, found in sorted(of_pipelines.items()) if found.query_id == batch.query_id]
     known = own or sorted(of_pipelines)

@@ -1,4 +1,4 @@
-"""Small files by which processes of one host know of each other: replaced as a whole, and ignored when their process has ended."""
+"""Small files that processes of one host share: replaced as a whole, and ignored when the process that wrote them has ended."""
 
 from __future__ import annotations
 

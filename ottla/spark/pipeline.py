@@ -42,7 +42,7 @@ class Pipeline:
       keyword arguments.
     - `sink`: one topic, or several; with several, each row names its topic in the column `topic`.
     - `group` holds the committed offsets. Each pipeline needs its own; a second copy fences the first.
-    - `bootstrap`: some of the brokers. By default those that `OTTLA_BOOTSTRAP` or `KAFKA_BOOTSTRAP_SERVERS` names, else localhost:9092.
+    - `bootstrap`: some of the brokers. The default is in `OTTLA_BOOTSTRAP` or `KAFKA_BOOTSTRAP_SERVERS`, else localhost:9092.
     - `starting_offsets`: where a group without offsets begins: `earliest`, `latest`, or JSON per partition.
     - `trigger`: empty to run one batch after another, `available-now` to stop at the current end of the source, or an interval such as `5
       seconds`.

@@ -457,7 +457,7 @@ def _look_up(client: Client, options: SourceOptions, position: ReadPosition, bou
 
 
 def _committed(client: Client, options: SourceOptions, partitions: BoundsByPartition, *, may_be_apart: bool = True) -> SourceOffsets:
-    """Returns the group's committed offsets. For a topic that was created again raises `DataLossError`, or leaves it out and warns.
+    """Returns the group's committed offsets. For a topic that was created again it raises `DataLossError`, or omits the topic and warns.
 
     Without `may_be_apart` it raises `OffsetConflictError` if the group's last batch left several sources of one query at different offsets,
     because a new query cannot begin at the lowest.

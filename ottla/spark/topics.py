@@ -175,14 +175,14 @@ def _may_be_left_open(client: Client, transactional_id: str) -> bool:
 
 
 def known_ids(client: Client, partitions: Iterable[TopicPartition]) -> dict[str, str]:
-    """Returns the topic ids in the client's last metadata, in Kafka's text form; topics without an id are left out."""
+    """Returns the topic ids in the client's last metadata, in Kafka's text form; topics without an id are omitted."""
     known = client.cluster.metadata.topics
     found = {name: bytes(known[name].topic_id) for name in sorted({one.topic for one in partitions}) if name in known}
     return {name: uuid_to_text(topic_id) for name, topic_id in found.items() if any(topic_id)}
 
 
 def read_ids(client: Client, names: Sequence[str]) -> dict[str, str]:
-    """Requests the current ids of topics; topics that do not exist are left out."""
+    """Requests the current ids of topics; topics that do not exist are omitted."""
     client.cluster.refresh(names)
     return known_ids(client, [TopicPartition(name, 0) for name in names])
 
@@ -280,8 +280,8 @@ _present: set[tuple[int, ClusterConnection, str]] = set()
 
 
 def check_one_cluster(options: SinkOptions, batch_range: BatchRange) -> None:
-    """Raises `OutputError` if the sink's cluster is not the source's, or lacks a topic that the batch reads. Other errors are left to the
-    commit."""
+    """Raises `OutputError` if the sink's cluster is not the source's, or lacks a topic that the batch reads. Other errors are ignored here;
+    the commit raises them."""
     if batch_range.is_counted:
         return
     try:
@@ -331,7 +331,8 @@ def _message_bytes_max(client: Client, topic: str) -> int:
 
 
 def end_left_open(options: SinkOptions) -> None:
-    """Ends the open transaction of a killed driver of this stream, before the tasks of a batch run. Errors are left to the commit.
+    """Ends the open transaction of a killed driver of this stream, before the tasks of a batch run. Errors are ignored here; the commit
+    raises them.
 
     The commit of the batch would end it too, but only after the tasks. Until then, consumers with read_committed wait at the transaction's
     first record. A transaction that stays open for `LEFT_OPEN_S` is assumed to belong to a dead driver; if it does not, that driver is

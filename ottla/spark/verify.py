@@ -154,7 +154,7 @@ def _judged(history: CommitHistory, sink: SinkContents, known: set[int]) -> Find
 def _source_proofs(client: Client, findings: Findings, sinks: Sequence[str]) -> tuple[tuple[SourceProof, ...], list[ProofFault]]:
     """Compares the ranges with the current source; adds a fault for each partition that belongs to another topic or ends before its range.
 
-    Ranges of the sink's topics are left out: there a query without a source of ours counts its batches.
+    Ranges of the sink's topics are skipped, because a query without a source of ours counts its batches there.
     """
     partitions = sorted(partition for partition in findings.ranges if partition.topic not in sinks)
     topic_ids = read_ids(client, sorted({partition.topic for partition in partitions})) if partitions else {}

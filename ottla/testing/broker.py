@@ -3,7 +3,7 @@
     with Broker() as broker:
         broker.get_bootstrap_server()
 
-The interface is that of testcontainers' `KafkaContainer`, so that changing the import is sufficient. Variables of `with_env` become
+`Broker` has the interface of testcontainers' `KafkaContainer`, so that changing the import is sufficient. Variables of `with_env` become
 settings, and methods about the container's host return the address for clients on this machine. `snapshot()` copies the data directory, and
 `Broker.from_snapshot(path)` starts a broker on a copy of a snapshot.
 """

@@ -1,7 +1,7 @@
 """The clock of a broker or cluster under test: `broker.clock.advance("7 days")`.
 
-Records, group members, transactions, committed offsets, producers, delegation tokens, logins and quotas age by this clock, on the broker's
-side. Retries, long polls and replication do not, nor do clients: their own time-outs pass as usual. ZooKeeper's sessions do not either.
+On the broker, records, group members, transactions, committed offsets, producers, delegation tokens, logins and quotas expire by this clock.
+Retries, long polls, replication, the time-outs of clients and the sessions of ZooKeeper use the real time.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Clock:
         return self._ask({})
 
     def advance(self, span: Span) -> datetime:
-        """Lets a span of time pass at once; returns the new time. All that is due in it happens, in its order, before this returns. A week
-        takes some 20 ms. Raises `ValueError` for a negative span or one that cannot be read."""
+        """Lets a span of time pass at once; returns the new time. Everything that is due in this time is executed, in order, before this
+        returns. A week takes some 20 ms. Raises `ValueError` for a negative span or one that cannot be read."""
         return self._ask({"advance_ms": span_ms(span)})
 
     def freeze(self) -> datetime:
@@ -50,7 +50,7 @@ class Clock:
         return self._ask({"freeze": True})
 
     def run(self) -> datetime:
-        """Lets a frozen clock run on from where it stands."""
+        """Lets a frozen clock continue from its present time."""
         self.is_frozen = False
         return self._ask({"freeze": False})
 
@@ -89,7 +89,7 @@ class TimeControl:
         self._socket: socket.socket | None = None
         self._lock = threading.Lock()
         self._state: list[int | None] = [0, None]
-        """The state of the broker's clock, with which its next process begins."""
+        """The state of the broker's clock; the broker's next process begins with it."""
 
     @contextmanager
     def opened(self) -> Iterator[tuple[int, dict[str, str]]]:

@@ -30,7 +30,7 @@ WORKER_INPUT = "ottla_directory"
 WORKER_INPUT_PID = "ottla_controller"
 NAME_CHARACTERS_MAX = 100
 HIDDEN = ("ottla.testing", "ottla.client")
-"""Packages whose frames are left out of the reports of failed tests, except with `--full-trace`."""
+"""Packages whose frames are removed from the reports of failed tests, except with `--full-trace`."""
 
 _directory_key = pytest.StashKey[str]()
 

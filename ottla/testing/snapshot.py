@@ -7,9 +7,8 @@ markers before it.
 Permissions are copied, and by root also owners, because the files hold records and keys of passwords.
 
 Sealed segments never change, so they are hard-linked if the file system supports it. Each partition's last segment and small files are
-copied. Locks, temporary files and deleted partitions are left out. A snapshot can be used any number of times, because each start works on
-a copy of it.
-"""
+copied. Locks, temporary files and deleted partitions are not copied. A snapshot can be used any number of times, because each start works
+on a copy of it."""
 
 from __future__ import annotations
 

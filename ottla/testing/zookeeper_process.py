@@ -1,8 +1,8 @@
 """A real ZooKeeper as processes of this machine: one server or an ensemble, for tests, `ottla dev --brokers` and the demo.
 
-The jars are Debian's (package `zookeeper`, in `/usr/share/java`) or those of the Apache release in `ZOOKEEPER_HOME`. Servers listen only on
-the loopback address, on ports below the system's range for outgoing connections, so that a stopped server finds its port free again. Each
-has its own directory with `zoo.cfg`, data and log, and keeps its data over restarts.
+The jars are Debian's (package `zookeeper`, in `/usr/share/java`) or the jars of the Apache release in `ZOOKEEPER_HOME`. Servers listen only
+on the loopback address, on ports below the system's range for outgoing connections, so that a stopped server finds its port free again.
+Each has its own directory with `zoo.cfg`, data and log, and keeps its data over restarts.
 
 A server is ready when it accepts writes, which an ensemble does once it has a leader. Ticks are short (500 ms), and sessions may be as
 short as one tick. Writes are not synced: they survive the kill of a process but not a crash of the machine.

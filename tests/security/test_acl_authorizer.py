@@ -154,5 +154,5 @@ def test_a_filter_that_says_everything_is_looked_up(monkeypatch: pytest.MonkeyPa
     slow = [sorted(rule for rule in rules if wanted.takes(rule)) for wanted in (found, absent)]
     looks: list[Rule] = []
     monkeypatch.setattr(AclFilter, "takes", lambda _self, rule: looks.append(rule) or True)
-    assert [found.taken_of(rules), absent.taken_of(rules)] == slow and len(slow[0]) == 1 and looks == []
-    assert AclFilter(principal="User:7").taken_of(rules) == sorted(rules) and len(looks) == 20
+    assert [found.matching_rules(rules), absent.matching_rules(rules)] == slow and len(slow[0]) == 1 and looks == []
+    assert AclFilter(principal="User:7").matching_rules(rules) == sorted(rules) and len(looks) == 20

@@ -120,11 +120,11 @@ def test_decides_as_a_plain_reading_of_all_rules(bindings: list[Binding], name: 
 @given(BINDINGS, BINDINGS, NAMES)
 def test_changes_one_by_one_end_where_reading_everything_does(before: list[Binding], after: list[Binding], name: str) -> None:
     index, wanted = index_of(*before), index_of(*after)
-    rules = dict(wanted.meant_by(AclFilter()))
-    for pattern in dict.fromkeys([*dict(index.meant_by(AclFilter())), *rules]):
+    rules = dict(wanted.matching(AclFilter()))
+    for pattern in dict.fromkeys([*dict(index.matching(AclFilter())), *rules]):
         index.put(pattern, rules.get(pattern, ()))
         index.masks("User:a", HOST, TOPIC, name)  # so that what was arranged is out of date with the next change
-    assert dict(index.meant_by(AclFilter())) == rules and len(index) == len(rules)
+    assert dict(index.matching(AclFilter())) == rules and len(index) == len(rules)
     for who in ("User:a", "User:b"):
         assert index.masks(who, HOST, TOPIC, name) == wanted.masks(who, HOST, TOPIC, name)
     for pattern in rules:
@@ -135,8 +135,8 @@ def test_changes_one_by_one_end_where_reading_everything_does(before: list[Bindi
 @given(BINDINGS, st.sampled_from([ANY, MATCH, LITERAL, PREFIXED]), st.sampled_from([ANY, TOPIC, GROUP]), st.none() | NAMES)
 def test_a_filter_means_the_patterns_that_it_holds_for(bindings: list[Binding], pattern_type: int, kind: int, name: str | None) -> None:
     wanted = AclFilter(resource_type=kind, pattern_type=pattern_type, name=name)
-    expected = {binding.pattern for binding in bindings if wanted.holds_for(binding.pattern)}
-    found = dict(index_of(*bindings).meant_by(wanted))
+    expected = {binding.pattern for binding in bindings if wanted.matches_pattern(binding.pattern)}
+    found = dict(index_of(*bindings).matching(wanted))
     assert set(found) == expected and all(found.values())
 
 
@@ -218,8 +218,8 @@ def test_a_decision_takes_as_many_instructions_with_ten_thousand_rules_as_with_f
 def test_a_filter_that_names_something_looks_at_few_of_thousands_of_rules(wanted: AclFilter, monkeypatch: pytest.MonkeyPatch) -> None:
     index = index_of(*(allowing(f"name-{number}", pattern_type=kind) for number in range(1000) for kind in (LITERAL, PREFIXED)))
     looked_at: list[Pattern] = []
-    holds_for = AclFilter.holds_for
-    monkeypatch.setattr(AclFilter, "holds_for", lambda self, pattern: looked_at.append(pattern) or holds_for(self, pattern))
-    found = dict(index.meant_by(wanted))
+    matches_pattern = AclFilter.matches_pattern
+    monkeypatch.setattr(AclFilter, "matches_pattern", lambda self, pattern: looked_at.append(pattern) or matches_pattern(self, pattern))
+    found = dict(index.matching(wanted))
     assert len(looked_at) < 10
-    assert all(holds_for(wanted, pattern) for pattern in found)
+    assert all(matches_pattern(wanted, pattern) for pattern in found)

@@ -29,7 +29,7 @@ from ottla.cli.render.ottla import Output, Row, column, spaced
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import acl_admin
 from ottla.client.errors import ClientError, KafkaError
-from ottla.security.acl_hosts import is_meant
+from ottla.security.acl_hosts import host_matches
 
 if TYPE_CHECKING:
     from ottla.client.tls import TlsDetails
@@ -147,9 +147,9 @@ def rules_about(rules: Sequence[Binding], principal: str | None, host: str | Non
     return [
         binding
         for binding in rules
-        if wanted.holds_for(binding.pattern)
+        if wanted.matches_pattern(binding.pattern)
         and binding.rule.principal in (principal, ANY_PRINCIPAL)
-        and (host is None or is_meant(binding.rule.host, host))
+        and (host is None or host_matches(binding.rule.host, host))
     ]
 
 

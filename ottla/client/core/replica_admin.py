@@ -161,7 +161,7 @@ def _limit(cluster: ClusterCore, brokers: Iterable[int], changes: Mapping[str, s
 
 @operation
 def throttled_topics(cluster: ClusterCore, topics: Sequence[str]) -> Conversation[list[str]]:
-    """Returns the topics of which some replicas are throttled."""
+    """Returns the topics with throttled replicas."""
     keys = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
     found = yield from admin.describe_configs(cluster, admin.TOPIC_RESOURCE, topics, keys=keys)
     return [topic for topic, configs in found.items() if isinstance(configs, list) and any(config.value for config in configs)]
