@@ -1,7 +1,7 @@
 """The clock of a broker or cluster under test: `broker.clock.advance("7 days")`.
 
-On the broker, records, group members, transactions, committed offsets, producers, delegation tokens, logins and quotas expire by this clock.
-Retries, long polls, replication, the time-outs of clients and the sessions of ZooKeeper use the real time.
+On the broker, records, group members, transactions, committed offsets, producers, delegation tokens, logins and quotas expire by this
+clock. Retries, long polls, replication, the time-outs of clients and the sessions of ZooKeeper use the real time.
 """
 
 from __future__ import annotations

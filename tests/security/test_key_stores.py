@@ -77,5 +77,5 @@ def test_a_wrong_password(pair: Pair, password: str | None) -> None:
 def test_without_the_package_the_refusal_says_what_to_do(pair: Pair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     store = pkcs12(pair, [])
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.serialization", None)
-    with pytest.raises(KeyStoreError, match=r"install ottla\[security\], or convert it: openssl pkcs12 -in broker.p12 -out store.pem"):
+    with pytest.raises(KeyStoreError, match=r"pip install cryptography\), or convert it: openssl pkcs12 -in broker.p12 -out store.pem"):
         pem_of(store, "broker.p12", PASSWORD)

@@ -34,10 +34,11 @@ def step(exchange: Exchange, token: bytes) -> StepResult:
 
 def ports(*documents: bytes) -> SimpleNamespace:
     """What of a broker's ports the mechanisms use."""
-    found = iter(documents)
+    found, clock = iter(documents), ManualClock()
     return SimpleNamespace(
-        random=SeededRandom(1), clock=ManualClock(), threads=ManualThreads(), read_document=lambda _url, _authorities: next(found)
-    )
+        random=SeededRandom(1), clock=clock, ages=SimpleNamespace(clock=clock), threads=ManualThreads(),
+        read_document=lambda _url, _authorities: next(found),
+    )  # fmt: skip
 
 
 def made(
