@@ -105,7 +105,7 @@ def test_the_memory_of_share_groups() -> None:
     assert numbers(states) == [state_shard.STATE_BYTES, state_shard.BATCH_BYTES]
     assert numbers(partitions) == [partition_memory.PARTITION_BYTES, partition_memory.RUN_BYTES]
     assert ROWS[states] == ROWS[partitions] == "a quarter of `ottla.memory.max.bytes`"
-    assert f"no more than {partition_memory.IN_FLIGHT_WHEN_SHORT} records are in flight" in _PAGE
+    assert f"at most {partition_memory.IN_FLIGHT_WHEN_SHORT} records in flight" in _PAGE
 
 
 def test_the_memory_of_settings() -> None:
