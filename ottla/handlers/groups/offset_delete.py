@@ -42,7 +42,7 @@ def handle(broker: Broker, request: RequestContext, body: OffsetDeleteRequest) -
         require(broker, request, AclOperation.DELETE, ResourceType.GROUP, body.group_id)
         if not body.group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
-        kept = _sort_out(broker, request, body.topics, refused)
+        kept = _check_topics(broker, request, body.topics, refused)
         topics = [TopicPartitions(topic.name, [partition.partition_index for partition in topic.partitions]) for topic in kept]
         command = DeleteOffsets(group_id=body.group_id, topics=topics)
         run(broker, body.group_id, lambda shard, reply, _now: delete_offsets(shard, command, reply), answer)
@@ -51,7 +51,7 @@ def handle(broker: Broker, request: RequestContext, body: OffsetDeleteRequest) -
     return pending
 
 
-def _sort_out(
+def _check_topics(
     broker: Broker, request: RequestContext, topics: list[OffsetDeleteRequestTopic], refused: list[OffsetDeleteResponseTopic]
 ) -> list[OffsetDeleteRequestTopic]:
     kept = []

@@ -92,7 +92,7 @@ def _fetch(
     try:
         require(broker, request, AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
         require_lease(broker)
-        topics = None if group.topics is None else _sort_out(broker, request, group.topics, refused)
+        topics = None if group.topics is None else _check_topics(broker, request, group.topics, refused)
         command = FetchOffsets(group.group_id, topics, group.member_id, group.member_epoch, require_stable)
         run(broker, group.group_id, lambda shard, reply, _now: fetch_offsets(shard, command, reply), answer)
     except ApiError as error:
@@ -120,7 +120,7 @@ def missing_offset(partition: int, code: ErrorCode) -> OffsetFetchResponsePartit
     return make_partition(partition_index=partition, committed_offset=-1, metadata="", error_code=code)
 
 
-def _sort_out(
+def _check_topics(
     broker: Broker, request: RequestContext, topics: list[OffsetFetchRequestTopics], refused: list[OffsetFetchResponseTopics]
 ) -> list[TopicPartitions]:
     """Separates the topics that the principal may describe, and finds the names of ids. Refuses unknown ids. Does not check that a named
