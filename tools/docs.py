@@ -249,6 +249,12 @@ def spark_page() -> str | None:
     return _page("Options of the Spark source and sink", "`ottla/spark/options.py`", lines)
 
 
+def kips_page() -> str:
+    from tools import kips
+
+    return _page("KIPs", "the citations in `ottla/` and `tools/kips.py`", kips.page_lines(_table))
+
+
 PAGES: dict[str, Callable[[], str | None]] = {
     "apis.md": apis_page,
     "settings.md": settings_page,
@@ -257,6 +263,7 @@ PAGES: dict[str, Callable[[], str | None]] = {
     "cli.md": cli_page,
     "resets.md": resets_page,
     "states.md": states_page,
+    "kips.md": kips_page,
     "client.md": client_page,
     "spark.md": spark_page,
 }
