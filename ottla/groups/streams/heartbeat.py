@@ -101,10 +101,11 @@ def _beat(shard: GroupShard, command: StreamsHeartbeat, reply: Reply, now_ms: in
     follow_revocation(shard, change.group, member_id, position_before, RULES, draft)
     _note_state(state, command)
     has_changed = position.assigned != position_before.assigned
-    if has_changed and facts.endpoint is not None:
+    is_joining = command.member_epoch == JOINING_EPOCH
+    if facts.endpoint is not None and (has_changed or is_joining):
         state.endpoint_epoch += 1
     # `has_moved` must be called for each heartbeat, because it records the connection.
-    has_tasks = session.has_moved(command.caller.connection) or command.member_epoch == JOINING_EPOCH or has_changed
+    has_tasks = session.has_moved(command.caller.connection) or is_joining or has_changed
     configured = state.configured
     answer = StreamsBeat(
         member_id=member_id,

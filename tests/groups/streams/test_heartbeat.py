@@ -307,6 +307,9 @@ def test_endpoints_are_sent_when_tasks_change() -> None:
     assert (endpoint, dict(active), standby) == (("host", 9), {"t": [0, 1, 2, 3], "words": [0, 1, 2, 3]}, [])
     assert first.send(endpoint_epoch=1).endpoints is None
     assert second.beat().endpoints is not None
+    idle = Client(world, "c", endpoint=("other", 9)).beat()
+    assert idle.endpoint_epoch == 2 and idle.endpoints is not None
+    assert [(one.endpoint[0], one.active) for one in idle.endpoints][1:] == [("other", [])], "a member without tasks is shown"
 
 
 def test_offsets_are_fenced_by_the_epoch_and_by_the_task() -> None:
