@@ -29,7 +29,8 @@ from ottla.base.broker_ports import Ages
 T = TypeVar("T")
 
 VARIABLE = "OTTLA_TIME"
-"""The environment variable that makes a broker's time movable: JSON, the descriptor of the socket and the state of the clock."""
+"""The environment variable that makes a broker's time movable: JSON, the descriptor of the socket and the state of the clock. Without a
+state the process waits until the first line names it: `[0, null]`."""
 STEPS = 64
 PASSES = 3
 """Iterations of the loop after a step, for callbacks that its timers have scheduled."""
@@ -89,9 +90,10 @@ class MovableTime:
     @classmethod
     def from_environment(cls, loop: AbstractEventLoop, threads: CountedThreads) -> MovableTime:
         """Returns the time that the environment describes. It takes orders from now on."""
-        descriptor, *state = json.loads(os.environ[VARIABLE])
-        made = cls(loop, threads, state)
-        made._serving = loop.create_task(made.serve(socket.socket(fileno=descriptor)))
+        descriptor, state = json.loads(os.environ[VARIABLE])
+        control = socket.socket(fileno=descriptor)
+        made = cls(loop, threads, state if state is not None else _first_state(control))
+        made._serving = loop.create_task(made.serve(control))
         return made
 
     @property
@@ -213,3 +215,12 @@ class MovableTime:
         if span_ms:
             await self.advance(span_ms)
         return {"wall_ms": self.wall_ms(), "state": [self._moved_ms, self._stands_at_ms]}
+
+
+def _first_state(control: socket.socket) -> Sequence[int | None]:
+    """Waits for the line with the clock's state. Ends the process if the other end is closed instead."""
+    with control.makefile("rb", buffering=0) as file:
+        line = file.readline()
+    if not line:
+        raise SystemExit(0)
+    return list(json.loads(line))

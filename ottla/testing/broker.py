@@ -19,6 +19,7 @@ from pathlib import Path
 from ottla.testing.clock import Clock
 from ottla.testing.handle import BrokerHandle, Pause
 from ottla.testing.logins import logins_of, make_certificates
+from ottla.testing.marks import Mark, Marks
 from ottla.testing.process import START_SECONDS_MAX, BrokerProcess
 from ottla.testing.reaper import remove_directory, temporary_directory
 
@@ -86,6 +87,7 @@ class Broker(BrokerHandle):
         self._source: Path | None = None
         self._home: Path | None = None
         self._process: BrokerProcess | None = None
+        self._marks = Marks()
         self.clock = Clock(lambda: [] if self._process is None else [self._process.time])
 
     @classmethod
@@ -112,7 +114,7 @@ class Broker(BrokerHandle):
             copy_data(self._source, data_dir)
         process = BrokerProcess(data_dir, home / "broker.log", self._settings, self._topics, protocol=self.protocol)
         # A test run that ends without `stop` stops the broker too.
-        self._finalizer = weakref.finalize(self, _clean_up, process, home)
+        self._finalizer = weakref.finalize(self, _clean_up, process, self._marks, home)
         try:
             host, port = process.start(self._start_timeout)
             self.direct_server = f"{host}:{port}"
@@ -128,6 +130,7 @@ class Broker(BrokerHandle):
     def stop(self) -> None:
         """Stops the broker; a temporary data directory is removed."""
         self.close()
+        self._marks.close()
         process, self._process = self._process, None
         if process is not None:
             process.stop()
@@ -241,6 +244,19 @@ class Broker(BrokerHandle):
             return copy_data(self.data_dir, target)
         return take_snapshot(self.process.pid, self.data_dir, target)
 
+    def mark(self) -> Mark:
+        """Keeps the broker's state and its time, for `rewind`."""
+        return self._marks.mark(self.process)
+
+    def rewind(self, mark: Mark | None = None) -> None:
+        """Puts the broker back to a mark, the last one if None: its data, its time and its address are as they were. Connections are
+        closed, faults end. Raises `RuntimeError` without a mark."""
+        self.end_faults()
+        process = self._process = self._marks.rewind(self.process, mark)
+        assert self._home is not None
+        self._finalizer.detach()
+        self._finalizer = weakref.finalize(self, _clean_up, process, self._marks, self._home)
+
 
 @lru_cache(maxsize=1)
 def _certificates() -> tuple[str, str]:
@@ -248,7 +264,8 @@ def _certificates() -> tuple[str, str]:
     return make_certificates(temporary_directory("ottla-certificates-") / "certificates")
 
 
-def _clean_up(process: BrokerProcess, home: Path) -> None:
+def _clean_up(process: BrokerProcess, marks: Marks, home: Path) -> None:
+    marks.close()
     process.kill()
     remove_directory(home)
 

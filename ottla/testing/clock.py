@@ -88,17 +88,23 @@ class TimeControl:
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
         self._lock = threading.Lock()
-        self._state: list[int | None] = [0, None]
+        self.state: list[int | None] = [0, None]
         """The state of the broker's clock; the broker's next process begins with it."""
 
     @contextmanager
-    def opened(self) -> Iterator[tuple[int, dict[str, str]]]:
+    def opened(self, *, waits: bool = False) -> Iterator[tuple[int, dict[str, str]]]:
         """Opens the socket for a process that is started within the block: the descriptor that it inherits, and its environment variable.
-        """
+        With `waits` the process does nothing more before `begin`."""
         self._socket, other_end = socket.socketpair()
         self._socket.settimeout(ANSWER_SECONDS_MAX)
         with other_end:
-            yield other_end.fileno(), {VARIABLE: json.dumps([other_end.fileno(), *self._state])}
+            yield other_end.fileno(), {VARIABLE: json.dumps([other_end.fileno(), None if waits else self.state])}
+
+    def begin(self, state: list[int | None]) -> None:
+        """Lets a waiting process go on, with a clock of this state."""
+        assert self._socket is not None
+        self.state = state
+        self._socket.sendall(json.dumps(state).encode() + b"\n")
 
     def close(self) -> None:
         if self._socket is not None:
@@ -112,7 +118,7 @@ class TimeControl:
             answer = self._answer(json.dumps(order).encode() + b"\n")
         if "error" in answer:
             raise RuntimeError(answer["error"])
-        self._state = answer["state"]
+        self.state = answer["state"]
         return int(answer["wall_ms"])
 
     def _answer(self, line: bytes) -> dict[str, Any]:

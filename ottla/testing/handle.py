@@ -32,8 +32,8 @@ produced.
 """
 OF_AN_OWN_BROKER = frozenset(
     (
-        "clock", "data_dir", "from_snapshot", "get_container_host_ip", "get_exposed_port", "get_logs", "log", "port", "process", "snapshot",
-        "start", "stop", "with_cluster_id", "with_env", "with_envs",
+        "clock", "data_dir", "from_snapshot", "get_container_host_ip", "get_exposed_port", "get_logs", "log", "mark", "port", "process",
+        "rewind", "snapshot", "start", "stop", "with_cluster_id", "with_env", "with_envs",
     )
 )  # fmt: skip
 """Members that only a `Broker` has, which this process has started."""

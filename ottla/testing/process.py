@@ -156,11 +156,18 @@ class BrokerProcess(ChildProcess):
         self.launch()
         return self.wait_until_ready(seconds_max)
 
-    def launch(self) -> None:
-        """Starts the process, which is not ready yet when this returns."""
+    def spare(self) -> BrokerProcess:
+        """Launches a process that waits to take this one's place: `self.time.begin`."""
+        made = BrokerProcess(self.data_dir, self.log_file, self._settings, protocol=self._protocol, reaped_by=self._reaped_by)
+        made.port = self.port
+        made.launch(waits=True)
+        return made
+
+    def launch(self, *, waits: bool = False) -> None:
+        """Starts the process, which is not ready yet when this returns. With `waits` it waits for `self.time.begin` first."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "ottla.cli.main", "start", "--data-dir", str(self.data_dir), *self._arguments()]
-        with self.time.opened() as (descriptor, variable):
+        with self.time.opened(waits=waits) as (descriptor, variable):
             given = {**environment(), **variable}
             self._launch(command, self.data_dir, given, is_new_log=False, output=subprocess.PIPE, passed=[descriptor])
 

@@ -1,0 +1,63 @@
+"""Marks of a broker's state, and the way back to them.
+
+A mark is a snapshot (`snapshot.py`) and the broker's time. To rewind, the broker is killed, its data is replaced by the snapshot, and a
+process that has waited since takes its place, with everything imported.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import uuid
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.testing.process import BrokerProcess
+from ottla.testing.snapshot import copy_data, new_snapshot, take_snapshot
+
+
+class Mark(NamedTuple):
+    """A state of a broker. The data is removed when this process ends."""
+
+    data: Path
+    clock_state: list[int | None]
+
+
+class Marks:
+    """The marks of one broker, and the process that waits for the next rewind."""
+
+    def __init__(self) -> None:
+        self._last: Mark | None = None
+        self._spare: BrokerProcess | None = None
+
+    def mark(self, process: BrokerProcess) -> Mark:
+        """Keeps the broker's state. Later calls are for other states; any of them may be gone back to."""
+        if self._spare is None:
+            self._spare = process.spare()
+        self._last = Mark(take_snapshot(process.pid, process.data_dir, new_snapshot(None)), process.time.state)
+        return self._last
+
+    def rewind(self, process: BrokerProcess, mark: Mark | None) -> BrokerProcess:
+        """Puts the broker back to a mark, the last one if None, and returns its new process. Raises `RuntimeError` without a mark."""
+        mark = mark or self._last
+        if mark is None:
+            raise RuntimeError("there is no mark to go back to; call mark() first")
+        new, self._spare = self._spare or process.spare(), None
+        process.kill()
+        data_dir = process.data_dir
+        old = data_dir.with_name(f"{data_dir.name}-{uuid.uuid4().hex}")
+        os.rename(data_dir, old)
+        copy_data(mark.data, data_dir)
+        new.time.begin(mark.clock_state)
+        new.wait_until_ready()
+        threading.Thread(target=shutil.rmtree, args=[old, True]).start()
+        self._last = mark
+        self._spare = new.spare()
+        return new
+
+    def close(self) -> None:
+        """Ends the waiting process."""
+        if self._spare is not None:
+            self._spare.kill()
+            self._spare = None
