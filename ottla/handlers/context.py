@@ -300,7 +300,7 @@ class WaitingRequest(Protocol):
 
 
 class PartitionNotifier(Protocol):
-    """Calls its watchers whenever a partition or share partition has changed (`base.notifier.Notifier`)."""
+    """Calls its watchers whenever a partition or share partition has changed (`base/loop/notifier.py`)."""
 
     def add_watcher(self, function: Callable[[], None]) -> None: ...
 
@@ -400,7 +400,7 @@ class Broker:
     broker_id: int
     config: BrokerConfig
     clock: Clock
-    """The clock of `ages`, by which things age."""
+    """The clock of `ages`, which decides when records, sessions, transactions and tokens expire."""
     timers: Timers
     ages: Ages
     random: Random
@@ -412,7 +412,7 @@ class Broker:
     control: ControlRequests
     forwarded: ForwardedRequests
     cluster_identity: ClusterIdentity | None
-    """None where there are no other brokers."""
+    """None for a single broker."""
     partitions: Partitions
     groups: GroupCoordinator
     transactions: TransactionCoordinators
@@ -429,7 +429,7 @@ class Broker:
     follower_sessions: FollowerSessions
     directory_moves: ReplicaMoves
     isr_changes: IsrCounters | None
-    """None where there are no other brokers."""
+    """None for a single broker."""
     audit: AuditLog
     quotas: ClientQuotas | None = None
     """None while no client has a quota."""

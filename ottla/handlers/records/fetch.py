@@ -1,15 +1,15 @@
 """Fetch: reads records for consumers and followers, and waits for more.
 
-Behaviour: reads each wanted partition up to the reader's bound (high watermark, or last stable offset for read_committed; log end for a
-replica, whose requests `handlers/records/follower_fetch.py` answers). Records are slices of segment files, or bytes at hand. If the answer
-holds fewer than `min_bytes` and nothing urgent (an error, a diverging epoch, a preferred replica), the request waits up to `max_wait_ms`
-for a change of one of its partitions, and then reads all of them again. `max_bytes` bounds the answer, except that the first partition that
-has data gives at least one whole batch, so that a batch larger than the limit cannot stop a reader. After `ABORTED_MAX` aborted
-transactions the answer gets no more records. A replica needs the permission CLUSTER_ACTION; any other reader needs READ on each topic,
-checked again whenever the request is tried.
+Each partition is read up to the reader's limit: the high watermark, the last stable offset for read_committed, or the log end for a
+replica (`handlers/records/follower_fetch.py` answers replicas). Records are slices of segment files, or bytes in memory. If the answer has
+fewer than `min_bytes` and nothing urgent (an error, a diverging epoch, a preferred replica), the request waits up to `max_wait_ms` for a
+change of one of its partitions, and then reads all of them again. `max_bytes` limits the answer, but the first partition with data always
+gives at least one whole batch, so that a batch larger than the limit does not stop a reader. After `ABORTED_MAX` aborted transactions the
+answer gets no more records. A replica needs the permission CLUSTER_ACTION. Any other reader needs READ on each topic, which is checked
+again at each attempt.
 
-A consumer that names its rack is sent to a replica there, where `replica.selector.class` is RackAware (KIP-392); a follower answers
-consumers up to the high watermark that it knows.
+If `replica.selector.class` is RackAware, a consumer that names its rack is sent to a replica in this rack (KIP-392). A follower
+answers consumers up to the high watermark that it knows.
 
 Version notes: 7 sessions (KIP-227, `replication/fetch_sessions.py`); 9 leader epoch fencing (KIP-320); 11 rack of the reader (KIP-392); 12
 diverging epoch for followers (KIP-595); 13 topic ids (KIP-516); 15 replica state (KIP-903); 16 endpoints of new leaders (KIP-951); 18 the

@@ -1,10 +1,11 @@
 """Produce: appends record batches to the partitions that are led here.
 
-Behaviour: each partition's batch is appended as it is; the answer waits for the acknowledgement that `acks` asks for: 0 none (no answer
-at all, an error closes the connection), 1 the leader's own log, -1 the high watermark, at most `timeout_ms`. A transactional batch is
-accepted only if its partition is part of the ongoing transaction: the coordinator is asked when the producer has no open transaction there.
-A batch that follows staged records which are still being attached waits for them; one that follows a batch which was refused a moment ago
-is refused for the same reason (`replication/refused_batches.py`).
+Each partition's batch is appended as the client sent it. The answer waits for the acknowledgement that `acks` asks for, at most
+`timeout_ms`. With acks=1 the leader's own log is sufficient; with acks=-1 the high watermark must pass the batch. With acks=0 there is no
+answer, and an error closes the connection. A transactional batch is accepted only if its partition is part of the ongoing transaction: the
+coordinator is asked when the producer has no open transaction in the partition. If staged records of the same producer are being attached,
+the batch waits for the end of the attach. If the previous batch of the producer was refused with a retriable error a moment ago, the batch
+is refused with the same error (`replication/refused_batches.py`).
 
 Version notes: 0-2 are advertised and refused (`handlers/served_apis.py`); 5 log start offset; 7 zstd (KIP-110); 8 record errors (KIP-467);
 10 current leader and endpoints (KIP-951); 11 TRANSACTION_ABORTABLE (KIP-890); 12 the partition is added to the transaction by the append
