@@ -1,12 +1,12 @@
 """Fetch: reads records for consumers and followers, and waits for more.
 
-Each partition is read up to the reader's limit: the high watermark, the last stable offset for read_committed, or the log end for a
-replica (`handlers/records/follower_fetch.py` answers replicas). Records are slices of segment files, or bytes in memory. If the answer has
-fewer than `min_bytes` and nothing urgent (an error, a diverging epoch, a preferred replica), the request waits up to `max_wait_ms` for a
-change of one of its partitions, and then reads all of them again. `max_bytes` limits the answer, but the first partition with data always
-gives at least one whole batch, so that a batch larger than the limit does not stop a reader. After `ABORTED_MAX` aborted transactions the
-answer gets no more records. A replica needs the permission CLUSTER_ACTION. Any other reader needs READ on each topic, which is checked
-again at each attempt.
+Behaviour: each partition is read up to the reader's limit: the high watermark, the last stable offset for read_committed, or the log end
+for a replica (`handlers/records/follower_fetch.py` answers replicas). Records are slices of segment files, or bytes in memory. If the
+answer has fewer than `min_bytes` and nothing urgent (an error, a diverging epoch, a preferred replica), the request waits up to
+`max_wait_ms` for a change of one of its partitions, and then reads all of them again. `max_bytes` limits the answer, but the first
+partition with data always gives at least one whole batch, so that a batch larger than the limit does not stop a reader. After `ABORTED_MAX`
+aborted transactions the answer gets no more records. A replica needs the permission CLUSTER_ACTION. Any other reader needs READ on each
+topic, which is checked again at each attempt.
 
 If `replica.selector.class` is RackAware, a consumer that names its rack is sent to a replica in this rack (KIP-392). A follower
 answers consumers up to the high watermark that it knows.

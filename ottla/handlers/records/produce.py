@@ -1,6 +1,6 @@
 """Produce: appends record batches to the partitions that are led here.
 
-Each partition's batch is appended as the client sent it. The answer waits for the acknowledgement that `acks` asks for, at most
+Behaviour: each partition's batch is appended as the client sent it. The answer waits for the acknowledgement that `acks` asks for, at most
 `timeout_ms`. With acks=1 the leader's own log is sufficient; with acks=-1 the high watermark must pass the batch. With acks=0 there is no
 answer, and an error closes the connection. A transactional batch is accepted only if its partition is part of the ongoing transaction: the
 coordinator is asked when the producer has no open transaction in the partition. If staged records of the same producer are being attached,
