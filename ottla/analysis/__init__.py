@@ -1,1 +1,1 @@
-"""What the command line and the console compute about a cluster: samples, lag, plans of resets, open transactions, and why clients wait."""
+"""Facts about a cluster that the command line and the console both compute: samples, lag, plans of resets, reasons why clients wait."""

@@ -57,15 +57,14 @@ GROUPS: dict[str, Group] = {
     "metrics": Group("inspect.metrics", "One scrape of a broker's metrics.", "Measuring"),
     "check": Group("check.check", "Check any Kafka-compatible broker: the promises of exactly-once.", "Measuring"),
     "pipeline": Group("pipeline.pipelines", "Exactly-once Spark pipelines: run, status, verify.", "Pipelines"),
+    "why": Group("why", "Why is a group behind, why can a client not write, why is a partition not in sync?", "Ours only"),
+    "console": Group("console.console", "Pages in a browser: look at a cluster, understand it, act.", "Ours only"),
     "doctor": Group("check.doctor", "Is this machine fit for a broker, and can clients reach it?", "Ours only"),
     "wire": Group("inspect.wire", "Explain a frame of the protocol, in hex or from a packet capture.", "Ours only"),
     "shims": Group("kafka_tools.shims", "Kafka's tools by their own names: kafka-topics and so on.", "This program"),
     "completion": Group("completion", "Let the shell complete commands, topics and groups.", "This program"),
     "profile": Group("profile", "Named connections.", "This program"),
 }
-
-ABSENT: dict[str, str] = {"console": "the console"}
-"""Commands that this version lacks, with the name of the missing part. A later version will have them."""
 
 NOUNS = {
     "acls": "acl", "configs": "config", "groups": "group", "offset": "offsets", "partition": "partitions", "profiles": "profile",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ApiError, ErrorCode, OttlaError
 from ottla.cli.command import Args, Command, NotReached, Refused, UsageError, pointing_to
-from ottla.cli.command_groups import ABSENT, GROUPS, canonical, find_command, load_commands, suggested
+from ottla.cli.command_groups import GROUPS, canonical, find_command, load_commands, suggested
 
 if TYPE_CHECKING:
     from ottla.cli.parser import Leading
@@ -144,8 +144,6 @@ def run_command(leading: Leading, argv: list[str], printers: Printers | None = N
         raise UsageError(pointing_to("ottla --help", f"no option {name!r} before a command{hint}"))
     if name.startswith(("kafka-", "connect-", "zookeeper-", "trogdor")):
         return _run_kafka_tool(leading, argv)
-    if name in ABSENT:
-        raise Refused(f"this version does not offer {ABSENT[name]}", "UNSUPPORTED_VERSION")
     if name not in GROUPS:
         raise UsageError(pointing_to("ottla --help", f"no command {name!r}{suggested(name)}"))
     if (found := find_command(argv)) is not None:

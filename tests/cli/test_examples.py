@@ -88,6 +88,7 @@ BEFORE: dict[str, tuple[str, ...]] = {
     "user delete": ("user add carol --password-file password.txt",),
     "user remove": ("user add alice --password-file password.txt",),
     "group": ("consume orders -g billing -e -q",),
+    "why": ("consume orders -g billing -e -q",),
     "consume": ("produce orders -q -l export.json --input records",),
     "share-group": (
         "consume orders --share-group workers -c 1 --timeout-ms 1 -q",

@@ -21,7 +21,7 @@ import pytest
 
 from ottla.cli import progress
 from ottla.cli.command import Refused, add_options
-from ottla.cli.command_groups import ABSENT, GROUPS, NOUNS, VERBS, load_commands
+from ottla.cli.command_groups import GROUPS, NOUNS, VERBS, load_commands
 from ottla.cli.optional import PARTS, library, part
 from ottla.cli.progress import Progress
 from ottla.testing.broker import Broker
@@ -74,14 +74,6 @@ def test_help_as_data_has_every_command(offline: Ottla) -> None:
     (output,) = [option for option in create["options"] if "--output" in option["names"]]
     assert (partitions["value"], "value" in quiet, output["value"]) == ("N", False, "FORM")
     assert all(command["help"] for command in tree["commands"])
-
-
-@pytest.mark.parametrize("name", sorted(ABSENT))
-def test_parts_that_do_not_exist_yet_are_refused(offline: Ottla, name: str) -> None:
-    result = offline(name, "list", "--anything", "-o", "json")
-    assert result.code == 1
-    assert json.loads(result.err)["error"]["name"] == "UNSUPPORTED_VERSION"
-    assert offline(name, "list").err == f"error: this version does not offer {ABSENT[name]}\n"
 
 
 def test_errors_are_an_object_for_programs(offline: Ottla) -> None:

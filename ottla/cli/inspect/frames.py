@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from ottla.analysis.span_messages import walk_message
+from ottla.analysis.spans import Span, SpanReader, span_objects
 from ottla.base.errors import WireError
-from ottla.cli.inspect.span_messages import walk_message
-from ottla.cli.inspect.spans import Span, SpanReader, span_objects
 from ottla.wire.apis import API_NAMES, APIS
 from ottla.wire.framing import API_VERSIONS, FRAME_SIZE_BYTES, has_client_id, has_flexible_response_header, is_flexible, load, module_name
 from ottla.wire.primitives import Buffer

@@ -7,7 +7,7 @@ import mmap
 import os
 from typing import Any, NamedTuple
 
-from ottla.cli.inspect.spans import SpanReader, span_lines, span_objects
+from ottla.analysis.spans import SpanReader, span_lines, span_objects
 from ottla.cli.output import write
 from ottla.cli.render.ottla import Output
 

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Any
 
+from ottla.analysis.span_messages import CONTROL_KINDS, codec_name, walk_batch
+from ottla.analysis.spans import SpanReader, as_moment, shown_value
 from ottla.base.counted import counted
 from ottla.base.errors import WireError
 from ottla.cli.command import Refused
 from ottla.cli.inspect.log_decoders import camel, decode_control, decode_record
 from ottla.cli.inspect.log_dump import Dump, Options, map_file
-from ottla.cli.inspect.span_messages import CONTROL_KINDS, codec_name, walk_batch
-from ottla.cli.inspect.spans import SpanReader, as_moment, shown_value
 from ottla.storage import small_files
 from ottla.storage.aborted import ENTRY_BYTES, decode_aborted
 from ottla.storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from ottla.analysis.spans import span_lines
 from ottla.base.errors import WireError
 from ottla.cli.command import Args, Refused, UsageError, command, flag, option
 from ottla.cli.inspect.frames import (
@@ -26,7 +27,6 @@ from ottla.cli.inspect.frames import (
     split_frames,
 )
 from ottla.cli.inspect.hex_text import from_digits
-from ottla.cli.inspect.spans import span_lines
 from ottla.cli.optional import part
 from ottla.cli.output import write
 from ottla.cli.render.ottla import Output

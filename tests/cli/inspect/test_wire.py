@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.analysis.span_messages import note_of, walk_message
+from ottla.analysis.spans import SpanReader, as_moment, as_text
 from ottla.base.errors import ApiError, WireError
 from ottla.cli.inspect.frames import about, key_of, split_frames
 from ottla.cli.inspect.hex_text import from_digits
-from ottla.cli.inspect.span_messages import note_of, walk_message
-from ottla.cli.inspect.spans import SpanReader, as_moment, as_text
 from ottla.wire.apis import APIS
 from ottla.wire.codec import encoder
 from ottla.wire.framing import write_request, write_response

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ottla.analysis.spans import SpanReader, as_moment
 from ottla.base.counted import counted
 from ottla.base.errors import ErrorCode, WireError
-from ottla.cli.inspect.spans import SpanReader, as_moment
 from ottla.wire.apis import API_NAMES
 from ottla.wire.batch_header import (
     BATCH_LENGTH_MIN,

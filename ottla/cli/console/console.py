@@ -1,0 +1,46 @@
+"""`ottla console`: pages in a browser that show any Kafka cluster and act on it. The code is in `ottla/console`, with its own libraries."""
+
+from __future__ import annotations
+
+from ottla.cli.command import Args, Refused, UsageError, command, flag, option
+from ottla.cli.optional import library
+from ottla.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT_MS, properties_of
+
+
+@command(
+    "console",
+    "Pages in a browser: look at a cluster, understand it, act.",
+    option("--port", type=int, default=8080, metavar="PORT", help="port to listen on, 0 for any free one (default 8080)"),
+    option("--host", default="127.0.0.1", metavar="HOST", help="address to listen on (default 127.0.0.1)"),
+    flag("--read-only", help="hide and refuse all actions"),
+    flag("--login", help="users log in with the cluster's SASL names and passwords; needed unless the address is loopback"),
+    option("--metrics", metavar="HOST:PORT", help="a broker's metrics (default: read ottla.metrics.listen from a broker)"),
+    option("--metrics-credentials", metavar="USER:PASSWORD", help="as in ottla.metrics.credentials"),
+    has_output=False,
+)
+def _console(args: Args) -> int:
+    for name in ("starlette", "uvicorn", "jinja2"):
+        library(name, "'ottla[console]'")
+    from ottla.analysis.metrics_text import scrape
+    from ottla.console.desk import LOOPBACK, Settings
+    from ottla.console.server import ConsoleRefused, serve
+
+    if not 0 <= args.port <= 65_535:
+        raise UsageError("--port is a number from 0 to 65535")
+    properties = {"bootstrap.servers": DEFAULT_BOOTSTRAP, **properties_of(args)}
+    is_sasl = properties.get("security.protocol", "").upper().startswith("SASL_")
+    if args.login and not is_sasl:
+        raise UsageError("--login needs a cluster with SASL: -X security.protocol=SASL_SSL (or SASL_PLAINTEXT) -X sasl.mechanism=...")
+    if args.host not in LOOPBACK and not args.login:
+        raise UsageError(f"{args.host} can be reached from other machines, so users have to log in: add --login, or listen on 127.0.0.1")
+    wait_ms = properties.get("request.timeout.ms") or DEFAULT_TIMEOUT_MS
+    address, credentials = args.metrics, args.metrics_credentials
+    settings = Settings(
+        properties, max(0.1, float(wait_ms) / 1000), args.host, args.port, args.read_only, args.login,
+        (lambda: scrape(address, credentials)) if address else None,
+    )  # fmt: skip
+    try:
+        serve(settings)
+    except ConsoleRefused as error:
+        raise Refused(str(error)) from None
+    return 0

@@ -1,0 +1,48 @@
+"""A desk: the connections and the snapshot of one identity, with whose rights its pages see and act."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.security import security_of
+from ottla.console.snapshot import Snapshot
+
+CLIENT_ID = "ottla-console"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class Settings(NamedTuple):
+    """The settings of a console. `properties` are Kafka's client properties. `metrics` reads a broker's metrics."""
+
+    properties: Mapping[str, str]
+    timeout_s: float = 15.0
+    host: str = "127.0.0.1"
+    port: int = 8080
+    is_read_only: bool = False
+    needs_login: bool = False
+    metrics: Callable[[], str] | None = None
+
+
+class Desk:
+    """See the module. Pages that ask the cluster share `cluster`; the snapshot has connections of its own."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._properties = settings.properties
+        self.cluster = self.new_cluster()
+        self.snapshot = Snapshot(self.new_cluster(), settings.metrics)
+
+    def new_cluster(self) -> Cluster:
+        """Returns connections with this identity, which the caller closes."""
+        return Cluster(
+            self._properties.get("bootstrap.servers", "localhost:9092"),
+            client_id=self._properties.get("client.id", CLIENT_ID),
+            timeout_s=self.settings.timeout_s,
+            security=security_of(self._properties),
+        )
+
+    def release(self) -> None:
+        self.snapshot.stop()
+        self.cluster.close()

@@ -1,0 +1,47 @@
+"""Records as files: the records of a page of messages, and the bytes of one record."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+from starlette.responses import Response
+
+from ottla.base.types import TopicPartition
+from ottla.console.model import PageError
+from ottla.console.pages.messages import messages, one_record
+from ottla.console.visit import Visit
+
+COLUMNS = ("partition", "offset", "timestamp", "key", "value")
+
+
+def table(visit: Visit) -> Response:
+    """Returns the records of the page of messages as JSON lines or CSV."""
+    topic, rows = visit.path["topic"], messages(visit).extra["records"]
+    if visit.query.get("form") != "csv":
+        return _file("".join(json.dumps(row) + "\n" for row in rows).encode(), "application/jsonl", f"{topic}.jsonl")
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(COLUMNS)
+    writer.writerows([_cell(row[name]) for name in COLUMNS] for row in rows)
+    return _file(text.getvalue().encode(), "text/csv", f"{topic}.csv")
+
+
+def _cell(value: object) -> object:
+    """Returns a value for a spreadsheet, with a quote before text that a spreadsheet would take for a formula."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+
+
+def value(visit: Visit) -> Response:
+    """Returns the bytes of a record's value."""
+    place, offset = TopicPartition(visit.path["topic"], visit.whole("partition")), visit.whole("offset")
+    found = one_record(visit, place, offset).value
+    if found is None:
+        raise PageError("The value is null, so there are no bytes.", 404)
+    return _file(bytes(found), "application/octet-stream", f"{place}-{offset}.bin")
+
+
+def _file(data: bytes, media_type: str, name: str) -> Response:
+    quoted = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "_" for letter in name)
+    return Response(data, media_type=media_type, headers={"content-disposition": f'attachment; filename="{quoted}"'})

@@ -1,0 +1,150 @@
+"""Parts of a page. A handler returns a `Page` of them; `rendering.py` makes HTML or JSON of the same page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+from ottla.base.errors import OttlaError
+
+
+class PageError(OttlaError):
+    """A page or an action cannot be had: an HTTP status and one plain sentence."""
+
+    def __init__(self, sentence: str, status: int = 400) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class Link(NamedTuple):
+    text: str
+    href: str
+
+
+class Mark(NamedTuple):
+    """A word with a level (`ok`, `warn` or `bad`), which is shown as a sign and as a colour."""
+
+    text: str
+    level: str
+
+
+class Code(NamedTuple):
+    """Text in a fixed-width font, such as a command to copy or the bytes of a record."""
+
+    text: str
+
+
+class Column(NamedTuple):
+    key: str
+    title: str
+
+
+class Table(NamedTuple):
+    """A table. `key` is its name in JSON. The first table of a page is filtered, sorted and paged by the query of the request."""
+
+    key: str
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Mapping[str, Any]]
+    empty: str = "Nothing here."
+
+
+class Field(NamedTuple):
+    """An input of a form. `choices` makes it a list to choose from; `kind` is an HTML input type, `textarea` or `checkbox`."""
+
+    name: str
+    label: str
+    value: str = ""
+    kind: str = "text"
+    choices: Sequence[tuple[str, str]] = ()
+    is_needed: bool = False
+
+
+class Form(NamedTuple):
+    """An action. `effect` says what it will do. With `typed` the user has to type this name. A form with `is_query` only asks, by GET."""
+
+    action: str
+    title: str
+    button: str
+    fields: Sequence[Field] = ()
+    effect: str = ""
+    typed: str = ""
+    hidden: Mapping[str, str] = {}
+    is_query: bool = False
+    is_open: bool = False
+
+
+class Note(NamedTuple):
+    """A sentence at the top of a page, with a level as in `Mark`, or `info`."""
+
+    text: str
+    level: str = "info"
+
+
+class Page(NamedTuple):
+    """A page. `template` shows more than the common parts, from `extra`. `refresh_s` renews the page's tables while it is open."""
+
+    title: str
+    facts: Sequence[tuple[str, Any]] = ()
+    tables: Sequence[Table] = ()
+    forms: Sequence[Form] = ()
+    notes: Sequence[Note] = ()
+    tabs: Sequence[tuple[str, str]] = ()
+    trail: Sequence[Link] = ()
+    template: str = "page.html"
+    extra: Mapping[str, Any] = {}
+    refresh_s: int = 0
+
+
+class Done(NamedTuple):
+    """The result of an action: a sentence, and the page that shows it."""
+
+    sentence: str
+    href: str
+    level: str = "ok"
+
+
+def columns(**titles: str) -> list[Column]:
+    return [Column(key, title) for key, title in titles.items()]
+
+
+def href(*parts: str, **query: Any) -> str:
+    """Returns the path of a page, with its parts and query quoted. A name that ends like a JSON page gets a slash at its end."""
+    path = "/" + "/".join(quote(part, safe="") for part in parts)
+    given = {key: value for key, value in query.items() if value is not None}
+    return path + ("/" if path.endswith(".json") else "") + (f"?{urlencode(given)}" if given else "")
+
+
+def topic_link(name: str, *tab: str) -> Link:
+    return Link(name, href("topics", name, *tab))
+
+
+def group_link(name: str) -> Link:
+    return Link(name, href("group", name=name))
+
+
+def number(value: float | None, digits: int = 0) -> str:
+    """Formats a number for people, with commas; a dash for None."""
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def size(value: float | None) -> str:
+    """Formats a number of bytes with a binary unit."""
+    if value is None or value < 0:
+        return "-"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+def seconds(value: float | None) -> str:
+    """Formats a duration in seconds, minutes, hours or days."""
+    if value is None:
+        return "-"
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if value >= 2 * length:
+            return f"{value / length:.1f} {unit}"
+    return f"{value:.1f} s"

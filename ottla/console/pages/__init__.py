@@ -1,0 +1,13 @@
+"""The pages of the console, one module for each subject. The menu has them in the order of `MODULES`."""
+
+from __future__ import annotations
+
+import importlib
+
+MODULES = ("overview", "brokers", "topics", "topic", "messages", "log", "groups", "transactions", "why", "about")
+
+
+def load() -> None:
+    """Imports the modules, which register their pages and actions."""
+    for name in MODULES:
+        importlib.import_module(f"{__name__}.{name}")

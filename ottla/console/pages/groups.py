@@ -1,0 +1,268 @@
+"""Groups: the list, one group with its assignment and lag, the wizard that resets offsets, and deletions."""
+
+from __future__ import annotations
+
+from ottla.analysis.lag import group_lag
+from ottla.analysis.moments import now_ms
+from ottla.analysis.resets import Bounds, Facts, ResetPlan, bounds_of, plan
+from ottla.base.errors import ApiError
+from ottla.base.types import TopicPartition
+from ottla.client.core import group_admin
+from ottla.client.core.admin import OffsetAt, list_offsets
+from ottla.client.core.group_admin import GroupDescription
+from ottla.console.model import (
+    Done,
+    Field,
+    Form,
+    Link,
+    Mark,
+    Note,
+    Page,
+    PageError,
+    Table,
+    columns,
+    group_link,
+    href,
+    number,
+    seconds,
+    topic_link,
+)
+from ottla.console.pages.messages import parse_moment_ms
+from ottla.console.visit import Visit, action, check_typed, page
+
+SCENARIOS = (
+    ("to_earliest", "the first record"), ("to_latest", "the end"), ("to_current", "the committed offset again"),
+    ("to_offset", "this offset"), ("shift_by", "forward by this number, or back if negative"),
+    ("to_datetime", "the first record since this time"),
+    ("by_duration", "the first record of the last so many seconds"), ("to_group", "the offsets of this other group"),
+)  # fmt: skip
+STATES = {"Stable": "ok", "Empty": "ok", "Dead": "warn", "PreparingRebalance": "warn", "CompletingRebalance": "warn"}
+TRAIL = (Link("Groups", "/groups"),)
+
+
+@page("/groups", "All groups of every kind, with state and lag", name="Groups", section="Data")
+def groups(visit: Visit) -> Page:
+    view = visit.view()
+    activity = {group.name: group for group in view.look.groups}
+    rows = []
+    for group in view.groups:
+        seen = activity.get(group.group_id)
+        rows.append({
+            "group": group_link(group.group_id), "type": group.type, "protocol": group.protocol_type,
+            "state": Mark(group.state, STATES.get(group.state, "warn")) if group.state else None, "coordinator": group.coordinator,
+            "topics": len(view.lags.get(group.group_id, ())), "lag": seen.lag if seen else None, "change": seen.change if seen else None,
+        })  # fmt: skip
+    titles = columns(
+        group="Group", type="Type", protocol="Protocol", state="State", coordinator="Coordinator", topics="Topics", lag="Lag",
+        change="Change a second",
+    )  # fmt: skip
+    return Page("Groups", tables=[Table("groups", "Groups", titles, rows, "No group has joined or committed offsets yet.")], refresh_s=10)
+
+
+def _described(visit: Visit, name: str) -> GroupDescription:
+    """Describes a group. Raises `PageError` for one that does not exist."""
+    if not name:
+        raise PageError("Name a group; the list of groups has all.", 404)
+    found = group_admin.describe_group(visit.cluster, name)
+    if found.state == "Dead" and not group_admin.committed_offsets(visit.cluster, name):
+        listed = {one.group_id: one.type for one in group_admin.list_groups(visit.cluster)}
+        if name not in listed:
+            raise PageError(f"There is no group {name[:100]!r}.", 404)
+    return found
+
+
+@page("/group", "A group: members, assignment, committed offsets and lag", query=("name",))
+def group(visit: Visit) -> Page:
+    name = visit.query.get("name", "")
+    found = _described(visit, name)
+    owners = {place: member for member in found.members for place in member.assignment}
+    lags = group_lag(visit.cluster, name)
+    seen = {TopicPartition(one.topic, one.partition) for one in lags}
+    rows = [
+        {
+            "topic": topic_link(one.topic), "partition": one.partition, "current": one.current_offset, "stable": one.last_stable_offset,
+            "end": one.log_end_offset, "lag": one.lag, "stable_lag": one.stable_lag, "seconds": seconds(one.lag_seconds),
+            "owner": _name_of(owners.get(TopicPartition(one.topic, one.partition))),
+        }
+        for one in lags
+    ]  # fmt: skip
+    rows += [
+        {"topic": topic_link(place.topic), "partition": place.partition, "owner": _name_of(owner)}
+        for place, owner in sorted(owners.items())
+        if place not in seen
+    ]
+    titles = columns(
+        topic="Topic", partition="Partition", current="Committed", stable="Last stable", end="End", lag="Lag", stable_lag="Lag to stable",
+        seconds="Behind", owner="Member",
+    )  # fmt: skip
+    members = [
+        {
+            "member": member.member_id, "instance": member.instance_id, "client": member.client_id, "host": member.host,
+            "count": len(member.assignment), "bar": "▮" * min(40, len(member.assignment)),
+            "assignment": ", ".join(map(str, member.assignment)),
+        }
+        for member in found.members
+    ]  # fmt: skip
+    member_titles = columns(
+        member="Member", instance="Instance", client="Client id", host="Host", count="Partitions", bar="", assignment="Assignment"
+    )
+    facts = [
+        ("State", Mark(found.state, STATES.get(found.state, "warn"))), ("Type", found.type), ("Assignor", found.assignor or "-"),
+        ("Coordinator", found.coordinator), ("Members", len(found.members)), ("Lag", sum(one.lag for one in lags)),
+        ("Why is it behind?", Link("look for the reason", href("why", group=name))),
+    ]  # fmt: skip
+    tables = [
+        Table("offsets", "Committed offsets and lag", titles, rows, "The group has committed no offsets."),
+        Table("members", "Members and their partitions", member_titles, members, "The group has no members."),
+    ]
+    return Page(f"Group {name}", facts, tables, _forms(name, found), trail=TRAIL, refresh_s=10)
+
+
+def _name_of(member: group_admin.GroupMember | None) -> str | None:
+    return None if member is None else member.instance_id or f"{member.client_id} ({member.member_id[-8:]})"
+
+
+def _forms(name: str, found: GroupDescription) -> list[Form]:
+    is_active = found.state not in group_admin.INACTIVE_STATES
+    remark = f" The group is in state {found.state}, so the cluster will refuse this until its members are stopped." if is_active else ""
+    return [
+        Form("/group/reset", "Reset offsets: choose, look at the plan, then do it", "Show the plan", _reset_fields(name, {}),
+             f"Shows old and new offsets first; nothing is changed yet.{remark}", hidden={"name": name}, is_query=True),
+        Form("/do/group/delete-offsets", "Delete the committed offsets of a topic", "Delete the offsets",
+             [Field("topic", "Topic", is_needed=True)], f"The group then starts there as a new group does.{remark}", name, {"name": name}),
+        Form("/do/group/delete", "Delete the group", "Delete the group", (), f"Deletes the group with all its committed offsets.{remark}",
+             name, {"name": name}),
+    ]  # fmt: skip
+
+
+def _reset_fields(name: str, query: dict[str, str]) -> list[Field]:
+    return [
+        Field("scope", "Topics (TOPIC or TOPIC:0,1, separated by blanks; empty: all that are committed)", query.get("scope", "")),
+        Field("scenario", "Move to", query.get("scenario", "to_earliest"), choices=SCENARIOS),
+        Field("value", "Offset, number, time, seconds or group", query.get("value", "")),
+    ]
+
+
+# The wizard
+
+
+def _plan(visit: Visit, name: str, given: dict[str, str]) -> ResetPlan:
+    """Makes the plan of a reset. Raises `PageError` for unusable input, and if the group has members."""
+    state = _described(visit, name).state
+    if state not in group_admin.INACTIVE_STATES:
+        raise PageError(f"Group {name!r} is in state {state}. Stop its members first; nothing was changed.", 409)
+    scenario, value = given.get("scenario", ""), given.get("value", "").strip()
+    if scenario not in dict(SCENARIOS):
+        raise PageError("Choose where to move to.")
+    committed: dict[TopicPartition, int | None] = {
+        place: found.offset for place, found in group_admin.committed_offsets(visit.cluster, name).items()
+    }
+    places = _scope(visit, given.get("scope", ""), sorted(committed))
+    other: dict[TopicPartition, int] = {}
+    if scenario == "to_group":
+        other = {place: found.offset for place, found in group_admin.committed_offsets(visit.cluster, value).items()}
+        places = [place for place in places if place in other] if given.get("scope") else sorted(other)
+    if not places:
+        raise PageError("The group has committed no offsets there; name topics.", 404)
+    bounds = bounds_of(visit.cluster, places)
+    amount = 0
+    if scenario in ("to_offset", "shift_by"):
+        try:
+            amount = int(value)
+        except ValueError:
+            raise PageError(f"{value[:40]!r} is not a whole number.") from None
+    return plan(scenario, places, Facts(bounds, committed, _at_time(visit, scenario, value, bounds), other), amount)
+
+
+def _at_time(visit: Visit, scenario: str, value: str, bounds: dict[TopicPartition, Bounds]) -> dict[TopicPartition, int]:
+    if scenario == "to_datetime":
+        moment = parse_moment_ms(value)
+    elif scenario == "by_duration":
+        if not value.isdecimal() or len(value) > 9:
+            raise PageError(f"{value[:40]!r} is not a number of seconds.")
+        moment = now_ms() - 1000 * int(value)
+    else:
+        return {}
+    found = list_offsets(visit.cluster, dict.fromkeys(bounds, max(0, moment)))
+    return {place: one.offset for place, one in found.items() if isinstance(one, OffsetAt)}
+
+
+def _scope(visit: Visit, text: str, committed: list[TopicPartition]) -> list[TopicPartition]:
+    places = set[TopicPartition]()
+    for word in text.split():
+        topic, colon, numbers = word.partition(":")
+        known = visit.cluster.partitions(topic)
+        wanted = [int(part) for part in numbers.split(",") if part.isdecimal()] if colon else known
+        for one in wanted:
+            if one not in known:
+                raise PageError(f"Topic {topic!r} has no partition {one}.", 404)
+            places.add(TopicPartition(topic, one))
+    return sorted(places) if text.split() else committed
+
+
+@page("/group/reset", "The plan of a reset: old and new offsets; changes nothing", query=("name", "scope", "scenario", "value"))
+def reset(visit: Visit) -> Page:
+    query = dict(visit.query)
+    name = query.get("name", "")
+    made = _plan(visit, name, query)
+    rows = [
+        {"partition": str(step.partition), "old": step.old, "new": step.new, "distance": None if step.old is None else step.new - step.old}
+        for step in made.steps
+    ]
+    titles = columns(partition="Partition", old="Old offset", new="New offset", distance="Distance")
+    given = {key: query.get(key, "") for key in ("name", "scope", "scenario", "value")}
+    steps = " ".join(f"{step.partition.topic}:{step.partition.partition}={step.new}" for step in made.steps)
+    moved = sum(step.old != step.new for step in made.steps)
+    forms = [
+        Form("/do/group/reset", "Do it", "Commit these offsets", (),
+             f"Commits the new offsets above for {name}: {number(moved)} of {number(len(made.steps))} change.", name,
+             {"name": name, "steps": steps}, is_open=True),
+        Form("/group/reset", "Choose again", "Show the plan", _reset_fields(name, query), hidden={"name": name}, is_query=True),
+    ]  # fmt: skip
+    notes = [Note("Nothing was changed yet. This is the plan."), *(Note(warning, "warn") for warning in made.warnings)]
+    trail = [*TRAIL, Link(name, href("group", name=name))]
+    extra = {"plan": given}
+    return Page(f"Reset {name}", tables=[Table("plan", "Plan", titles, rows)], forms=forms, notes=notes, trail=trail, extra=extra)
+
+
+@action("/group/reset")
+def execute(visit: Visit) -> Done:
+    """Commits exactly the offsets of the plan that was shown."""
+    name = visit.field("name")
+    check_typed(visit, name)
+    state = _described(visit, name).state
+    if state not in group_admin.INACTIVE_STATES:
+        raise PageError(f"Group {name!r} is in state {state} now. Stop its members first; nothing was changed.", 409)
+    offsets: dict[TopicPartition, int] = {}
+    for step in visit.field("steps").split():
+        place, _, offset = step.rpartition("=")
+        topic, _, partition = place.rpartition(":")
+        if not (partition.isdecimal() and offset.isdecimal()):
+            raise PageError("The plan in this form cannot be read; nothing was changed.")
+        offsets[TopicPartition(topic, int(partition))] = int(offset)
+    results = group_admin.commit_offsets(visit.cluster, name, offsets)
+    refused = [f"{place}: {error.code.name}" for place, error in results.items() if error is not None]
+    if refused:
+        raise PageError(f"Not all offsets were committed: {'; '.join(refused[:5])}")
+    return Done(f"The offsets of {name} were reset.", href("group", name=name))
+
+
+@action("/group/delete")
+def delete(visit: Visit) -> Done:
+    name = visit.field("name")
+    check_typed(visit, name)
+    group_admin.delete_group(visit.cluster, name)
+    return Done(f"Group {name} was deleted.", "/groups")
+
+
+@action("/group/delete-offsets")
+def delete_offsets(visit: Visit) -> Done:
+    name, topic = visit.field("name"), visit.field("topic")
+    check_typed(visit, name)
+    places = [place for place in group_admin.committed_offsets(visit.cluster, name) if place.topic == topic]
+    if not places:
+        raise PageError(f"{name} has committed no offsets of {topic}; nothing was done.", 404)
+    for error in group_admin.delete_offsets(visit.cluster, name, places).values():
+        if isinstance(error, ApiError):
+            raise error
+    return Done(f"The offsets of {name} for {topic} were deleted.", href("group", name=name))

@@ -1,0 +1,215 @@
+"""The records of a topic: a page of them from any position, one record, the live tail, and writing a record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from ottla.analysis.resets import bounds_of, offsets_at
+from ottla.base.types import TopicPartition
+from ottla.client.blocking.consumer import Consumer
+from ottla.client.blocking.producer import Producer
+from ottla.console import records
+from ottla.console.model import Done, Field, Form, Link, Note, Page, PageError, Table, columns, href
+from ottla.console.pages.topic import TRAIL, tabs_of, topic_of
+from ottla.console.visit import Visit, action, page
+from ottla.wire.records import Record
+
+COUNT = 50
+COUNT_MAX = 500
+STARTS = (
+    ("latest", "the newest"), ("earliest", "the oldest"), ("from_offset", "from an offset on"), ("to_offset", "up to an offset"),
+    ("from_time", "from a time on"), ("to_time", "up to a time"),
+)  # fmt: skip
+FIELDS = (("any", "key, value or header"), ("key", "key"), ("value", "value"), ("header", "header"))
+QUERY = ("from", "at", "partition", "count", "text", "field", "committed", "markers")
+
+
+@page("/topics/{topic}/messages", "Records of a topic from a position, with a filter", query=QUERY)
+def messages(visit: Visit) -> Page:
+    name, topic = topic_of(visit)
+    query = visit.query
+    numbers = sorted(one.partition_index for one in topic.partitions)
+    if query.get("partition"):
+        number = visit.whole("partition")
+        if number not in numbers:
+            raise PageError(f"{name} has no partition {number}.", 404)
+        numbers = [number]
+    count = min(COUNT_MAX, max(1, visit.whole("count", COUNT)))
+    places = [TopicPartition(name, number) for number in numbers]
+    is_committed, has_markers = query.get("committed") == "yes", query.get("markers") == "yes"
+    positions, ends, is_backwards = _positions(visit, places, count)
+    filter_ = _filter(query.get("text", ""), query.get("field", "any"))
+    found = records.read(
+        visit.cluster, records.Wanted(positions, ends, count, filter_, is_committed, has_markers)
+    )  # fmt: skip
+    shown = list(reversed(found.records)) if is_backwards else found.records
+    notes = [Note(f"The search stopped after {records.READ_S:g} s and {found.scanned} records; name a later position to go on.", "warn")]
+    extra = {
+        "records": [one._asdict() for one in shown],
+        "scanned": found.scanned,
+        "lists": {"topic": name, "form": _form(visit, name, len(topic.partitions)), "records": shown, "links": _downloads(visit, name)},
+    }
+    return Page(
+        name, forms=[_produce_form(name)], notes=notes if found.is_partial and query.get("text") else [], tabs=tabs_of(name), trail=TRAIL,
+        template="messages.html", extra=extra,
+    )  # fmt: skip
+
+
+def _positions(
+    visit: Visit, places: list[TopicPartition], count: int
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int], bool]:
+    """Returns the first offset and the end of each partition to read, and whether the newest record is shown first."""
+    bounds = bounds_of(visit.cluster, places)
+    starts, ends = ({place: found[side] for place, found in bounds.items()} for side in (0, 1))
+    start, at = visit.query.get("from", "latest"), visit.query.get("at", "").strip()
+    if start == "earliest":
+        return starts, ends, False
+    if start in ("from_offset", "to_offset"):
+        offset = visit.whole("at")
+        if start == "from_offset":
+            return {place: min(max(offset, starts[place]), ends[place]) for place in places}, ends, False
+        ends = {place: min(max(offset, starts[place]), ends[place]) for place in places}
+    elif start in ("from_time", "to_time"):
+        moments = offsets_at(visit.cluster, places, parse_moment_ms(at))
+        found = {place: ends[place] if moments[place] < 0 else moments[place] for place in places}
+        if start == "from_time":
+            return found, ends, False
+        ends = found
+    elif start != "latest":
+        raise PageError(f"{start[:40]!r} is no position; choose one from the list.")
+    if visit.query.get("text"):
+        count = 20 * COUNT_MAX  # a filter looks at more records than it shows
+    return {place: max(starts[place], ends[place] - count) for place in places}, ends, True
+
+
+def parse_moment_ms(text: str) -> int:
+    """Returns a date and time, in UTC without a zone, or milliseconds since 1970. Raises `PageError`."""
+    if text.isdecimal() and len(text) < 16:
+        return int(text)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise PageError(f"{text[:40]!r} is not a time; write it like 2026-01-31T12:00.") from None
+    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _filter(text: str, field: str) -> Callable[[Record], bool]:
+    """Returns a filter for records that contain a text, without regard to case."""
+    if not text:
+        return lambda record: True
+    wanted = text.encode().lower()
+
+    def matches(record: Record) -> bool:
+        parts = []
+        if field in ("any", "key"):
+            parts.append(record.key)
+        if field in ("any", "value"):
+            parts.append(record.value)
+        if field in ("any", "header"):
+            parts += [part for name, value in record.headers for part in (name.encode(), value)]
+        return any(part is not None and wanted in bytes(part).lower() for part in parts)
+
+    return matches
+
+
+def _form(visit: Visit, name: str, partitions: int) -> Form:
+    query = visit.query
+    choices = [("", "all"), *((str(number), str(number)) for number in range(partitions))]
+    return Form(href("topics", name, "messages"), "Choose records", "Show", [
+        Field("from", "Records", query.get("from", "latest"), choices=STARTS),
+        Field("at", "Offset or time (2026-01-31T12:00 in UTC)", query.get("at", "")),
+        Field("partition", "Partition", query.get("partition", ""), choices=choices),
+        Field("count", "How many", query.get("count", str(COUNT)), "number"),
+        Field("text", "Contains", query.get("text", "")), Field("field", "In", query.get("field", "any"), choices=FIELDS),
+        Field("committed", "Only committed records", query.get("committed", ""), "checkbox"),
+        Field("markers", "Transaction markers", query.get("markers", ""), "checkbox"),
+    ], is_query=True, is_open=True)  # fmt: skip
+
+
+def _downloads(visit: Visit, name: str) -> list[Link]:
+    given = {key: value for key, value in visit.query.items() if key in QUERY}
+    return [
+        Link("JSON", href("topics", name, "messages.json").rstrip("/") + _query(given)),
+        Link("JSON lines", href("topics", name, "download", form="jsonl", **given)),
+        Link("CSV", href("topics", name, "download", form="csv", **given)),
+    ]
+
+
+def _query(given: dict[str, str]) -> str:
+    return href("", **given).removeprefix("/")
+
+
+@page("/topics/{topic}/record", "One record", query=("partition", "offset"))
+def record(visit: Visit) -> Page:
+    name, _ = topic_of(visit)
+    place, offset = TopicPartition(name, visit.whole("partition")), visit.whole("offset")
+    found = one_record(visit, place, offset)
+    shown = records.show(place.partition, found, 200_000, is_indented=True)
+    at = {"partition": place.partition, "offset": offset}
+    bytes_link = Link("bytes of the value", href("topics", name, "value", **at))
+    facts = [
+        ("Partition", place.partition), ("Offset", offset), ("Bytes of key and value", shown.size), ("Form", shown.kind),
+        ("Download", bytes_link),
+    ]  # fmt: skip
+    rows = [{"name": header, "value": value} for header, value in shown.headers]
+    table = Table("headers", "Headers", columns(name="Name", value="Value"), rows, "No headers.")
+    again = _produce_form(name, shown.key or "", shown.value or "") if shown.kind in ("text", "json") and not shown.is_cut else None
+    trail = [*TRAIL, Link(name, href("topics", name)), Link("Messages", href("topics", name, "messages"))]
+    extra = {"record": shown._asdict()}
+    return Page(
+        f"{place}, offset {offset}", facts, [table], [again] if again else [], trail=trail, template="record.html", extra=extra
+    )  # fmt: skip
+
+
+def one_record(visit: Visit, place: TopicPartition, offset: int) -> Record:
+    """Returns the record at an offset. Raises `PageError` if there is none."""
+    deadline = time.monotonic() + records.READ_S
+    with Consumer(visit.cluster, partition_bytes_max=records.PARTITION_BYTES, max_wait_ms=100) as consumer:
+        consumer.assign({place: offset})
+        while time.monotonic() < deadline:
+            for fetched in consumer.poll(0.5):
+                for record in fetched.records():
+                    if record.offset == offset:
+                        return record
+                if fetched.next_offset > offset:
+                    raise PageError(f"{place} has no record at offset {offset}: it was compacted or deleted, or is a marker.", 404)
+    raise PageError(f"{place} has no record at offset {offset} yet.", 404)
+
+
+@page("/topics/{topic}/live", "The live tail of a topic")
+def live(visit: Visit) -> Page:
+    name, topic = topic_of(visit)
+    source = href("topics", name, "tail", partition=visit.query.get("partition"))
+    numbers = sorted(one.partition_index for one in topic.partitions)
+    return Page(name, tabs=tabs_of(name), trail=TRAIL, template="live.html", extra={"source": source, "partitions": numbers})
+
+
+def _produce_form(name: str, key: str = "", value: str = "") -> Form:
+    return Form(href("do", "topics", name, "produce"), "Write a record", "Write", [
+        Field("key", "Key (empty: none)", key), Field("value", "Value", value, "textarea"),
+        Field("is_null", "No value (a tombstone)", kind="checkbox"),
+        Field("partition", "Partition (empty: by the key)", kind="number"),
+        Field("headers", "Headers, one name=value a line", "", "textarea"),
+    ], f"Writes one record to {name}.")  # fmt: skip
+
+
+@action("/topics/{topic}/produce")
+def produce(visit: Visit) -> Done:
+    name, _ = topic_of(visit)
+    form = visit.form
+    headers: list[tuple[str, bytes | None]] = []
+    for line in form.get("headers", "").splitlines():
+        header, equals, value = line.partition("=")
+        if line.strip() and not equals:
+            raise PageError(f"The header {line[:40]!r} is not name=value; nothing was written.")
+        if equals:
+            headers.append((header, value.encode()))
+    key = form.get("key", "").encode() or None
+    body = None if form.get("is_null") else form.get("value", "").replace("\r\n", "\n").encode()
+    partition = visit.whole("partition", -1)
+    with Producer(visit.cluster) as producer:
+        producer.produce(name, body, key=key, headers=tuple(headers), partition=partition)
+        producer.flush()
+    return Done(f"The record was written to {name}.", href("topics", name, "messages"))

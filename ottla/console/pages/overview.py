@@ -1,0 +1,99 @@
+"""The overview, the search, and the series of the charts."""
+
+from __future__ import annotations
+
+from ottla.console.model import Link, Mark, Page, Table, columns, group_link, href, number, topic_link
+from ottla.console.snapshot import SERIES, View
+from ottla.console.visit import PAGES, Visit, page
+
+SNIPPETS = (
+    ("confluent-kafka", 'from confluent_kafka import Producer\nproducer = Producer({{"bootstrap.servers": "{address}"}})'),
+    ("kafka-python", 'from kafka import KafkaProducer\nproducer = KafkaProducer(bootstrap_servers="{address}")'),
+    ("aiokafka", 'from aiokafka import AIOKafkaProducer\nproducer = AIOKafkaProducer(bootstrap_servers="{address}")'),
+    ("Java", "bootstrap.servers={address}"),
+    ("Spark", 'spark.readStream.format("ottla").option("bootstrap.servers", "{address}")'),
+    ("Command line", "ottla topic list -b {address}"),
+)
+
+
+def health(view: View) -> tuple[Mark, list[tuple[str, int]]]:
+    """Returns the health of the cluster, and the counts that decide it."""
+    look = view.look
+    counts = [("Offline partitions", look.leaderless), ("Under-replicated partitions", look.out_of_sync)]
+    if look.leaderless:
+        return Mark(f"{look.leaderless} offline", "bad"), counts
+    if look.controller < 0:
+        return Mark("no controller", "bad"), counts
+    if look.out_of_sync:
+        return Mark(f"{look.out_of_sync} under-replicated", "warn"), counts
+    return Mark("healthy", "ok"), counts
+
+
+@page("/", "Health, counts and rates of the cluster", name="Overview", section="Cluster")
+def overview(visit: Visit) -> Page:
+    view = visit.view()
+    look = view.look
+    mark, counts = health(view)
+    last = visit.desk.snapshot.history[-1][1]
+    topics = [name for name, topic in view.topics.items() if not topic.is_internal]
+    facts = [
+        ("Health", mark),
+        *((name, Mark(str(count), "ok" if not count else "warn")) for name, count in counts),
+        ("Brokers", Link(str(look.brokers), "/brokers")),
+        ("Topics", Link(str(len(topics)), "/topics")),
+        ("Partitions", look.partitions),
+        ("Groups", Link(str(look.group_count), "/groups")),
+        ("Open transactions", Link(str(len(look.transactions)), "/transactions")),
+        ("Messages a second", number(last["messages"], 1)),
+        ("Controller", look.controller),
+    ]
+    behind = [
+        {"group": group_link(group.name), "state": group.state, "lag": group.lag, "change": group.change}
+        for group in look.groups[:10]
+        if group.lag
+    ]
+    busy = [{"topic": topic_link(one.name), "rate": one.rate, "records": one.end} for one in look.topics[:10] if one.rate]
+    tables = [
+        Table("groups_behind", "Groups with lag", columns(group="Group", state="State", lag="Lag", change="Change a second"), behind,
+              "No group is behind."),
+        Table("busy_topics", "Topics that are written", columns(topic="Topic", rate="Messages a second", records="End offsets"), busy,
+              "No topic was written since the last look."),
+    ]  # fmt: skip
+    broker = min(visit.desk.snapshot.cluster.metadata.brokers.values(), default=None)
+    address = visit.settings.properties.get("bootstrap.servers", "") or str(broker)
+    snippets = [(name, text.format(address=address)) for name, text in SNIPPETS]
+    extra = {"lists": snippets, "metrics_note": look.note if look.requests is None else ""}
+    return Page("Overview", facts, tables, template="overview.html", extra=extra, refresh_s=10)
+
+
+@page("/metrics", "The series of the charts of the last 15 minutes", name="Metrics", section="Cluster")
+def metrics(visit: Visit) -> Page:
+    view = visit.view()
+    points = list(visit.desk.snapshot.history)
+    extra = {
+        "times": [at for at, _ in points],
+        "series": {name: [values[name] for _, values in points] for name in SERIES},
+        "metrics_note": view.look.note if view.look.requests is None else "",
+    }
+    rows = [{"request": one.name, "rate": one.rate, "p99": one.p99_ms} for one in view.look.requests or ()]
+    table = Table(
+        "requests", "Requests by API", columns(request="API", rate="Requests a second", p99="p99 in ms"), rows,
+        view.look.note or "No request was counted yet.",
+    )  # fmt: skip
+    return Page("Metrics", tables=[table], template="metrics.html", extra=extra, refresh_s=10)
+
+
+@page("/search", "Topics, groups, brokers and pages whose name contains a text", query=("q",))
+def search(visit: Visit) -> Page:
+    view, wanted = visit.view(), visit.query.get("q", "").strip().lower()
+    found = [{"kind": "Page", "name": Link(each.name, each.path)} for each in PAGES if each.name and wanted in each.name.lower()]
+    found += [{"kind": "Topic", "name": topic_link(name)} for name in sorted(view.topics) if wanted in name.lower()]
+    found += [{"kind": "Group", "name": group_link(group.group_id)} for group in view.groups if wanted in group.group_id.lower()]
+    found += [
+        {"kind": "Broker", "name": Link(f"broker {broker.node_id}", href("brokers", str(broker.node_id)))}
+        for broker in view.metadata.brokers
+        if wanted in f"broker {broker.node_id} {broker.host}"
+    ]
+    return Page(f"Search: {wanted}" if wanted else "Search", tables=[Table("found", "Found", columns(kind="Kind", name="Name"), found)])
+
+

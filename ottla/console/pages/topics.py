@@ -1,0 +1,73 @@
+"""The list of topics, and the creation of one."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ottla.client.core import admin
+from ottla.console.model import Done, Field, Form, Link, Mark, Page, PageError, Table, columns, href, number, size, topic_link
+from ottla.console.snapshot import View
+from ottla.console.visit import Visit, action, page
+
+
+def topic_sizes(view: View) -> Counter[str]:
+    """Returns the bytes of each topic on all disks."""
+    sizes: Counter[str] = Counter()
+    for directory in view.directories:
+        for (topic, _), found in directory.sizes.items():
+            sizes[topic] += found
+    return sizes
+
+
+def groups_of(view: View) -> dict[str, list[tuple[str, int]]]:
+    """Returns the groups of each topic with their lag, largest first."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    for group, lags in view.lags.items():
+        for topic, lag in lags.items():
+            found.setdefault(topic, []).append((group, lag))
+    return {topic: sorted(groups, key=lambda pair: -pair[1]) for topic, groups in found.items()}
+
+
+@page("/topics", "All topics", name="Topics", section="Data", query=("internal",))
+def topics(visit: Visit) -> Page:
+    view = visit.view()
+    has_internal = visit.query.get("internal") == "1"
+    sizes, groups = topic_sizes(view), groups_of(view)
+    rows = [
+        {
+            "topic": topic_link(one.name), "partitions": one.partitions,
+            "replication": max((len(each.replica_nodes) for each in view.topics[one.name].partitions), default=0),
+            "out_of_sync": Mark(str(one.out_of_sync), "warn") if one.out_of_sync else 0,
+            "records": one.end, "rate": one.rate, "size": size(sizes[one.name]),
+            "lag": max((lag for _, lag in groups.get(one.name, ())), default=None),
+            "groups": [f"{group} {number(lag)}" for group, lag in groups.get(one.name, ())[:3]],
+        }
+        for one in sorted(view.look.topics, key=lambda one: one.name)
+        if one.name in view.topics and (has_internal or not view.topics[one.name].is_internal)
+    ]  # fmt: skip
+    titles = columns(
+        topic="Topic", partitions="Partitions", replication="Replication", out_of_sync="Out of sync", records="End offsets",
+        rate="Messages a second", size="Disk", lag="Largest lag", groups="Groups and lag",
+    )  # fmt: skip
+    switch = Link("hide internal topics", "/topics") if has_internal else Link("show internal topics", href("topics", internal=1))
+    form = Form(
+        "/do/topics/create", "Create a topic", "Create",
+        [
+            Field("name", "Name", is_needed=True), Field("partitions", "Partitions (empty: the broker's default)", kind="number"),
+            Field("replication", "Replication factor (empty: the broker's default)", kind="number"),
+            Field("cleanup", "Cleanup", choices=[("", "the broker's default"), ("delete", "delete"), ("compact", "compact")]),
+        ],
+    )  # fmt: skip
+    return Page("Topics", [("Internal topics", switch)], [Table("topics", "Topics", titles, rows)], [form], refresh_s=10)
+
+
+@action("/topics/create")
+def create(visit: Visit) -> Done:
+    name, cleanup = visit.field("name"), visit.form.get("cleanup", "")
+    configs = {"cleanup.policy": cleanup} if cleanup else {}
+    partitions, replication = visit.whole("partitions", -1), visit.whole("replication", -1)
+    if 0 in (partitions, replication):
+        raise PageError("A topic needs at least one partition and one replica; nothing was done.")
+    made = admin.create_topic(visit.cluster, name, partitions=partitions, replication_factor=replication, configs=configs)
+    parts = f" with {made.num_partitions} partitions" if made.num_partitions > 1 else ""
+    return Done(f"Topic {name} was created{parts}.", href("topics", name))

@@ -1,0 +1,104 @@
+"""Transactions: the list, one transactional id, the transactions that block readers, and ending them."""
+
+from __future__ import annotations
+
+from ottla.analysis.moments import now_ms
+from ottla.analysis.open_transactions import open_transactions
+from ottla.base.types import TopicPartition
+from ottla.client.core import transaction_admin
+from ottla.console.model import Code, Done, Field, Form, Link, Mark, Page, PageError, Table, columns, href, seconds, topic_link
+from ottla.console.visit import Visit, action, check_typed, page
+
+TRAIL = (Link("Transactions", "/transactions"),)
+WAYS = (
+    ("Empty", "Ongoing", "PrepareCommit", "CompleteCommit"),
+    ("Empty", "Ongoing", "PrepareAbort", "CompleteAbort"),
+)  # fmt: skip
+LEVELS = {"Ongoing": "warn", "PrepareCommit": "warn", "PrepareAbort": "warn", "PrepareEpochFence": "warn", "Dead": "bad"}
+
+
+@page("/transactions", "All transactional ids, and the open transactions", name="Transactions", section="Data")
+def transactions(visit: Visit) -> Page:
+    view = visit.view()
+    ages = {one.name: one for one in view.look.transactions}
+    rows = []
+    for one in transaction_admin.list_transactions(visit.cluster):
+        seen = ages.get(one.transactional_id)
+        rows.append({
+            "id": Link(one.transactional_id, href("transaction", id=one.transactional_id)),
+            "state": Mark(one.state, LEVELS.get(one.state, "ok")), "producer_id": str(one.producer_id), "coordinator": one.coordinator,
+            "age": seconds(seen.age_ms / 1000) if seen and seen.age_ms is not None else None,
+            "partitions": seen.partitions if seen else None, "client": seen.client if seen else None,
+        })  # fmt: skip
+    titles = columns(
+        id="Transactional id", state="State", producer_id="Producer id", coordinator="Coordinator", age="Open for", partitions="Partitions",
+        client="Client id",
+    )  # fmt: skip
+    form = Form(
+        "/do/transactions/abort", "Abort a transaction that no coordinator knows", "Write the abort marker",
+        [
+            Field("topic", "Topic", is_needed=True), Field("partition", "Partition", "0", "number"),
+            Field("offset", "First offset", kind="number"),
+        ],
+        "The last resort: writes an abort marker into the partition. Its records are not returned to read_committed readers.", "abort",
+    )  # fmt: skip
+    table = Table("transactions", "Transactional ids", titles, rows, "No producer has used a transactional id yet.")
+    return Page("Transactions", tables=[table], forms=[form])
+
+
+@page("/transaction", "A transactional id: state, age, partitions and what it holds back", query=("id",))
+def transaction(visit: Visit) -> Page:
+    name = visit.query.get("id", "")
+    found = transaction_admin.describe_transaction(visit.cluster, name)
+    age = max(0.0, (now_ms() - found.start_ms) / 1000) if found.start_ms >= 0 else None
+    facts = [
+        ("State", Mark(found.state, LEVELS.get(found.state, "ok"))), ("Open for", seconds(age)),
+        ("Timeout", "none: two-phase commit" if found.is_two_phase else seconds(found.timeout_ms / 1000)),
+        ("Producer id", str(found.producer_id)), ("Epoch", found.producer_epoch), ("Coordinator", found.coordinator),
+        ("Client", f"{found.client_id} at {found.client_host}" if found.client_host else "sent by Ottla's brokers only"),
+    ]  # fmt: skip
+    opened = {(one.topic, one.partition): one for one in open_transactions(visit.cluster, found.partitions)} if found.partitions else {}
+    rows = [
+        {
+            "topic": topic_link(place.topic), "partition": place.partition,
+            "start": opened[place].start_offset if place in opened else None,
+            "idle": seconds(opened[place].idle_ms / 1000) if place in opened else None,
+        }
+        for place in found.partitions
+    ]  # fmt: skip
+    titles = columns(topic="Topic", partition="Partition", start="First offset", idle="Since its last record")
+    table = Table("partitions", "Partitions of the transaction", titles, rows, "No partition is in a transaction now.")
+    fence = Form(
+        "/do/transaction/fence", "Fence the producer and abort its open transaction", "Fence and abort", (),
+        f"Aborts the open transaction of {name}. The program that uses this transactional id gets an error and has to start again.", name,
+        {"id": name},
+    )  # fmt: skip
+    way = WAYS[1] if found.state in WAYS[1][2:] else WAYS[0]
+    extra = {"way": list(way), "state": found.state}
+    facts.append(("End it", Code(f"ottla txn abort --transactional-id {name}")))
+    return Page(name, facts, [table], [fence], trail=TRAIL, template="transaction.html", extra=extra)
+
+
+@action("/transaction/fence")
+def fence(visit: Visit) -> Done:
+    name = visit.field("id")
+    check_typed(visit, name)
+    transaction_admin.describe_transaction(visit.cluster, name)
+    transaction_admin.fence_producer(visit.cluster, name)
+    return Done(f"The producer of {name} is fenced, and its open transaction is aborted.", href("transaction", id=name))
+
+
+@action("/transactions/abort")
+def abort(visit: Visit) -> Done:
+    check_typed(visit, "abort")
+    place, offset = TopicPartition(visit.field("topic"), visit.whole("partition")), visit.whole("offset")
+    for one in open_transactions(visit.cluster, [place]):
+        if one.start_offset == offset:
+            transaction_admin.write_abort_marker(
+                visit.cluster, place, producer_id=one.producer_id, producer_epoch=one.producer_epoch,
+                coordinator_epoch=max(one.coordinator_epoch, 0),
+            )  # fmt: skip
+            return Done(f"An abort marker was written into {place}.", "/transactions")
+    raise PageError(f"No open transaction of {place} begins at offset {offset}; nothing was done.", 404)
+
+

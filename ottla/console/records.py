@@ -1,0 +1,126 @@
+"""Reads records of a topic for the pages, and shows their bytes as text."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ottla.analysis.resets import Bounds
+from ottla.base.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.blocking.consumer import Consumer
+from ottla.client.core.fetching import Fetched
+from ottla.wire.records import Record
+
+READ_S = 3.0
+"""Seconds that a page reads records before it shows what it has found."""
+PARTITION_BYTES = 256 * 1024
+LETTERS_MAX = 2_000
+"""Characters of a key or value in a page. A record's own page has more, and the download has all bytes."""
+
+
+class Shown(NamedTuple):
+    """A record as a page shows it. `kind` is the form of the value: json, text, hex, null or marker."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: str | None
+    value: str | None
+    kind: str
+    size: int
+    headers: list[list[str | None]]
+    is_cut: bool
+
+
+def as_text(data: bytes | None, letters_max: int = LETTERS_MAX, *, is_indented: bool = False) -> tuple[str | None, str, bool]:
+    """Returns bytes as text, the form of the text (json, text, hex or null), and whether it is cut."""
+    if data is None:
+        return None, "null", False
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data[: letters_max // 3].hex(" "), "hex", len(data) > letters_max // 3
+    kind = "text"
+    if len(data) <= 10 * letters_max and text[:1] in ("{", "["):
+        try:
+            text, kind = json.dumps(json.loads(text), indent=2 if is_indented else None, ensure_ascii=False), "json"
+        except (ValueError, RecursionError):
+            pass
+    return text[:letters_max], kind, len(text) > letters_max
+
+
+def show(partition: int, record: Record, letters_max: int = LETTERS_MAX, *, is_indented: bool = False) -> Shown:
+    key, value = (None if part is None else bytes(part) for part in (record.key, record.value))
+    text, kind, is_cut = as_text(value, letters_max, is_indented=is_indented)
+    headers = [[name, as_text(None if found is None else bytes(found), 200)[0]] for name, found in record.headers]
+    size = len(key or b"") + len(value or b"")
+    return Shown(partition, record.offset, record.timestamp, as_text(key, 200)[0], text, kind, size, headers, is_cut)
+
+
+class Wanted(NamedTuple):
+    """A query for records: from these positions on, at most `limit`, with `matches`. `ends` stops each partition before this offset."""
+
+    positions: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+    limit: int
+    matches: Callable[[Record], bool]
+    is_committed: bool = False
+    has_markers: bool = False
+
+
+class Found(NamedTuple):
+    """Records in the order of their time, how many were looked at, and whether the time was over before all were."""
+
+    records: list[Shown]
+    scanned: int
+    is_partial: bool
+
+
+def read(cluster: Cluster, wanted: Wanted) -> Found:
+    """Reads the records of a query, for at most `READ_S`."""
+    left = {place: start for place, start in wanted.positions.items() if start < wanted.ends[place]}
+    found: list[Shown] = []
+    counts = dict.fromkeys(left, 0)
+    scanned = 0
+    deadline = time.monotonic() + READ_S
+    isolation = READ_COMMITTED if wanted.is_committed else READ_UNCOMMITTED
+    with Consumer(cluster, isolation_level=isolation, partition_bytes_max=PARTITION_BYTES, max_wait_ms=100) as consumer:
+        consumer.assign(left)
+        while left and time.monotonic() < deadline:
+            for fetched in consumer.poll(0.5):
+                place = fetched.partition
+                for shown in _matching(fetched, wanted):
+                    scanned += 1
+                    if shown is not None and place in left and counts[place] < wanted.limit:
+                        found.append(shown)
+                        counts[place] += 1
+                if fetched.next_offset >= wanted.ends[place] or counts.get(place, 0) >= wanted.limit:
+                    left.pop(place, None)
+    found.sort(key=lambda one: (one.timestamp, one.partition, one.offset))
+    return Found(found[: wanted.limit], scanned, bool(left))
+
+
+def _matching(fetched: Fetched, wanted: Wanted) -> Iterator[Shown | None]:
+    """Yields each record before the end, None for one that does not match, and the markers if they are wanted."""
+    end = wanted.ends[fetched.partition]
+    for record in fetched.records():
+        if record.offset < end:
+            yield show(fetched.partition.partition, record) if wanted.matches(record) else None
+    if wanted.has_markers:
+        for header, marker in fetched.markers:
+            text = f"{marker} of producer {header.producer_id}, epoch {header.producer_epoch}"
+            yield Shown(
+                fetched.partition.partition, header.base_offset, header.max_timestamp, None, text, "marker", header.size_bytes, [], False
+            )
+
+
+def starts_before_end(bounds: Mapping[TopicPartition, Bounds], count: int) -> dict[TopicPartition, int]:
+    """Returns the position of each partition that is `count` records before its end, or its start."""
+    return {place: max(found.start, found.end - count) for place, found in bounds.items()}
+
+
+def as_event(shown: Shown) -> dict[str, Any]:
+    return shown._asdict()

@@ -1,0 +1,77 @@
+"""Serves a console over HTTP, until it is stopped."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from ottla.base.errors import OttlaError
+from ottla.console.app import Console
+from ottla.console.desk import Settings
+
+
+class ConsoleRefused(OttlaError):
+    """The console cannot be started; the message is one line."""
+
+
+def serve(settings: Settings) -> None:
+    """Serves until SIGINT or SIGTERM. Prints `READY http://host:port in N ms` on stdout when it serves. Raises `ConsoleRefused`."""
+    started = time.perf_counter()
+    listening = _listen(settings)
+    host, port = listening.getsockname()[:2]
+    settings = settings._replace(port=port)
+    try:
+        console = Console(settings)
+    except ValueError as error:
+        listening.close()
+        raise ConsoleRefused(str(error)) from None
+    config = uvicorn.Config(
+        console.app(), log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=1, server_header=False
+    )
+    shown = f"[{host}]" if ":" in host else host
+    try:
+        _Server(config, f"READY http://{shown}:{port} in {{:.0f}} ms\n", started).run(sockets=[listening])
+    finally:
+        console.close()
+
+
+class _Server(uvicorn.Server):
+    """A server that prints a line when it is ready. A signal to stop ends it without an error."""
+
+    def __init__(self, config: uvicorn.Config, line: str, started: float) -> None:
+        super().__init__(config)
+        self._line = line
+        self._started = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        sys.stdout.write(self._line.format((time.perf_counter() - self._started) * 1000))
+        sys.stdout.flush()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((settings.host, settings.port))
+        found.listen(128)
+    except OSError as error:
+        found.close()
+        raise ConsoleRefused(f"cannot listen on {settings.host}:{settings.port}: {(error.strerror or str(error)).lower()}") from None
+    return found

@@ -1,0 +1,201 @@
+"""A snapshot of the cluster in memory, which a thread renews. List pages are served from it, so opening a page costs the cluster nothing.
+
+If the cluster does not answer, the last view remains, and `problem` has the reason. It is renewed less often while no page is open.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ottla.analysis.metrics_text import MetricsRefused, metrics_address, scrape
+from ottla.analysis.sample import Look, Sampler
+from ottla.base.errors import ApiError, OttlaError
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.core import admin
+from ottla.client.core.group_admin import ListedGroup
+from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
+
+INTERVAL_S = 5.0
+"""Seconds between looks while pages are open. With 15 minutes of history a chart has 180 points."""
+IDLE_INTERVAL_S = 30.0
+IDLE_AFTER_S = 120.0
+HISTORY_POINTS = 180
+DISKS_EVERY_S = 30.0
+GROUPS_MAX = 500
+FIRST_VIEW_S = 5.0
+"""Seconds that a page waits for the first view of a new snapshot."""
+
+SERIES = ("messages", "bytes_in", "bytes_out", "produce_p99", "fetch_p99", "lag", "open_transactions")
+
+
+class Directory(NamedTuple):
+    """A log directory of a broker, with the bytes of each (topic, partition)."""
+
+    broker: int
+    path: str
+    error: str
+    total_bytes: int
+    usable_bytes: int
+    sizes: dict[tuple[str, int], int]
+
+
+class View(NamedTuple):
+    """The cluster as it was at `at_s` (seconds since 1970). `metadata` is the answer with all topics, `lags` the lag by group and topic."""
+
+    at_s: float
+    look: Look
+    metadata: MetadataResponse
+    topics: dict[str, MetadataResponseTopic]
+    groups: list[ListedGroup]
+    lags: dict[str, dict[str, int]]
+    directories: list[Directory]
+    disk_note: str
+    counters: dict[str, float]
+
+
+class Snapshot:
+    """See the module."""
+
+    def __init__(self, cluster: Cluster, metrics: Callable[[], str] | None = None) -> None:
+        self.cluster = cluster
+        self.view: View | None = None
+        self.problem = "The cluster was not asked yet."
+        self.history: deque[tuple[float, dict[str, float | None]]] = deque(maxlen=HISTORY_POINTS)
+        self._metrics = metrics
+        self._sampler = Sampler(cluster, None, groups_max=GROUPS_MAX)
+        self._directories: list[Directory] = []
+        self._disk_note = ""
+        self._disks_at = 0.0
+        self._counters: dict[str, float] = {}
+        self._looked_s = time.monotonic()
+        self._wanted = threading.Event()
+        self._renewed = threading.Condition()
+        self._begun = self._ended = 0
+        """How many looks have begun and ended."""
+        self._is_over = False
+        self._thread = threading.Thread(target=self._run, name="snapshot", daemon=True)
+        self._thread.start()
+
+    def current(self) -> View:
+        """Returns the view. Waits for the first one. Raises `OttlaError` with the problem if there is none."""
+        was_idle = time.monotonic() - self._looked_s > IDLE_AFTER_S
+        self._looked_s = time.monotonic()
+        if was_idle:
+            self._wanted.set()
+        if self.view is None:
+            with self._renewed:
+                self._renewed.wait_for(lambda: self.view is not None or self._ended, timeout=FIRST_VIEW_S)
+        if self.view is None:
+            raise OttlaError(self.problem)
+        return self.view
+
+    def renew(self) -> None:
+        """Takes a look now and waits for it, after an action has changed the cluster."""
+        with self._renewed:
+            wanted = self._begun + 1
+            self._sampler.forget_metadata()
+            self._disks_at = 0.0
+            self._wanted.set()
+            self._renewed.wait_for(lambda: self._ended >= wanted, timeout=FIRST_VIEW_S)
+
+    def stop(self) -> None:
+        """Ends the thread, which closes the connections."""
+        self._is_over = True
+        self._wanted.set()
+        self.cluster.close()
+        self._thread.join(timeout=FIRST_VIEW_S)
+
+    def _run(self) -> None:
+        while not self._is_over:
+            with self._renewed:
+                if not self._is_over:
+                    self._wanted.clear()
+                self._begun += 1
+            try:
+                self.view = self._look()
+                self.problem = ""
+            except OttlaError as error:
+                self.problem = str(error)
+                self.cluster.close()
+            with self._renewed:
+                self._ended = self._begun
+                self._renewed.notify_all()
+            is_idle = time.monotonic() - self._looked_s > IDLE_AFTER_S
+            self._wanted.wait(IDLE_INTERVAL_S if is_idle else INTERVAL_S)
+        self.cluster.close()
+
+    def _look(self) -> View:
+        if self._metrics is None:
+            self._metrics = self._found_metrics()
+        self._sampler.scrape = self._metrics
+        look = self._sampler.look()
+        answer = self._sampler.metadata
+        assert answer is not None, "a look has asked for the metadata"
+        topics = {topic.name: topic for topic in answer.topics if topic.name is not None and not topic.error_code}
+        if time.monotonic() >= self._disks_at:
+            self._ask_disks(look)
+        counters = _counters(self._sampler.metrics_text)
+        view = View(
+            time.time(), look, answer, topics, self._sampler.listed, self._sampler.lags, self._directories, self._disk_note, counters
+        )
+        self._note(view)
+        return view
+
+    def _found_metrics(self) -> Callable[[], str] | None:
+        """Returns a function that reads the metrics of the broker that exports them, None without such a broker."""
+        try:
+            address = metrics_address(self.cluster)
+        except (MetricsRefused, ApiError):
+            return None
+        return lambda: scrape(address)
+
+    def _ask_disks(self, look: Look) -> None:
+        self._directories, self._disk_note = [], ""
+        for broker in sorted(self.cluster.metadata.brokers):
+            try:
+                found = admin.describe_log_dirs(self.cluster, broker)
+            except OttlaError as error:
+                self._disk_note = str(error)
+                continue
+            self._directories += [_directory(broker, each) for each in found]
+        self._disks_at = time.monotonic() + DISKS_EVERY_S
+
+    def _note(self, view: View) -> None:
+        """Adds a point to the history. Rates of bytes compare the broker's counters with the counters of the previous point."""
+        before, self._counters = self._counters, view.counters
+        elapsed = view.at_s - self.history[-1][0] if self.history else 0.0
+        rates: dict[str, float | None] = {
+            name: max(0.0, (view.counters[name] - before[name]) / elapsed) if elapsed and name in before and name in view.counters else None
+            for name in ("bytes_in", "bytes_out")
+        }
+        p99 = {row.name: row.p99_ms for row in view.look.requests or ()}
+        known = [topic.rate for topic in view.look.topics if topic.rate is not None]
+        self.history.append((view.at_s, {
+            "messages": sum(max(0.0, rate) for rate in known) if known else None,
+            **rates,
+            "produce_p99": p99.get("Produce"),
+            "fetch_p99": p99.get("Fetch"),
+            "lag": sum(group.lag for group in view.look.groups),
+            "open_transactions": len(view.look.transactions),
+        }))  # fmt: skip
+
+
+def _counters(text: str) -> dict[str, float]:
+    """Returns the byte counters of all topics together from the text of a broker's metrics, by the name of their series."""
+    found = {}
+    for series, family in (("bytes_in", "bytesin"), ("bytes_out", "bytesout")):
+        name = f"\nkafka_server_brokertopicmetrics_{family}_total "
+        _, is_there, rest = text.partition(name)
+        if is_there:
+            found[series] = float(rest.partition("\n")[0])
+    return found
+
+
+def _directory(broker: int, found: Any) -> Directory:
+    sizes = {(topic.name, one.partition_index): one.partition_size for topic in found.topics for one in topic.partitions}
+    error = "" if not found.error_code else f"error {found.error_code}"
+    return Directory(broker, found.log_dir, error, found.total_bytes, found.usable_bytes, sizes)

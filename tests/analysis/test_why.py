@@ -1,0 +1,212 @@
+"""Each reason why a reader is behind, a client cannot write or a replica is not in sync, made on purpose and found with its evidence."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.analysis.why import BAD, FINE, NOTE, Reason, of_assignment, why_partition, why_reader, why_writer
+from ottla.base.acls import AclOperation, Binding, Pattern, PatternType, Permission, ResourceType, Rule
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.blocking.consumer import Consumer
+from ottla.client.blocking.producer import Producer
+from ottla.client.core import acl_admin, admin, group_admin, quota_admin
+from ottla.client.core.group_admin import GroupDescription, GroupMember
+from ottla.testing.broker import Broker
+from ottla.testing.cluster import Cluster as ClusterOfBrokers
+
+SETTINGS = {"authorizer.class.name": "acl", "super.users": "User:ANONYMOUS"}
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(settings=SETTINGS) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def cluster(broker: Broker) -> Iterator[Cluster]:
+    with Cluster(broker.bootstrap_server) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def topic(cluster: Cluster) -> str:
+    """A topic with one partition and ten records."""
+    name = f"topic-{uuid.uuid4().hex[:8]}"
+    admin.create_topic(cluster, name, partitions=1)
+    write(cluster, name, 10)
+    return name
+
+
+def write(cluster: Cluster, topic: str, count: int) -> None:
+    with Producer(cluster) as producer:
+        for number in range(count):
+            producer.produce(topic, b"%d" % number, partition=0)
+        producer.flush()
+
+
+def commit(cluster: Cluster, group: str, topic: str, offset: int, member: Consumer | None = None) -> None:
+    if member is None:
+        assert not any(group_admin.commit_offsets(cluster, group, {TopicPartition(topic, 0): offset}).values())
+    else:
+        member.commit({TopicPartition(topic, 0): offset})
+
+
+def causes(reasons: list[Reason]) -> list[str]:
+    return [reason.cause for reason in reasons]
+
+
+# A reader
+
+
+def test_an_unknown_group_is_refused(cluster: Cluster) -> None:
+    with pytest.raises(ApiError) as refused:
+        why_reader(cluster, "nothing")
+    assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_group_that_has_read_all(cluster: Cluster, topic: str) -> None:
+    commit(cluster, f"{topic}-done", topic, 10)
+    (reason,) = why_reader(cluster, f"{topic}-done")
+    assert (reason.cause, reason.level) == ("no traffic", FINE)
+
+
+def test_a_group_without_members(cluster: Cluster, topic: str) -> None:
+    commit(cluster, f"{topic}-idle", topic, 4)
+    (reason,) = why_reader(cluster, f"{topic}-idle")
+    assert (reason.cause, reason.level) == ("no member", BAD) and "6 records wait" in reason.sentence
+
+
+def test_an_open_transaction(cluster: Cluster, topic: str) -> None:
+    with Producer(cluster, transactional_id=topic) as producer:
+        producer.begin()
+        producer.produce(topic, b"open", partition=0)
+        producer.flush()
+        commit(cluster, f"{topic}-held", topic, 10)
+        (reason, idle) = why_reader(cluster, f"{topic}-held")
+        commit(cluster, f"{topic}-far", topic, 2)
+        assert causes(why_reader(cluster, f"{topic}-far")) == ["no member"], "it has not reached the transaction yet"
+        producer.abort()
+    assert reason.cause == "open transaction" and reason.subject == f"{topic}-0" and idle.cause == "no member"
+    assert f"transactional id {topic}" in reason.evidence and reason.mend == f"ottla txn abort --transactional-id {topic}"
+
+
+def test_records_that_were_deleted_and_an_offset_that_does_not_exist(cluster: Cluster, topic: str) -> None:
+    group = f"{topic}-late"
+    commit(cluster, group, topic, 2)
+    admin.delete_records(cluster, {TopicPartition(topic, 0): 5})
+    found = why_reader(cluster, group)
+    assert causes(found) == ["deleted records", "no member"]
+    assert "3 records were deleted" in found[0].sentence and "--to-earliest --execute" in found[0].mend
+    commit(cluster, group, topic, 99)
+    assert causes(why_reader(cluster, group)) == ["offset beyond the end"]
+
+
+def test_members_that_stand_still_are_slow_and_catch_up(cluster: Cluster, topic: str) -> None:
+    group = f"{topic}-group"
+    commit(cluster, group, topic, 1)
+    with Consumer(cluster, group_id=group, auto_offset_reset="earliest") as member:
+        member.subscribe([topic])
+        while not member.poll(1.0):
+            pass
+        (stopped,) = why_reader(cluster, group, wait=lambda seconds: None)
+        assert stopped.cause == "stopped member" and "stuck at offset 1." in stopped.sentence and "-o 1 -n 1" in stopped.mend
+
+        def a_little(seconds: float) -> None:
+            commit(cluster, group, topic, 2, member)
+            write(cluster, topic, 5)
+
+        (slow,) = why_reader(cluster, group, wait=a_little)
+        assert slow.cause == "slow member" and "1 record committed, 5 written; lag 13" in slow.evidence
+        (fast,) = why_reader(cluster, group, wait=lambda seconds: commit(cluster, group, topic, 10, member), look_s=8)
+        assert (fast.cause, fast.level) == ("catching up", FINE) and "in about 5 s" in fast.sentence
+        client = group_admin.describe_group(cluster, group).members[0].client_id
+        quota_admin.alter_quotas(cluster, ((quota_admin.CLIENT_ID, client),), changes={"consumer_byte_rate": 1_000_000})
+        assert causes(why_reader(cluster, group, wait=lambda seconds: None)) == ["stopped member", "quota"]
+        quota_admin.alter_quotas(cluster, ((quota_admin.CLIENT_ID, client),), changes={}, deletions=["consumer_byte_rate"])
+
+
+def described(*assignments: int, state: str = "Stable") -> GroupDescription:
+    places = (tuple(TopicPartition("t", 10 * number + each) for each in range(count)) for number, count in enumerate(assignments))
+    members = tuple(GroupMember(f"m{number}", None, f"c{number}", "/host", place) for number, place in enumerate(places))
+    return GroupDescription("g", "Classic", state, "consumer", "range", 0, members)
+
+
+def test_assignments() -> None:
+    assert of_assignment(described(2, 3), {}) == []
+    (uneven,) = of_assignment(described(1, 4), {})
+    assert uneven.cause == "uneven assignment" and "c1 at host has 4 partitions, c0 at host has 1." in uneven.sentence
+    (alone,) = of_assignment(described(1, 1), {TopicPartition("t", 5): 7})
+    assert (alone.cause, alone.level) == ("not assigned", NOTE)
+    assert causes(of_assignment(described(0, state="PreparingRebalance"), {TopicPartition("t", 5): 7})) == ["rebalance"]
+
+
+# A writer
+
+
+def test_a_client_that_may_write(cluster: Cluster, topic: str) -> None:
+    (reason,) = why_writer(cluster, topic)
+    assert (reason.cause, reason.level) == ("nothing found", FINE)
+
+
+def test_a_topic_that_does_not_exist(cluster: Cluster) -> None:
+    (reason,) = why_writer(cluster, "nothing")
+    assert (reason.cause, reason.mend) == ("no topic", "ottla topic create nothing")
+
+
+def test_acls(cluster: Cluster, topic: str) -> None:
+    def rule(permission: Permission) -> Binding:
+        return Binding(Pattern(ResourceType.TOPIC, topic, PatternType.LITERAL), Rule("User:eve", "*", AclOperation.WRITE, permission))
+
+    (lacking,) = why_writer(cluster, topic, user="eve")
+    assert lacking.cause == "ACL" and lacking.mend == f"ottla acl add --allow-principal User:eve --producer --topic {topic}"
+    acl_admin.create_acls(cluster, [rule(Permission.ALLOW)])
+    assert causes(why_writer(cluster, topic, user="eve")) == ["nothing found"]
+    acl_admin.create_acls(cluster, [rule(Permission.DENY)])
+    (denied,) = why_writer(cluster, topic, user="eve")
+    assert "forbids User:eve" in denied.sentence and "DENY WRITE for User:eve from host *" in denied.evidence
+
+
+def test_too_few_replicas_quotas_and_fencing(cluster: Cluster, topic: str) -> None:
+    admin.alter_configs(cluster, admin.TOPIC_RESOURCE, topic, changes={"min.insync.replicas": "2"})
+    (few,) = why_writer(cluster, topic)
+    assert few.cause == "min.insync.replicas" and few.mend == f"ottla topic config {topic} --set min.insync.replicas=1"
+    admin.alter_configs(cluster, admin.TOPIC_RESOURCE, topic, deletions=["min.insync.replicas"])
+    quota_admin.alter_quotas(cluster, ((quota_admin.CLIENT_ID, topic),), changes={"producer_byte_rate": 1000})
+    assert causes(why_writer(cluster, topic, client=topic)) == ["quota", "nothing found"]
+    with Producer(cluster, transactional_id=topic) as producer:
+        producer.begin()
+        producer.abort()
+        (fenced, _) = why_writer(cluster, topic, transactional_id=topic)
+    assert (fenced.cause, fenced.level) == ("fencing", NOTE) and "state" in fenced.evidence
+    assert causes(why_writer(cluster, topic, transactional_id=f"{topic}-other")) == ["not known", "nothing found"]
+
+
+# A partition
+
+
+def test_a_topic_in_sync(cluster: Cluster, topic: str) -> None:
+    assert causes(why_partition(cluster, topic)) == ["in sync"]
+    assert causes(why_partition(cluster, "nothing")) == ["no topic"]
+    with pytest.raises(ApiError, match="no partition 7"):
+        why_partition(cluster, topic, 7)
+
+
+@pytest.mark.usefixtures("need_zookeeper")
+def test_a_broker_that_is_down() -> None:
+    with ClusterOfBrokers(2) as brokers, Cluster(brokers.bootstrap_server) as cluster:
+        admin.create_topic(cluster, "pair", replication_factor=2, partitions=1, configs={"min.insync.replicas": "2"})
+        assert causes(why_writer(cluster, "pair")) == ["nothing found"]
+        leader = cluster.leader(TopicPartition("pair", 0))
+        (other,) = [broker for broker in brokers.brokers if broker.broker_id != leader]
+        other.stop()
+        while (reasons := why_partition(cluster, "pair"))[0].cause != "broker down":
+            assert reasons[0].level != BAD or reasons[0].cause in ("slow follower", "no replica", "failed replica"), reasons
+        assert reasons[0].mend == f"start broker {other.broker_id}" and reasons[0].level == BAD
+        (few,) = why_writer(cluster, "pair")
+        assert few.cause == "min.insync.replicas" and few.mend == f"start broker {other.broker_id}"

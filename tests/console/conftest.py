@@ -1,0 +1,33 @@
+"""One console for all tests of a module, with hostile names and records in its cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.client.blocking.cluster import Cluster
+from ottla.testing.broker import Broker
+from tests.console.world import SCRIPT, Visitor, commit, console_of, write
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(topics=["orders:3", "quiet:1", "odd.json:1"]) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def cluster(broker: Broker) -> Iterator[Cluster]:
+    with Cluster(broker.bootstrap_server, client_id=SCRIPT) as cluster:
+        write(cluster, "orders", f'{{"text": "{SCRIPT}"}}'.encode(), None, b"\xff\xfe binary", key=SCRIPT.encode())
+        write(cluster, "orders", *(b"plain %d" % number for number in range(20)))
+        commit(cluster, "shop", "orders", 3)
+        commit(cluster, SCRIPT, "orders", 1)
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def visitor(broker: Broker, cluster: Cluster) -> Iterator[Visitor]:
+    with console_of(broker.bootstrap_server) as visitor:
+        yield visitor

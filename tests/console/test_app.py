@@ -1,0 +1,283 @@
+"""Every page and action of the console against a broker process: what they show, what they refuse, and that hostile text stays text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import pytest
+
+from ottla.base.types import TopicPartition
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.blocking.producer import Producer
+from ottla.client.core import admin, group_admin
+from ottla.client.errors import FencedError
+from ottla.console.visit import ACTIONS, PAGES
+from ottla.testing.broker import Broker
+from tests.console.world import SCRIPT, Visitor, commit, console_of, write
+
+PLACES = {"topic": "orders", "broker": "0"}
+QUERIES = {
+    "/group": "?name=shop",
+    "/group/reset": "?name=shop&scenario=to_latest",
+    "/transaction": "?id=writer",
+    "/topics/{topic}/record": "?partition=0&offset=0",
+    "/search": "?q=o",
+    "/why": "?topic=orders",
+    "/topics/{topic}/log/batch": "?partition=0&offset=0",
+}
+
+
+@pytest.fixture
+def open_transaction(cluster: Cluster) -> Iterator[None]:
+    producer = Producer(cluster, transactional_id="writer")
+    producer.begin()
+    producer.produce("quiet", b"not committed yet", partition=0)
+    producer.flush()
+    yield
+    producer.abort()
+    producer.close()
+
+
+def every_page(visitor: Visitor) -> list[str]:
+    return [re.sub(r"{(\w+)}", lambda found: PLACES[found.group(1)], page.path) + QUERIES.get(page.path, "") for page in PAGES]
+
+
+@pytest.mark.usefixtures("open_transaction")
+def test_every_page_is_served_as_html_and_as_json(visitor: Visitor) -> None:
+    for path in every_page(visitor):
+        text = visitor.get(path)
+        assert SCRIPT not in text and 'role="alert"' not in text, path
+        bare, _, query = path.partition("?")
+        table = visitor.json(f"{bare.rstrip('/') or '/overview'}.json?{query}")
+        assert table.keys() == visitor.json(f"/api/v1{bare.rstrip('/') or '/overview'}?{query}").keys(), path
+
+
+def test_the_openapi_document_has_every_page(visitor: Visitor) -> None:
+    paths = visitor.json("/api/v1/openapi.json")["paths"]
+    assert set(paths) == {page.path.rstrip("/") or "/overview" for page in PAGES}
+    topic = paths["/topics/{topic}/messages"]["get"]["parameters"]
+    assert {(one["name"], one["in"]) for one in topic} >= {("topic", "path"), ("from", "query"), ("text", "query")}
+
+
+def test_every_answer_forbids_scripts_of_others(visitor: Visitor) -> None:
+    for path in ("/", "/topics.json", "/static/console.js", "/nowhere", "/topics/orders/value?partition=0&offset=0"):
+        headers = visitor.http.get(path).headers
+        assert "default-src 'none'; script-src 'self'; style-src 'self';" in headers["content-security-policy"], path
+        assert headers["x-content-type-options"] == "nosniff"
+    page = visitor.get("/")
+    assert not re.search(r"<script(?! src=\"/static/)|<style|\son\w+=|style=|https?://(?!127\.0\.0\.1)", page)
+
+
+def test_a_foreign_host_name_is_refused(visitor: Visitor) -> None:
+    answer = visitor.http.get("/", headers={"host": "attacker.example:8080"})
+    assert answer.status_code == 421 and "orders" not in answer.text
+
+
+def test_hostile_records_and_names_are_text(visitor: Visitor) -> None:
+    escaped = "&lt;script&gt;alert(1)&lt;/script&gt;"
+    messages = visitor.get("/topics/orders/messages?from=earliest")
+    assert escaped in messages and SCRIPT not in messages and "ff fe 20 62" in messages
+    group = visitor.get(f"/group?name={quote(SCRIPT)}")
+    assert escaped in group and SCRIPT not in group
+    assert SCRIPT not in visitor.get(f"/search?q={quote(SCRIPT)}") and SCRIPT not in visitor.get(f"/topics?q={quote(SCRIPT)}")
+    value = visitor.http.get("/topics/orders/value?partition=0&offset=0")
+    assert value.headers["content-disposition"].startswith("attachment") and value.headers["content-type"] == "application/octet-stream"
+
+
+def test_each_byte_of_the_log_has_a_meaning(visitor: Visitor, cluster: Cluster) -> None:
+    with Producer(cluster, transactional_id="log-writer") as producer:
+        producer.begin()
+        producer.produce("quiet", b"committed", partition=0)
+        producer.commit()
+    at = visitor.json("/api/v1/topics/quiet/messages?text=committed&field=value")["records"][0]["offset"]
+    data, marker = visitor.json(f"/api/v1/topics/quiet/log?offset={at}")["batches"][:2]
+    assert "transactional" in data["attributes"] and "control" in marker["attributes"] and data["crc"] == "right"
+    spans = visitor.json(f"/api/v1/topics/quiet/log/batch?partition=0&offset={at}")["spans"]
+    assert {"field": "base_offset", "bytes": f"{at:016x}", "value": str(at)}.items() <= {
+        key: value.strip("\xa0").replace(" ", "") for key, value in spans[1].items() if value
+    }.items()
+    assert any(span["value"] == '"committed"' for span in spans)
+    assert "OFFSET_OUT_OF_RANGE" in visitor.get("/topics/quiet/log/batch?partition=0&offset=999", 404)
+    assert "has no partition 5" in visitor.get("/topics/quiet/log?partition=5", 404)
+    assert visitor.json("/api/v1/topics/odd.json/log?offset=99")["batches"] == []
+
+
+def test_a_topic_with_the_name_of_a_json_page_has_its_own_page(visitor: Visitor) -> None:
+    assert "/topics/odd.json/" in visitor.get("/topics")
+    assert "<h1>odd.json</h1>" in visitor.get("/topics/odd.json/")
+
+
+def test_messages_are_found_by_position_and_text(visitor: Visitor) -> None:
+    def offsets(query: str) -> list[int]:
+        return [one["offset"] for one in visitor.json(f"/api/v1/topics/orders/messages?{query}")["records"]]
+
+    assert offsets("from=earliest&count=3") == [0, 1, 2]
+    assert offsets("from=latest&count=2") == [22, 21]
+    assert offsets("from=from_offset&at=20&partition=0") == [20, 21, 22]
+    assert offsets("from=to_offset&at=2&partition=0") == [1, 0]
+    assert offsets("from=earliest&text=PLAIN+7") == [10]
+    assert offsets("from=earliest&text=script&field=key") == [0, 1, 2]
+    assert offsets("from=from_time&at=2000-01-01T00:00&count=1") == [0]
+    assert offsets("from=to_time&at=2000-01-01T00:00") == []
+    assert "is no position" in visitor.get("/topics/orders/messages?from=nowhere", 400)
+    assert "is not a time" in visitor.get("/topics/orders/messages?from=from_time&at=soon", 400)
+    assert "has no partition 9" in visitor.get("/topics/orders/messages?partition=9", 404)
+
+
+def test_records_are_downloaded_without_formulas(visitor: Visitor, cluster: Cluster) -> None:
+    write(cluster, "odd.json", b"=1+1")
+    text = visitor.get("/topics/odd.json/download?form=csv&from=earliest")
+    first, *rows = text.splitlines()
+    assert first == "partition,offset,timestamp,key,value" and any(row.endswith(",,'=1+1") for row in rows)
+    assert '"value": "=1+1"' in visitor.get("/topics/odd.json/download?form=jsonl&from=earliest")
+
+
+# Actions
+
+
+def test_a_form_of_another_site_does_nothing(visitor: Visitor, broker: Broker, cluster: Cluster) -> None:
+    with console_of(broker.bootstrap_server) as other:
+        foreign = other.form("/topics", "/do/topics/create")["token"]
+    for token in ("", "x", foreign, f"{foreign}0"):
+        assert "not made by this console" in visitor.post("/do/topics/create", {"token": token, "name": "forged"}, 403)
+    assert "forged" not in cluster.topic_names()
+
+
+def test_every_action_needs_a_token(visitor: Visitor) -> None:
+    assert ACTIONS
+    for each in ACTIONS:
+        path = re.sub(r"{(\w+)}", lambda found: PLACES[found.group(1)], each.path)
+        assert "not made by this console" in visitor.post(f"/do{path}", {"name": "orders", "typed": "orders"}, 403)
+
+
+def test_a_form_that_is_sent_twice_acts_once(visitor: Visitor, cluster: Cluster) -> None:
+    form = {**visitor.form("/topics/odd.json/messages", "/do/topics/odd.json/produce"), "value": "once"}
+    first = visitor.post("/do/topics/odd.json/produce", form)
+    again = visitor.post("/do/topics/odd.json/produce", form)
+    assert "The record was written" in first and "The record was written" in again
+    assert len(visitor.json("/api/v1/topics/odd.json/messages?from=earliest&text=once")["records"]) == 1
+
+
+def test_a_topic_is_created_changed_and_deleted(visitor: Visitor, cluster: Cluster) -> None:
+    assert "Topic made was created with 2 partitions." in visitor.act("/topics", "/do/topics/create", name="made", partitions="2")
+    assert [row["topic"] for row in visitor.json("/topics.json")["topics"]].count("made") == 1
+    assert "made has 4 partitions now" in visitor.act("/topics/made", "/do/topics/made/grow", total="4")
+    assert "cannot be removed" in visitor.act("/topics/made", "/do/topics/made/grow", 400, total="3")
+    assert "must be a whole number" in visitor.act("/topics/made", "/do/topics/made/grow", 400, total="many")
+    write(cluster, "made", b"one")
+    assert "retention.ms of made is set to 1000" in visitor.act(
+        "/topics/made/settings", "/do/topics/made/set", name="retention.ms", value="1000"
+    )
+    assert "were deleted" in visitor.act("/topics/made", "/do/topics/made/clear", typed="made")
+    assert visitor.json("/api/v1/topics/made/messages")["records"] == []
+    form = visitor.form("/topics/made", "/do/topics/made/delete")
+    assert "Type &#39;made&#39; to confirm" in visitor.post("/do/topics/made/delete", {**form, "typed": "mad"}, 400)
+    assert "Topic made was deleted." in visitor.act("/topics/made", "/do/topics/made/delete", typed="made")
+    assert "There is no topic &#39;made&#39;" in visitor.get("/topics/made", 404)
+
+
+def test_a_topic_that_is_deleted_under_an_open_page_is_a_sentence(visitor: Visitor, cluster: Cluster) -> None:
+    admin.create_topic(cluster, "brief", partitions=1)
+    form = visitor.form("/topics/brief", "/do/topics/brief/clear")
+    assert admin.delete_topics(cluster, ["brief"]) == {"brief": None}
+    assert "There is no topic" in visitor.post("/do/topics/brief/clear", {**form, "typed": "brief"}, 404)
+    for tab in ("", "/messages", "/live", "/groups", "/producers", "/settings"):
+        assert "There is no topic" in visitor.get(f"/topics/brief{tab}", 404)
+
+
+def test_the_wizard_shows_the_plan_and_then_commits_it(visitor: Visitor, cluster: Cluster) -> None:
+    place = TopicPartition("orders", 0)
+    commit(cluster, "wizard", "orders", 3)
+    query = "/group/reset?name=wizard&scenario=shift_by&value=2"
+    assert visitor.json(f"/api/v1{query}")["plan"] == {"name": "wizard", "scope": "", "scenario": "shift_by", "value": "2"}
+    assert "Nothing was changed yet" in visitor.get(query)
+    assert group_admin.committed_offsets(cluster, "wizard")[place].offset == 3
+    assert "were reset" in visitor.act(query, "/do/group/reset", typed="wizard")
+    assert group_admin.committed_offsets(cluster, "wizard")[place].offset == 5
+    assert "is set to" in visitor.get("/group/reset?name=wizard&scenario=to_offset&value=999999")
+    assert "not a whole number" in visitor.get("/group/reset?name=wizard&scenario=to_offset&value=x", 400)
+    assert "no partition 9" in visitor.get("/group/reset?name=wizard&scenario=to_latest&scope=orders:9", 404)
+    assert "There is no group" in visitor.get("/group/reset?name=nothing&scenario=to_latest", 404)
+    assert "were deleted" in visitor.act("/group?name=wizard", "/do/group/delete-offsets", topic="orders", typed="wizard")
+    assert group_admin.committed_offsets(cluster, "wizard") == {}
+
+
+def test_the_page_explains_why_a_group_is_behind(visitor: Visitor) -> None:
+    page = visitor.get("/why?group=shop")
+    assert "No member of the group runs" in page and "Why is shop behind?" in page
+    assert visitor.json("/why.json?group=shop")["reasons"][0]["cause"] == "no member"
+    assert "There is no topic" in visitor.get("/why?sync=nothing") and "is no number" in visitor.get("/why?sync=orders&partition=x", 400)
+    assert "GROUP_ID_NOT_FOUND" in visitor.get("/why?group=nothing", 404)
+
+
+def test_a_group_is_deleted(visitor: Visitor, cluster: Cluster) -> None:
+    commit(cluster, "old", "orders", 1)
+    assert "Group old was deleted." in visitor.act("/group?name=old", "/do/group/delete", typed="old")
+    assert "There is no group" in visitor.get("/group?name=old", 404)
+
+
+def test_a_transaction_is_aborted(visitor: Visitor, cluster: Cluster) -> None:
+    producer = Producer(cluster, transactional_id="stuck")
+    producer.begin()
+    producer.produce("quiet", b"open", partition=0)
+    producer.flush()
+    page = visitor.get("/transaction?id=stuck")
+    assert '<li aria-current="step">Ongoing</li>' in page and "ottla txn abort --transactional-id stuck" in page
+    assert "is aborted" in visitor.act("/transaction?id=stuck", "/do/transaction/fence", typed="stuck")
+    assert visitor.json("/api/v1/transaction?id=stuck")["state"] in ("CompleteAbort", "Empty")
+    with pytest.raises(FencedError), producer:
+        producer.commit()
+    assert "TRANSACTIONAL_ID_NOT_FOUND" in visitor.get("/transaction?id=unknown", 404)
+
+
+def test_a_dynamic_setting_of_a_broker_is_changed(visitor: Visitor) -> None:
+    action, at = "/do/brokers/0/set", "/brokers/0/settings"
+    assert "is set to 2" in visitor.act(at, action, name="log.cleaner.threads", value="2")
+    assert "back at its default" in visitor.act(at, action, name="log.cleaner.threads")
+    assert "INVALID" in visitor.act(at, action, 400, name="broker.id", value="7")
+
+
+# Safety and failures
+
+
+def test_a_console_that_only_reads_acts_on_nothing(broker: Broker, cluster: Cluster) -> None:
+    with console_of(broker.bootstrap_server, is_read_only=True) as reader:
+        page = reader.get("/topics")
+        assert "/do/topics/create" not in page and "its actions are hidden" in page
+        assert "only reads" in reader.post("/do/topics/create", {"name": "forbidden"}, 403)
+    assert "forbidden" not in cluster.topic_names()
+
+
+def test_a_cluster_that_goes_away_and_one_that_never_was() -> None:
+    with Broker(topics=["here:1"]) as broker:
+        address = broker.bootstrap_server
+        with console_of(address, timeout_s=1.0) as visitor:
+            assert "here" in visitor.get("/topics")
+            broker.stop()
+            visitor.console.desk.snapshot.renew()  # type: ignore[union-attr]
+            page = visitor.get("/topics")
+            assert "The cluster does not answer: " in page and "/topics/here" in page
+            assert "cannot reach" in visitor.get("/topics/here", 503)
+    with console_of(address, timeout_s=1.0) as visitor:
+        assert "cannot reach" in visitor.get("/", 503)
+        assert "cannot reach" in visitor.get("/api/v1/topics", 503)
+
+
+def test_users_log_in_and_act_under_their_own_rights() -> None:
+    settings = {"authorizer.class.name": "acl", "super.users": "User:admin"}
+    with Broker(users={"admin": "admin-secret", "guest": "guest-secret"}, settings=settings, topics=["treasure:1"]) as broker:
+        properties = {"security.protocol": broker.protocol, "sasl.mechanism": broker.config()["sasl.mechanism"]}
+        with console_of(broker.bootstrap_server, needs_login=True, properties=properties) as visitor:
+            assert "Log in to the cluster" in visitor.get("/")
+            assert visitor.http.get("/api/v1/topics").status_code == 401
+            assert "Log in" in visitor.log_in("admin", "wrong", 403)
+            before = visitor.http.cookies["ottla_console"]
+            assert "Overview" in visitor.log_in("admin", "admin-secret")
+            assert visitor.http.cookies["ottla_console"] != before
+            assert "treasure" in visitor.get("/topics")
+            visitor.post("/logout", visitor.form("/", "/logout"))
+            assert "Log in to the cluster" in visitor.get("/topics")
+            visitor.log_in("guest", "guest-secret")
+            assert "treasure" not in visitor.get("/topics")
