@@ -118,6 +118,7 @@ ABOUT: dict[int, About] = {
     1139: About("OAUTHBEARER: settings of their own for client credentials, and JWT bearer grants", "without the JWT bearer grant"),
     1142: About("ListConfigResources"),
     1152: About("ListTransactions by a pattern of ids"),
+    1161: About("Lists in settings: repeated entries, empty lists"),
     1186: About("AddRaftVoter answers before its change is committed", NO_QUORUM),
     1206: About("ShareFetch with a strict limit of records"),
     1222: About("Acquisition locks of share groups are renewed"),

@@ -343,7 +343,6 @@ def test_what_is_looked_at_inside_of_batches() -> None:
         ({"retention.ms": None}, "Null value"),
         ({"retention.ms": "-2"}, "at least -1"),
         ({"segment.bytes": "1000"}, "at least 1048576"),
-        ({"cleanup.policy": "delete,delete"}, "twice"),
         ({"min.cleanable.dirty.ratio": "1.5"}, "no more than 1"),
         ({"min.cleanable.dirty.ratio": "nan"}, "at least 0"),
         ({"compression.gzip.level": "0"}, "at least 1"),

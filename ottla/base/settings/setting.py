@@ -2,8 +2,8 @@
 the type `int` for the type checker. It has no `__set__`, so the values in a configuration object's `__dict__` take precedence, and reading
 a value is an ordinary attribute access.
 
-Text follows Kafka's rules: blanks around a value are ignored, booleans are true or false in any case, lists are separated by commas. An
-invalid value raises `SettingError` with one sentence that names the setting.
+Text follows Kafka's rules: blanks around a value are ignored, booleans are true or false in any case, lists are separated by commas, and a
+repeated entry of a list counts once (KIP-1161). An invalid value raises `SettingError` with one sentence that names the setting.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Setting(Generic[T]):
         elif self.type is Type.DOUBLE:
             value = self._read_double(text)
         elif self.type is Type.LIST:
-            value = tuple(part.strip() for part in text.split(",")) if text else ()
+            value = tuple(dict.fromkeys(part.strip() for part in text.split(","))) if text else ()
         else:
             value = text
         return value  # type: ignore[no-any-return]
@@ -249,7 +249,7 @@ class OneOf:
 
 
 class SomeOf:
-    """A list of these words, none of them twice."""
+    """A list of these words."""
 
     __slots__ = ("may_be_empty", "words")
 
@@ -264,8 +264,6 @@ class SomeOf:
     def __call__(self, value: Any) -> str:
         if not value and not self.may_be_empty:
             return "The list must not be empty"
-        if len(dict.fromkeys(value)) != len(value):
-            return "The list must not name anything twice"
         if any(word not in self.words for word in value):
             return f"String must be one of: {', '.join(self.words)}"
         return ""

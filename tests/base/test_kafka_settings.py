@@ -1,0 +1,137 @@
+"""Types, defaults and validation of the settings that Apache Kafka has too, compared with Kafka's.
+
+`kafka_settings.tsv` was written by a Java program from the `ConfigDef`s of Kafka 4.3.0: `LogConfig`, `AbstractKafkaConfig` and
+`GroupConfig`. A missing default is `null` or `NO_DEFAULT`. The last column is the text of the validator, empty for none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, BrokerConfig
+from ottla.base.errors import ApiError
+from ottla.base.settings.setting import Setting, SettingError
+
+TABLES: Mapping[str, Mapping[str, Setting[object]]] = {"topic": TOPIC_SETTINGS, "broker": BROKER_SETTINGS, "group": GROUP_SETTINGS}
+KEY_STORES = "there are no Java key stores here: a PEM file is the usual store"
+STATED = "Kafka's ConfigDef does not check the value; it fails later, or behaves as if another value was set"
+OTHER_DEFAULTS = {
+    "advertised.listeners": "an empty list stands for none",
+    "controller.listener.names": "there are no controllers in KRaft's sense, so it need not be set",
+    "group.consumer.max.size": "one client could otherwise fill the memory of the coordinator (docs/limits.md)",
+    "group.max.size": "one client could otherwise fill the memory of the coordinator (docs/limits.md)",
+    "group.streams.max.size": "one client could otherwise fill the memory of the coordinator (docs/limits.md)",
+    "listener.security.protocol.map": "the type is a list, because the value is one",
+    "listeners": "the loopback address: a new broker without access rules is not reached from outside",
+    "log.dir": "a directory that a restart of the machine does not delete",
+    "log.dirs": "an empty list stands for none",
+    "node.id": "`broker.id` has the number in a cluster on ZooKeeper",
+    "sasl.mechanism.inter.broker.protocol": "brokers prove that they know the cluster's secret; there is no Kerberos",
+    "ssl.keystore.type": KEY_STORES,
+    "ssl.truststore.type": KEY_STORES,
+}
+OTHER_VALIDATION = {
+    "authorizer.class.name": "classes cannot be loaded, so only names of the authorizer are valid",
+    "broker.id": STATED,
+    "connections.max.reauth.ms": STATED,
+    "follower.replication.throttled.replicas": "the same values, in other words",
+    "group.consumer.assignors": "classes cannot be loaded, so only Kafka's own assignors are valid",
+    "group.consumer.migration.policy": "the same values, in other words",
+    "group.coordinator.rebalance.protocols": "the same values in another order",
+    "group.share.assignors": "classes cannot be loaded, so only Kafka's own assignor is valid",
+    "internal.segment.bytes": STATED,
+    "leader.replication.throttled.replicas": "the same values, in other words",
+    "max.connection.creation.rate": "0 would let no client in, not even to set another rate",
+    "node.id": "-1 stands for none: `broker.id` has the number",
+    "replica.high.watermark.checkpoint.interval.ms": STATED,
+    "sasl.login.connect.timeout.ms": STATED,
+    "sasl.login.read.timeout.ms": STATED,
+    "sasl.login.refresh.window.factor": STATED,
+    "sasl.login.retry.backoff.max.ms": STATED,
+    "sasl.login.retry.backoff.ms": STATED,
+    "sasl.mechanism.inter.broker.protocol": "only mechanisms that exist here are valid",
+    "sasl.oauthbearer.clock.skew.seconds": STATED,
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms": STATED,
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": STATED,
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": STATED,
+    "sasl.server.max.receive.size": STATED,
+    "ssl.client.auth": "the same values in another order",
+    "ssl.enabled.protocols": "only protocols that exist here are valid",
+    "ssl.endpoint.identification.algorithm": "only algorithms that exist here are valid",
+    "ssl.keystore.type": KEY_STORES,
+    "ssl.truststore.type": KEY_STORES,
+}
+
+
+class Fact(NamedTuple):
+    """A setting of Apache Kafka."""
+
+    kind: str
+    name: str
+    type: str
+    default: str
+    valid: str
+
+
+def facts() -> list[Fact]:
+    lines = (Path(__file__).parent / "kafka_settings.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    return [Fact(*line.split("\t")) for line in lines]
+
+
+def test_types_and_defaults_are_those_of_kafka() -> None:
+    different = set()
+    for fact in facts():
+        setting = TABLES[fact.kind][fact.name]
+        ours = (setting.type.name, "null" if setting.default_text is None else setting.default_text)
+        if ours != (fact.type, fact.default):
+            different.add(fact.name)
+    assert different == OTHER_DEFAULTS.keys()
+
+
+def test_validation_is_that_of_kafka() -> None:
+    different = {fact.name for fact in facts() if TABLES[fact.kind][fact.name].valid_text != fact.valid}
+    assert different == OTHER_VALIDATION.keys()
+
+
+def test_each_kafka_setting_of_topics_and_groups_exists() -> None:
+    known = {(fact.kind, fact.name) for fact in facts()}
+    assert len(known) == len(facts()) > 250
+    for kind in ("topic", "group"):
+        of_kafka = {name for known_kind, name in known if known_kind == kind}
+        assert {name for name in TABLES[kind] if not name.startswith("ottla.")} - of_kafka == NEWER.get(kind, set())
+
+
+NEWER: Mapping[str, set[str]] = {}
+"""Settings of topics and groups that came after Kafka 4.3."""
+
+
+@pytest.mark.parametrize(
+    ("name", "lowest"),
+    [("segment.bytes", 1 << 20), ("segment.ms", 1), ("min.insync.replicas", 1), ("retention.ms", -1)],
+)
+def test_bounds_of_topics(name: str, lowest: int) -> None:
+    """The bounds of KIP-1030 are part of them."""
+    config = BrokerConfig()
+    config.check_topic({name: str(lowest)})
+    with pytest.raises(ApiError, match=name):
+        config.check_topic({name: str(lowest - 1)})
+
+
+def test_lists_as_kip_1161_has_them() -> None:
+    """An empty `cleanup.policy` keeps all records, and a repeated entry counts once."""
+    config = BrokerConfig()
+    config.check_topic({"cleanup.policy": ""})
+    found = config.log_config({"cleanup.policy": "", "retention.ms": "1"})
+    assert (found.is_deleted, found.is_compacted) == (False, False)
+    assert TOPIC_SETTINGS["cleanup.policy"].parse("compact,compact") == ("compact",)
+    with pytest.raises(SettingError):
+        BROKER_SETTINGS["group.consumer.assignors"].parse("")
+
+
+def test_kafka_4_4_checks_the_audience_and_issuer_of_tokens() -> None:
+    for claim in ("audience", "issuer"):
+        assert BROKER_SETTINGS[f"sasl.oauthbearer.allow.unverified.{claim}"].default is False
