@@ -74,7 +74,7 @@ class LogDirectoryState:
         self._closed: dict[TopicPartition, LogOffsets] = {}  # the noted offsets of logs that are not open
         self.is_claimed = False
         """Whether its owner was checked and its checkpoints were read. False for a directory that could not be read at the start, until it
-        comes online."""
+        is online."""
         self.ledger: Ledger
         """Set when the directory is claimed."""
         self.is_proved = False
