@@ -83,7 +83,7 @@ def test_options_that_make_no_sense_are_refused_in_one_line(tmp_path: Path) -> N
     path = tmp_path / "client.properties"
     for text, expected in (
         (None, r"OTTLA_BOOTSTRAP_CONFIG=\S+ cannot be read: No such file"),
-        ("client.id=x", r"has no bootstrap.servers, and OTTLA_BOOTSTRAP is not set"),
+        ("client.id=x", r"has no bootstrap.servers, and neither OTTLA_BOOTSTRAP nor KAFKA_BOOTSTRAP_SERVERS is set"),
         ("bootstrap.servers=h:1\nsecurity.protocol=TLS", r"security.protocol=TLS is none of PLAINTEXT, SSL"),
         ("bootstrap.servers=h:1\nclient.id=\\u00", r"OTTLA_BOOTSTRAP_CONFIG=\S+ cannot be read: "),
     ):
