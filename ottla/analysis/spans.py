@@ -139,7 +139,7 @@ def as_moment(milliseconds: int) -> str:
 
 def span_lines(spans: list[Span]) -> Iterator[str]:
     """Yields a line for each span: position, bytes, name and value. A `u` before a position means decompressed bytes."""
-    places = [_place(span) for span in spans]
+    places = [place_of(span) for span in spans]
     width = max(map(len, places), default=0)
     for span, place in zip(spans, places, strict=True):
         digits = span.data[:BYTES_SHOWN].hex(" ") + (" .." if len(span.data) > BYTES_SHOWN else "")
@@ -148,7 +148,8 @@ def span_lines(spans: list[Span]) -> Iterator[str]:
         yield f"{place:>{width}}  {digits:<{3 * BYTES_SHOWN + 2}}  {'  ' * span.depth}{span.name}{value}{note}"
 
 
-def _place(span: Span) -> str:
+def place_of(span: Span) -> str:
+    """Returns the positions of a span, empty for a heading. A `u` means decompressed bytes."""
     if span.start == span.end:
         return ""
     start = f"u{span.start}" if span.is_unpacked else str(span.start)

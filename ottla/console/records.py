@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -61,7 +62,8 @@ def show(partition: int, record: Record, letters_max: int = LETTERS_MAX, *, is_i
 
 
 class Wanted(NamedTuple):
-    """A query for records: from these positions on, at most `limit`, with `matches`. `ends` stops each partition before this offset."""
+    """A query for records: from these positions on, at most `limit` that pass `matches`: the first, or with `is_newest` the last.
+    `ends` stops each partition before this offset."""
 
     positions: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
@@ -69,6 +71,7 @@ class Wanted(NamedTuple):
     matches: Callable[[Record], bool]
     is_committed: bool = False
     has_markers: bool = False
+    is_newest: bool = False
 
 
 class Found(NamedTuple):
@@ -82,8 +85,7 @@ class Found(NamedTuple):
 def read(cluster: Cluster, wanted: Wanted) -> Found:
     """Reads the records of a query, for at most `READ_S`."""
     left = {place: start for place, start in wanted.positions.items() if start < wanted.ends[place]}
-    found: list[Shown] = []
-    counts = dict.fromkeys(left, 0)
+    kept: dict[TopicPartition, deque[Shown]] = {place: deque(maxlen=wanted.limit) for place in left}
     scanned = 0
     deadline = time.monotonic() + READ_S
     isolation = READ_COMMITTED if wanted.is_committed else READ_UNCOMMITTED
@@ -92,15 +94,19 @@ def read(cluster: Cluster, wanted: Wanted) -> Found:
         while left and time.monotonic() < deadline:
             for fetched in consumer.poll(0.5):
                 place = fetched.partition
+                if place not in left:
+                    continue
+                own = kept[place]
                 for shown in _matching(fetched, wanted):
                     scanned += 1
-                    if shown is not None and place in left and counts[place] < wanted.limit:
-                        found.append(shown)
-                        counts[place] += 1
-                if fetched.next_offset >= wanted.ends[place] or counts.get(place, 0) >= wanted.limit:
-                    left.pop(place, None)
-    found.sort(key=lambda one: (one.timestamp, one.partition, one.offset))
-    return Found(found[: wanted.limit], scanned, bool(left))
+                    if shown is not None:
+                        own.append(shown)
+                        if len(own) == wanted.limit and not wanted.is_newest:
+                            break
+                if fetched.next_offset >= wanted.ends[place] or (len(own) == wanted.limit and not wanted.is_newest):
+                    del left[place]
+    found = sorted((one for own in kept.values() for one in own), key=lambda one: (one.timestamp, one.partition, one.offset))
+    return Found(found[-wanted.limit :] if wanted.is_newest else found[: wanted.limit], scanned, bool(left))
 
 
 def _matching(fetched: Fetched, wanted: Wanted) -> Iterator[Shown | None]:

@@ -12,7 +12,7 @@ from typing import Any
 from ottla.analysis.moments import format_ms
 from ottla.analysis.resets import bounds_of
 from ottla.analysis.span_messages import attribute_words, walk_batch
-from ottla.analysis.spans import BYTES_SHOWN, SpanReader, shown_value
+from ottla.analysis.spans import BYTES_SHOWN, SpanReader, place_of, shown_value
 from ottla.base.errors import ErrorCode, WireError
 from ottla.base.types import TopicPartition
 from ottla.client.core.fetching import FetchLimits, fetch_request
@@ -113,9 +113,9 @@ def batch(visit: Visit) -> Page:
         notes.append(Note(f"The batch has {len(reader.spans):,} fields; the first {SPANS_MAX:,} are shown.", "warn"))
     rows = [
         {
-            "place": f"{'u' if span.is_unpacked else ''}{span.start}-{span.end - 1}" if span.end > span.start else "",
+            "place": place_of(span),
             "bytes": Code(span.data[:BYTES_SHOWN].hex(" ") + (" .." if len(span.data) > BYTES_SHOWN else "")) if span.data else None,
-            "field": Code("\N{NO-BREAK SPACE}" * (2 * span.depth) + span.name),
+            "field": Code("  " * span.depth + span.name),
             "value": None if span.value is None and not span.data else shown_value(span.value), "meaning": span.note,
         }
         for span in reader.spans[:SPANS_MAX]

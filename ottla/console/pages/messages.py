@@ -42,7 +42,7 @@ def messages(visit: Visit) -> Page:
     positions, ends, is_backwards = _positions(visit, places, count)
     filter_ = _filter(query.get("text", ""), query.get("field", "any"))
     found = records.read(
-        visit.cluster, records.Wanted(positions, ends, count, filter_, is_committed, has_markers)
+        visit.cluster, records.Wanted(positions, ends, count, filter_, is_committed, has_markers, is_backwards)
     )  # fmt: skip
     shown = list(reversed(found.records)) if is_backwards else found.records
     notes = [Note(f"The search stopped after {records.READ_S:g} s and {found.scanned} records; name a later position to go on.", "warn")]

@@ -50,7 +50,8 @@ def transactions(visit: Visit) -> Page:
 def transaction(visit: Visit) -> Page:
     name = visit.query.get("id", "")
     found = transaction_admin.describe_transaction(visit.cluster, name)
-    age = max(0.0, (now_ms() - found.start_ms) / 1000) if found.start_ms >= 0 else None
+    is_ended = found.state in ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
+    age = None if is_ended or found.start_ms < 0 else max(0.0, (now_ms() - found.start_ms) / 1000)
     facts = [
         ("State", Mark(found.state, LEVELS.get(found.state, "ok"))), ("Open for", seconds(age)),
         ("Timeout", "none: two-phase commit" if found.is_two_phase else seconds(found.timeout_ms / 1000)),
@@ -75,7 +76,8 @@ def transaction(visit: Visit) -> Page:
     )  # fmt: skip
     way = WAYS[1] if found.state in WAYS[1][2:] else WAYS[0]
     extra = {"way": list(way), "state": found.state}
-    facts.append(("End it", Code(f"ottla txn abort --transactional-id {name}")))
+    if not is_ended:
+        facts.append(("End it", Code(f"ottla txn abort --transactional-id {name}")))
     return Page(name, facts, [table], [fence], trail=TRAIL, template="transaction.html", extra=extra)
 
 
