@@ -2,8 +2,8 @@
 
 `SETTINGS` is the table of all settings (declared in files under `settings/`). `load` merges `--set`, the environment, the file and the
 default, in this order of precedence. Dynamic values (`set_dynamic`) take precedence over all of these, a value of this broker over the
-cluster's default. `BrokerConfig` is updated while the broker runs: `config.num_partitions` is a typed attribute that changes with a dynamic
-setting, and `on_change` registers listeners.
+cluster's default. `BrokerConfig` is updated while the broker runs: each setting is a typed attribute (`config.log_retention_ms`), which has
+the dynamic value if there is one, and `on_change` registers listeners.
 
 An unknown name, or one that only Kafka serves, causes a notice and does not prevent the start, with few exceptions (`settings/known.py`).
 At the start an invalid value of a served setting raises `ConfigError` with one line. Callers pass the texts of files and the environment.

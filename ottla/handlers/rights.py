@@ -1,4 +1,4 @@
-"""Checks one permission of the request's principal. Functions return a bool or raise `ApiError`.
+"""Checks permissions of the request's principal.
 
 `is_allowed` and `require` write a denial to the audit log. `permits` does not: it is for questions whose answer does not refuse the
 request.

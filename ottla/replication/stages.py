@@ -178,7 +178,8 @@ class PartitionStages:
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """Processes a marker for the producer's transaction. After an abort the same manifest may be attached to the next transaction."""
-        for token in self._attached.pop(producer_id, {}) if is_commit else ():
+        attached = self._attached.pop(producer_id, {})
+        for token in attached if is_commit else ():
             for stage in list(self._by_token.get(token, {}).values()):
                 self.drop(stage)
 

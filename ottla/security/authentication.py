@@ -88,9 +88,9 @@ class Authentication:
 
     def choose(self, mechanism: str) -> ErrorCode:
         """Starts an exchange by the named mechanism and returns NONE. Refuses the client for an unknown mechanism
-        (UNSUPPORTED_SASL_MECHANISM), and for a choice during an exchange or after a refusal (ILLEGAL_SASL_STATE)."""
+        (UNSUPPORTED_SASL_MECHANISM), and for a choice during an exchange (ILLEGAL_SASL_STATE). Not called after a refusal."""
         begin = self.mechanisms.get(mechanism)
-        if self.state is _STATES.EXCHANGING or self.is_refused or begin is None:
+        if self.state is _STATES.EXCHANGING or begin is None:
             code = ErrorCode.UNSUPPORTED_SASL_MECHANISM if begin is None else ErrorCode.ILLEGAL_SASL_STATE
             self._move(_STATES.REFUSED)
             return code

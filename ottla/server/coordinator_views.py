@@ -115,7 +115,7 @@ def share_state_settings(config: BrokerConfig) -> ShareStateSettings:
 
 
 class MetadataLeaders:
-    """Implements `transactions.markers.Leaders` over the cluster's metadata."""
+    """Implements `transactions.remote.Leaders` over the cluster's metadata."""
 
     def __init__(self, metadata: ClusterMetadata) -> None:
         self._metadata = metadata
@@ -128,7 +128,7 @@ class MetadataLeaders:
 
 
 class MetadataTopics:
-    """Implements `groups.settings.TopicsView` and `sharing.state_settings.TopicsView` over the cluster's metadata."""
+    """Implements `groups.settings.TopicsView` and `sharing.state_settings.StateTopicsView` over the cluster's metadata."""
 
     def __init__(self, metadata: ClusterMetadata) -> None:
         self._metadata = metadata

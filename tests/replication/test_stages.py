@@ -104,6 +104,15 @@ def test_after_an_abort_a_manifest_may_be_attached_again(staged: Staged) -> None
     assert len(staged.space) == 0
 
 
+def test_the_output_of_an_aborted_transaction_outlives_a_commit_without_it(staged: Staged) -> None:
+    staged.stage(0, A)
+    staged.attach(listed(0, A))
+    staged.end(is_commit=False, epoch=1)
+    staged.end(epoch=2)
+    assert len(staged.space) == 1
+    assert staged.attach(listed(0, A), epoch=2) == Attached(4, 5)
+
+
 def test_all_of_a_token_goes_with_the_commit(staged: Staged) -> None:
     for attempt in (1, 2):
         staged.stage(0, A, attempt=attempt)

@@ -82,10 +82,12 @@ def _rule(acl: Any) -> Rule:
 
 @operation
 def allowed_operations(cluster: ClusterCore, kind: ResourceType, name: str) -> Conversation[list[AclOperation] | None]:
-    """Returns the operations that this client may do with a resource. Returns None if the broker does not send them, for an unknown topic,
-    and for resources other than the cluster, topics and groups. Raises `KafkaError` if the cluster or the group's coordinator refuses.
+    """Returns the operations that this client may do with a resource. Returns None if the broker does not send them (for the cluster an
+    empty list), for an unknown topic, and for resources other than the cluster, topics and groups. Raises `KafkaError` if the cluster or
+    the group's coordinator refuses.
 
-    If the client may not describe a topic or group, the list is empty: each other permission implies Describe.
+    If the client may not describe a topic or group, the list is empty, even if it has one of the few permissions that do not imply
+    Describe.
     """
     ask = {
         ResourceType.CLUSTER: _allowed_on_cluster,

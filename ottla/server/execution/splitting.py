@@ -5,8 +5,9 @@ and `JoinedAnswer` collects the answers. All of them work in steps, so that othe
 
 An entry of the table names an array of the request and an array of the answer. The answer has one element for each element of the request;
 the entry also names the fields that identify an element in both. If the elements contain arrays themselves (topics, then partitions),
-`inner` is the entry of these arrays. Requests without an entry are answered as a whole: they have no array, only brokers of the cluster may
-send them, or their elements depend on each other (an assignment, a session).
+`inner` is the entry of these arrays. Requests without an entry are answered as a whole: they have no long array, only brokers of
+the cluster may send them, their elements depend on each other (an assignment, a session), or their handler works in steps by itself
+(CreateTopics).
 
 If a request names an element more than once, the element is answered once (`ONCE`): the last repetition counts, as in Kafka, which keeps
 such requests in maps. If a repetition is an error, two repetitions are kept (`TWICE`), so that the handler refuses them. If each repetition
@@ -56,8 +57,8 @@ class Items(NamedTuple):
     request: str
     response: str
     names: tuple[str, ...]
-    """The fields that identify an element of the request; empty if the element is a string or a number, if `key` computes its identity, or
-    if repetitions are not looked for."""
+    """The fields that identify an element of the request. Empty if the element is a string or a number, or if repetitions are not looked
+    for."""
     response_names: tuple[str, ...]
     """The fields that identify an element of the answer; empty if its position identifies it."""
     repeats: Repeats

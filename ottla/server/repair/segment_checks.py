@@ -1,7 +1,7 @@
 """Runs the checks of segments in a thread, piece by piece, with a pause after each piece where the rate is bounded.
 
 The result counts only if the log has the same segment at the end as at the beginning: compaction, retention, a truncation or a repair may
-have replaced it, and then there is no result. The check finds damage, and a time index that lacks records, which is made again at once.
+have replaced it, and then there is no result. The check finds damage. If there is none, it also renews a time index that lacks records.
 """
 
 from __future__ import annotations
