@@ -223,7 +223,10 @@ def _plan(cluster: Cluster, args: Args, scenario: str, store: OffsetStore, group
     bounds = bounds_of(cluster, partitions)
     facts = Facts(bounds, committed, _at_time(cluster, args, scenario, partitions), given)
     number = args.to_offset if scenario == "to_offset" else args.shift_by if scenario == "shift_by" else 0
-    return plan(scenario, partitions, facts, number)
+    try:
+        return plan(scenario, partitions, facts, number)
+    except ApiError as error:  # no broker has refused it; such a plan cannot be made
+        raise Refused(error.message, error.code.name) from None
 
 
 def _at_time(cluster: Cluster, args: Args, scenario: str, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
