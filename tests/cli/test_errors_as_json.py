@@ -18,7 +18,9 @@ from tests.cli.every_command import COMMANDS, EXAMPLES
 from tests.client.fake_broker import FakeBroker
 
 FORMS = (("-o", "json"), ("-ojson",), ("--output=json",))
-REPORTS = ("check eos", "security check", "doctor", "config check", "cluster health")
+REPORTS = (
+    "check eos", "security check", "doctor", "config check", "cluster health", "why partition", "why reader", "why writer",
+)  # fmt: skip
 """Commands whose failures are results: they go to stdout."""
 FILES = {
     "orders.json": "{}\n", "orders.csv": "a\n1\n", "export.json": '{"payload": "x"}\n', "password.txt": "secret\n",
@@ -29,7 +31,11 @@ FILES = {
 }  # fmt: skip
 
 OFFLINE = ("features version-mapping", "features feature-dependencies")
-CONNECTED = [name for name, command in COMMANDS.items() if command.has_connection and name not in (*REPORTS, *OFFLINE)]
+CONNECTED = [
+    name
+    for name, command in COMMANDS.items()
+    if command.has_connection and command.has_output and name not in (*REPORTS, *OFFLINE)
+]
 
 
 def the_object(result: Result, code: int) -> dict[str, str]:

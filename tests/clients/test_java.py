@@ -28,7 +28,7 @@ WANTED = {
     "records deleted": "[4, 4, 10, 4, 4, true]",
     "groups classic": "[Classic Stable 1, true, true, 5, 2, none, false]",
     "groups consumer": "[Consumer Stable 1, true, true, 5, 2, none, false]",
-    "cluster": "[1, true, 1, [group.version, share.version, transaction.version]]",
+    "cluster": "[1, true, 1, [group.version, share.version, streams.version, transaction.version]]",
     "quotas": "{producer_byte_rate=1.0E9}",
     "commit and abort": "[0a, 0b, 2a, 2b] [0, 1, 3, 4, 6, 7, 9, 10]",
     "open": "[0, true, Ongoing, true]",

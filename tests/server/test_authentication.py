@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ottla.base.broker_ports import Ages
 from ottla.base.config import BrokerConfig, Endpoint
 from ottla.base.errors import ErrorCode
 from ottla.handlers.context import REQUESTS_BEFORE_AUTHENTICATION_MAX, ConnectionInfo
@@ -53,7 +54,7 @@ class World(RecordingOwner):
         timers = ManualTimers(clock)
         waiters = Waiters(clock, timers)
         broker: Any = SimpleNamespace(
-            config=BrokerConfig(settings), clock=clock, timers=timers, authorizer=AllowClients(),
+            config=BrokerConfig(settings), clock=clock, timers=timers, ages=Ages(clock, timers), authorizer=AllowClients(),
             audit=AuditLog(clock), cluster_identity=None,
             metadata=SimpleNamespace(cluster_id="c"), broker_id=1, groups=SimpleNamespace(all_hosts=list),
         )  # fmt: skip
