@@ -135,16 +135,3 @@ def plan_release(flight: InFlight, members: frozenset[str], delivery_count_max: 
     for run in held:
         run.target = outcome(run, RELEASE, delivery_count_max)
     return held
-
-
-def expire(flight: InFlight, now_ms: int, delivery_count_max: int) -> list[OffsetRun]:
-    """Releases the records with an expired lock at once; returns their runs. The caller writes the change afterwards."""
-    late = [run for run in flight.runs if run.state is ACQUIRED and run.target is None and run.deadline_ms <= now_ms]
-    for run in late:
-        flight.set_state(run, outcome(run, RELEASE, delivery_count_max))
-    return late
-
-
-def next_deadline_ms(flight: InFlight) -> int | None:
-    """Returns the time of the first lock's expiry, or None if no record is locked."""
-    return min((run.deadline_ms for run in flight.runs if run.state is ACQUIRED and run.target is None), default=None)

@@ -23,7 +23,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.loop.notifier import Notifier
 from ottla.base.ports import Clock, TimerHandle, Timers
 from ottla.base.share_state import UNINITIALIZED_START_OFFSET, Persister, SharePartitionKey, ShareState, StateWritten
-from ottla.sharing import acknowledgement, acquisition
+from ottla.sharing import acknowledgement, acquisition, lock_expiry
 from ottla.sharing.acknowledgement import Acknowledgement, Rules
 from ottla.sharing.acquisition import Acquired, LogBatch, Terms
 from ottla.sharing.in_flight import ACQUIRED, TERMINAL, InFlight, OffsetRun, state_batches
@@ -350,7 +350,7 @@ class SharePartition:
         self._timer = self._timers.call_later(max(deadline_ms - self._clock.monotonic_ms(), 0), lambda: in_turn(expire))
 
     def _arm_next(self) -> None:
-        deadline_ms = acknowledgement.next_deadline_ms(self.flight)
+        deadline_ms = lock_expiry.next_deadline_ms(self.flight)
         if deadline_ms is not None and self.is_loaded:
             self._arm(deadline_ms)
 
@@ -359,7 +359,7 @@ class SharePartition:
         if not self.is_loaded:
             return
         flight = self.flight
-        late = acknowledgement.expire(flight, self._clock.monotonic_ms(), self.terms().delivery_count_max)
+        late = lock_expiry.expire(flight, self._clock.monotonic_ms(), self.terms().delivery_count_max)
         if late:
             flight.advance()
             self._count_runs()

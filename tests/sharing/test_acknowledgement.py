@@ -14,8 +14,6 @@ from ottla.sharing.acknowledgement import (
     Acknowledgement,
     Rules,
     check,
-    expire,
-    next_deadline_ms,
     plan,
     plan_release,
     ranges,
@@ -125,12 +123,3 @@ def test_records_of_a_member_that_leaves_become_available() -> None:
     flight.append(39, ACQUIRED, 1, "b", 100)
     plan(flight, "a", [Acknowledgement(0, 9, [ACCEPT])], RULES, 0)
     assert [(run.first, run.target) for run in plan_release(flight, frozenset(("a",)), 5)] == [(10, AVAILABLE), (20, ARCHIVED)]
-
-
-def test_locks_run_out() -> None:
-    flight = in_flight(9)
-    flight.append(19, ACQUIRED, 5, "a", 200)
-    assert (next_deadline_ms(flight), expire(flight, 99, 5)) == (100, [])
-    assert [run.state for run in expire(flight, 100, 5)] == [AVAILABLE]
-    assert [run.state for run in expire(flight, 300, 5)] == [ARCHIVED]
-    assert next_deadline_ms(flight) is None
