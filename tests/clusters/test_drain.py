@@ -1,4 +1,4 @@
-"""`ottla partitions drain` and `rebalance` on four brokers: a producer goes on, a killed command is repeated, a dead broker is emptied."""
+"""`ottla partitions drain` and `rebalance` on four brokers: a producer goes on, a killed command is repeated."""
 
 from __future__ import annotations
 
@@ -132,19 +132,6 @@ def test_a_cordoned_broker_gets_no_new_replicas(cluster: Cluster, topic: str) ->
     eventually(lambda: not cordoned_brokers(cluster), WAIT_SECONDS)
     run(cluster, "rebalance", "--execute", "--yes")
     assert held(cluster)[EMPTIED] > 1
-
-
-def test_a_dead_broker_is_emptied(cluster: Cluster, topic: str) -> None:
-    """Its replicas are made again on the others."""
-    cluster.create_topic(f"{topic}-pairs", replicas=2)
-    cluster.wait_until_healthy(f"{topic}-pairs")
-    run(cluster, "rebalance", "--execute", "--yes")
-    assert held(cluster)[EMPTIED] > 0
-    cluster.brokers[EMPTIED].kill()
-    eventually(lambda: EMPTIED not in cluster.registered(), WAIT_SECONDS)
-    run(cluster, "drain", "--broker", str(EMPTIED), "--execute", "--yes")
-    assert held(cluster)[EMPTIED] == 0
-    cluster.brokers[EMPTIED].start()
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ MOVES = (
 @command(
     "partitions drain",
     "Move all replicas away from brokers.",
-    option("--broker", action="append", required=True, metavar="ID,...", help="the brokers to empty; they may be down"),
+    option("--broker", action="append", required=True, metavar="ID,...", help="the brokers to empty"),
     option("--to", action="append", metavar="ID,...", help="the brokers that take the replicas; default: all live others, if not cordoned"),
     *MOVES,
 )
