@@ -5,7 +5,7 @@ their deadlines, each at its own time. Timers that repeat would fire a hundred t
 steps: a timer that is set during a step fires in the next one at the earliest. After each step the work that it has begun in threads is
 awaited.
 
-The process that starts the broker gives orders through a socket that the broker inherits (`VARIABLE`), so no other can. An order is a
+The process that starts the broker gives orders through a socket that the broker inherits (`TIME_VARIABLE`), so no other can. An order is a
 line with a JSON object: `{"advance_ms": 1000}`, `{"freeze": true}`, `{"freeze": false}` or `{}`. The answer is a line with `wall_ms`, the
 time, and `state`, with which a broker that is started again goes on, or with an `error`.
 """
@@ -24,13 +24,10 @@ from time import monotonic_ns, perf_counter_ns, time_ns
 from typing import Any, TypeVar
 
 from ottla.adapters.threads import LoopThreads
-from ottla.base.broker_ports import Ages
+from ottla.base.broker_ports import TIME_VARIABLE, Ages
 
 T = TypeVar("T")
 
-VARIABLE = "OTTLA_TIME"
-"""The environment variable that makes a broker's time movable: JSON, the descriptor of the socket and the state of the clock. Without a
-state the process waits until the first line names it: `[0, null]`."""
 STEPS = 64
 PASSES = 3
 """Iterations of the loop after a step, for callbacks that its timers have scheduled."""
@@ -74,7 +71,7 @@ class MovableTime:
     nanoseconds = staticmethod(perf_counter_ns)
 
     def __init__(self, loop: AbstractEventLoop, threads: CountedThreads, state: Sequence[int | None] = (0, None)) -> None:
-        """`state` is that of an earlier process."""
+        """`state` is the clock's state at the end of an earlier process."""
         self._loop = loop
         self._threads = threads
         self._wall_ahead_ms = (time_ns() - monotonic_ns()) // 1_000_000
@@ -89,8 +86,9 @@ class MovableTime:
 
     @classmethod
     def from_environment(cls, loop: AbstractEventLoop, threads: CountedThreads) -> MovableTime:
-        """Returns the time that the environment describes. It takes orders from now on."""
-        descriptor, state = json.loads(os.environ[VARIABLE])
+        """Returns the time that `TIME_VARIABLE` describes: JSON, the descriptor of the socket and the state of the clock. Without a state
+        the process waits until the first line names it. The time takes orders from now on."""
+        descriptor, state = json.loads(os.environ[TIME_VARIABLE])
         control = socket.socket(fileno=descriptor)
         made = cls(loop, threads, state if state is not None else _first_state(control))
         made._serving = loop.create_task(made.serve(control))
@@ -129,7 +127,7 @@ class MovableTime:
     # Moving
 
     def freeze(self, *, is_frozen: bool = True) -> None:
-        """Stops the clock, or lets it run on from where it stands."""
+        """Stops the clock, or starts it again at the same time."""
         machine_ms = monotonic_ns() // 1_000_000
         if is_frozen and self._stands_at_ms is None:
             self._stands_at_ms = machine_ms
@@ -139,7 +137,7 @@ class MovableTime:
         self._wait()
 
     async def advance(self, span_ms: int) -> None:
-        """Lets a span of time pass at once (see the module). The clock stands still meanwhile."""
+        """Lets a span of time pass at once (see the module). The clock is frozen meanwhile."""
         was_frozen = self.is_frozen
         self.freeze()
         try:

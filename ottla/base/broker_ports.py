@@ -7,6 +7,9 @@ from typing import NamedTuple
 from ottla.base.immutable import immutable
 from ottla.base.ports import Clock, Disk, MakeTokenSource, MetadataStore, Network, Peers, Random, ReadDocument, Threads, Timers
 
+TIME_VARIABLE = "OTTLA_TIME"
+"""Environment variable of a broker whose ages the test fixture moves (`adapters/movable_time.py`)."""
+
 
 class Ages(NamedTuple):
     """The clock that decides when records, sessions, transactions, offsets, tokens and quotas expire. It is the broker's clock and timers,

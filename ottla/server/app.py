@@ -29,7 +29,7 @@ from ottla.adapters.process_memory import give_back_free_memory
 from ottla.adapters.randomness import SystemRandom
 from ottla.adapters.threads import LoopThreads
 from ottla.adapters.timers import LoopTimers
-from ottla.base.broker_ports import Ages, Ports
+from ottla.base.broker_ports import TIME_VARIABLE, Ages, Ports
 from ottla.base.config import BROKER_SETTINGS, BrokerConfig, ConfigError, ConfigSource, Notice
 from ottla.base.errors import StorageError, StoreUnreachable
 from ottla.base.loop.turns import Turns
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla")
 
 BROKEN_INVARIANT_EXIT_CODE = 70
-TIME_VARIABLE = "OTTLA_TIME"
-"""Environment variable of a broker whose time the test fixture moves (`adapters/movable_time.py`)."""
 
 
 class StartRefused(Exception):

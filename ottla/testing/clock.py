@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-VARIABLE = "OTTLA_TIME"
-"""The environment variable that makes a broker's time movable (`adapters/movable_time.py`)."""
+from ottla.base.broker_ports import TIME_VARIABLE
+
 ANSWER_SECONDS_MAX = 30.0
 
 Span = str | float | timedelta
@@ -33,7 +33,10 @@ class Clock:
 
     def __init__(self, controls: Callable[[], Sequence[TimeControl]]) -> None:
         self._controls = controls
-        self.is_frozen = False
+
+    @property
+    def is_frozen(self) -> bool:
+        return any(control.state[1] is not None for control in self._controls())
 
     def now(self) -> datetime:
         """Returns the brokers' time, in UTC."""
@@ -46,12 +49,10 @@ class Clock:
 
     def freeze(self) -> datetime:
         """Stops the clock until `run` or the end of the test; `advance` still moves it."""
-        self.is_frozen = True
         return self._ask({"freeze": True})
 
     def run(self) -> datetime:
         """Lets a frozen clock continue from its present time."""
-        self.is_frozen = False
         return self._ask({"freeze": False})
 
     @contextmanager
@@ -98,7 +99,7 @@ class TimeControl:
         self._socket, other_end = socket.socketpair()
         self._socket.settimeout(ANSWER_SECONDS_MAX)
         with other_end:
-            yield other_end.fileno(), {VARIABLE: json.dumps([other_end.fileno(), None if waits else self.state])}
+            yield other_end.fileno(), {TIME_VARIABLE: json.dumps([other_end.fileno(), None if waits else self.state])}
 
     def begin(self, state: list[int | None]) -> None:
         """Lets a waiting process go on, with a clock of this state."""
