@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,8 +22,9 @@ class ConsoleRefused(OttlaError):
     """The console cannot be started; the message is one line."""
 
 
-def serve(settings: Settings) -> None:
-    """Serves until SIGINT or SIGTERM. Prints `READY http://host:port in N ms` on stdout when it serves. Raises `ConsoleRefused`."""
+def serve(settings: Settings, *, is_with_parent: bool = False) -> None:
+    """Serves until SIGINT or SIGTERM, and with `is_with_parent` at most until standard input ends. Prints `READY http://host:port in N ms`
+    on stdout when it serves. Raises `ConsoleRefused`."""
     started = time.perf_counter()
     listening = _listen(settings)
     host, port = listening.getsockname()[:2]
@@ -35,8 +38,11 @@ def serve(settings: Settings) -> None:
         console.app(), log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=1, server_header=False
     )
     shown = f"[{host}]" if ":" in host else host
+    server = _Server(config, f"READY http://{shown}:{port} in {{:.0f}} ms\n", started)
+    if is_with_parent:
+        threading.Thread(target=server.end_with_input, name="parent", daemon=True).start()
     try:
-        _Server(config, f"READY http://{shown}:{port} in {{:.0f}} ms\n", started).run(sockets=[listening])
+        server.run(sockets=[listening])
     finally:
         console.close()
 
@@ -53,6 +59,12 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         sys.stdout.write(self._line.format((time.perf_counter() - self._started) * 1000))
         sys.stdout.flush()
+
+    def end_with_input(self) -> None:
+        """Waits until standard input ends, because the process at its other end has ended or asks for it. Then ends the server."""
+        while os.read(sys.stdin.fileno(), 4096):
+            pass
+        self.should_exit = True
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -73,5 +85,6 @@ def _listen(settings: Settings) -> socket.socket:
         found.listen(128)
     except OSError as error:
         found.close()
-        raise ConsoleRefused(f"cannot listen on {settings.host}:{settings.port}: {(error.strerror or str(error)).lower()}") from None
+        reason = (error.strerror or str(error)).lower()
+        raise ConsoleRefused(f"cannot listen on {settings.host}:{settings.port}: {reason}; choose another port") from None
     return found

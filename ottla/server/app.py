@@ -45,6 +45,7 @@ from ottla.server.service import feed_watchdog, notify_ready, on_signals
 from ottla.server.token_start import check_token_keys, check_token_login, make_token_source, read_document
 
 if TYPE_CHECKING:
+    from ottla.adapters.console_process import ConsoleProcess
     from ottla.adapters.tls_listeners import TlsListeners
     from ottla.server.monitoring.http import HttpPort
 
@@ -104,6 +105,7 @@ class BrokerServer:
         self.cluster_id = ""
         self.store_turns: Turns | None = None
         self.http: HttpPort | None = None
+        self.console: ConsoleProcess | None = None
         self._is_stopping = False
         self._held = ExitStack()  # released by a refused start and by a stop
         for directory in self.directories:
@@ -216,6 +218,15 @@ class BrokerServer:
             await self.stop()
             raise StartRefused(str(error)) from error
 
+    async def open_console(self, listen: str) -> None:
+        """Starts a console on `listen`, and the HTTP port that it reads if the broker has none. A failure does not concern the broker."""
+        from ottla.server.console import open_http_for_console, start_console  # imported on use, after READY
+
+        if self.http is None:
+            self.http = await open_http_for_console(self.node)
+        if not self._is_stopping:
+            self.console = start_console(self.node, listen, self.http)
+
     # While it runs
 
     def begin_turns(self) -> None:
@@ -274,6 +285,8 @@ class BrokerServer:
     async def stop(self) -> int:
         """Stops the broker cleanly. Returns the exit code 0, also if a log could not be closed cleanly."""
         log.info("stopping")
+        if self.console is not None:
+            self.console.begin_stop()
         closed: asyncio.Future[bool] = self.loop.create_future()
         self.node.stop(closed.set_result)
         is_clean = await closed
@@ -282,6 +295,8 @@ class BrokerServer:
             self.tls.close()
         if self.http is not None:
             await self.http.stop()
+        if self.console is not None:
+            await asyncio.to_thread(self.console.stop)
         self.release()
         log.info("stopped%s", "" if is_clean else ", not clean: the next start recovers")
         return 0
@@ -299,9 +314,10 @@ class BrokerServer:
 
 def run(
     config: BrokerConfig, notices: Sequence[Notice], *, seed_topics: Sequence[tuple[str, int]], started: float,
-    read_again: Callable[[], BrokerConfig] | None = None, on_ready: Callable[[str], object] | None = None,
+    read_again: Callable[[], BrokerConfig] | None = None, on_ready: Callable[[str], object] | None = None, console: str = "",
 ) -> int:  # fmt: skip
-    """Runs one broker until a signal stops it. Returns the exit code. Calls `on_ready` with its address. Raises `StartRefused`."""
+    """Runs one broker until a signal stops it. Returns the exit code. Calls `on_ready` with its address. `console` is the address for a
+    console, or empty. Raises `StartRefused`."""
     loop = new_event_loop()
     asyncio.set_event_loop(loop)
     directories = ", ".join(map(os.path.abspath, config.data_directories))
@@ -314,7 +330,7 @@ def run(
     signal.signal(signal.SIGTERM, early.on_signal)
     try:
         server.start()
-        return loop.run_until_complete(serve(server, early, started, seed_topics, on_ready))
+        return loop.run_until_complete(serve(server, early, started, seed_topics, on_ready, console))
     finally:
         close_loop(loop)
 
@@ -341,7 +357,7 @@ class EarlyStop:
 
 async def serve(
     server: BrokerServer, early: EarlyStop, started: float, seed_topics: Sequence[tuple[str, int]],
-    on_ready: Callable[[str], object] | None = None,
+    on_ready: Callable[[str], object] | None = None, console: str = "",
 ) -> int:  # fmt: skip
     """Runs the broker until it has stopped: waits until it is ready, announces READY, serves. Runs in one call of the loop, because uvloop
     loses signals while it is stopped."""
@@ -364,11 +380,14 @@ async def serve(
     announce(server, address, started)
     notify_ready(f"listening on {first}")
     feed_watchdog(server.loop)
-    looking = server.loop.create_task(look_at_garbage(garbage))
+    beside = [server.loop.create_task(look_at_garbage(garbage))]
+    if console:
+        beside.append(server.loop.create_task(server.open_console(console)))
     try:
         return await server.stopped
     finally:
-        looking.cancel()
+        for task in beside:
+            task.cancel()
         garbage.end()
 
 

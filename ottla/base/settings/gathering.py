@@ -111,10 +111,8 @@ def _take_login_config(given: dict[str, Given], file: Given, read_file: ReadFile
 
 
 def _unserved(name: str, where: str, names: Sequence[str]) -> Notice:
-    from ottla.base.settings.known import GUARDS_OF_IMAGES, MISSING_PARTS, REFUSED_ENDINGS, is_known_to_kafka
+    from ottla.base.settings.known import GUARDS_OF_IMAGES, REFUSED_ENDINGS, is_known_to_kafka
 
-    if name in MISSING_PARTS:
-        return Notice(True, f"{where}: {name} has no effect: this version has no {MISSING_PARTS[name]}")
     if name.endswith(REFUSED_ENDINGS):
         raise ConfigError(f"{where}: {name} is not served, and without it clients would be let in unchecked; remove it")
     if name in GUARDS_OF_IMAGES:

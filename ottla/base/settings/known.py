@@ -103,7 +103,3 @@ GUARDS_OF_IMAGES = frozenset(
 
 def is_known_to_kafka(name: str) -> bool:
     return name in KNOWN_TO_KAFKA or name.startswith(PREFIXES)
-
-
-MISSING_PARTS = {"ottla.console.listen": "console"}
-"""Our settings for parts that this version does not have. Each causes a warning with the part's name."""

@@ -148,7 +148,11 @@ class NetworkSettings:
         valid=at_least(0),
     )
     ottla_metrics_listen = maybe_string(
-        "ottla.metrics.listen", "Address of metrics and health checks over HTTP, host:port; not set: they are off."
+        "ottla.metrics.listen", "Address of metrics and health checks over HTTP, host:port; not set: they are off, except with a console."
+    )
+    ottla_console_listen = maybe_string(
+        "ottla.console.listen",
+        "Address of a console that the broker starts beside itself, host:port; not set: none, except with `ottla dev`.",
     )
     ottla_metrics_credentials = maybe_password(
         "ottla.metrics.credentials",

@@ -8,9 +8,10 @@ from ottla.cli.command import Args, Refused, command
 
 @command("dev", "Run a broker whose data is removed at its end.", *START_OPTIONS, has_connection=False, has_output=False)
 def _dev(args: Args) -> int:
-    """Runs `start` on a temporary directory that is removed at the end, unless a directory is given."""
+    """Runs `start` on a temporary directory that is removed at the end, unless a directory is given, with a console beside it."""
     if not (args.data_dir or args.config or any(given.startswith("log.dir") for given in args.assignments)):
         args.ephemeral = True
+    args.is_dev = True
     ports = check_arguments(args)
     count = max(args.brokers, len(ports))
     if count == 1:

@@ -12,7 +12,8 @@ import threading
 import time
 from collections.abc import Sequence
 
-from ottla.cli.broker.start import StartError, option_assignments, parse_seed_topics
+from ottla.adapters.console_process import ConsoleProcess
+from ottla.cli.broker.start import StartError, console_address, option_assignments, parse_seed_topics
 from ottla.cli.command import Args, UsageError
 from ottla.testing.cluster import BrokerDidNotStart, Cluster, replica_defaults
 from ottla.testing.zookeeper_process import ZooKeeperDidNotStart, ZooKeeperMissing
@@ -31,19 +32,25 @@ def run_cluster(args: Args, count: int, ports: Sequence[int]) -> int:
     if not ports:
         first = FIRST_PORT if args.port is None else args.port
         ports = [first + number if first else 0 for number in range(count)]
+    settings = settings_of(args)
+    listen = console_address(args, settings.pop("ottla.console.listen", None))
     cluster = Cluster(
-        count, defaults=replica_defaults(count), settings=settings_of(args), topics=args.seed_topic, ports=ports,
+        count, defaults=replica_defaults(count), settings=settings, topics=args.seed_topic, ports=ports,
         directory=None if args.ephemeral else args.data_dir,
     )  # fmt: skip
+    console: ConsoleProcess | None = None
     is_over = threading.Event()
     before = {number: signal.signal(number, lambda *_: is_over.set()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         cluster.start()
         announce(cluster, (time.perf_counter() - started) * 1000)
+        console = start_console(cluster, listen) if listen else None
         watch(cluster, is_over)
     except (ZooKeeperMissing, ZooKeeperDidNotStart, BrokerDidNotStart) as error:
         raise StartError(str(error).strip().splitlines()[-1]) from error
     finally:
+        if console is not None:
+            console.stop()
         cluster.stop()
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -74,6 +81,13 @@ def announce(cluster: Cluster, milliseconds: float) -> None:
     for broker in cluster.brokers:
         sys.stderr.write(f"broker {broker.broker_id}: {broker.address}, process {broker.process.pid}\n")
     sys.stderr.flush()
+
+
+def start_console(cluster: Cluster, listen: str) -> ConsoleProcess:
+    """Starts a console for the cluster on `listen` (host:port). Its lines are printed on stderr."""
+    host, _, port = listen.rpartition(":")
+    options = ["-b", cluster.direct_server, "-X", "security.protocol=PLAINTEXT", "--port", port]
+    return ConsoleProcess(options, lambda line: print(line, file=sys.stderr, flush=True), host=host.strip("[]"))
 
 
 def watch(cluster: Cluster, is_over: threading.Event) -> None:

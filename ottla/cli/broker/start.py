@@ -31,8 +31,9 @@ SNIPPETS = """
 
 NOT_OFFERED = {
     "sasl": "one option for SASL (a listener has it by listeners=SASL_PLAINTEXT://HOST:PORT and users, see docs/security.md)",
-    "console_port": "the console",
 }
+
+CONSOLE_PORT, PORT_MAX = 8080, 65_535
 
 
 class StartError(Exception):
@@ -62,8 +63,8 @@ START_OPTIONS = (
     option("--ports", metavar="PORT,...", help="dev: the port of each broker (default: --port and the next ports)"),
     flag("--acls", help="enable access rules (authorizer.class.name=acl); set super.users as well"),
     hidden("--sasl", action="store_true"),
-    hidden("--console-port", type=int),
-    hidden("--no-console", action="store_true"),
+    option("--console-port", type=int, metavar="PORT", help="start a console on this port, 0 for any free one (dev: default 8080)"),
+    flag("--no-console", help="dev: start no console"),
 )
 """All options of `start` and `dev`. Each command refuses some of them."""
 
@@ -89,6 +90,8 @@ def check_arguments(args: Args) -> list[int]:
     for name, what in NOT_OFFERED.items():
         if getattr(args, name):
             raise Refused(f"this version does not offer {what}; leave out --{name.replace('_', '-')}", "UNSUPPORTED_VERSION")
+    if args.console_port is not None and (args.no_console or not 0 <= args.console_port <= PORT_MAX):
+        raise UsageError("--console-port is a number from 0 to 65535, and does not go with --no-console")
     if args.acls:
         args.assignments.append("authorizer.class.name=acl")
     if args.ephemeral and args.data_dir:
@@ -128,6 +131,7 @@ def _run(args: Args, seed_topics: list[tuple[str, int]], started: float) -> int:
         return run(
             config, notices, seed_topics=seed_topics, started=started, read_again=lambda: read_config_again(args),
             on_ready=lambda address: _ready(config.data_directories, address, is_quiet=getattr(args, "quiet", False)),
+            console=console_address(args, config.ottla_console_listen),
         )  # fmt: skip
     except StoreNotReached as error:
         raise NotReached(str(error)) from None
@@ -143,6 +147,20 @@ def _ready(directories: Sequence[str], address: str, *, is_quiet: bool) -> None:
     if sys.stderr.isatty() and not is_quiet:
         sys.stderr.write(SNIPPETS.format(address=address))
         sys.stderr.flush()
+
+
+def console_address(args: Args, setting: str | None) -> str:
+    """Returns where the console listens (host:port), or nothing if there is none. `setting` is the value of `ottla.console.listen`. Raises
+    `StartError` if that is no address."""
+    if args.no_console:
+        return ""
+    if args.console_port is not None:
+        return f"127.0.0.1:{args.console_port}"
+    if setting:
+        host, _, port = setting.rpartition(":")
+        if not host or not port.isdigit() or int(port) > PORT_MAX:
+            raise StartError(f"ottla.console.listen={setting} is not host:port, such as 127.0.0.1:{CONSOLE_PORT}")
+    return setting or (f"127.0.0.1:{CONSOLE_PORT}" if getattr(args, "is_dev", False) else "")
 
 
 def read_config(args: Args) -> tuple[BrokerConfig, list[Notice]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.cli.command import Args, Refused, UsageError, command, flag, option
+from ottla.cli.command import Args, Refused, UsageError, command, flag, hidden, option
 from ottla.cli.optional import library
 from ottla.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT_MS, properties_of
 
@@ -16,6 +16,7 @@ from ottla.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT_MS, properties_
     flag("--login", help="users log in with the cluster's SASL names and passwords; needed unless the address is loopback"),
     option("--metrics", metavar="HOST:PORT", help="a broker's metrics (default: read ottla.metrics.listen from a broker)"),
     option("--metrics-credentials", metavar="USER:PASSWORD", help="as in ottla.metrics.credentials"),
+    hidden("--with-parent", action="store_true"),
     has_output=False,
 )
 def _console(args: Args) -> int:
@@ -40,7 +41,7 @@ def _console(args: Args) -> int:
         (lambda: scrape(address, credentials)) if address else None,
     )  # fmt: skip
     try:
-        serve(settings)
+        serve(settings, is_with_parent=args.with_parent)
     except ConsoleRefused as error:
         raise Refused(str(error)) from None
     return 0

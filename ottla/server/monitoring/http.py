@@ -127,6 +127,11 @@ class HttpPort:
         """Returns the URL for a browser. The host `*` means every address."""
         return f"http{'s' if self._access.is_encrypted else ''}://{f'[{self.host}]' if ':' in self.host else self.host or '*'}:{self.port}"
 
+    @property
+    def is_open_to_all(self) -> bool:
+        """Whether clients need neither a password nor a token."""
+        return self._access.is_open_to_all
+
     async def stop(self) -> None:
         self._metrics.stop()
         await self._listener.close()

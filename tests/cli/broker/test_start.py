@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
-from ottla.cli.broker.start import OPTIONS, StartError, option_assignments, parse_seed_topics, read_config
+from ottla.cli.broker.start import OPTIONS, START_OPTIONS, StartError, console_address, option_assignments, parse_seed_topics, read_config
 from ottla.cli.command import add_options
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
@@ -88,7 +90,7 @@ def test_seed_topics() -> None:
         (("start", "--sasl"), "listeners=SASL_PLAINTEXT://HOST:PORT"),
         (("start", "--acls", "--set", "super.users=admin"), "super.users: Expected User:name but found admin"),
         (("start", "--set", "super.users=User:admin"), "there is no authorizer, so everyone may do everything"),
-        (("start", "--console-port", "8080"), "does not offer the console"),
+        (("start", "--set", "ottla.console.listen=8080"), "ottla.console.listen=8080 is not host:port"),
         (("start", "--config", "no-such-file"), "cannot read no-such-file"),
         (("start", "--set", "num.partitions=many"), "num.partitions"),
         (("start", "--set", "nonsense"), "not of the form key=value"),
@@ -120,6 +122,8 @@ def test_a_cluster_without_a_zookeeper_is_one_line(offline: Ottla, monkeypatch: 
         (("start", "--ports", "1,2"), "ottla dev --brokers 2"),
         (("dev", "--brokers", "3", "--config", "x"), "leave out --config"),
         (("dev", "--ports", "1,x"), "a list of ports"),
+        (("start", "--console-port", "80800"), "a number from 0 to 65535"),
+        (("dev", "--no-console", "--console-port", "0"), "does not go with --no-console"),
         (("dev", "--brokers", "3", "--set", "x"), "not KEY=VALUE"),
         (("dev", "--brokers", "3", "--set", "log.dirs=/kept"), "leave out log.dirs"),
         (("dev", "--brokers", "3", "--set", "log.dir=/kept"), "leave out log.dir:"),
@@ -132,16 +136,45 @@ def test_words_that_fit_no_cluster(offline: Ottla, words: tuple[str, ...], what:
     assert what in result.err
 
 
+@pytest.mark.parametrize(
+    ("is_dev", "words", "setting", "address"),
+    [
+        (True, (), None, "127.0.0.1:8080"),
+        (True, ("--no-console",), "127.0.0.1:9000", ""),
+        (True, (), "127.0.0.1:9000", "127.0.0.1:9000"),
+        (False, (), None, ""),
+        (False, (), "[::1]:0", "[::1]:0"),
+        (False, ("--console-port", "0"), "127.0.0.1:9000", "127.0.0.1:0"),
+    ],
+)
+def test_where_the_console_listens(is_dev: bool, words: tuple[str, ...], setting: str | None, address: str) -> None:
+    parser = argparse.ArgumentParser()
+    add_options(parser, START_OPTIONS)
+    args = parser.parse_args(words)
+    args.is_dev = is_dev
+    assert console_address(args, setting) == address
+
+
 def test_dev_leaves_nothing_behind(offline: Ottla, tmp_path: Path) -> None:
-    """`dev` has a directory of its own; its one line on stdout has its address."""
+    """`dev` has a directory of its own; its one line on stdout has its address. Its console shows it, and the broker survives the console.
+    """
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    command = [sys.executable, "-m", "ottla.cli.main", "dev", "--port", "0", "--seed-topic", "a:2,b", "--log-format", "json", "-q"]
+    command = [sys.executable, "-m", "ottla.cli.main", "dev", "--port", "0", "--console-port", "0"]
+    command += ["--seed-topic", "a:2,b", "--log-format", "json", "-q"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True) as process:
         assert process.stdout is not None
         try:
             line = process.stdout.readline()
             assert line.startswith("READY 127.0.0.1:")
             assert len(list(tmp_path.glob("ottla-*"))) == 1
+            assert process.stderr is not None
+            log = (json.loads(entry)["message"] for entry in process.stderr)
+            url = next(message for message in log if message.startswith("console at ")).removeprefix("console at ")
+            with urlopen(f"{url}/api/v1/topics", timeout=60) as answer:
+                assert [topic["topic"] for topic in json.load(answer)["topics"]] == ["a", "b"]
+            for console in children_of(process.pid):
+                os.kill(console, signal.SIGKILL)
+            assert "the console has ended with code -9" in log
             listed = offline("topic", "list", "-b", line.split()[1], "-o", "plain")
             assert [row.split("\t")[0] for row in listed.out.splitlines()] == ["a", "b"]
         finally:
@@ -150,6 +183,10 @@ def test_dev_leaves_nothing_behind(offline: Ottla, tmp_path: Path) -> None:
     assert (process.returncode, out) == (0, "")
     assert list(tmp_path.glob("ottla-*")) == []
     assert all(json.loads(entry) for entry in err.splitlines())
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def loopback_hosts() -> list[str]:
