@@ -25,7 +25,7 @@ def explained(error: ApiError, command: Command, args: Args) -> ApiError:
         return error
     text, topics = error.message, _topics(args)
     if " may not " not in text:
-        from ottla.cli.access.security import own_principal
+        from ottla.analysis.access import own_principal
         from ottla.cli.options import properties_of
 
         who = own_principal(properties_of(args)) or "this client"

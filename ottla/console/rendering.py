@@ -22,7 +22,7 @@ FOLDER = Path(__file__).parent
 ROWS_A_PAGE = 100
 """Rows of the first table in one HTML page. With 2,000 topics a page stays below 200 kB. JSON has all rows."""
 CELL_LETTERS_MAX = 300
-SECTIONS = ("Cluster", "Data", "Console")
+SECTIONS = ("Cluster", "Data", "Access", "Console")
 """The sections of the menu, in their order."""
 
 

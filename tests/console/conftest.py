@@ -1,4 +1,4 @@
-"""One console for all tests of a module, with hostile names and records in its cluster."""
+"""One console for all tests of this folder, with hostile names and records in its cluster."""
 
 from __future__ import annotations
 
@@ -6,28 +6,34 @@ from collections.abc import Iterator
 
 import pytest
 
+from ottla.base.acls import AclOperation, Binding, Pattern, Permission, ResourceType, Rule
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.core import acl_admin
 from ottla.testing.broker import Broker
 from tests.console.world import SCRIPT, Visitor, commit, console_of, write
 
+SETTINGS = {"authorizer.class.name": "acl", "super.users": "User:ANONYMOUS"}
+READ = Binding(Pattern(ResourceType.TOPIC, SCRIPT), Rule("User:reader", "*", AclOperation.READ, Permission.ALLOW))
 
-@pytest.fixture(scope="module")
+
+@pytest.fixture(scope="package")
 def broker() -> Iterator[Broker]:
-    with Broker(topics=["orders:3", "quiet:1", "odd.json:1"]) as broker:
+    with Broker(topics=["orders:3", "quiet:1", "odd.json:1"], settings=SETTINGS) as broker:
         yield broker
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def cluster(broker: Broker) -> Iterator[Cluster]:
     with Cluster(broker.bootstrap_server, client_id=SCRIPT) as cluster:
         write(cluster, "orders", f'{{"text": "{SCRIPT}"}}'.encode(), None, b"\xff\xfe binary", key=SCRIPT.encode())
         write(cluster, "orders", *(b"plain %d" % number for number in range(20)))
         commit(cluster, "shop", "orders", 3)
         commit(cluster, SCRIPT, "orders", 1)
+        acl_admin.create_acls(cluster, [READ])
         yield cluster
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def visitor(broker: Broker, cluster: Cluster) -> Iterator[Visitor]:
     with console_of(broker.bootstrap_server) as visitor:
         yield visitor

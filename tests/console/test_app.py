@@ -26,6 +26,9 @@ QUERIES = {
     "/search": "?q=o",
     "/why": "?topic=orders",
     "/topics/{topic}/log/batch": "?partition=0&offset=0",
+    "/acls/rule": f"?type=TOPIC&name={quote(SCRIPT)}&pattern=LITERAL&principal=User:reader&host=*&operation=READ&permission=ALLOW",
+    "/acls/wizard": "?role=producer&principal=User:writer&topic=orders",
+    "/acls/check": "?principal=User:reader&topic=orders",
 }
 
 
@@ -275,6 +278,7 @@ def test_a_cluster_that_goes_away_and_one_that_never_was() -> None:
         address = broker.bootstrap_server
         with console_of(address, timeout_s=1.0) as visitor:
             assert "here" in visitor.get("/topics")
+            assert "has no authorizer" in visitor.get("/acls") and "has no authorizer" in visitor.get("/acls/check?principal=User:a")
             broker.stop()
             visitor.console.desk.snapshot.renew()  # type: ignore[union-attr]
             page = visitor.get("/topics")
@@ -301,3 +305,5 @@ def test_users_log_in_and_act_under_their_own_rights() -> None:
             assert "Log in to the cluster" in visitor.get("/topics")
             visitor.log_in("guest", "guest-secret")
             assert "treasure" not in visitor.get("/topics")
+            assert "may not be seen without Describe" in visitor.get("/acls")
+            assert visitor.json("/acls/check.json?topic=treasure&operation=WRITE")["principal"] == "User:guest"

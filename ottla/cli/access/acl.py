@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from ottla.analysis.access import CONSUMER_NEEDS, OPERATIONS, PRODUCER_NEEDS
 from ottla.base.acls import (
     ANY,
     CLUSTER_NAME,
@@ -39,19 +40,6 @@ RESOURCES = {
 """Resource types by the option that names resources of the type. `--cluster` is absent because it takes no name."""
 
 PATTERN_TYPES = {"any": ANY, "match": MATCH, "literal": int(PatternType.LITERAL), "prefixed": int(PatternType.PREFIXED)}
-
-_O = AclOperation
-OPERATIONS = {
-    ResourceType.TOPIC: (_O.READ, _O.WRITE, _O.CREATE, _O.DELETE, _O.ALTER, _O.DESCRIBE, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS),
-    ResourceType.GROUP: (_O.READ, _O.DELETE, _O.DESCRIBE, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS),
-    ResourceType.CLUSTER: (
-        _O.CREATE, _O.CLUSTER_ACTION, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS, _O.IDEMPOTENT_WRITE, _O.ALTER, _O.DESCRIBE,
-    ),
-    ResourceType.TRANSACTIONAL_ID: (_O.DESCRIBE, _O.WRITE, _O.TWO_PHASE_COMMIT),
-    ResourceType.DELEGATION_TOKEN: (_O.DESCRIBE,),
-    ResourceType.USER: (_O.CREATE_TOKENS, _O.DESCRIBE_TOKENS),
-}  # fmt: skip
-"""The operations that apply to each resource type. ALL applies to every type."""
 
 
 class Resource(NamedTuple):
@@ -138,13 +126,11 @@ def wanted_of(args: Args) -> Wanted:
     if not args.producer and not args.consumer:
         operations = [operation_of(word) for word in args.operation or ["All"]]
         wanted = {resource: rules_of(args, operations) for resource in resources}
-    if args.producer:
-        _add_rules(wanted, resources, ResourceType.TOPIC, rules_of(args, (_O.WRITE, _O.DESCRIBE, _O.CREATE)))
-        _add_rules(wanted, resources, ResourceType.TRANSACTIONAL_ID, rules_of(args, (_O.WRITE, _O.DESCRIBE)))
-        _add_rules(wanted, [CLUSTER] if args.idempotent else [], ResourceType.CLUSTER, rules_of(args, (_O.IDEMPOTENT_WRITE,)))
-    if args.consumer:
-        _add_rules(wanted, resources, ResourceType.TOPIC, rules_of(args, (_O.READ, _O.DESCRIBE)))
-        _add_rules(wanted, resources, ResourceType.GROUP, rules_of(args, (_O.READ,)))
+    for is_wanted, needs in ((args.producer, PRODUCER_NEEDS), (args.consumer, CONSUMER_NEEDS)):
+        for kind, needed in needs.items() if is_wanted else ():
+            _add_rules(wanted, resources, kind, rules_of(args, needed))
+    if args.producer and args.idempotent:
+        _add_rules(wanted, [CLUSTER], ResourceType.CLUSTER, rules_of(args, (AclOperation.IDEMPOTENT_WRITE,)))
     for resource, rules in wanted.items():
         _check_operations(resource, rules)
     return wanted

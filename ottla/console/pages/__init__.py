@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-MODULES = ("overview", "brokers", "topics", "topic", "messages", "log", "groups", "transactions", "why", "about")
+MODULES = ("overview", "brokers", "topics", "topic", "messages", "log", "groups", "transactions", "why", "acls", "about")
 
 
 def load() -> None:

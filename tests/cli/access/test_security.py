@@ -6,14 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from ottla.base.acls import AclOperation, Binding, Pattern, PatternType, Permission, ResourceType, Rule
-from ottla.cli.access.security import is_allowed, own_principal, rules_about
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
-
-TOPIC = ResourceType.TOPIC
 
 
 def checked(run: Ottla, *words: object) -> dict[str, dict[str, Any]]:
@@ -76,27 +70,3 @@ def test_an_address_without_a_broker_is_said_to_be_one(offline: Ottla) -> None:
     assert result.code == 1
     (row,) = result.json()["access"]
     assert row["what"] == "connect" and row["may"] == "no" and row["why"]
-
-
-@pytest.mark.parametrize(
-    ("properties", "principal"),
-    [
-        ({}, "User:ANONYMOUS"),
-        ({"security.protocol": "SSL"}, "User:ANONYMOUS"),
-        ({"security.protocol": "SSL", "ssl.keystore.location": "me.pem"}, None),
-        ({"security.protocol": "SSL", "ssl.certificate.pem": "-----BEGIN CERTIFICATE-----"}, None),
-        ({"security.protocol": "sasl_ssl", "sasl.username": "al", "sasl.password": "x", "ssl.keystore.location": "me.pem"}, "User:al"),
-    ],
-)
-def test_the_principal_of_settings(properties: dict[str, str], principal: str | None) -> None:
-    assert own_principal(properties) == principal
-
-
-def test_rules_are_read_as_the_broker_reads_them() -> None:
-    read = Binding(Pattern(TOPIC, "t"), Rule("User:a", "*", AclOperation.READ, Permission.ALLOW))
-    deny = Binding(Pattern(TOPIC, "*"), Rule("User:*", "h", AclOperation.ALL, Permission.DENY))
-    other = Binding(Pattern(TOPIC, "tt", PatternType.PREFIXED), Rule("User:a", "*", AclOperation.ALL, Permission.ALLOW))
-    assert rules_about([read, deny, other], "User:a", "x", TOPIC, "t") == [read]
-    assert rules_about([read, deny, other], "User:a", None, TOPIC, "t") == [read, deny]
-    assert is_allowed([read], AclOperation.DESCRIBE) and not is_allowed([read], AclOperation.WRITE)
-    assert not is_allowed([read, deny], AclOperation.READ)
