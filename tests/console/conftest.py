@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.base.acls import AclOperation, Binding, Pattern, Permission, ResourceType, Rule
+from ottla.client.blocking import scram_admin
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import acl_admin
 from ottla.testing.broker import Broker
@@ -30,6 +31,7 @@ def cluster(broker: Broker) -> Iterator[Cluster]:
         commit(cluster, "shop", "orders", 3)
         commit(cluster, SCRIPT, "orders", 1)
         acl_admin.create_acls(cluster, [READ])
+        scram_admin.alter_scram(cluster, SCRIPT, passwords={"SCRAM-SHA-256": ("secret", 4096)})
         yield cluster
 
 

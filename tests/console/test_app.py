@@ -26,6 +26,7 @@ QUERIES = {
     "/search": "?q=o",
     "/why": "?topic=orders",
     "/topics/{topic}/log/batch": "?partition=0&offset=0",
+    "/user": f"?name={quote(SCRIPT)}",
     "/acls/rule": f"?type=TOPIC&name={quote(SCRIPT)}&pattern=LITERAL&principal=User:reader&host=*&operation=READ&permission=ALLOW",
     "/acls/wizard": "?role=producer&principal=User:writer&topic=orders",
     "/acls/check": "?principal=User:reader&topic=orders",

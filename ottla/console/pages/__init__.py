@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-MODULES = ("overview", "brokers", "topics", "topic", "messages", "log", "groups", "transactions", "why", "acls", "about")
+MODULES = ("overview", "brokers", "topics", "topic", "messages", "log", "groups", "transactions", "why", "acls", "users", "quotas", "about")
 
 
 def load() -> None:
