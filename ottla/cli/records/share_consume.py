@@ -1,8 +1,9 @@
 """`ottla consume --share-group GROUP`: prints records acquired from a share group, then accepts, rejects or releases them.
 
 Exactly the printed records are acknowledged. Output is written before the acknowledgement is sent, so a crash in between prints a record
-twice, but loses none. With `-c N` at most N records are acquired, if the broker supports a record limit (ShareFetch 2). Refused
-acknowledgements are reported at the end, with exit code 1, because the group delivers those records again.
+twice, but loses none. With `-c N` at most N records are acquired, one leader after the other. A broker without a record limit (ShareFetch
+1), or the property `share.acquire.mode=batch_optimized`, acquires more; the end of the command releases them. Refused acknowledgements are
+reported at the end, with exit code 1, because the group delivers those records again.
 """
 
 from __future__ import annotations

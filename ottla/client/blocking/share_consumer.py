@@ -5,6 +5,10 @@
 fetch, or at once by `commit`. Records that are not acknowledged at `close`, or within `lock_timeout_ms`, are delivered to other members.
 `on_acknowledged` gets the outcome of each acknowledgement, such as the error of a late one.
 
+With `acquire_mode=RECORD_LIMIT` (KIP-1206) one leader at a time is asked, in rotation. Each answer acquires at most `limits.max_records`
+records, so a caller that lowers this limit between polls never acquires more records than it wants. A leader without records delays the
+next one by `limits.max_wait_ms`. Brokers with ShareFetch 1 only do not know the mode and acquire whole batches.
+
 `poll` waits only for records: heartbeats, and look-ups of leaders and connections, run in threads (`blocking/background_calls.py`). There
 is no background heartbeat: a member must call `poll` more often than the group's session times out."""
 
@@ -29,6 +33,7 @@ from ottla.client.core.share_session import (
     ACCEPT,
     BATCH_OPTIMIZED,
     FIRST_EPOCH,
+    RECORD_LIMIT,
     AcquiredRecord,
     ConsumerShareSession,
     Run,
@@ -84,6 +89,8 @@ class ShareConsumer:
         self._sessions: dict[int, ConsumerShareSession] = {}
         self._begun_on: dict[int, BlockingConnection] = {}
         """The connection of each session."""
+        self._last_asked = -1
+        """With `RECORD_LIMIT`: the broker of the last request."""
         self._routes = FetchRoutes(cluster)
         self._arrived: list[AcquiredRecord] = []
         self._holders: dict[TopicPartition, ConsumerShareSession] = {}
@@ -203,9 +210,18 @@ class ShareConsumer:
         self._routes.end_pauses()
         ready = [partition for partition in assignment if partition not in self._routes.pauses]
         leaders = self._routes.by_leader(ready, self._without_leader)
-        for broker_id in {**leaders, **self._sessions}:
+        brokers = [*{**leaders, **self._sessions}]
+        is_limited = self.limits.acquire_mode == RECORD_LIMIT
+        if is_limited:
+            brokers.sort(key=lambda broker_id: (broker_id <= self._last_asked, broker_id))
+        if is_limited and (self._arrived or any(map(self._routes.awaits, brokers))):
+            return
+        for broker_id in brokers:
             if not self._routes.awaits(broker_id):
                 self._ask(broker_id, {partition: assignment[partition] for partition in leaders.get(broker_id, ())})
+            if is_limited and self._routes.awaits(broker_id):
+                self._last_asked = broker_id
+                return
 
     def _without_leader(self, reasons: Mapping[TopicPartition, KafkaError]) -> None:
         for partition, error in reasons.items():

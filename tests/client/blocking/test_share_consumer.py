@@ -12,12 +12,14 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.share_consumer import ShareConsumer
-from ottla.client.core.share_session import ACCEPT, REJECT, RELEASE, RENEW, AcquiredRecord, Run
+from ottla.client.core.share_session import ACCEPT, RECORD_LIMIT, REJECT, RELEASE, RENEW, AcquiredRecord, Run
 from ottla.client.errors import KafkaError
+from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic
 from ottla.wire.messages.share_acknowledge import ShareAcknowledgeResponse
 from ottla.wire.messages.share_fetch import ShareFetchResponse
-from tests.client.fake_broker import HangUp
-from tests.client.fake_share_group import ACKNOWLEDGE, FETCH, HEARTBEAT, FakeShareGroup, acknowledged, lends
+from ottla.wire.messages.share_group_heartbeat import Assignment, ShareGroupHeartbeatResponse, TopicPartitions
+from tests.client.fake_broker import FakeBroker, HangUp
+from tests.client.fake_share_group import ACKNOWLEDGE, FETCH, HEARTBEAT, TOPIC_ID, FakeShareGroup, acknowledged, lends
 
 ZERO = TopicPartition("t", 0)
 EMPTY = lends(0, 0)
@@ -257,3 +259,46 @@ def test_a_commit_whose_answer_is_lost_is_reported_once() -> None:
         consumer.commit()
         assert [(str(partition), error is None) for partition, error in reports] == [("t-0", False)]
         consumer.abandon()
+
+
+class Leaders:
+    """Two brokers, each the leader of one partition of the topic `t`. Each lends two records for each request once `is_filled`."""
+
+    def __init__(self, one: FakeShareGroup, two: FakeBroker) -> None:
+        self.is_filled = False
+        self.lent = 0
+        self.asked: set[int] = set()
+        brokers = [MetadataResponseBroker(node_id=number, host="127.0.0.1", port=at.port) for number, at in ((1, one), (2, two))]
+        parts = [MetadataResponsePartition(partition_index=number, leader_id=number + 1) for number in range(2)]
+        topic = MetadataResponseTopic(name="t", topic_id=TOPIC_ID, partitions=parts)
+        for number, broker in enumerate((one, two)):
+            broker.script[3] = lambda _body, _version: MetadataResponse(brokers=brokers, controller_id=1, topics=[topic])
+            broker.script[FETCH] = lambda body, _version, number=number: self._fetch(body, number)
+            broker.script[ACKNOWLEDGE] = lambda _body, _version: ShareAcknowledgeResponse()
+        one.beat = self._beat
+
+    def _beat(self, body: Any) -> ShareGroupHeartbeatResponse:
+        found = Assignment(topic_partitions=[TopicPartitions(topic_id=TOPIC_ID, partitions=[0, 1])]) if body.member_epoch == 0 else None
+        epoch = max(1, body.member_epoch)
+        return ShareGroupHeartbeatResponse(member_id=body.member_id, member_epoch=epoch, heartbeat_interval_ms=50, assignment=found)
+
+    def _fetch(self, body: Any, number: int) -> ShareFetchResponse:
+        self.asked.add(number)
+        assert (body.max_records, body.share_acquire_mode) == (2, RECORD_LIMIT)
+        answer = lends(0, 2 if self.is_filled else 0)
+        answer.responses[0].partitions[0].partition_index = number
+        self.lent += 2 * self.is_filled
+        return answer
+
+
+def test_with_a_record_limit_one_leader_at_a_time_is_asked(reports: Reports) -> None:
+    """Otherwise each leader would acquire as many records as the caller wants in all."""
+    with FakeShareGroup() as one, FakeBroker({FETCH: lambda *_: None, ACKNOWLEDGE: lambda *_: None}) as two:
+        leaders = Leaders(one, two)
+        with Cluster(one.address, timeout_s=5) as cluster:
+            consumer = consumer_of(cluster, reports, records_max=2, acquire_mode=RECORD_LIMIT)
+            poll_until(consumer, lambda: leaders.asked == {0, 1})
+            leaders.is_filled = True
+            assert len(poll(consumer)) == 2
+            consumer.close()
+        assert leaders.lent == 2, "closing has waited for all answers"
