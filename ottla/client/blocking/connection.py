@@ -88,9 +88,9 @@ class BlockingConnection:
     # Opening and closing
 
     def open(self, timeout_s: float | None = None) -> BlockingConnection:
-        """Connects, negotiates versions, and authenticates if SASL is configured. `timeout_s` (default: `request_timeout_s`) limits
-        connecting, the TLS handshake, negotiation and login together. `connect_timeout_s` limits connecting and the handshake each. Each IP
-        address of a name may take the whole limit.
+        """Connects, negotiates versions, and authenticates if SASL is configured. `timeout_s` (default: `request_timeout_s`) limits the TLS
+        handshake, negotiation and login together with connecting to one IP address. `connect_timeout_s` limits connecting to one address,
+        and the handshake. If a name has several addresses and the first ones do not answer, connecting takes one such limit for each.
         """
         limit_s = self.request_timeout_s if timeout_s is None else min(timeout_s, self.request_timeout_s)
         self._open_until = time.monotonic() + limit_s

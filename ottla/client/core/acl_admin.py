@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ottla.base.acls import AclFilter, AclOperation, Binding, Pattern, PatternType, Permission, ResourceType, Rule
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ErrorCode, error_code
 from ottla.client.core.admin import check, checked
 from ottla.client.core.cluster import GROUP, ClusterCore
 from ottla.client.core.conversation import Conversation
 from ottla.client.core.operation import operation
-from ottla.client.errors import KafkaError
+from ottla.client.errors import KafkaError, refused
 
 
 @operation
@@ -82,9 +82,9 @@ def _rule(acl: Any) -> Rule:
 
 @operation
 def allowed_operations(cluster: ClusterCore, kind: ResourceType, name: str) -> Conversation[list[AclOperation] | None]:
-    """Returns the operations that this client may do with a resource. Returns None if the broker does not send them (for the cluster an
-    empty list), for an unknown topic, and for resources other than the cluster, topics and groups. Raises `KafkaError` if the cluster or
-    the group's coordinator refuses.
+    """Returns the operations that this client may do with a resource. Returns None for an unknown topic or group, for resources other than
+    the cluster, topics and groups, and if the broker does not send the operations of a topic or group. If it does not send the operations
+    of the cluster, the list is empty. Raises `KafkaError` for any other refusal, such as INVALID_GROUP_ID.
 
     If the client may not describe a topic or group, the list is empty, even if it has one of the few permissions that do not imply
     Describe.
@@ -115,7 +115,7 @@ def _allowed_on_topic(cluster: ClusterCore, name: str) -> Conversation[int | Non
         topics=[wire.MetadataRequestTopic(name=name)], allow_auto_topic_creation=False, include_topic_authorized_operations=True
     )
     (topic,) = (yield from cluster.ask_any(asked)).topics
-    return _bits(topic.error_code, topic.topic_authorized_operations, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return _bits(topic.error_code, topic.topic_authorized_operations, name)
 
 
 def _allowed_on_group(cluster: ClusterCore, name: str) -> Conversation[int | None]:
@@ -129,10 +129,14 @@ def _allowed_on_group(cluster: ClusterCore, name: str) -> Conversation[int | Non
             return 0
         raise
     (group,) = answer.groups
-    return _bits(group.error_code, group.authorized_operations, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    return _bits(group.error_code, group.authorized_operations, name)
 
 
-def _bits(code: int, bits: int, denied: ErrorCode) -> int | None:
-    if code == denied:
+def _bits(code: int, bits: int, name: str) -> int | None:
+    if code in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED):
         return 0
+    if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.GROUP_ID_NOT_FOUND):
+        return None
+    if code:
+        raise refused(error_code(code), name)
     return bits if bits > 0 else None

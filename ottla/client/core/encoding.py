@@ -8,7 +8,7 @@ causes no gap.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ottla.base.errors import ErrorCode, OttlaError
 from ottla.base.types import TopicPartition
@@ -27,6 +27,8 @@ def check_record(value: object, key: object, timestamp: int, headers: Headers) -
     if not isinstance(timestamp, int) or not -1 <= timestamp <= _TIMESTAMP_MAX:
         raise UsageError(f"a timestamp is a number of milliseconds since 1970, not {timestamp!r}")
     size = 0
+    if not isinstance(headers, Iterable):
+        raise UsageError(f"headers are a sequence of pairs, not {type(headers).__name__}")
     for header in headers:
         if not (isinstance(header, tuple) and len(header) == 2 and isinstance(header[0], str)):
             raise UsageError(f"a header is a pair of a str and bytes or None, not {header!r:.100}")

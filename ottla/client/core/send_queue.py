@@ -5,13 +5,13 @@ Each partition has a lane of its own, so a partition without a leader delays no 
 - After a failure it sends nothing until all of its batches in flight are answered or lost. Then it sends the failed batches again, after a
   pause and with the same sequence numbers, so that the broker drops duplicates.
 - Brokers remember only the last five batches of a producer in a partition. So new batches wait until all repeated batches are answered.
-- While batches are in flight to one broker, no batch is sent to a new leader of the partition.
+- While batches are in flight to one broker, the partition sends no batch to another broker, even if that is the new leader.
 - A broker that does not know a producer yet accepts any sequence number. So the first batch of a partition is sent alone: if it were
   refused, the broker would append the second one before it.
 
 A batch fails permanently after a refusal that is not retriable, and at its first failed attempt after the deadline. Without sequence
 numbers it also fails if its connection is lost. A batch that a broker refuses because of its size, or because of one of its records, is
-split: each half is sent again with its sequence numbers, without a pause.
+split before its deadline: each half is sent again with its sequence numbers, without a pause.
 
 A batch that fails permanently causes a gap in the sequence numbers of its partition, and brokers refuse all later batches. So these batches
 get new numbers, in another epoch of the producer (`to_renumber`). Only batches that were certainly not appended are renumbered. If it is
@@ -199,7 +199,8 @@ class SendQueue:
         return found
 
     def gather(self, broker_id: int, partitions: Iterable[TopicPartition]) -> list[Batch]:
-        """Returns the batches of the next request to a broker: the oldest of each partition, up to `REQUEST_BYTES_MAX` in all."""
+        """Returns the batches of the next request to a broker: the oldest of each partition, up to `REQUEST_BYTES_MAX` in all. The first
+        batch may be larger; then it is the only one."""
         chosen: list[Batch] = []
         room = REQUEST_BYTES_MAX
         for partition in partitions:
@@ -286,7 +287,7 @@ class SendQueue:
             self.in_flight.clear()
 
     def end_unsealed(self, batch: Batch, error: ClientError) -> None:
-        """Reports a batch as failed that was never added."""
+        """Reports the failure of a batch that was never added."""
         self.ended.append(BatchOutcome(batch, -1, error))
 
     def _no_longer_under_way(self, sent: Sent) -> list[Batch]:
@@ -298,9 +299,11 @@ class SendQueue:
         """Queues failed batches again, or splits them, if that may help and they have time left. Ends the others."""
         for batch in batches:
             lane = self._lane(batch.partition)
-            if isinstance(error, KafkaError) and error.code in _SPLIT and batch.count > 1:
+            if now >= batch.deadline:
+                self._give_up(batch, error)
+            elif isinstance(error, KafkaError) and error.code in _SPLIT and batch.count > 1:
                 lane.failed += self._halves(batch)
-            elif self._may_help(batch, error) and now < batch.deadline:
+            elif self._may_help(batch, error):
                 if isinstance(error, KafkaError) and error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                     batch.is_open = False
                 lane.failed.append(batch)

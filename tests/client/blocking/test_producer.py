@@ -12,7 +12,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.producer import Delivery, Producer
 from ottla.client.core import backoff
-from ottla.client.errors import ClientError
+from ottla.client.errors import ClientError, UsageError
 from ottla.wire.messages.init_producer_id import InitProducerIdResponse
 from ottla.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from ottla.wire.records import read_batch_header, read_records
@@ -136,6 +136,14 @@ def test_deliveries_are_reported() -> None:
         assert [(found.base_offset, found.error, [record.headers for record in found.records]) for found in reported] == [
             (7, None, [(("h", None),)])
         ]
+
+
+@pytest.mark.parametrize("headers", [5, ("h",), (("h", 5),), ((5, b"h"),)])
+def test_headers_of_wrong_types_are_refused(headers: Any) -> None:
+    with _broker(Log()) as broker, Cluster(broker.address) as cluster:
+        producer = Producer(cluster)
+        with producer, pytest.raises(UsageError, match="header"):
+            producer.produce("t", b"x", headers=headers)
 
 
 def test_plain_values_fill_batch_after_batch() -> None:

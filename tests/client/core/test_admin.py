@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
+from ottla.base.acls import AclOperation, ResourceType
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.core.acl_admin import allowed_operations
 from ottla.client.core.admin import create_topic, delete_topics, describe_topics
 from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
 from ottla.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -22,6 +25,7 @@ from tests.client.fake_broker import FakeBroker, HangUp
 
 KEY = DescribeTopicPartitionsRequest.API_KEY
 CREATE, DELETE = 19, 20
+COORDINATOR, GROUPS = 10, 15
 
 
 def page(topic: str, *indexes: int, following: tuple[str, int] | None = None, code: int = 0) -> DescribeTopicPartitionsResponse:
@@ -107,3 +111,26 @@ def test_a_topic_that_a_lost_request_has_made_or_deleted_is_no_error() -> None:
         broker.topics["other"], broker.has_lost = 1, False
         with pytest.raises(ApiError, match="TOPIC_ALREADY_EXISTS"):  # somebody else's: it has other partitions
             create_topic(cluster, "other", partitions=3)
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        (ErrorCode.NONE, [AclOperation.READ]),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, []),
+        (ErrorCode.GROUP_ID_NOT_FOUND, None),
+        (ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_GROUP_ID),
+    ],
+)
+def test_the_allowed_operations_of_a_group_or_why_there_are_none(code: ErrorCode, found: list[AclOperation] | ErrorCode | None) -> None:
+    group = DescribedGroup(error_code=code, group_id="g", authorized_operations=0 if code else 1 << AclOperation.READ)
+    with FakeBroker({GROUPS: lambda _body, _version: DescribeGroupsResponse(groups=[group])}) as broker:
+        broker.script[COORDINATOR] = broker.coordinator
+        broker.versions[COORDINATOR] = (0, 4)
+        with Cluster(broker.address) as cluster:
+            if isinstance(found, ErrorCode):
+                with pytest.raises(ApiError) as refusal:
+                    allowed_operations(cluster, ResourceType.GROUP, "g")
+                assert refusal.value.code is found
+            else:
+                assert allowed_operations(cluster, ResourceType.GROUP, "g") == found

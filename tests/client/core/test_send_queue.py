@@ -184,6 +184,24 @@ def test_a_batch_ends_at_its_deadline_and_without_sequences_with_its_connection(
         assert str(outcome.error) == "lost"
 
 
+def test_a_batch_that_is_refused_for_its_size_after_its_deadline_is_not_split() -> None:
+    queue = _queue()
+    records = [Record(number, 1, None, b"v") for number in range(2)]
+    batch = Batch(A, 0.0)
+    batch.data, batch.records, batch.count, batch.deadline = encode_batch(records), records, 2, 10.0
+    queue.add(batch)
+    _send(queue, 1)
+    queue.answered(1, _answer(p0=ErrorCode.MESSAGE_TOO_LARGE), 10.0)
+    (outcome,) = _ended(queue)
+    assert outcome.batch is batch and isinstance(outcome.error, KafkaError) and queue.is_empty
+
+
+def test_a_batch_above_the_limit_of_a_request_is_sent_alone() -> None:
+    queue = _queue()
+    large, small = _add(queue, A, REQUEST_BYTES_MAX + 1), _add(queue, B, 10)
+    assert _send(queue, 1) == [large] and _send(queue, 1) == [small]
+
+
 def test_what_never_left_is_sent_to_the_next_leader_also_without_sequences() -> None:
     queue = _queue(is_idempotent=False)
     batch = _add(queue, A)
