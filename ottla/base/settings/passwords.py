@@ -160,17 +160,21 @@ def _split(stored: str) -> dict[str, str] | None:
 
 
 def _decrypted(fields: Mapping[str, str], secret: str) -> str | None:
-    """Returns the password; None if `secret` is wrong. Raises `SettingError` for a damaged form or an unknown cipher."""
+    """Returns the password; None if `secret` is wrong. Raises `SettingError` for a damaged form, an unknown cipher or key factory."""
     from base64 import b64decode
 
+    if fields["cipherAlgorithm"] != CIPHER:
+        raise SettingError(f"its encrypted form names another cipher than {CIPHER}")
+    if (digest := DIGESTS.get(fields["keyFactoryAlgorithm"])) is None:
+        raise SettingError("its encrypted form names an unknown key factory")
     try:
-        digest, bits = DIGESTS[fields["keyFactoryAlgorithm"]], int(fields["keyLength"])
+        bits = int(fields["keyLength"])
         salt, vector, data = (b64decode(fields[name], validate=True) for name in ("salt", "initializationVector", "encryptedPassword"))
         iterations, length = int(fields["iterations"]), int(fields["passwordLength"])
-    except (KeyError, ValueError):
+    except ValueError:
         raise SettingError("its encrypted form is damaged") from None
-    if fields["cipherAlgorithm"] != CIPHER or bits not in KEY_BITS or iterations < 1 or len(vector) != BLOCK_BYTES:
-        raise SettingError("its encrypted form names a cipher that is not served")
+    if bits not in KEY_BITS or iterations < 1 or len(vector) != BLOCK_BYTES or len(data) % BLOCK_BYTES:
+        raise SettingError("its encrypted form is damaged")
     try:
         text = _decrypt(_derive_key(secret, digest, salt, iterations, bits // 8), vector, data).decode()
     except ValueError:

@@ -1,7 +1,8 @@
 """Explains frames of the protocol: the header and body of a request or response as spans.
 
 The header of a request has the API key and version. A response has neither, so the caller gives both; in a capture the request
-with the same correlation id has them. For malformed bytes `Frame.problem` has the reason, and the spans end before these bytes.
+with the same correlation id has them. If a frame cannot be explained to its end, `Frame.problem` has the reason. Its spans end before the
+unexplained bytes; only bytes behind the last field have a span, `left_over`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ FRAME_BYTES_MAX = 1 << 28
 
 
 class Frame:
-    """An explained frame. `problem` is empty, or says why the bytes after the last span are malformed."""
+    """An explained frame. `problem` is empty, or says why the frame could not be explained to its end."""
 
     def __init__(self, is_response: bool, spans: list[Span], size: int) -> None:
         self.is_response, self.spans, self.size = is_response, spans, size
@@ -86,7 +87,7 @@ def explain_request(data: Buffer, base: int = 0) -> Frame:
     try:
         key = frame.api_key = reader.fixed("api_key", "h", lambda found: API_NAMES.get(found, "no such API"))
         version = frame.version = reader.fixed("api_version", "h")
-        frame.correlation_id = reader.fixed("correlation_id", "i", "the response has the same")
+        frame.correlation_id = reader.fixed("correlation_id", "i", "the response has the same number")
         if key not in APIS:
             raise WireError(f"there is no API {key}; a response needs --response with --api and --version")
         if has_client_id(key, version):

@@ -67,7 +67,8 @@ class Selection:
 
 
 def _partitions(cluster: Cluster, args: Args) -> list[TopicPartition]:
-    """Returns the partitions that the options choose. Raises ApiError if a topic named by position does not exist, or no topic matches."""
+    """Returns the partitions that the options choose. Raises ApiError if a topic named by position does not exist, or if no topic matches
+    `--topic`; Refused if no partition matches, as Kafka's tool does."""
     if args.topic_partitions and (args.topic or args.partitions or args.names):
         raise UsageError("--topic-partitions names both; leave out topics and --partitions")
     answer = cluster.refresh(None)
@@ -79,7 +80,8 @@ def _partitions(cluster: Cluster, args: Args) -> list[TopicPartition]:
     )
     if args.topic_partitions:
         chosen = [Selection(part) for part in args.topic_partitions.split(",") if part]
-        return [partition for partition in everything if any(selection.has(partition) for selection in chosen)]
+        found = [partition for partition in everything if any(selection.has(partition) for selection in chosen)]
+        return _some(found, f"--topic-partitions {args.topic_partitions}")
     for name in args.names:
         cluster.topic(name)
     pattern = pattern_of(args.topic) if args.topic else None
@@ -94,7 +96,13 @@ def _partitions(cluster: Cluster, args: Args) -> list[TopicPartition]:
             numbers = {int(number) for number in args.partitions.split(",")}
         except ValueError:
             raise UsageError(f"--partitions {args.partitions!r} is not N,N,...") from None
-        found = [partition for partition in found if partition.partition in numbers]
+        found = _some([partition for partition in found if partition.partition in numbers], f"--partitions {args.partitions}")
+    return found
+
+
+def _some(found: list[TopicPartition], options: str) -> list[TopicPartition]:
+    if not found:
+        raise Refused(f"no partition matches {options}; `ottla topic list` shows the topics", "UNKNOWN_TOPIC_OR_PARTITION")
     return found
 
 

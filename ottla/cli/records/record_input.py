@@ -17,6 +17,7 @@ from ottla.cli.command import Refused, UsageError
 Headers = tuple[tuple[str, bytes | None], ...]
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
+_PARTS = {"k": "key", "v": "value (%v or %s)", "h": "headers"}
 _TOKEN = re.compile(r"%([kvsh%])(?:(?<=[kvs])\{(hex|base64)\})?")
 
 
@@ -160,7 +161,7 @@ def parse_layout(text: str) -> tuple[re.Pattern[bytes], dict[str, str]]:
             continue
         name = "v" if letter == "s" else letter
         if name in seen:
-            raise UsageError(f"--format {text!r} has %{letter} twice")
+            raise UsageError(f"--format {text!r} names the {_PARTS[name]} twice")
         seen.add(name)
         if token.group(2):
             encodings[name] = token.group(2)

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.base.config import BrokerConfig, SettingError
 from ottla.base.settings.gathering import Notice
+from ottla.base.settings.passwords import WRONG_SECRET
 from tests.fakes.randomness import SeededRandom
 
 BY_KAFKA = (
@@ -57,22 +58,24 @@ def test_what_the_old_secret_decrypts_is_read_and_has_to_be_encrypted_again() ->
 
 
 @pytest.mark.parametrize(
-    ("secret", "stored"),
+    ("secret", "stored", "reason"),
     [
-        ("other", BY_KAFKA),
-        ("", BY_KAFKA),
-        ("encoder-secret", BY_KAFKA.replace("keyLength:128", "keyLength:127")),
-        ("encoder-secret", BY_KAFKA.replace("AES/CBC/PKCS5Padding", "DES/CBC/PKCS5Padding")),
-        ("encoder-secret", BY_KAFKA.replace("SHA512", "MD5")),
-        ("encoder-secret", BY_KAFKA.replace("fJv2kB1Z", "fJv2kB1%")),
-        ("encoder-secret", BY_KAFKA.replace("fJv2kB1Z", "fJv2")),
-        ("encoder-secret", BY_KAFKA.replace("passwordLength:14", "passwordLength:13")),
+        ("other", BY_KAFKA, WRONG_SECRET),
+        ("", BY_KAFKA, "password.encoder.secret is not set"),
+        ("encoder-secret", BY_KAFKA.replace("keyLength:128", "keyLength:127"), "is damaged"),
+        ("encoder-secret", BY_KAFKA.replace("initializationVector:", "initializationVector:AAAA"), "is damaged"),
+        ("encoder-secret", BY_KAFKA.replace("iterations:4096", "iterations:0"), "is damaged"),
+        ("encoder-secret", BY_KAFKA.replace("AES/CBC/PKCS5Padding", "DES/CBC/PKCS5Padding"), "names another cipher than AES/CBC"),
+        ("encoder-secret", BY_KAFKA.replace("SHA512", "MD5"), "names an unknown key factory"),
+        ("encoder-secret", BY_KAFKA.replace("fJv2kB1Z", "fJv2kB1%"), "is damaged"),
+        ("encoder-secret", BY_KAFKA.replace("fJv2kB1Z", "fJv2"), "is damaged"),
+        ("encoder-secret", BY_KAFKA.replace("passwordLength:14", "passwordLength:13"), WRONG_SECRET),
     ],
 )
-def test_what_cannot_be_decrypted_has_no_effect_and_a_notice(secret: str, stored: str) -> None:
+def test_what_cannot_be_decrypted_has_no_effect_and_a_notice(secret: str, stored: str, reason: str) -> None:
     notices: list[Notice] = []
     assert config(secret).passwords.readable({NAME: stored, "log.retention.ms": "1"}, notices) == {"log.retention.ms": "1"}
-    assert len(notices) == 1 and NAME in notices[0].text
+    assert len(notices) == 1 and NAME in notices[0].text and reason in notices[0].text
     assert config(secret).passwords.exposed({NAME: stored}) == {}
 
 

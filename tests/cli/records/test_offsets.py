@@ -66,6 +66,9 @@ def test_what_is_refused(ottla: Ottla, topic: str) -> None:
     unknown = ottla("offsets", f"{topic}x")
     assert unknown.code == 1 and f"did you mean {topic!r}?" in unknown.err
     assert ottla("offsets", "--topic", f"{topic}y").code == 1
+    for words in (["--topic-partitions", f"{topic}y"], ["--topic-partitions", f"{topic}:99"], [topic, "--partitions", "99"]):
+        result = ottla("offsets", *words)
+        assert (result.code, result.out) == (1, "") and f"no partition matches {words[-2]} {words[-1]}" in result.err
     for words in (["--time", "soon"], ["--partitions", "x"], ["--topic-partitions", "t:x"], ["--topic-partitions", "t", "--topic", "t"]):
         assert ottla("offsets", *words).code == 2
 

@@ -144,6 +144,7 @@ def test_generate_keeps_a_rate(ottla: Ottla, broker: Broker, topic: str) -> None
         (["--transactional-id", "x", "--acks", "1"], 2, "a transaction needs acks all"),
         (["-z", "rar"], 2, "invalid choice: 'rar'"),
         (["--format", "no tokens"], 2, "has none of %k, %v, %h"),
+        (["--format", "%v;%s"], 2, "names the value (%v or %s) twice"),
         (["--reader-property", "parse.key"], 2, "is not KEY=VALUE"),
         (["--line-reader", "com.example.Reader"], 2, "readers in Java are not offered"),
         (["-X", "linger.ms=soon"], 2, "linger.ms=soon is not a whole number"),
