@@ -137,6 +137,11 @@ def pytest_report_header() -> str | None:
     return f"kafka_broker: the running broker {where} (OTTLA_BOOTSTRAP= starts one instead)"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    text = "after a failed test, show its broker in a console until Enter or Ctrl-C"
+    parser.getgroup("ottla").addoption("--ottla-console", action="store_true", help=text)
+
+
 # Each test
 
 
@@ -175,6 +180,21 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report = outcome.get_result()
     if report.failed:
         report.sections += sorted(section for handle in _handles() for section in handle._new_logs())
+        if item.config.getoption("ottla_console") and _handles():
+            from ottla.testing.console import TITLE, why_not
+
+            if reason := why_not(item.config):
+                report.sections.append((TITLE, reason))
+
+
+def pytest_exception_interact(node: pytest.Item | pytest.Collector, report: pytest.CollectReport | pytest.TestReport) -> None:
+    """Shows the brokers of a failed test before its fixtures end, if the user has asked for it."""
+    if node.config.getoption("ottla_console") and _handles() and report.when != "teardown":
+        from ottla.testing.console import show, why_not
+
+        if not why_not(node.config):
+            _end_faults()  # a paused broker would not answer the console
+            show(node.config, node.nodeid, _handles())
 
 
 def _without_own_frames(found: pytest.ExceptionInfo[BaseException]) -> pytest.ExceptionInfo[BaseException]:
