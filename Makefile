@@ -157,7 +157,7 @@ site: build/docs-env/.ready
 	@build/docs-env/bin/python -m tools.site.readme
 	@echo "make: the site is in build/site, its front page is build/site/index.html"
 
-# Not part of `make test`: it takes minutes, and a browser that CI would have to install (on Debian: apt install chromium).
+# Not part of `make test`: it takes minutes. It needs a browser (on Debian: apt install chromium).
 site-check: site
 	@$(PYTHON) -m tools.site.check
 

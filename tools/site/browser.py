@@ -84,7 +84,7 @@ class Browser:
         self.events.clear()
         self.send("Page.navigate", url=address)
         page = Page(self, address, width)
-        self._wait_for("Page.loadEventFired")
+        self.wait_for("Page.loadEventFired")
         return page
 
     def send(self, method: str, **parameters: Any) -> dict[str, Any]:
@@ -103,7 +103,8 @@ class Browser:
                 return result
             self.events.append(answer)
 
-    def _wait_for(self, event: str) -> None:
+    def wait_for(self, event: str) -> None:
+        """Waits for an event that has not been waited for since the last page was opened."""
         while not any(one.get("method") == event for one in self.events):
             self.events.append(self._receive())
 
@@ -135,6 +136,12 @@ class Page:
             raise BrowserError(f"{expression[:80]}: {answer['exceptionDetails']['text']}")
         return answer["result"].get("value")
 
+    def follow(self, expression: str) -> None:
+        """Evaluates an expression that leads to another page, such as a click, and waits until that page has loaded."""
+        self._browser.events.clear()
+        self.evaluate(expression)
+        self._browser.wait_for("Page.loadEventFired")
+
     def wait_until(self, expression: str) -> None:
         """Waits until an expression is true. Raises `BrowserError` after SECONDS_MAX."""
         until = time.monotonic() + SECONDS_MAX
@@ -161,6 +168,8 @@ class Page:
             return f"console: {[one.get('value') or one.get('description') for one in parameters['args']]}"
         if method == "Log.entryAdded" and parameters["entry"]["level"] == "error":
             return f"log: {parameters['entry']['text']} {parameters['entry'].get('url', '')}"
+        if method == "Page.javascriptDialogOpening":
+            return f"dialog: {parameters['message']}"
         if method == "Network.requestWillBeSent":
             address = str(parameters["request"]["url"])
             if not address.startswith(("data:", "blob:")) and address.split("/", 3)[:3] != self._origin:

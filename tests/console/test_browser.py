@@ -1,0 +1,190 @@
+"""The console in headless Chromium: every page and form, hostile content, failures under an open page, and a whole session of a user."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from ottla.base.types import TopicPartition
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.blocking.consumer import Consumer
+from ottla.client.blocking.producer import Producer
+from ottla.client.core import admin
+from ottla.client.errors import FencedError
+from ottla.testing.broker import Broker
+from tests.console.test_app import every_page
+from tests.console.window import NARROW, Window, console_process
+from tests.console.world import Visitor, commit, write
+from tools.site.browser import Browser
+
+SCRIPT = "<script>window.ran = 1</script><img src=x onerror='window.ran = 1'>\"' onload='window.ran = 1"
+"""A text that sets a variable if a page has it as HTML or as an attribute."""
+MEGABYTE = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def browser(need_program: Callable[[str], str]) -> Iterator[Browser]:
+    need_program("chromium")
+    with Browser() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def window(broker: Broker, cluster: Cluster, browser: Browser) -> Iterator[Window]:
+    """A console in a browser, with more hostile content in its cluster than the other tests have."""
+    with Cluster(broker.bootstrap_server, client_id=SCRIPT) as hostile:
+        admin.create_topic(hostile, "hostile", partitions=1)
+        with Producer(hostile) as producer:
+            large = (SCRIPT * 20_000).encode()[: MEGABYTE - 2000]
+            headers = ((SCRIPT, SCRIPT.encode()), ("\u202e", b"\xff"))
+            for value in (SCRIPT.encode(), b"\xff\xfe\xc3\x28", large, None, b'{"<script>": 1}'):
+                producer.produce("hostile", value, key=SCRIPT.encode(), headers=headers, partition=0)
+            producer.flush()
+        commit(hostile, SCRIPT, "hostile", 1)
+        writers = [Producer(hostile, transactional_id=name, transaction_timeout_ms=900_000) for name in (SCRIPT, "writer")]
+        with writers[0], writers[1]:
+            for each in writers:
+                each.begin()
+                each.produce("quiet", b"not committed yet", partition=0)
+                each.flush()
+            with console_process(broker.bootstrap_server) as url:
+                yield Window(browser, url)
+            for each in writers:
+                each.abort()
+
+
+@pytest.fixture(scope="module")
+def walk(window: Window, visitor: Visitor) -> dict[str, list[str]]:
+    """Opens every page in a narrow window. Returns the faults by page."""
+    seen: dict[str, list[str]] = {}
+    for path in every_page(visitor):
+        window.open(path, NARROW)
+        seen[path] = window.faults() + window.accessibility_faults()
+    return seen
+
+
+def test_every_page_is_sound_in_a_narrow_window(walk: dict[str, list[str]]) -> None:
+    assert len(walk) > 20 and {path: faults for path, faults in walk.items() if faults} == {}
+
+
+def test_hostile_content_is_text(window: Window) -> None:
+    at = "/topics/hostile"
+    hostile_pages = [
+        f"{at}/messages?from=earliest", f"{at}/messages?from=earliest&text=%3Cscript%3E", f"{at}/groups", f"{at}/producers", f"{at}/log",
+        *(f"{at}/record?partition=0&offset={offset}" for offset in range(5)), f"{at}/log/batch?partition=0&offset=0",
+    ]  # fmt: skip
+    for path in hostile_pages:
+        window.open(path)
+        assert (path, window.faults()) == (path, [])
+    window.open(f"{at}/messages?from=earliest")
+    assert SCRIPT[:30] in window.text() and "ff fe c3 28" in window.text()
+    for path in ("/groups", "/transactions", "/"):
+        window.open(path)
+        assert (path, window.faults()) == (path, [])
+    window.open("/transactions")
+    window.click(SCRIPT)
+    assert SCRIPT[:30] in window.text() and window.faults() == []
+    window.open("/group?name=" + "%3Cscript%3Ewindow.ran%3D1%3C%2Fscript%3E")
+    assert "There is no group" in window.text() and window.faults() == []
+
+
+def test_new_records_appear_as_text_on_the_live_page(window: Window, cluster: Cluster) -> None:
+    window.open("/topics/quiet/live")
+    window.page.wait_until("document.getElementById('tail-state').textContent !== 'Asking for the end of the topic.'")
+    write(cluster, "quiet", SCRIPT.encode(), key=SCRIPT.encode())
+    window.page.wait_until("document.querySelector('#tail pre') !== null")
+    assert SCRIPT[:30] in window.text() and window.faults() == []
+
+
+def test_a_form_that_is_sent_twice_acts_once(window: Window, cluster: Cluster) -> None:
+    """The user presses the button twice, goes back, and presses it again."""
+    admin.create_topic(cluster, "twice", partitions=1)
+    window.open("/topics/twice/messages")
+    window.fill("/do/topics/twice/produce", value="only once")
+    button = "document.querySelector('form[action=\"/do/topics/twice/produce\"] button')"
+    window.page.evaluate(f"window.form = new URLSearchParams(new FormData({button}.form))")
+    window.page.evaluate("fetch('/do/topics/twice/produce', {method: 'POST', body: window.form}).then(answer => answer.text())")
+    window.page.follow(f"{button}.click(); {button}.click()")
+    window.shows("The record was written to twice.")
+    with Consumer(cluster) as consumer:
+        consumer.assign({TopicPartition("twice", 0): 0})
+        found = [record.value for fetched in consumer.poll(10) for record in fetched.records()]
+        assert found == [b"only once"] and consumer.poll(0.1) == []
+
+
+def test_a_topic_that_is_deleted_under_an_open_page(window: Window, cluster: Cluster) -> None:
+    admin.create_topic(cluster, "brief", partitions=1)
+    window.open("/topics/brief")
+    assert admin.delete_topics(cluster, ["brief"]) == {"brief": None}
+    window.send("/do/topics/brief/clear", typed="brief")
+    assert "There is no topic 'brief'" in window.text() and window.faults() == []
+
+
+def test_a_broker_that_goes_away_under_an_open_page(browser: Browser) -> None:
+    with Broker(topics=["here:1"]) as broker, console_process(broker.bootstrap_server) as url:
+        window = Window(browser, url)
+        window.open("/topics")
+        window.shows("here")
+        broker.stop()
+        window.shows("The cluster does not answer")
+        assert "here" in window.text() and window.faults() == []
+        window.open("/topics/here")
+        assert "cannot reach" in window.text() and window.faults() == []
+
+
+def test_a_reader_that_stands_still_is_found_and_set_going(window: Window, cluster: Cluster, broker: Broker) -> None:
+    admin.create_topic(cluster, "ledger", partitions=1)
+    write(cluster, "ledger", *(b"paid %d" % number for number in range(5)))
+    stuck = Producer(cluster, transactional_id="payments")
+    stuck.begin()
+    stuck.produce("ledger", b"never ended", partition=0)
+    stuck.flush()
+    write(cluster, "ledger", *(b"later %d" % number for number in range(3)))
+    commit(cluster, "audit", "ledger", 5)
+
+    window.open("/groups")
+    window.shows("audit")
+    window.click("audit")
+    window.click("look for the reason")
+    assert "open transaction" in window.text() and "transactional id payments" in window.text()
+    window.open("/transactions")
+    window.click("payments")
+    window.send("/do/transaction/fence", typed="payments")
+    window.shows("The producer of payments is fenced")
+    window.open("/why?group=audit")
+    assert "open transaction" not in window.text() and "no member" in window.text()
+
+    window.open("/group?name=audit")
+    window.send("/group/reset", scenario="to_offset", value="2")
+    assert "Nothing was changed yet" in window.text()
+    window.send("/do/group/reset", typed="audit")
+    window.shows("The offsets of audit were reset.")
+    with Consumer(cluster, group_id="audit", isolation_level=1) as reader:
+        reader.subscribe(["ledger"])
+        seen: list[bytes | None] = []
+        deadline = time.monotonic() + 60
+        while len(seen) < 6 and time.monotonic() < deadline:
+            seen += [record.value for fetched in reader.poll(1) for record in fetched.records()]
+        reader.commit()
+        window.open("/group?name=audit")
+        assert "Stable" in str(window.page.evaluate("document.querySelector('.facts').innerText"))
+    with pytest.raises(FencedError), stuck:
+        stuck.commit()
+    assert [bytes(value or b"") for value in seen] == [b"paid 2", b"paid 3", b"paid 4", b"later 0", b"later 1", b"later 2"]
+    assert window.faults() == []
+
+
+def test_every_form_that_is_sent_unfilled_is_a_sentence(window: Window, walk: dict[str, list[str]]) -> None:
+    """Last, because some of these forms need no field, and act."""
+    sent = set[str]()
+    for path in walk:
+        window.open(path)
+        for action in window.forms():
+            if action not in sent and action != "/logout":
+                sent.add(action)
+                window.open(path)
+                window.send_unfilled(action)
+                assert (path, action, window.faults()) == (path, action, [])
+    assert len(sent) >= 10
