@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.base.acls import AclOperation, Binding, Pattern, Permission, ResourceType, Rule
+from ottla.base.types import TopicPartition
 from ottla.client.blocking import scram_admin
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.core import acl_admin
+from ottla.client.core import acl_admin, share_admin
 from ottla.testing.broker import Broker
-from tests.console.world import SCRIPT, Visitor, commit, console_of, write
+from tests.console.world import SCRIPT, Visitor, commit, console_of, join_streams_group, write
 
 SETTINGS = {"authorizer.class.name": "acl", "super.users": "User:ANONYMOUS"}
 READ = Binding(Pattern(ResourceType.TOPIC, SCRIPT), Rule("User:reader", "*", AclOperation.READ, Permission.ALLOW))
@@ -29,7 +30,9 @@ def cluster(broker: Broker) -> Iterator[Cluster]:
         write(cluster, "orders", f'{{"text": "{SCRIPT}"}}'.encode(), None, b"\xff\xfe binary", key=SCRIPT.encode())
         write(cluster, "orders", *(b"plain %d" % number for number in range(20)))
         commit(cluster, "shop", "orders", 3)
-        commit(cluster, SCRIPT, "orders", 1)
+        commit(cluster, f"group {SCRIPT}", "orders", 1)
+        share_admin.alter_share_offsets(cluster, SCRIPT, {TopicPartition("orders", 0): 1})
+        join_streams_group(cluster, "streamers", "orders")
         acl_admin.create_acls(cluster, [READ])
         scram_admin.alter_scram(cluster, SCRIPT, passwords={"SCRAM-SHA-256": ("secret", 4096)})
         yield cluster

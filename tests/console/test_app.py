@@ -26,6 +26,9 @@ QUERIES = {
     "/search": "?q=o",
     "/why": "?topic=orders",
     "/topics/{topic}/log/batch": "?partition=0&offset=0",
+    "/share-group": f"?name={quote(SCRIPT)}",
+    "/share-group/reset": f"?name={quote(SCRIPT)}&scenario=to_latest",
+    "/streams-group": "?name=streamers",
     "/user": f"?name={quote(SCRIPT)}",
     "/acls/rule": f"?type=TOPIC&name={quote(SCRIPT)}&pattern=LITERAL&principal=User:reader&host=*&operation=READ&permission=ALLOW",
     "/acls/wizard": "?role=producer&principal=User:writer&topic=orders",
@@ -83,7 +86,7 @@ def test_hostile_records_and_names_are_text(visitor: Visitor) -> None:
     escaped = "&lt;script&gt;alert(1)&lt;/script&gt;"
     messages = visitor.get("/topics/orders/messages?from=earliest")
     assert escaped in messages and SCRIPT not in messages and "ff fe 20 62" in messages
-    group = visitor.get(f"/group?name={quote(SCRIPT)}")
+    group = visitor.get(f"/group?name={quote(f'group {SCRIPT}')}")
     assert escaped in group and SCRIPT not in group
     assert SCRIPT not in visitor.get(f"/search?q={quote(SCRIPT)}") and SCRIPT not in visitor.get(f"/topics?q={quote(SCRIPT)}")
     value = visitor.http.get("/topics/orders/value?partition=0&offset=0")

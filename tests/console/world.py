@@ -14,8 +14,10 @@ from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.producer import Producer
 from ottla.client.core import group_admin
+from ottla.client.core.cluster import GROUP
 from ottla.console.app import Console
 from ottla.console.desk import Settings
+from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
 
 SCRIPT = "<script>alert(1)</script>"
 """A text that would be run if a page had it as HTML."""
@@ -79,3 +81,14 @@ def write(cluster: Cluster, topic: str, *values: bytes | None, key: bytes | None
 def commit(cluster: Cluster, group: str, topic: str, offset: int, partition: int = 0) -> None:
     errors = group_admin.commit_offsets(cluster, group, {TopicPartition(topic, partition): offset})
     assert not any(errors.values())
+
+
+def join_streams_group(cluster: Cluster, group: str, topic: str) -> None:
+    """Makes a streams group with one member, which reads a topic. The member sends no further heartbeat."""
+    request = StreamsGroupHeartbeatRequest(
+        group_id=group, member_id="m", member_epoch=0, process_id=SCRIPT, rebalance_timeout_ms=60_000,
+        topology=Topology(epoch=0, subtopologies=[Subtopology(subtopology_id="0", source_topics=[topic])]),
+        active_tasks=[], standby_tasks=[], warmup_tasks=[],
+    )  # fmt: skip
+    answer = cluster.run(cluster.core.ask_coordinator(GROUP, group, request))
+    assert not answer.error_code, answer.error_message

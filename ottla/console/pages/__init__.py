@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 
-MODULES = ("overview", "brokers", "topics", "topic", "messages", "log", "groups", "transactions", "why", "acls", "users", "quotas", "about")
+MODULES = (
+    "overview", "brokers", "topics", "topic", "messages", "log", "groups", "share_groups", "transactions", "why", "acls", "users", "quotas",
+    "about",
+)  # fmt: skip
 
 
 def load() -> None:

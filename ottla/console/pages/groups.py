@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from ottla.analysis.lag import group_lag
 from ottla.analysis.moments import now_ms
 from ottla.analysis.resets import Bounds, Facts, ResetPlan, bounds_of, plan
@@ -9,7 +11,7 @@ from ottla.base.errors import ApiError
 from ottla.base.types import TopicPartition
 from ottla.client.core import group_admin
 from ottla.client.core.admin import OffsetAt, list_offsets
-from ottla.client.core.group_admin import GroupDescription
+from ottla.client.core.group_admin import GroupDescription, ListedGroup
 from ottla.console.model import (
     Done,
     Field,
@@ -48,7 +50,7 @@ def groups(visit: Visit) -> Page:
     for group in view.groups:
         seen = activity.get(group.group_id)
         rows.append({
-            "group": group_link(group.group_id), "type": group.type, "protocol": group.protocol_type,
+            "group": _link(group), "type": group.type, "protocol": group.protocol_type,
             "state": Mark(group.state, STATES.get(group.state, "warn")) if group.state else None, "coordinator": group.coordinator,
             "topics": len(view.lags.get(group.group_id, ())), "lag": seen.lag if seen else None, "change": seen.change if seen else None,
         })  # fmt: skip
@@ -57,6 +59,12 @@ def groups(visit: Visit) -> Page:
         change="Change a second",
     )  # fmt: skip
     return Page("Groups", tables=[Table("groups", "Groups", titles, rows, "No group has joined or committed offsets yet.")], refresh_s=10)
+
+
+def _link(group: ListedGroup) -> Link:
+    """Returns the link to the page of a group, which depends on its type."""
+    kind = group.type.lower()
+    return Link(group.group_id, href(f"{kind}-group", name=group.group_id)) if kind in ("share", "streams") else group_link(group.group_id)
 
 
 def _described(visit: Visit, name: str) -> GroupDescription:
@@ -126,7 +134,7 @@ def _forms(name: str, found: GroupDescription) -> list[Form]:
     is_active = found.state not in group_admin.INACTIVE_STATES
     remark = f" The group is in state {found.state}, so the cluster will refuse this until its members are stopped." if is_active else ""
     return [
-        Form("/group/reset", "Reset offsets: choose, look at the plan, then do it", "Show the plan", _reset_fields(name, {}),
+        Form("/group/reset", "Reset offsets: choose, look at the plan, then do it", "Show the plan", reset_fields({}, SCENARIOS),
              f"Shows old and new offsets first; nothing is changed yet.{remark}", hidden={"name": name}, is_query=True),
         Form("/do/group/delete-offsets", "Delete the committed offsets of a topic", "Delete the offsets",
              [Field("topic", "Topic", is_needed=True)], f"The group then starts there as a new group does.{remark}", name, {"name": name}),
@@ -135,10 +143,10 @@ def _forms(name: str, found: GroupDescription) -> list[Form]:
     ]  # fmt: skip
 
 
-def _reset_fields(name: str, query: dict[str, str]) -> list[Field]:
+def reset_fields(query: Mapping[str, str], scenarios: Sequence[tuple[str, str]]) -> list[Field]:
     return [
         Field("scope", "Topics (TOPIC or TOPIC:0,1, separated by blanks; empty: all that are committed)", query.get("scope", "")),
-        Field("scenario", "Move to", query.get("scenario", "to_earliest"), choices=SCENARIOS),
+        Field("scenario", "Move to", query.get("scenario", "to_earliest"), choices=scenarios),
         Field("value", "Offset, number, time, seconds or group", query.get("value", "")),
     ]
 
@@ -146,17 +154,13 @@ def _reset_fields(name: str, query: dict[str, str]) -> list[Field]:
 # The wizard
 
 
-def _plan(visit: Visit, name: str, given: dict[str, str]) -> ResetPlan:
-    """Makes the plan of a reset. Raises `PageError` for unusable input, and if the group has members."""
-    state = _described(visit, name).state
-    if state not in group_admin.INACTIVE_STATES:
-        raise PageError(f"Group {name!r} is in state {state}. Stop its members first; nothing was changed.", 409)
+def make_plan(
+    visit: Visit, name: str, given: Mapping[str, str], scenarios: Sequence[tuple[str, str]], committed: Mapping[TopicPartition, int | None]
+) -> ResetPlan:
+    """Makes the plan of a reset. `committed` are the present offsets, None without one. Raises `PageError` for unusable input."""
     scenario, value = given.get("scenario", ""), given.get("value", "").strip()
-    if scenario not in dict(SCENARIOS):
+    if scenario not in dict(scenarios):
         raise PageError("Choose where to move to.")
-    committed: dict[TopicPartition, int | None] = {
-        place: found.offset for place, found in group_admin.committed_offsets(visit.cluster, name).items()
-    }
     places = _scope(visit, given.get("scope", ""), sorted(committed))
     other: dict[TopicPartition, int] = {}
     if scenario == "to_group":
@@ -171,7 +175,13 @@ def _plan(visit: Visit, name: str, given: dict[str, str]) -> ResetPlan:
             amount = int(value)
         except ValueError:
             raise PageError(f"{value[:40]!r} is not a whole number.") from None
-    return plan(scenario, places, Facts(bounds, committed, _at_time(visit, scenario, value, bounds), other), amount)
+    return plan(scenario, places, Facts(bounds, dict(committed), _at_time(visit, scenario, value, bounds), other), amount)
+
+
+def check_inactive(name: str, state: str) -> None:
+    """Raises `PageError` for a group with members."""
+    if state not in group_admin.INACTIVE_STATES:
+        raise PageError(f"Group {name!r} is in state {state}. Stop its members first; nothing was changed.", 409)
 
 
 def _at_time(visit: Visit, scenario: str, value: str, bounds: dict[TopicPartition, Bounds]) -> dict[TopicPartition, int]:
@@ -202,9 +212,18 @@ def _scope(visit: Visit, text: str, committed: list[TopicPartition]) -> list[Top
 
 @page("/group/reset", "The plan of a reset: old and new offsets; changes nothing", query=("name", "scope", "scenario", "value"))
 def reset(visit: Visit) -> Page:
-    query = dict(visit.query)
-    name = query.get("name", "")
-    made = _plan(visit, name, query)
+    name = visit.query.get("name", "")
+    check_inactive(name, _described(visit, name).state)
+    committed = {place: found.offset for place, found in group_admin.committed_offsets(visit.cluster, name).items()}
+    made = make_plan(visit, name, visit.query, SCENARIOS, committed)
+    return plan_page(visit, made, "/group/reset", SCENARIOS, [*TRAIL, Link(name, href("group", name=name))])
+
+
+def plan_page(
+    visit: Visit, made: ResetPlan, path: str, scenarios: Sequence[tuple[str, str]], trail: Sequence[Link]
+) -> Page:
+    """Returns the page of a plan, with the form that executes it at `/do` and `path`, and the form that makes another plan."""
+    query, name = visit.query, visit.query.get("name", "")
     rows = [
         {"partition": str(step.partition), "old": step.old, "new": step.new, "distance": None if step.old is None else step.new - step.old}
         for step in made.steps
@@ -214,25 +233,19 @@ def reset(visit: Visit) -> Page:
     steps = " ".join(f"{step.partition.topic}:{step.partition.partition}={step.new}" for step in made.steps)
     moved = sum(step.old != step.new for step in made.steps)
     forms = [
-        Form("/do/group/reset", "Do it", "Commit these offsets", (),
+        Form(f"/do{path}", "Do it", "Commit these offsets", (),
              f"Commits the new offsets above for {name}: {number(moved)} of {number(len(made.steps))} change.", name,
              {"name": name, "steps": steps}, is_open=True),
-        Form("/group/reset", "Choose again", "Show the plan", _reset_fields(name, query), hidden={"name": name}, is_query=True),
+        Form(path, "Choose again", "Show the plan", reset_fields(query, scenarios), hidden={"name": name}, is_query=True),
     ]  # fmt: skip
     notes = [Note("Nothing was changed yet. This is the plan."), *(Note(warning, "warn") for warning in made.warnings)]
-    trail = [*TRAIL, Link(name, href("group", name=name))]
     extra = {"plan": given}
-    return Page(f"Reset {name}", tables=[Table("plan", "Plan", titles, rows)], forms=forms, notes=notes, trail=trail, extra=extra)
+    return Page(f"Reset {name}", tables=[Table("steps", "Plan", titles, rows)], forms=forms, notes=notes, trail=trail, extra=extra)
 
 
-@action("/group/reset")
-def execute(visit: Visit) -> Done:
-    """Commits exactly the offsets of the plan that was shown."""
-    name = visit.field("name")
-    check_typed(visit, name)
-    state = _described(visit, name).state
-    if state not in group_admin.INACTIVE_STATES:
-        raise PageError(f"Group {name!r} is in state {state} now. Stop its members first; nothing was changed.", 409)
+def planned_offsets(visit: Visit) -> dict[TopicPartition, int]:
+    """Returns the offsets of the plan that the form shows. Raises `PageError` unless the group's name was typed."""
+    check_typed(visit, visit.field("name"))
     offsets: dict[TopicPartition, int] = {}
     for step in visit.field("steps").split():
         place, _, offset = step.rpartition("=")
@@ -240,10 +253,22 @@ def execute(visit: Visit) -> Done:
         if not (partition.isdecimal() and offset.isdecimal()):
             raise PageError("The plan in this form cannot be read; nothing was changed.")
         offsets[TopicPartition(topic, int(partition))] = int(offset)
-    results = group_admin.commit_offsets(visit.cluster, name, offsets)
+    return offsets
+
+
+def check_committed(results: Mapping[TopicPartition, ApiError | None]) -> None:
+    """Raises `PageError` with the partitions whose offset was refused."""
     refused = [f"{place}: {error.code.name}" for place, error in results.items() if error is not None]
     if refused:
         raise PageError(f"Not all offsets were committed: {'; '.join(refused[:5])}")
+
+
+@action("/group/reset")
+def execute(visit: Visit) -> Done:
+    """Commits exactly the offsets of the plan that was shown."""
+    name, offsets = visit.field("name"), planned_offsets(visit)
+    check_inactive(name, _described(visit, name).state)
+    check_committed(group_admin.commit_offsets(visit.cluster, name, offsets))
     return Done(f"The offsets of {name} were reset.", href("group", name=name))
 
 
