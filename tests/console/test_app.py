@@ -26,6 +26,7 @@ QUERIES = {
     "/search": "?q=o",
     "/why": "?topic=orders",
     "/topics/{topic}/log/batch": "?partition=0&offset=0",
+    "/config/change": "?kind=topics&name=orders&setting=retention.ms&value=1000",
     "/share-group": f"?name={quote(SCRIPT)}",
     "/share-group/reset": f"?name={quote(SCRIPT)}&scenario=to_latest",
     "/streams-group": "?name=streamers",
@@ -193,9 +194,6 @@ def test_a_topic_is_created_changed_and_deleted(visitor: Visitor, cluster: Clust
     assert "cannot be removed" in visitor.act("/topics/made", "/do/topics/made/grow", 400, total="3")
     assert "must be a whole number" in visitor.act("/topics/made", "/do/topics/made/grow", 400, total="many")
     write(cluster, "made", b"one")
-    assert "retention.ms of made is set to 1000" in visitor.act(
-        "/topics/made/settings", "/do/topics/made/set", name="retention.ms", value="1000"
-    )
     assert "were deleted" in visitor.act("/topics/made", "/do/topics/made/clear", typed="made")
     assert visitor.json("/api/v1/topics/made/messages")["records"] == []
     form = visitor.form("/topics/made", "/do/topics/made/delete")
@@ -257,13 +255,6 @@ def test_a_transaction_is_aborted(visitor: Visitor, cluster: Cluster) -> None:
     with pytest.raises(FencedError), producer:
         producer.commit()
     assert "TRANSACTIONAL_ID_NOT_FOUND" in visitor.get("/transaction?id=unknown", 404)
-
-
-def test_a_dynamic_setting_of_a_broker_is_changed(visitor: Visitor) -> None:
-    action, at = "/do/brokers/0/set", "/brokers/0/settings"
-    assert "is set to 2" in visitor.act(at, action, name="log.cleaner.threads", value="2")
-    assert "back at its default" in visitor.act(at, action, name="log.cleaner.threads")
-    assert "INVALID" in visitor.act(at, action, 400, name="broker.id", value="7")
 
 
 # Safety and failures

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from ottla.base.errors import ApiError
-from ottla.client.core import admin
-from ottla.console.model import Done, Field, Form, Link, Mark, Page, PageError, Table, columns, href, size
-from ottla.console.pages.settings import setting_rows
-from ottla.console.visit import Visit, action, page
+from ottla.console.model import Link, Mark, Page, PageError, Table, columns, href, size
+from ottla.console.pages.settings import change_form, setting_table
+from ottla.console.visit import Visit, page
 from ottla.wire.apis import API_NAMES
 
 
@@ -85,22 +84,8 @@ def broker(visit: Visit) -> Page:
 @page("/brokers/{broker}/settings", "A broker's settings with the source of each value")
 def settings(visit: Visit) -> Page:
     number = _broker(visit)
-    table = setting_rows(visit.cluster, admin.BROKER_RESOURCE, str(number))
-    form = Form(
-        href("do", "brokers", str(number), "set"), "Change a dynamic setting", "Change",
-        [Field("name", "Setting", is_needed=True), Field("value", "Value (empty: back to the default)")],
-        "Changes a setting of this broker while it runs. The broker refuses settings that need a restart.",
-    )  # fmt: skip
+    table, form = setting_table(visit, "brokers", str(number)), change_form("brokers", str(number))
     return Page(f"Broker {number}", tables=[table], forms=[form], tabs=_tabs(number), trail=[Link("Brokers", "/brokers")])
-
-
-@action("/brokers/{broker}/set")
-def change(visit: Visit) -> Done:
-    number, name, value = _broker(visit), visit.field("name"), visit.form.get("value", "")
-    changes, deletions = ({name: value}, ()) if value else ({}, (name,))
-    admin.alter_configs(visit.cluster, admin.BROKER_RESOURCE, str(number), changes=changes, deletions=deletions)
-    what = f"set to {value}" if value else "back at its default"
-    return Done(f"{name} of broker {number} is {what}.", href("brokers", str(number), "settings"))
 
 
 @page("/brokers/{broker}/apis", "The API versions that a broker serves")

@@ -10,7 +10,7 @@ from ottla.base.types import READ_COMMITTED, TopicPartition
 from ottla.base.uuids import uuid_to_text
 from ottla.client.core import admin, transaction_admin
 from ottla.console.model import Done, Field, Form, Link, Mark, Page, PageError, Table, columns, group_link, href, number, size
-from ottla.console.pages.settings import setting_rows
+from ottla.console.pages.settings import change_form, setting_table
 from ottla.console.pages.topics import groups_of, topic_sizes
 from ottla.console.visit import Visit, action, check_typed, page
 from ottla.wire.messages.metadata import MetadataResponseTopic
@@ -150,20 +150,5 @@ def producers(visit: Visit) -> Page:
 @page("/topics/{topic}/settings", "A topic's settings with the source of each value")
 def settings(visit: Visit) -> Page:
     name, _ = topic_of(visit)
-    table = setting_rows(visit.cluster, admin.TOPIC_RESOURCE, name)
-    form = Form(
-        href("do", "topics", name, "set"), "Change a setting", "Change",
-        [Field("name", "Setting", is_needed=True), Field("value", "Value (empty: back to the default)")],
-        "Changes a setting of this topic at once.",
-    )  # fmt: skip
+    table, form = setting_table(visit, "topics", name), change_form("topics", name)
     return Page(name, tables=[table], forms=[form], tabs=tabs_of(name), trail=TRAIL)
-
-
-@action("/topics/{topic}/set")
-def change(visit: Visit) -> Done:
-    name, _ = topic_of(visit)
-    key, value = visit.field("name"), visit.form.get("value", "")
-    changes, deletions = ({key: value}, ()) if value else ({}, (key,))
-    admin.alter_configs(visit.cluster, admin.TOPIC_RESOURCE, name, changes=changes, deletions=deletions)
-    what = f"set to {value}" if value else "back at its default"
-    return Done(f"{key} of {name} is {what}.", href("topics", name, "settings"))
