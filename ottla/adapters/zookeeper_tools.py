@@ -15,7 +15,7 @@ import threading
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.adapters.clock import SystemClock
 from ottla.base.cluster_metadata import CONFIG_BROKER
@@ -37,6 +37,17 @@ CONNECT_SECONDS = 30.0
 """Limit for opening the session, in seconds, as in Kafka's tools."""
 END_SECONDS_MAX = 5.0
 SESSION_TIMEOUT_MS = 10_000
+
+
+class StoredNode(NamedTuple):
+    """A node. `data` is None if the node may have secrets, or if this identity may not read it. `size` is in bytes."""
+
+    data: bytes | None
+    size: int
+    children: list[str]
+    version: int
+    modified_ms: int
+    is_ephemeral: bool
 
 
 class ZooKeeperTools:
@@ -100,6 +111,24 @@ class ZooKeeperTools:
         except KazooException as error:
             raise StorageError(f"{znodes.BROKER_IDS} in ZooKeeper at {self._connect}: {str(error) or type(error).__name__}") from None
         return found
+
+    def node(self, path: str) -> StoredNode | None:
+        """Returns the node at a path below the cluster's root, None without one. Raises `StorageError`."""
+        where = (self._root + path.rstrip("/")) or "/"
+        try:
+            stat = self._client.exists(where)
+            if stat is None:
+                return None
+            children, data = [], None
+            with suppress(NoAuthError):
+                children = sorted(self._client.get_children(where))
+                if not any(path == secret or path.startswith(f"{secret}/") for secret in znodes.SENSITIVE_PATHS):
+                    data = bytes(self._client.get(where)[0])
+        except NoNodeError:
+            return None
+        except (KazooException, ValueError) as error:
+            raise StorageError(f"{path} in ZooKeeper at {self._connect}: {str(error) or type(error).__name__}") from None
+        return StoredNode(data, stat.dataLength, children, stat.version, stat.mtime, bool(stat.ephemeralOwner))
 
     def alter_broker_configs(self, name: str, changes: Mapping[str, str], deletions: Collection[str]) -> None:
         """Changes the settings of one broker; the empty name changes the defaults of all brokers."""

@@ -17,6 +17,7 @@ from ottla.base.errors import ApiError, OttlaError
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin
 from ottla.client.core.group_admin import ListedGroup
+from ottla.console.changes import Changes
 from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 INTERVAL_S = 5.0
@@ -65,6 +66,7 @@ class Snapshot:
         self.view: View | None = None
         self.problem = "The cluster was not asked yet."
         self.history: deque[tuple[float, dict[str, float | None]]] = deque(maxlen=HISTORY_POINTS)
+        self.changes = Changes()
         self._metrics = metrics
         self._sampler = Sampler(cluster, None, groups_max=GROUPS_MAX)
         self._directories: list[Directory] = []
@@ -135,7 +137,11 @@ class Snapshot:
         look = self._sampler.look()
         answer = self._sampler.metadata
         assert answer is not None, "a look has asked for the metadata"
-        topics = {topic.name: topic for topic in answer.topics if topic.name is not None and not topic.error_code}
+        if self.view is not None and answer is self.view.metadata:
+            topics = self.view.topics
+        else:
+            topics = {topic.name: topic for topic in answer.topics if topic.name is not None and not topic.error_code}
+            self.changes.note(time.time(), topics)
         if time.monotonic() >= self._disks_at:
             self._ask_disks(look)
         counters = _counters(self._sampler.metrics_text)

@@ -26,6 +26,7 @@ QUERIES = {
     "/search": "?q=o",
     "/why": "?topic=orders",
     "/topics/{topic}/log/batch": "?partition=0&offset=0",
+    "/cluster/plan": "?way=rebalance",
     "/config/change": "?kind=topics&name=orders&setting=retention.ms&value=1000",
     "/share-group": f"?name={quote(SCRIPT)}",
     "/share-group/reset": f"?name={quote(SCRIPT)}&scenario=to_latest",

@@ -64,12 +64,6 @@ def failed_directories(cluster: Cluster) -> list[str]:
     return failed
 
 
-def is_cordoned(cluster: Cluster, broker_id: int) -> bool:
-    """Whether all log directories of the broker that work are cordoned, so that it gets no new replicas (KIP-1066)."""
-    working = [found for found in admin.describe_log_dirs(cluster, broker_id, []) if not found.error_code]
-    return bool(working) and all(found.is_cordoned for found in working)
-
-
 @command(
     "logdirs",
     "Log directories of the brokers: sizes and free space.",

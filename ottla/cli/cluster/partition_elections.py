@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from ottla.base.errors import error_code
 from ottla.base.types import TopicPartition
 from ottla.cli.cluster.partitions import read_entries
 from ottla.cli.command import YES, Args, UsageError, command, confirm, flag, merged_numbers, option
 from ottla.cli.output import write_error
 from ottla.cli.render.ottla import Output, Row, unshown
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.core import admin
-from ottla.client.core.topic_lists import each_partition, topic_list
+from ottla.client.core import admin, replica_admin
 
-ELECTION_TYPES = {"preferred": 0, "unclean": 1}
+ELECTION_TYPES = {"preferred": replica_admin.PREFERRED, "unclean": replica_admin.UNCLEAN}
 UNCLEAN_QUESTION = "An unclean election may lose acknowledged records. Continue?"
 
 
@@ -74,20 +72,10 @@ def _elect(args: Args, cluster: Cluster, output: Output) -> int:
 
 def elect(cluster: Cluster, kind: str, wanted: Sequence[TopicPartition] | None) -> list[ElectionRow]:
     """Elects leaders of the partitions (None: all), and returns a row for each election that was needed or failed."""
-    from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-
-    topics = None if wanted is None else topic_list(TopicPartitions, {one: one.partition for one in sorted(wanted)})
-    request = ElectLeadersRequest(election_type=ELECTION_TYPES[kind], topic_partitions=topics, timeout_ms=admin.timeout_ms(cluster))
-    answer = admin.ask_controller(cluster, request)
-    admin.check(answer.error_code, None, "election")
+    results = replica_admin.elect_leaders(cluster, ELECTION_TYPES[kind], wanted)
     return [
-        ElectionRow(
-            *partition,
-            error_code(found.error_code).name if found.error_code else None,
-            found.error_message or None,
-            kind,
-        )
-        for partition, found in each_partition(answer.replica_election_results)
+        ElectionRow(*partition, found.code.name if found is not None else None, (found and found.message) or None, kind)
+        for partition, found in results.items()
     ]
 
 

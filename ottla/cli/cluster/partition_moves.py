@@ -9,13 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 
+from ottla.analysis.replica_plans import Plan, assigned, drained, is_cordoned, rebalanced
 from ottla.base.counted import counted
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.cli.cluster.logdirs import is_cordoned
-from ottla.cli.cluster.partition_elections import elect
 from ottla.cli.cluster.partitions import PlannedRow, clear_throttles, parse_rate
-from ottla.cli.cluster.replica_plans import Plan, drained, rebalanced
 from ottla.cli.command import YES, Args, Refused, UsageError, command, confirm, flag, merged, merged_numbers, option
 from ottla.cli.progress import Progress
 from ottla.cli.render.ottla import Output
@@ -42,7 +40,7 @@ MOVES = (
 def _drain(args: Args, cluster: Cluster, output: Output) -> int:
     emptied = merged_numbers(args.broker, "--broker is a broker id or a list of them, such as 3,4")
     targets = _targets(cluster, merged_numbers(args.to, "--to is a list of broker ids, such as 1,2"), emptied)
-    now = _assigned(cluster, cluster.topic_names())
+    now = assigned(cluster, cluster.topic_names())
     plan, stuck = drained(now, emptied, targets, cluster.metadata.racks)
     if stuck:
         copies, others = counted(len(now[stuck[0]]), "replica"), counted(len(targets), "other broker")
@@ -59,7 +57,7 @@ def _drain(args: Args, cluster: Cluster, output: Output) -> int:
 )
 def _rebalance(args: Args, cluster: Cluster, output: Output) -> int:
     brokers = _targets(cluster, [], [])
-    now = _assigned(cluster, merged(args.topic) or cluster.topic_names())
+    now = assigned(cluster, merged(args.topic) or cluster.topic_names())
     return _carry_out(args, cluster, output, now, rebalanced(now, brokers, cluster.metadata.racks, leaders_only=args.leaders_only))
 
 
@@ -73,19 +71,6 @@ def _targets(cluster: Cluster, named: Sequence[int], emptied: Collection[int]) -
         raise UsageError(f"no broker {unknown[0]} is alive; there are {', '.join(map(str, live))}")
     kept = [broker for broker in named or live if broker not in emptied]
     return kept if named else [broker for broker in kept if not is_cordoned(cluster, broker)]
-
-
-def _assigned(cluster: Cluster, topics: list[str]) -> Plan:
-    """Returns the replicas of each partition; those after the move if the partition is being moved."""
-    now = {
-        TopicPartition(topic, found.partition_index): list(found.replica_nodes)
-        for topic in topics
-        for found in cluster.topic(topic).partitions
-    }
-    for partition, move in replica_admin.moves_under_way(cluster).items():
-        if partition in now:
-            now[partition] = [broker for broker in move.replicas if broker not in move.removing]
-    return now
 
 
 def _carry_out(args: Args, cluster: Cluster, output: Output, now: Plan, plan: Plan) -> int:
@@ -121,7 +106,7 @@ def _execute(
             topics = sorted({partition.topic for partition in now})
             clear_throttles(cluster, output, replica_admin.throttled_topics(cluster, topics))
         if changing:
-            elect(cluster, "preferred", list(changing))
+            replica_admin.elect_leaders(cluster, replica_admin.PREFERRED, list(changing))
     return errors
 
 

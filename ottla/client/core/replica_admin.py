@@ -81,6 +81,35 @@ def moves_under_way(cluster: ClusterCore) -> Conversation[dict[TopicPartition, M
     }
 
 
+PREFERRED, UNCLEAN = 0, 1
+"""Kinds of elections (KIP-460): the first replica in sync becomes the leader, or any live replica, which may lose records."""
+
+
+class Election(NamedTuple):
+    """Why a partition got no new leader. `ELECTION_NOT_NEEDED` is no failure: it has the wanted leader."""
+
+    code: ErrorCode
+    message: str
+
+
+@operation
+def elect_leaders(
+    cluster: ClusterCore, kind: int, wanted: Iterable[TopicPartition] | None
+) -> Conversation[dict[TopicPartition, Election | None]]:
+    """Elects leaders of the partitions (None: all). Returns None for each new leader, and why each other election failed. If all are
+    wanted, brokers leave out partitions that have the wanted leader. Raises `KafkaError` if the cluster refuses the request."""
+    from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+
+    topics = None if wanted is None else topic_list(TopicPartitions, {one: one.partition for one in sorted(wanted)})
+    request = ElectLeadersRequest(election_type=kind, topic_partitions=topics, timeout_ms=admin.timeout_ms(cluster))
+    answer = yield from admin.ask_controller(cluster, request)
+    admin.check(answer.error_code, None, "election")
+    return {
+        partition: Election(error_code(found.error_code), found.error_message or "") if found.error_code else None
+        for partition, found in each_partition(answer.replica_election_results)
+    }
+
+
 # Log directories
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 
 MODULES = (
-    "overview", "brokers", "settings", "topics", "topic", "messages", "log", "groups", "share_groups", "transactions", "why", "acls",
-    "users", "quotas", "about",
+    "overview", "brokers", "settings", "cluster", "zookeeper", "topics", "topic", "messages", "log", "groups", "share_groups",
+    "transactions", "why", "acls", "users", "quotas", "about",
 )  # fmt: skip
 
 

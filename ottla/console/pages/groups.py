@@ -201,6 +201,7 @@ def _scope(visit: Visit, text: str, committed: list[TopicPartition]) -> list[Top
     places = set[TopicPartition]()
     for word in text.split():
         topic, colon, numbers = word.partition(":")
+        visit.cluster.refresh([topic])  # the connections remember metadata, which others may have changed
         known = visit.cluster.partitions(topic)
         wanted = [int(part) for part in numbers.split(",") if part.isdecimal()] if colon else known
         for one in wanted:

@@ -7,8 +7,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.analysis.replica_plans import Plan, drained, rebalanced
 from ottla.base.types import TopicPartition
-from ottla.cli.cluster.replica_plans import Plan, drained, rebalanced
 
 BROKERS = range(1, 7)
 NO_RACKS: dict[int, str | None] = {}

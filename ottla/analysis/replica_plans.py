@@ -1,4 +1,4 @@
-"""Plans new replicas for `partitions drain` and `partitions rebalance`: pure functions of the current replicas.
+"""Plans new replicas for `partitions drain`, `partitions rebalance` and the console: the plans are pure functions of the current replicas.
 
 A plan has the partitions that change, each with its new replicas; the first replica is the preferred leader. Both plans move as few
 replicas as possible, keep the number of replicas, and never put more replicas of a partition into one rack than before.
@@ -10,12 +10,33 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from ottla.base.types import TopicPartition
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.core import admin, replica_admin
 
 Replicas = Mapping[TopicPartition, Sequence[int]]
 Plan = dict[TopicPartition, list[int]]
 Racks = Mapping[int, str | None]
 _Led = dict[int, dict[int, dict[TopicPartition, None]]]
 """Partitions, in order, by their preferred leader and another replica."""
+
+
+def assigned(cluster: Cluster, topics: Sequence[str]) -> Plan:
+    """Returns the replicas of each partition; those after the move if the partition is being moved."""
+    now = {
+        TopicPartition(topic, found.partition_index): list(found.replica_nodes)
+        for topic in topics
+        for found in cluster.topic(topic).partitions
+    }
+    for partition, move in replica_admin.moves_under_way(cluster).items():
+        if partition in now:
+            now[partition] = [broker for broker in move.replicas if broker not in move.removing]
+    return now
+
+
+def is_cordoned(cluster: Cluster, broker_id: int) -> bool:
+    """Whether all log directories of the broker that work are cordoned, so that it gets no new replicas (KIP-1066)."""
+    working = [found for found in admin.describe_log_dirs(cluster, broker_id, []) if not found.error_code]
+    return bool(working) and all(found.is_cordoned for found in working)
 
 
 def drained(now: Replicas, drained_brokers: Collection[int], targets: Collection[int], racks: Racks) -> tuple[Plan, list[TopicPartition]]:
