@@ -9,10 +9,12 @@ import pytest
 from ottla.base.acls import AclOperation, Binding, Pattern, Permission, ResourceType, Rule
 from ottla.base.types import TopicPartition
 from ottla.client.blocking import scram_admin
+from ottla.client.blocking.client import Client
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import acl_admin, share_admin
 from ottla.testing.broker import Broker
 from tests.console.world import SCRIPT, Visitor, commit, console_of, join_streams_group, write
+from tests.spark.relay_by_hand import HandMadePipeline
 
 SETTINGS = {"authorizer.class.name": "acl", "super.users": "User:ANONYMOUS"}
 READ = Binding(Pattern(ResourceType.TOPIC, SCRIPT), Rule("User:reader", "*", AclOperation.READ, Permission.ALLOW))
@@ -33,6 +35,9 @@ def cluster(broker: Broker) -> Iterator[Cluster]:
         commit(cluster, f"group {SCRIPT}", "orders", 1)
         share_admin.alter_share_offsets(cluster, SCRIPT, {TopicPartition("orders", 0): 1})
         join_streams_group(cluster, "streamers", "orders")
+        copier = HandMadePipeline(Client(cluster), broker)
+        copier.group = "copier"
+        copier.run()
         acl_admin.create_acls(cluster, [READ])
         scram_admin.alter_scram(cluster, SCRIPT, passwords={"SCRAM-SHA-256": ("secret", 4096)})
         yield cluster

@@ -26,6 +26,8 @@ QUERIES = {
     "/search": "?q=o",
     "/why": "?topic=orders",
     "/topics/{topic}/log/batch": "?partition=0&offset=0",
+    "/pipeline": "?name=copier",
+    "/pipeline/verify": "?name=copier&sinks=quiet",
     "/cluster/plan": "?way=rebalance",
     "/config/change": "?kind=topics&name=orders&setting=retention.ms&value=1000",
     "/share-group": f"?name={quote(SCRIPT)}",

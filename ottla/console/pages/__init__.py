@@ -6,7 +6,7 @@ import importlib
 
 MODULES = (
     "overview", "brokers", "settings", "cluster", "zookeeper", "topics", "topic", "messages", "log", "groups", "share_groups",
-    "transactions", "why", "acls", "users", "quotas", "about",
+    "transactions", "pipelines", "why", "acls", "users", "quotas", "about",
 )  # fmt: skip
 
 

@@ -1,0 +1,146 @@
+"""Exactly-once pipelines: batches, offsets, lag and last commit from the group's log, and the proof of `ottla pipeline verify`.
+
+A pipeline is found by its transactional id. The log has the commits; the rows that Spark has
+read and the restarts are in the state file next to the checkpoint, which only the driver's machine has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ottla.analysis.moments import format_ms
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.client.blocking.client import Client
+from ottla.client.core import group_admin, transaction_admin
+from ottla.console.model import Code, Field, Form, Link, Mark, Note, Page, PageError, Table, columns, group_link, href, topic_link
+from ottla.console.visit import Visit, page
+from ottla.spark.commit_metadata import parse_metadata
+from ottla.spark.progress import read_state
+from ottla.spark.relay import STREAM_ID_PREFIX
+from ottla.spark.verify import Verification, verify
+
+PIPELINES_MAX = 100
+"""Pipelines in the list. It asks for the committed offsets of each."""
+TRAIL = (Link("Pipelines", "/pipelines"),)
+NEVER = "No exactly-once pipeline has written to this cluster yet. ottla pipeline run FILE.py starts one."
+
+
+@page("/pipelines", "The exactly-once pipelines of Spark: batch, lag and state of the transaction", name="Pipelines", section="Data")
+def pipelines(visit: Visit) -> Page:
+    seen = {group.name: group for group in visit.view().look.groups}
+    rows = []
+    found = [one for one in transaction_admin.list_transactions(visit.cluster) if one.transactional_id.startswith(STREAM_ID_PREFIX)]
+    for one in found[:PIPELINES_MAX]:
+        name = one.transactional_id.removeprefix(STREAM_ID_PREFIX)
+        lag = seen[name].lag if name in seen else None
+        rows.append({
+            "pipeline": Link(name, href("pipeline", name=name)), "batch": _last_batch(visit, name), "lag": lag,
+            "change": seen[name].change if name in seen else None,
+            "state": Mark(one.state, "warn" if one.state in ("Ongoing", "PrepareCommit", "PrepareAbort") else "ok"),
+            "transaction": Link(one.transactional_id, href("transaction", id=one.transactional_id)), "group": group_link(name),
+        })  # fmt: skip
+    titles = columns(
+        pipeline="Pipeline", batch="Last batch", lag="Lag", change="Change a second", state="Transaction", transaction="Transactional id",
+        group="Group",
+    )  # fmt: skip
+    return Page("Pipelines", tables=[Table("pipelines", "Pipelines", titles, rows, NEVER)], forms=[_verify_form("", "")], refresh_s=10)
+
+
+def _last_batch(visit: Visit, group: str) -> int | None:
+    """Returns the number of the last committed batch, None if no committed offset has one."""
+    try:
+        committed = group_admin.committed_offsets(visit.cluster, group).values()
+    except ApiError:
+        return None
+    found = [metadata.batch_id for one in committed if (metadata := parse_metadata(one.metadata)) is not None]
+    return max(found, default=None)
+
+
+def _verify_form(name: str, sinks: str, *, is_shared: bool = False) -> Form:
+    return Form("/pipeline/verify", "Prove that it ran exactly once", "Verify", [
+        *([] if name else [Field("name", "Group of the pipeline", is_needed=True)]),
+        Field("sinks", "Topics that it writes to, separated by blanks", sinks, is_needed=True),
+        Field("shared", "Other producers may write to them", "yes" if is_shared else "", kind="checkbox"),
+    ], "Reads the group's commits and these topics completely, and compares them. Nothing is changed.",
+        hidden={"name": name} if name else {}, is_query=True, is_open=bool(name))  # fmt: skip
+
+
+@contextmanager
+def _client(visit: Visit) -> Iterator[Client]:
+    """Gives a client with connections of its own, because its consumers must not be used by two threads."""
+    cluster = visit.desk.new_cluster()
+    try:
+        yield Client(cluster)
+    except ApiError as error:
+        if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise
+        sentence = f"This needs the permission to read __consumer_offsets and the topics of the pipeline. {error.message}"
+        raise PageError(sentence, 403) from None
+    finally:
+        cluster.close()
+
+
+@page("/pipeline", "A pipeline: batches, rows, offsets, lag and last commit", query=("name",))
+def pipeline(visit: Visit) -> Page:
+    name = visit.query.get("name", "")
+    with _client(visit) as client:
+        state = read_state(client, name) if name else None
+    if state is None:
+        raise PageError(f"No pipeline has run with the group {name[:100]!r}.", 404)
+    rows = [
+        {"topic": topic_link(one.topic), "partition": one.partition, "committed": one.committed, "end": one.end, "lag": one.lag}
+        for one in state.positions
+    ]
+    facts = [
+        ("Last batch", state.batch_id), ("Commits", state.commits), ("Rows written", state.rows_out), ("Lag", state.lag),
+        ("Last commit", format_ms(state.last_commit_ms) if state.last_commit_ms else "-"), ("Query", Code(state.query_id)),
+        ("Producer", _producer(visit, name)), ("Group", group_link(name)),
+        ("Rows read and restarts", Code("ottla pipeline status FILE.py, on the driver's machine")),
+    ]  # fmt: skip
+    titles = columns(topic="Source", partition="Partition", committed="Committed", end="Last stable", lag="Lag")
+    table = Table("positions", "Source partitions", titles, rows)
+    return Page(f"Pipeline {name}", facts, [table], [_verify_form(name, "")], trail=TRAIL, refresh_s=10)
+
+
+def _producer(visit: Visit, name: str) -> str:
+    try:
+        found = transaction_admin.describe_transaction(visit.cluster, f"{STREAM_ID_PREFIX}{name}")
+    except ApiError:
+        return "not known"
+    return f"{found.producer_id}, epoch {found.producer_epoch}"
+
+
+@page("/pipeline/verify", "The proof that a pipeline ran exactly once, or the faults", query=("name", "sinks", "shared"))
+def prove(visit: Visit) -> Page:
+    name, sinks = visit.query.get("name", "").strip(), visit.query.get("sinks", "").replace(",", " ").split()
+    is_shared = visit.query.get("shared") == "yes"
+    if not name or not sinks:
+        raise PageError("Name the pipeline's group and the topics that it writes to.")
+    with _client(visit) as client:
+        found = verify(client, name, sinks, may_share_sink=is_shared)
+    notes = [_verdict(found), *(Note(text) for text in found.notes)]
+    ends = [f"batch {one[1]} of query {one[0]}" for one in (found.first_batch, found.last_batch) if one is not None]
+    facts = [
+        ("Proved", found.is_proved), ("Batches", found.batches), ("Rows in", sum(one.rows for one in found.source)),
+        ("Rows out", found.rows), ("Faults", len(found.faults)), ("From and to", ends),
+    ]  # fmt: skip
+    faults = [{"kind": Mark(one.kind, "bad"), "message": one.message} for one in found.faults]
+    tables = [
+        Table("faults", "Faults", columns(kind="Kind", message="What was found"), faults, "No fault was found."),
+        Table("source", "Source partitions", columns(
+            topic="Source", partition="Partition", start="First offset", end="Next offset", batches="Batches", rows="Rows", lag="Lag"
+        ), [{**one._asdict(), "topic": topic_link(one.topic)} for one in found.source]),
+        Table("sink", "Sink partitions", columns(
+            topic="Sink", partition="Partition", start="First offset", end="Next offset", rows="Rows", other_rows="Rows of others"
+        ), [{**one._asdict(), "topic": topic_link(one.topic)} for one in found.sink]),
+    ]  # fmt: skip
+    form = _verify_form(name, " ".join(sinks), is_shared=is_shared)
+    trail = [*TRAIL, Link(name, href("pipeline", name=name))]
+    return Page(f"Proof of {name}", facts, tables, [form], notes, trail=trail)
+
+
+def _verdict(found: Verification) -> Note:
+    if found.is_proved:
+        return Note(f"Proved: each source offset is in exactly one of {found.batches} batches, and the sink has each batch once.", "ok")
+    return Note("Not proved: the table has the faults.", "warn")

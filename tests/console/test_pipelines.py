@@ -1,0 +1,41 @@
+"""The pages of pipelines: what the log says of one that ran exactly once, and of one with a fault."""
+
+from __future__ import annotations
+
+from ottla.client.blocking.client import Client
+from ottla.client.blocking.cluster import Cluster
+from ottla.testing.broker import Broker
+from tests.console.world import Visitor
+from tests.spark.relay_by_hand import HandMadePipeline
+
+
+def test_a_pipeline_is_listed_described_and_proved(visitor: Visitor, broker: Broker, cluster: Cluster) -> None:
+    made = HandMadePipeline(Client(cluster), broker)
+    for _ in range(3):
+        made.run()
+    (row,) = [row for row in visitor.json("/pipelines.json")["pipelines"] if row["pipeline"] == made.group]
+    assert row["batch"] == 2 and row["transaction"] == f"eos/{made.group}" and row["state"] == "CompleteCommit"
+    found = visitor.json(f"/api/v1/pipeline?name={made.group}")
+    assert (found["last_batch"], found["commits"], found["rows_written"], found["lag"]) == (2, 3, 30, 70)
+    assert found["positions"] == [{"topic": made.source.topic, "partition": 0, "committed": 30, "end": 100, "lag": 70}]
+    query = f"/pipeline/verify?name={made.group}&sinks={made.sink}"
+    assert "Proved: each source offset is in exactly one of 3 batches" in visitor.get(query)
+    proof = visitor.json(f"/api/v1{query}")
+    assert (proof["proved"], proof["batches"], proof["rows_in"], proof["rows_out"], proof["faults"]) == (True, 3, 30, 30, [])
+    assert [(one["partition"], one["rows"]) for one in proof["sink"]] == [(0, 15), (1, 15)]
+
+
+def test_a_batch_that_was_written_twice_is_found(visitor: Visitor, broker: Broker, cluster: Cluster) -> None:
+    made = HandMadePipeline(Client(cluster), broker)
+    made.run(written=2)
+    page = visitor.get(f"/pipeline/verify?name={made.group}&sinks={made.sink}")
+    assert "Not proved: the table has the faults." in page
+    assert visitor.json(f"/api/v1/pipeline/verify?name={made.group}&sinks={made.sink}")["faults"]
+
+
+def test_what_is_no_pipeline_is_a_sentence(visitor: Visitor) -> None:
+    assert "No pipeline has run with the group &#39;shop&#39;" in visitor.get("/pipeline?name=shop", 404)
+    assert "No pipeline has run" in visitor.get("/pipeline", 404)
+    assert "Name the pipeline" in visitor.get("/pipeline/verify?name=copier", 400)
+    assert "nothing to prove" in visitor.get("/pipeline/verify?name=shop&sinks=quiet")
+    assert "not found" in visitor.get("/pipeline/verify?name=shop&sinks=no-such-topic", 404)
