@@ -2,8 +2,8 @@
 writes their nodes.
 
 A request is incremental (set, delete, append, subtract) or replaces all settings of a resource. The resulting configuration is checked
-before anything is written; for a broker, only the values in the request are checked. Append and subtract start from the value in force, as
-in Kafka. Values from the store are never assumed to be valid (`base/config.py`).
+before anything is written; for a broker, only the values in the request are checked. Append and subtract start from the value of the
+resource (`_list_to_alter`). Values from the store are never assumed to be valid (`base/config.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
+from typing import Any
 
 from ottla.base.cluster_metadata import (
     ALL_BROKERS,
@@ -98,7 +99,7 @@ def _altered(state: ClusterState, config: BrokerConfig, request: ConfigRequest) 
     """Returns the resource's complete new configuration, checked. Raises `ApiError`."""
     _check_resource_name(state, request)
     check_whole(state, znodes.config_path(request.resource_type, request.name))
-    configs = altered_values(config, request, state.configs(request.resource_type, request.name))
+    configs = altered_values(config, request, state.configs(request.resource_type, request.name), _inherited(state, request))
     if request.resource_type == CONFIG_TOPIC:
         config.check_topic(configs)
         if state.topic(request.name) is None:
@@ -119,8 +120,10 @@ def _altered(state: ClusterState, config: BrokerConfig, request: ConfigRequest) 
     return configs
 
 
-def altered_values(config: BrokerConfig, request: ConfigRequest, old: Mapping[str, str]) -> dict[str, str]:
-    """Returns the new values of a resource, from a request and the old values; raises `ApiError`. Does not check whether they are valid."""
+def altered_values(config: BrokerConfig, request: ConfigRequest, old: Mapping[str, str], inherited: Mapping[str, str]) -> dict[str, str]:
+    """Returns the new values of a resource, from a request and the old values; raises `ApiError`. Does not check whether they are valid.
+    `inherited`: the values that apply to a broker where it has none in `old`.
+    """
     if len(request.entries) > CONFIG_ENTRIES_MAX:
         raise ApiError(ErrorCode.INVALID_REQUEST, TOO_MANY_CONFIG_ENTRIES)
     names = [entry.name for entry in request.entries]
@@ -128,8 +131,17 @@ def altered_values(config: BrokerConfig, request: ConfigRequest, old: Mapping[st
         raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     configs = {} if request.is_replacing else dict(old)
     for entry in request.entries:
-        _alter_one(config, request, entry, old, configs)
+        _alter_one(config, request, entry, {**inherited, **old}, configs)
     return configs
+
+
+def _inherited(state: ClusterState, request: ConfigRequest) -> dict[str, str]:
+    """Returns the settings of all brokers for a broker, and the log directories that its configuration file cordons."""
+    if request.resource_type != CONFIG_BROKER or request.name == ALL_BROKERS:
+        return {}
+    cordons = state.brokers[int(request.name)].cordons
+    by_file = {CORDONED: ",".join(path for path, is_cordoned in cordons.items() if is_cordoned)} if cordons else {}
+    return {**by_file, **state.configs(CONFIG_BROKER, ALL_BROKERS)}
 
 
 def _check_resource_name(state: ClusterState, request: ConfigRequest) -> None:
@@ -174,7 +186,7 @@ def _alter_one(config: BrokerConfig, request: ConfigRequest, entry: ConfigEntry,
     setting = _settings(request.resource_type).get(entry.name)
     if setting is None or setting.type is not Type.LIST:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Can't {entry.operation.name} to key {entry.name} because its type is not LIST.")
-    parts = dict.fromkeys(_list_in_force(config, request.resource_type, setting, old))
+    parts = dict.fromkeys(_list_to_alter(config, request, setting, old))
     given = [part.strip() for part in entry.value.split(",") if part.strip()]
     if entry.operation is ConfigOperation.APPEND:
         parts.update(dict.fromkeys(given))
@@ -187,16 +199,21 @@ def _alter_one(config: BrokerConfig, request: ConfigRequest, entry: ConfigEntry,
         raise ApiError(ErrorCode.INVALID_CONFIG, message)
 
 
-def _settings(resource_type: int) -> Mapping[str, Setting[object]]:
+def _settings(resource_type: int) -> Mapping[str, Setting[Any]]:
     return {CONFIG_TOPIC: TOPIC_SETTINGS, CONFIG_BROKER: BROKER_SETTINGS, CONFIG_GROUP: GROUP_SETTINGS}.get(resource_type, {})
 
 
-def _list_in_force(config: BrokerConfig, resource_type: int, setting: Setting[object], old: Mapping[str, str]) -> list[str]:
-    if resource_type == CONFIG_TOPIC:
+def _list_to_alter(config: BrokerConfig, request: ConfigRequest, setting: Setting[Any], old: Mapping[str, str]) -> list[str]:
+    """Returns the list that an append or a subtract starts from: the value in `old`, else the value in the configuration file of this
+    broker. The controller does not know the files of other brokers. For them it takes the default of the setting, as Kafka always does.
+    """
+    if request.resource_type == CONFIG_TOPIC:
         return list(config.topic_value(setting.name, old))
     if setting.name in old:
         return [part.strip() for part in old[setting.name].split(",") if part.strip()]
-    return list(config.value(setting.name))
+    if request.resource_type == CONFIG_BROKER and (config.is_single_broker or request.name == str(config.this_broker_id)):
+        return list(config.static_value(setting.name))
+    return list(setting.default or ())
 
 
 def decide_alter_quotas(state: ClusterState, config: BrokerConfig, requests: Sequence[QuotaRequest], *, validate_only: bool) -> Plan:

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, CONFIG_CLIENT_METRICS, CONFIG_GROUP, CONFIG_TOPIC, QuotaEntity
-from ottla.base.config import load
+from ottla.base.cluster_metadata import (
+    ALL_BROKERS,
+    CONFIG_BROKER,
+    CONFIG_CLIENT_METRICS,
+    CONFIG_GROUP,
+    CONFIG_TOPIC,
+    BrokerMetadata,
+    ConfigPut,
+    QuotaEntity,
+)
+from ottla.base.config import BrokerConfig, load
 from ottla.base.errors import ErrorCode
-from ottla.base.ports import Set
+from ottla.base.ports import Set, StoreNode
 from ottla.controller import configs, settings_memory
 from ottla.controller.api import (
     ConfigEntry,
@@ -20,6 +29,8 @@ from ottla.controller.api import (
     ScramRequest,
     ScramResult,
 )
+from ottla.controller.configs import decide_alter_configs
+from ottla.controller.loading import build_state
 from ottla.controller.state import RESOURCE_BYTES
 from ottla.metadata_store import znodes
 from tests.controller.cluster import Cluster
@@ -395,3 +406,31 @@ def test_nothing_is_written_over_damaged_settings_quotas_and_credentials(garbage
     assert [result.error for result in scram[0]] == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
     assert alter_quota(cluster, (("client-id", "d"),), request_percentage=1.0) is ErrorCode.NONE
     assert [cluster.store.nodes()[path].data for path in paths] == [garbage] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "stored", "operation", "expected"),
+    [
+        ("1", "log.cleanup.policy", {}, APPEND, "compact"),
+        ("2", "log.cleanup.policy", {}, APPEND, "delete,compact"),
+        (ALL_BROKERS, "log.cleanup.policy", {}, APPEND, "delete,compact"),
+        ("2", "log.cleanup.policy", {(CONFIG_BROKER, ALL_BROKERS): {"log.cleanup.policy": "compact"}}, APPEND, "compact"),
+        ("2", "cordoned.log.dirs", {}, APPEND, "/two,/three"),
+        ("2", "cordoned.log.dirs", {}, SUBTRACT, "/two"),
+        ("2", "cordoned.log.dirs", {(CONFIG_BROKER, "2"): {"cordoned.log.dirs": ""}}, APPEND, "/three"),
+    ],
+)
+def test_a_list_of_another_broker_does_not_start_from_the_controllers_own_value(
+    name: str, setting: str, stored: dict[tuple[int, str], dict[str, str]], operation: ConfigOperation, expected: str
+) -> None:
+    cordons = {"/two": True, "/three": False}
+    brokers = [BrokerMetadata(broker_id=1, endpoints={}), BrokerMetadata(broker_id=2, endpoints={}, cordons=cordons)]
+    nodes = {znodes.broker_path(one.broker_id): StoreNode(data=znodes.broker_bytes(one, {}, 0), version=0, czxid=1) for one in brokers}
+    nodes |= {znodes.config_path(*key): StoreNode(data=znodes.config_bytes(values), version=0, czxid=1) for key, values in stored.items()}
+    state, _ = build_state(nodes)
+    given = {"broker.id": "1", "log.cleanup.policy": "compact", "cordoned.log.dirs": "/one", "log.dirs": "/one"}
+    config = BrokerConfig({**given, "zookeeper.connect": "z:2181"})
+    entry = ConfigEntry(name=setting, operation=operation, value="compact" if setting == "log.cleanup.policy" else "/three")
+    request = ConfigRequest(resource_type=CONFIG_BROKER, name=name, entries=[entry], is_replacing=False)
+    plan = decide_alter_configs(state, config, [request], validate_only=False)
+    assert plan.changes == (ConfigPut(CONFIG_BROKER, name, {setting: expected}),)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from ottla.base.cluster_metadata import CONFIG_BROKER
+from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.ports import Threads
@@ -97,7 +97,7 @@ class TlsChanges:
         if not touched or change.name != str(broker.broker_id):
             # A change for all brokers cannot set files. A change for another broker was examined there, before it was forwarded.
             return {}
-        new = altered_values(self._config, change, old)
+        new = altered_values(self._config, change, old, broker.metadata.configs(CONFIG_BROKER, ALL_BROKERS))
         known = {endpoint.name.lower() for endpoint in self._config.endpoints}
         for name in new:
             if name in names and (tls_listener(name) or EVERY) not in {EVERY, *known}:
