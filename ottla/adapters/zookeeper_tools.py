@@ -100,7 +100,7 @@ class ZooKeeperTools:
         found: dict[int, dict[str, str]] = {}
         try:
             names = self._client.get_children(self._root + znodes.BROKER_IDS)
-            for name in sorted(name for name in names if name.isdigit()):
+            for name in sorted(name for name in names if name.isdecimal()):
                 with suppress(NoNodeError, NoAuthError):  # deleted meanwhile, or not readable for this identity
                     data, _ = self._client.get(f"{self._root}{znodes.BROKER_IDS}/{name}")
                     found[int(name)] = _addresses(int(name), data)

@@ -81,7 +81,7 @@ def _connection(address: str, ca_file: str | None) -> HTTPConnection:
     is_encrypted = address.startswith("https://") or ca_file is not None
     bare = address.removeprefix("https://").removeprefix("http://").removesuffix("/metrics").rstrip("/")
     host, _, port = bare.rpartition(":")
-    if not port.isdigit():
+    if not port.isdecimal():
         raise ValueError(f"{address!r} is not HOST:PORT")
     if not is_encrypted:
         return http.client.HTTPConnection(host.strip("[]"), int(port), timeout=TIMEOUT_S)

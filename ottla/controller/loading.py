@@ -155,7 +155,7 @@ def _brokers(nodes: Mapping[str, StoreNode], names: Mapping[str, list[str]], not
     for name in names.get(znodes.BROKER_IDS, []):
         path = f"{znodes.BROKER_IDS}/{name}"
         node = nodes[path]
-        if not name.isdigit():
+        if not (name.isascii() and name.isdigit()):
             notes.append(f"{path} in the metadata store is skipped: {name} is no broker id")
             continue
         broker = _tried(notes, path, znodes.read_broker, int(name), node.data, node.czxid)
@@ -197,7 +197,7 @@ def _partition_states(
     for name in names.get(znodes.partitions_path(topic), []):
         path = f"{znodes.partitions_path(topic)}/{name}/state"
         node = nodes.get(path)
-        if node is None or not name.isdigit():
+        if node is None or not (name.isascii() and name.isdigit()):
             continue
         state = _tried(notes, path, znodes.read_partition, int(name), node.data, node.version)
         if state is not None:

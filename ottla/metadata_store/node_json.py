@@ -9,6 +9,7 @@ from typing import Any
 NUMBER_MAX = 2**31 - 2
 """Largest epoch or id, so that the next one fits into 32 bits too."""
 
+DIGITS_MAX = len(str(NUMBER_MAX))
 BROKER_EPOCH_MAX = 2**63 - 1
 
 
@@ -44,6 +45,14 @@ def integer_of(value: Mapping[str, Any], name: str, *, number_max: int = NUMBER_
     if not _is_number(number, number_max):
         raise NodeError(f"the field {name} is not a number, or out of range")
     return number
+
+
+def number_in(text: str, what: str) -> int:
+    """Returns the id or port that a text names. `what` names it in the error."""
+    # `int` refuses some digits, such as superscripts, and texts of more than 4,300 digits.
+    if not (text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX and int(text) <= NUMBER_MAX):
+        raise NodeError(f"{what} is {text[:DIGITS_MAX]!r}, which is no number, or out of range")
+    return int(text)
 
 
 def list_of(value: Mapping[str, Any], name: str) -> list[Any]:

@@ -30,7 +30,7 @@ from ottla.base.cluster_metadata import (
     TopicMetadata,
 )
 from ottla.base.uuids import uuid_from_text, uuid_to_text
-from ottla.metadata_store.node_json import NUMBER_MAX, field_of, integer_of, integers, list_of, read_json, write_json
+from ottla.metadata_store.node_json import NUMBER_MAX, field_of, integer_of, integers, list_of, number_in, read_json, write_json
 from ottla.metadata_store.node_json import NodeError as NodeError  # noqa: PLC0414 - re-exported
 
 BROKER_IDS = "/brokers/ids"
@@ -254,9 +254,9 @@ def read_broker(broker_id: int, data: bytes, epoch: int) -> BrokerMetadata:
     for text in list_of(value, "endpoints"):
         name, separator, address = str(text).partition("://")
         host, colon, port = address.rpartition(":")
-        if not separator or not colon or not port.isdigit():
+        if not separator or not colon:
             raise NodeError(f"broker {broker_id} is registered with the endpoint {text!r}")
-        endpoints[name] = (host.strip("[]"), int(port))
+        endpoints[name] = (host.strip("[]"), number_in(port, f"the port in {text!r}"))
     rack = value.get("rack")
     return BrokerMetadata(
         broker_id=broker_id,
@@ -316,11 +316,11 @@ def read_noted_directories(data: bytes) -> tuple[dict[int, tuple[str, ...]], dic
     """
     found = read_json(data)
     value, generations = found.get("directories", {}), found.get("generations", {})
-    if not isinstance(value, dict) or not all(key.isdigit() and isinstance(ids, list) for key, ids in value.items()):
+    if not isinstance(value, dict) or not all(isinstance(ids, list) for ids in value.values()):
         raise NodeError("directories are no map of broker ids to lists")
     if not isinstance(generations, dict) or not all(isinstance(name, str) for name in generations.values()):
         raise NodeError("generations are no map of directories to names")
-    return {int(key): tuple(map(str, ids)) for key, ids in value.items()}, generations
+    return {number_in(key, "a broker id in directories"): tuple(map(str, ids)) for key, ids in value.items()}, generations
 
 
 def renewals_bytes(renewals: Mapping[str, Renewal]) -> bytes:
@@ -336,9 +336,9 @@ def read_renewals(data: bytes) -> dict[str, Renewal]:
 
 
 def _epochs(value: Any) -> dict[int, int]:
-    if not isinstance(value, dict) or not all(key.isdigit() and isinstance(epoch, int) for key, epoch in value.items()):
+    if not isinstance(value, dict) or not all(isinstance(epoch, int) for epoch in value.values()):
         raise NodeError("epochs are no map of broker ids to numbers")
-    return {int(key): epoch for key, epoch in value.items()}
+    return {number_in(key, "a broker id in epochs"): epoch for key, epoch in value.items()}
 
 
 def topic_bytes(topic: TopicMetadata) -> bytes:
@@ -466,9 +466,9 @@ def read_quotas(data: bytes) -> dict[str, float]:
 
 def _replicas(value: Mapping[str, Any], name: str) -> dict[int, tuple[int, ...]]:
     entries = value.get(name, {})
-    if not isinstance(entries, dict) or not all(key.isdigit() and isinstance(replicas, list) for key, replicas in entries.items()):
+    if not isinstance(entries, dict) or not all(isinstance(replicas, list) for replicas in entries.values()):
         raise NodeError(f"the field {name} is no assignment")
-    return {int(key): integers(replicas, name) for key, replicas in entries.items()}
+    return {number_in(key, f"a partition in {name}"): integers(replicas, name) for key, replicas in entries.items()}
 
 
 def _bracketed(host: str) -> str:

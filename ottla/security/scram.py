@@ -63,7 +63,7 @@ class ScramClient:
         if self._hashed is None or self._hashed[0] != server_first:
             fields = attributes(server_first)
             nonce, rounds = fields.get("r", ""), fields.get("i", "")
-            if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce) or not rounds.isdigit():
+            if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce) or not rounds.isdecimal():
                 raise ValueError("the server's first SCRAM message makes no sense")
             if not ITERATIONS_MIN <= int(rounds) <= ITERATIONS_MAX:
                 raise ValueError(f"the server asks for {rounds} SCRAM rounds")

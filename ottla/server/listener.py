@@ -321,6 +321,6 @@ def per_host(overrides: str) -> dict[str, int]:
     found = {}
     for item in filter(None, map(str.strip, overrides.split(","))):
         host, _, number = item.rpartition(":")
-        if host and number.strip().isdigit():
+        if host and number.strip().isdecimal():
             found[host.strip("[] ")] = int(number)
     return found

@@ -81,7 +81,7 @@ class PartitionTable:
     def _doubt(self, path: str) -> None:
         """Passes a file with a short read to the repairs of its partition."""
         topic, _, number = path.rpartition("/")[0].rpartition("/")[2].rpartition("-")
-        partition = self.get(topic, int(number)) if number.isdigit() else None
+        partition = self.get(topic, int(number)) if number.isdecimal() else None
         if partition is not None and self.on_doubt is not None:
             self.on_doubt(partition, path)
 
@@ -321,7 +321,7 @@ class PartitionTable:
         found = []
         for name, places in self._found.items():
             topic, _, number = name.rpartition("-")
-            if not number.isdigit():
+            if not number.isdecimal():
                 continue
             key = TopicPartition(topic, int(number))
             partition = self.get(*key)

@@ -60,7 +60,7 @@ def notify_reloaded(reload: Callable[[], None]) -> None:
 def feed_watchdog(loop: asyncio.AbstractEventLoop, environment: Mapping[str, str] = os.environ) -> bool:
     """If systemd's watchdog is on, notifies it from now on that the loop runs. systemd restarts a broker with a blocked loop."""
     microseconds, pid = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", str(os.getpid()))
-    if not microseconds.isdigit() or not int(microseconds) or pid != str(os.getpid()):
+    if not microseconds.isdecimal() or not int(microseconds) or pid != str(os.getpid()):
         return False
     seconds = int(microseconds) / 1e6 / ALIVE_PER_TIMEOUT
 

@@ -149,7 +149,7 @@ def read_meta_properties(disk: Disk, log_directory: str) -> MetaProperties | Non
     if version not in ("0", "1"):
         raise StorageError(f"{path} has version {version!r}, known are 0 and 1", path)
     number = properties.get("broker.id" if version == "0" else "node.id", "")
-    if not number.isdigit() and number != "-1":
+    if not number.isdecimal() and number != "-1":
         raise StorageError(f"{path} names no broker: broker.id is {number!r}", path)
     cluster_id = properties.get("cluster.id", "")
     if not cluster_id:

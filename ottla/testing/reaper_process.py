@@ -79,7 +79,7 @@ def with_token(token: str) -> list[int]:
     wanted = f"{TOKEN_VARIABLE}={token}".encode()
     found = []
     for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != os.getpid():
+        if name.isdecimal() and int(name) != os.getpid():
             try:
                 with open(f"/proc/{name}/environ", "rb") as file:
                     is_ours = wanted in file.read().split(b"\0")

@@ -138,7 +138,17 @@ def test_noted_epochs_and_directories() -> None:
     assert (state.noted_directories, state.noted_generations) == ({2: ("a", "b"), 3: ("c",)}, {"a": "g"})
 
 
-@pytest.mark.parametrize("data", [b"", b"garbage", b'{"epochs":{"x":1}}', b'{"epochs":{"2":7},"directories":{"2":"a"}}'])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"garbage",
+        b'{"epochs":{"x":1}}',
+        '{"epochs":{"²":1}}'.encode(),
+        b'{"epochs":{"2":7},"directories":{"2":"a"}}',
+        '{"epochs":{"2":7},"directories":{"²":["a"]}}'.encode(),
+    ],
+)
 def test_nothing_of_damaged_epochs_counts(data: bytes) -> None:
     """Then every broker counts as restarted, and the node has no version at which it might be written."""
     state, notes = build_state({znodes.BROKER_EPOCHS: StoreNode(data=data, version=4, czxid=1)})

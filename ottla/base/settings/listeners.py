@@ -79,7 +79,7 @@ def check_between_brokers(endpoints: Sequence[Endpoint], name: str | None, proto
 def _parse(setting: str, entry: str, protocols: dict[str, str]) -> Endpoint:
     name, separator, address = entry.partition("://")
     host, colon, port = address.rpartition(":")
-    if not separator or not colon or not port.isdigit() or int(port) > 65535:
+    if not separator or not colon or not port.isdecimal() or int(port) > 65535:
         raise SettingError(f"Invalid value {entry} for configuration {setting}: Expected NAME://host:port")
     name = name.strip().upper()
     protocol = protocols.get(name)

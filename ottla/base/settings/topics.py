@@ -43,7 +43,7 @@ class ThrottledReplicas:
     @staticmethod
     def _is_pair(text: str) -> bool:
         partition, _, broker = text.partition(":")
-        return partition.isdigit() and broker.isdigit()
+        return partition.isdecimal() and broker.isdecimal()
 
 
 class TopicSettings:

@@ -51,7 +51,7 @@ def find(directory: str) -> Running | None:
         return None
     with open(path, encoding="ascii", errors="replace") as file:
         words = file.read().split()
-    pid = int(words[0]) if words and words[0].isdigit() else -1
+    pid = int(words[0]) if words and words[0].isdecimal() else -1
     return Running(directory, pid, words[1] if len(words) > 1 else "", os.stat(path).st_mtime)
 
 

@@ -97,7 +97,7 @@ def check_arguments(args: Args) -> list[int]:
     if args.ephemeral and args.data_dir:
         raise UsageError("either --ephemeral or --data-dir")
     ports = [word.strip() for word in args.ports.split(",")] if args.ports else []
-    if args.brokers < 1 or not all(port.isdigit() for port in ports):
+    if args.brokers < 1 or not all(port.isdecimal() for port in ports):
         raise UsageError("--brokers is a number above 0, --ports a list of ports")
     return [int(port) for port in ports]
 
@@ -158,7 +158,7 @@ def console_address(args: Args, setting: str | None) -> str:
         return f"127.0.0.1:{args.console_port}"
     if setting:
         host, _, port = setting.rpartition(":")
-        if not host or not port.isdigit() or int(port) > PORT_MAX:
+        if not host or not port.isdecimal() or int(port) > PORT_MAX:
             raise StartError(f"ottla.console.listen={setting} is not host:port, such as 127.0.0.1:{CONSOLE_PORT}")
     return setting or (f"127.0.0.1:{CONSOLE_PORT}" if getattr(args, "is_dev", False) else "")
 

@@ -154,7 +154,7 @@ def _levels(texts: list[str] | None, metadata: str | None = None) -> dict[str, i
     levels: dict[str, int] = {} if metadata is None else {METADATA: LEVELS[metadata][METADATA]}
     for text in merged(texts):
         name, _, level = text.partition("=")
-        if not name or not level.isdigit():
+        if not name or not level.isdecimal():
             raise UsageError(f"--feature {text!r} is not NAME=LEVEL, such as transaction.version=2")
         levels[name] = int(level)
     return levels

@@ -47,7 +47,7 @@ class SeenFrame(NamedTuple):
 
 def key_of(text: str) -> int | None:
     """Returns the key of an API named by number or by name (`list-offsets`, `ListOffsets` or `list_offsets`). None for an unknown API."""
-    if text.isdigit():
+    if text.isdecimal():
         return int(text) if int(text) in APIS else None
     plain = re.sub("[^a-z]", "", text.lower())
     return next((key for key, name in API_NAMES.items() if name.lower() == plain), None)

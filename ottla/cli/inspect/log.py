@@ -114,7 +114,7 @@ def _dumper_of(path: str) -> Callable[[Dump, str, bytes | memoryview], None] | N
     # A broker renames files before it deletes them (.deleted), and compaction writes .cleaned and .swap. Their format is the same.
     stem = name.removesuffix(".deleted").removesuffix(".cleaned").removesuffix(".swap")
     for suffix, dumper in suffixes.items():
-        if stem.endswith(suffix) and stem.removesuffix(suffix).isdigit():
+        if stem.endswith(suffix) and stem.removesuffix(suffix).isdecimal():
             return dumper
     return log_files.NAMED.get(name)
 

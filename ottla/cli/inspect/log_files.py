@@ -376,13 +376,13 @@ def _dump_checkpoint(names: tuple[str, ...]) -> Callable[[Dump, str, Buffer], No
 
     def dump_file(dump: Dump, path: str, data: Buffer) -> None:
         lines = _text_lines(path, data)
-        if len(lines) < 2 or not lines[0].strip().isdigit() or not lines[1].strip().isdigit():
+        if len(lines) < 2 or not lines[0].strip().isdecimal() or not lines[1].strip().isdecimal():
             raise Refused(f"{path} is damaged: it does not open with a version and a count", "CORRUPT_FILE")
         entries = [line.split() for line in lines[2:] if line.strip()]
         if len(entries) != int(lines[1]):
             raise Refused(f"{path} is damaged: it has {len(entries)} of {lines[1].strip()} entries", "CORRUPT_FILE")
         for fields in entries:
-            if len(fields) != len(names) or not all(field.lstrip("-").isdigit() for field in fields[-2:]):
+            if len(fields) != len(names) or not all(field.removeprefix("-").isdecimal() for field in fields[-2:]):
                 raise Refused(f"{path} is damaged: {' '.join(fields)[:80]!r} is not {' '.join(names)}", "CORRUPT_FILE")
             value = {name: field if name == "topic" else int(field) for name, field in zip(names, fields, strict=True)}
             dump.entry(" ".join(f"{name}: {found}" for name, found in value.items()), value)

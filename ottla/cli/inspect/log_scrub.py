@@ -87,7 +87,7 @@ def _checks(disk: OsDisk, path: str) -> Iterator[SegmentCheck]:
     if any(offset_of(name, LOG_SUFFIX) is not None for name in names):
         yield from _of_partition(disk, path)
         return
-    partitions = [name for name in names if name.rpartition("-")[2].isdigit() and os.path.isdir(os.path.join(path, name))]
+    partitions = [name for name in names if name.rpartition("-")[2].isdecimal() and os.path.isdir(os.path.join(path, name))]
     if not partitions:
         raise Refused(f"no log in {path}", "NO_SUCH_FILE")
     for name in partitions:

@@ -139,7 +139,7 @@ def _alter_in_zookeeper(place: Place, arguments: Sequence[str]) -> Command | Non
         names = _values("--entity-name", arguments)
         with _opened(place) as zookeeper:
             running = zookeeper.brokers()
-        is_running = any(int(name) in running for name in names if name.isdigit()) if names else bool(running)
+        is_running = any(int(name) in running for name in names if name.isdecimal()) if names else bool(running)
         if not is_running:
             return _command("Settings of brokers in ZooKeeper.", lambda args: _alter_broker(place, args))
     return None

@@ -272,7 +272,7 @@ def _close(sock: socket.socket, writer: asyncio.StreamWriter | None) -> None:
 
 def parse_address(listen: str) -> tuple[str, int]:
     host, colon, port = listen.strip().removeprefix("http://").rpartition(":")
-    if not colon or not port.isdigit() or int(port) > PORT_MAX:
+    if not colon or not port.isdecimal() or int(port) > PORT_MAX:
         raise AddressError(f"ottla.metrics.listen={listen} is not host:port")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
