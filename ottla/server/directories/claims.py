@@ -34,12 +34,18 @@ def online(directories: Sequence[LogDirectoryState]) -> list[LogDirectoryState]:
 
 
 def known_cluster(directories: Sequence[LogDirectoryState]) -> KnownCluster | None:
-    """Returns the cluster of the directories, or None if all are new. Raises `StorageError`."""
+    """Returns the cluster of the first directory with logs, else of the first directory that is not new; None if all are new. An
+    unreadable directory is taken offline. Raises `StorageError` if none is left."""
+    found: list[KnownCluster] = []
+
+    def read(directory: LogDirectoryState) -> None:
+        cluster_id = directory.cluster_id()
+        if cluster_id is not None:
+            found.append(KnownCluster(cluster_id=cluster_id, directory=directory.path, has_logs=bool(directory.partition_names())))
+
     for directory in directories:
-        found = directory.cluster_id()
-        if found is not None:
-            return KnownCluster(cluster_id=found, directory=directory.path, has_logs=bool(directory.partition_names()))
-    return None
+        _try(directory, directories, lambda: read(directory))  # noqa: B023
+    return next((known for known in found if known.has_logs), found[0] if found else None)
 
 
 def claim_directories(
@@ -86,7 +92,7 @@ def note_start(disk: Disk, config: BrokerConfig, directories: Sequence[LogDirect
 
 def _find_cluster_id(store: MetadataStore, directories: Sequence[LogDirectoryState], store_name: str) -> str:
     """Returns the cluster id of the directories, else of the embedded store, else an empty string. Raises `StorageError` if the store is
-    new and the directories are not, because the store's file was lost."""
+    new and a directory holds logs, because the store's file was lost."""
     stored: list[str] = []
     store.get(znodes.CLUSTER_ID, lambda _result, node: stored.append(znodes.read_cluster_id(node.data)) if node else None)
     known = known_cluster(directories)
