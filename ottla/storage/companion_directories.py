@@ -18,7 +18,7 @@ COMPANIONS_FILE = "ottla-directories"
 
 
 class Absent(NamedTuple):
-    """A log directory that the broker had and `log.dirs` does not have."""
+    """A log directory that the broker had and that is in none of `log.dirs` now."""
 
     directory_id: str
     path: str
@@ -28,7 +28,8 @@ class Absent(NamedTuple):
 
 
 def find_absent(disk: Disk, paths: Sequence[str]) -> Absent | None:
-    """Returns a directory that the files in `paths` name and that is not one of `paths`; None if there is none. Raises `StorageError`."""
+    """Returns a directory that the files in `paths` name and whose id none of `paths` has; None if there is none. Its path may be one of
+    `paths`, if the directory there is empty or not mounted. Raises `StorageError`."""
     owners = [read_meta_properties(disk, path) for path in paths]
     present = {owner.directory_id for owner in owners if owner is not None}
     noted = {f"{path}/{COMPANIONS_FILE}": _read(disk, path) for path in paths}

@@ -1,7 +1,7 @@
-"""Cuts the files of a log at an offset, where `recovery.py` has found damage, or earlier if a batch before it is damaged too.
+"""Cuts the files of a log at an offset, where `recovery.py` has found damage, or earlier if the header of a batch before it is damaged too.
 
-Another replica has the records from there on, or an operator accepts their loss. Recovery calls this and then reads the shorter log. Left
-out: the decision whether the log may be cut (`server/replica_changes.py`).
+Another replica has the records from there on, or an operator accepts their loss. Recovery calls this and then reads the shorter log, with
+its CRCs, which are not checked here. Left out: the decision whether the log may be cut (`server/replica_changes.py`).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def remove_from(disk: Disk, directory: str, first: int) -> int:
 
 
 def _cut_segment(disk: Disk, path: str, base: int, first: int) -> None:
-    """Cuts one segment before the batch that holds `first`, or before a damaged batch. Removes its indexes, which the next opening
-    rebuilds.
+    """Cuts one segment before the batch that holds `first`, or before a batch with a damaged header. Removes its indexes, which the next
+    opening rebuilds.
     """
     file = disk.open(f"{path}{LOG_SUFFIX}")
     position = 0
@@ -39,8 +39,8 @@ def _cut_segment(disk: Disk, path: str, base: int, first: int) -> None:
             if header.next_offset > first:
                 break
             position = position_of + header.size_bytes
-    except DamageError:
-        pass  # the batches before it are kept
+    except DamageError as error:
+        position = error.position  # the last batch that was yielded may be the damaged one (`scan.py`)
     finally:
         file.truncate(position)
         file.sync()

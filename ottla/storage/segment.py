@@ -103,7 +103,7 @@ class Segment:
         """Applies settings. The next append computes the timestamp at which the segment rolls."""
         self.bytes_max = min(config.segment_bytes, POSITION_MAX)
         roll_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compacted else config.segment_ms
-        jitter = crc32(self.path(LOG_SUFFIX).encode())  # depends on the name only, so that a simulation can be repeated
+        jitter = crc32(self.path(LOG_SUFFIX).encode())  # depends on the path only, so that a simulation can be repeated
         self.roll_ms = roll_ms - jitter % max(config.segment_jitter_ms, 1)
         self.roll_timestamp = ROLL_CHECK_DUE
         self.index_interval_bytes = config.index_interval_bytes

@@ -7,7 +7,7 @@ Records keep their offsets. Meanwhile the log is served; it changes only in `Log
 Kept records (I8): the last record of each key, and all records that the first pass did not reach. Records without a key
 are removed. A tombstone is kept until its delete horizon. The first round that keeps it writes the horizon into the batch (KIP-534), so
 that every reader has `delete.retention.ms` to read it. Records of aborted transactions are removed at once. A marker is kept as long as a
-record of its transaction, and for a delete horizon after that. The batches of each producer's duplicate check are kept, if necessary
+batch of its transaction, and for a delete horizon after that. The batches of each producer's duplicate check are kept, if necessary
 without records, so that the log alone can restore its sequences. A marker with a producer's last epoch is kept, and so is the last batch of
 the round, because the segment must not end earlier.
 
@@ -228,12 +228,12 @@ def _read_control(batch: memoryview) -> ControlRecord | None:
 
 
 class CleanedTransactions:
-    """Finds the batches of aborted transactions, and the markers whose transactions have no records left. Called in log order."""
+    """Finds the batches of aborted transactions, and the markers whose transactions have no batches left. Called in log order."""
 
     def __init__(self, aborted: Iterator[AbortedTransaction]) -> None:
         self._waiting = deque(sorted(aborted, key=lambda entry: entry.first_offset))
         self._aborted: dict[int, AbortedTransaction] = {}  # begun and not yet ended, by producer
-        self._with_data: dict[int, None] = {}  # producers with a record in their open transaction
+        self._with_data: dict[int, None] = {}  # producers with a batch, perhaps an empty one, in their open transaction
 
     def is_aborted(self, header: BatchHeader) -> bool:
         if not header.is_transactional:
@@ -243,8 +243,8 @@ class CleanedTransactions:
         return header.producer_id in self._aborted
 
     def end(self, header: BatchHeader, control: ControlRecord | None) -> tuple[bool, AbortedTransaction | None]:
-        """Ends a transaction. Returns (True, None) if no record of it is left or the marker was emptied, so that the marker is needless;
-        else False and the marker's entry of the aborted index, if it has one.
+        """Ends a transaction. Returns (True, None) if none of its batches is left or the marker was emptied: the marker is needless.
+        Else returns False and the marker's entry of the aborted index, if it has one. An empty batch that is kept counts as left.
         """
         self._begin(header.last_offset)
         if control is None:

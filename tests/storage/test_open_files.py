@@ -72,6 +72,15 @@ def test_sealed_segments_have_a_bound_of_their_own_and_give_way_first(tmp_path: 
     assert all(log.active.shared is not None for log in logs)
 
 
+def test_a_sealed_segment_that_was_just_opened_stays_open_under_the_lowest_limit(tmp_path: Path) -> None:
+    (log,) = logs_of(tmp_path, 1, OpenFiles(1, sealed_max=0), log_settings(segment_bytes=300))
+    while len(log.segments) < 3:
+        append(log, 2)
+    sealed = log.segments[0]
+    sealed.file()
+    assert sealed.shared is not None
+
+
 def test_a_reopened_log_goes_on_where_it_was(tmp_path: Path) -> None:
     logs = logs_of(tmp_path, 6, OpenFiles(2))
     for _ in range(5):
