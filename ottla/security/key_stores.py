@@ -7,8 +7,8 @@ PKCS#12 needs the package cryptography (extra `ottla[security]`), because Python
 from __future__ import annotations
 
 PEM_BEGIN = b"-----BEGIN "
-JAVA_MAGICS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
-"""The first bytes of JKS and JCEKS files."""
+JAVA_KINDS = {b"\xfe\xed\xfe\xed": "JKS", b"\xce\xce\xce\xce": "JCEKS"}
+"""The formats of Java that are recognised, by the first four bytes of a file."""
 DER_SEQUENCE = b"\x30"
 
 
@@ -17,10 +17,10 @@ class KeyStoreError(Exception):
 
 
 def pem_of(data: bytes, path: str, password: str | None) -> str:
-    """Returns PEM unchanged, and PKCS#12 as PEM: the unencrypted key if there is one, then the certificates. `path` is used in the commands
-    that errors show. Raises `KeyStoreError`."""
-    if data.startswith(JAVA_MAGICS):
-        raise KeyStoreError(f"a JKS file; convert it: {conversion(path)}")
+    """Returns PEM as text, and PKCS#12 as PEM: the unencrypted key if there is one, then the certificates. Bytes of PEM outside of ASCII,
+    which only comments can have, become `?`. `path` is used in the commands that errors show. Raises `KeyStoreError`."""
+    if (kind := JAVA_KINDS.get(data[:4])) is not None:
+        raise KeyStoreError(f"a {kind} file; convert it: {conversion(path)}")
     if PEM_BEGIN in data:
         return data.decode("ascii", "replace").replace("\ufffd", "?")
     if not data.startswith(DER_SEQUENCE):
@@ -29,7 +29,7 @@ def pem_of(data: bytes, path: str, password: str | None) -> str:
 
 
 def conversion(path: str) -> str:
-    """Returns the command that converts a JKS file to PKCS#12."""
+    """Returns the command that converts a JKS or JCEKS file to PKCS#12. keytool recognises both."""
     return f"keytool -importkeystore -srckeystore {path} -destkeystore store.p12 -deststoretype PKCS12"
 
 

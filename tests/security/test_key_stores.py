@@ -55,6 +55,8 @@ def test_pem_stays_as_it_is(pair: Pair) -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
+        (b"\xfe\xed\xfe\xed\0\0\0\2", "a JKS file"),
+        (b"\xce\xce\xce\xce\0\0\0\2", "a JCEKS file"),
         (b"\xfe\xed\xfe\xed\0\0\0\2", "keytool -importkeystore -srckeystore a.jks -destkeystore store.p12 -deststoretype PKCS12"),
         (b"\xce\xce\xce\xce\0\0\0\2", "keytool"),
         (b"", "neither PEM nor PKCS#12"),

@@ -1,10 +1,13 @@
-"""The controller's messages that wait for one broker, joined so that they never take more memory than the cluster has state.
+"""The controller's messages that wait for one broker. They are joined, so that a slow broker needs little memory.
 
 While a broker is slow or paused, the states in waiting messages become obsolete. So at most one message of each kind waits for each
-controller epoch and registration of the broker, with only the newest state of each replica and topic.
+controller epoch and registration of the broker, with only the newest state of each replica and topic. Their memory is bounded by the state
+of the cluster and by the topics and replicas that were deleted since the broker took its last message. The entry of a deleted topic waits
+until the broker takes it or registers again, because the broker has to delete the log.
 
-- A replica is in LeaderAndIsr or in StopReplica, according to its last message. `is_new` is kept, because the log does not exist yet.
-  StopReplica precedes LeaderAndIsr, because a topic that was created again has replicas with the same names.
+- A replica is in LeaderAndIsr or in StopReplica, according to its last message. A waiting `is_new` is kept in newer states, because the
+  broker has not created the log yet. StopReplica precedes LeaderAndIsr, because a topic that was created again has replicas with the same
+  names.
 - A complete message replaces the waiting one of its kind; later messages are merged into it.
 - Otherwise the kinds keep the order of their first messages: a new broker gets the metadata before its replicas, other brokers after them.
 

@@ -6,7 +6,8 @@ every member a partition. Members keep their previous partitions as far as the r
 
 Invariants: every partition of a subscribed topic has a reader, and its readers subscribe to the topic; every member of a pool gets a
 partition of it; in a pool two members differ by at most one partition; the result depends only on the arguments. Cost: n log n in the
-assigned partitions. It is a generator with short steps (`groups/modern/update.py`).
+assigned partitions, and one look-up for each topic that a member subscribes to. It is a generator with short steps
+(`groups/modern/update.py`).
 """
 
 from __future__ import annotations

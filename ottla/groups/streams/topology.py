@@ -207,7 +207,7 @@ def _enforce_copartitioning(
     fixed = {topic.name: topic.partitions for topic in repartition if topic.partitions}
     same = given or fixed
     if len(set(same.values())) > 1:
-        text = ", ".join(f"{name}={same[name]}" for name in sorted(same))
+        text = _shown([f"{name}={same[name]}" for name in sorted(same)])
         raise _WrongTopics(f"Following topics do not have the same number of partitions: [{{{text}}}]")
     if not repartition:
         return

@@ -67,6 +67,12 @@ def test_a_join_gives_its_repartition_topics_the_partitions_of_its_source() -> N
     assert found.missing == (InternalTopic("c", 3), InternalTopic("r", 3)) and found.tasks == {"0": 9, "1": 3}
 
 
+def test_a_status_names_at_most_a_hundred_topics() -> None:
+    names = [f"s{number:03d}" for number in range(150)]
+    found = configured(join(sources=tuple(names)), wide=1, **{name: 2 + (name == "s000") for name in names})
+    assert found.detail.endswith("s099=2 and 50 more}]") and "s100" not in found.detail
+
+
 def test_joined_sources_must_have_equal_counts() -> None:
     found = configured(join(sources=("s", "t")), wide=1, s=3, t=2)
     detail = "Following topics do not have the same number of partitions: [{s=3, t=2}]"
