@@ -10,12 +10,14 @@ from ottla.cli.command import Args, Command, merged, pointing_to
 
 OPTIONS = {"topic": "--topic", "group": "--group", "transactional_id": "--transactional-id"}
 """Options of `ottla security check` by the resource in a message."""
+_NAMES_ALL = re.compile(r" may not \w+ \w+ '")
+"""Matches a refusal of our brokers that names operation, kind of resource and resource."""
 _RESOURCE = re.compile(r"\b(topic|group|transactional_id) '([^']+)'", re.IGNORECASE)
 
 
 def explained(error: ApiError, command: Command, args: Args) -> ApiError:
-    """Returns the error with an explanation if it is about a right. Some brokers and APIs name no operation; it is then the one that
-    `command` needs."""
+    """Returns the error with an explanation if it is about a right. Some brokers and APIs name no operation or no resource; they are then
+    those that `command` needs."""
     if error.code not in (
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -24,7 +26,7 @@ def explained(error: ApiError, command: Command, args: Args) -> ApiError:
     ):
         return error
     text, topics = error.message, _topics(args)
-    if " may not " not in text:
+    if not _NAMES_ALL.search(text):
         from ottla.analysis.access import own_principal
         from ottla.cli.options import properties_of
 

@@ -14,7 +14,7 @@ import pytest
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
 
-PASSWORDS = {"alice": "comma, blank; 'quote'", "bob": "b"}
+PASSWORDS = {"alice": "comma, blank; 'quote'", "bob": "b", "carol": "c", "dave": "d"}
 
 
 @pytest.fixture(scope="module")
@@ -117,13 +117,26 @@ def test_the_doctor_in_a_process_of_its_own(guarded: Broker, file: Path, topic: 
     assert "fail  broker" not in done.stdout and done.returncode in (0, 1), done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(("user", "writes_elsewhere"), [("carol", False), ("dave", True)])
+def test_a_refusal_to_write_reads_the_same_with_and_without_a_producer_id(
+    offline: Ottla, guarded: Broker, topic: str, tmp_path: Path, file: Path, user: str, writes_elsewhere: bool
+) -> None:
+    """A user who may write to no topic gets no producer id (CLUSTER_AUTHORIZATION_FAILED); Produce refuses the others."""
+    for name, operation in [(topic, "Read"), *([(f"{topic}-other", "Write")] if writes_elsewhere else [])]:
+        rule = ("--allow-principal", f"User:{user}", "--topic", name, "--operation", operation)
+        assert offline("acl", "add", *rule, "--command-config", file).code == 0
+    result = offline("produce", topic, "--generate", 1, "--command-config", guarded.write_java_config(tmp_path / user, user=user))
+    assert f"User:{user} may not WRITE TOPIC '{topic}'; see `ottla security check --topic {topic}`" in result.err, result
+    assert ("TOPIC_AUTHORIZATION_FAILED" if writes_elsewhere else "CLUSTER_AUTHORIZATION_FAILED") in result.err
+
+
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
         ("produce UNSEEN --generate 1", "may not WRITE TOPIC 'UNSEEN'; see `ottla security check --topic UNSEEN`"),
         ("consume UNSEEN -e", "may not READ TOPIC 'UNSEEN'; see `ottla security check --topic UNSEEN`"),
         ("consume READABLE -g g-1", "may not DESCRIBE GROUP 'g-1'; see `ottla security check --group g-1`"),
-        ("produce READABLE --generate 1", "may not write to the topic; see `ottla security check --topic READABLE`"),
+        ("produce READABLE --generate 1", "may not WRITE TOPIC 'READABLE'; see `ottla security check --topic READABLE`"),
         ("topic create new", "may not CREATE TOPIC 'new'; see `ottla security check --topic new`"),
         ("topic create new-1 new-2", "may not CREATE TOPIC 'new-2'; see `ottla security check --topic new-2`"),
         ("topic delete READABLE -y", "may not DELETE TOPIC 'READABLE'; see `ottla security check --topic READABLE`"),
@@ -145,7 +158,6 @@ def test_a_refusal_names_user_operation_and_resource(
     rule = ("--allow-principal", "User:alice", "--topic", readable, "--operation", "Read")
     assert offline("acl", "add", *rule, "--command-config", file).code == 0
     alice = guarded.write_java_config(tmp_path / "alice", user="alice")
-
 
     def named(text: str) -> str:
         return text.replace("UNSEEN", topic).replace("READABLE", readable)
