@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -157,6 +158,13 @@ def shown(paths: Sequence[Path], prefix: str = "") -> str:
     )  # fmt: skip
 
 
+@cache
+def texts_of_tests() -> dict[Path, str]:
+    """Returns the lines of each test module that name a module of the package, by its path below tests/."""
+    folder, naming = ROOT / "tests", re.compile(r"^.*\bottla\..*$", re.MULTILINE)
+    return {path.relative_to(folder): "\n".join(naming.findall(path.read_text(encoding="utf-8"))) for path in folder.rglob("test_*.py")}
+
+
 def tests_of(modules: Sequence[Path], citing: Iterable[Path]) -> list[Path]:
     """Returns the tests that cite a KIP, and the tests of the modules that do; without any, those that import one of these modules or the
     messages of a handler."""
@@ -167,7 +175,7 @@ def tests_of(modules: Sequence[Path], citing: Iterable[Path]) -> list[Path]:
         names = [(".".join(("ottla", *module.parent.parts)), module.stem) for module in modules]
         names += [("ottla.wire.messages", module.stem) for module in modules if module.parts[0] == "handlers"]
         is_imported = re.compile("|".join(rf"\b{parent}(\.| import .*){name}\b" for parent, name in names)).search
-        found = {path.relative_to(folder) for path in folder.rglob("test_*.py") if is_imported(path.read_text(encoding="utf-8"))}
+        found = {path for path, text in texts_of_tests().items() if is_imported(text)}
     return sorted(found)
 
 
