@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from ottla.base.errors import WireError
 from ottla.wire.batch_header import CODEC_MASK, RECORDS_AT, TIMESTAMP_TYPE_BIT, BatchHeader, Buffer, record_section
-from ottla.wire.record_chunks import CHUNK_RECORDS, DELTA_MAX, chunk_matcher
+from ottla.wire.record_chunks import CHUNK_RECORDS, DELTA_MAX, RECORD_BYTES_MAX, chunk_matcher
 from ottla.wire.record_validation import read_zigzag
 
 INT64_MIN = -(1 << 63)
@@ -123,7 +123,7 @@ def _take_all(data: Buffer, count: int, absent: int, claimed: int) -> tuple[int,
     if count < _FEW_RECORDS:
         return _take_each(data, 0, count, absent)
     chunks: list[int] = []
-    has_chunks = 0 <= claimed <= DELTA_MAX
+    has_chunks = 0 <= claimed <= DELTA_MAX and len(data) <= count * RECORD_BYTES_MAX
     position, lowest, highest = _take_each(data, 0, 1, absent)
     left, walked = count - 1, _WALKED_MIN
     while left:
@@ -191,12 +191,10 @@ def largest_time(header: BatchHeader, batch: Buffer, decompressed_bytes_max: int
 
 
 def _stride(data: Buffer, position: int) -> tuple[int, int]:
-    """Returns (bytes of the length at `position`, distance to the next record), or zeros if the length takes three bytes or more."""
-    number = data[position]
-    if number < 128:
-        return 1, 1 + (number >> 1)
-    high = data[position + 1]
-    return (2, 2 + ((number + (high << 7) - 128) >> 1)) if high < 128 else (0, 0)
+    """Returns (bytes of the length at `position`, distance to the next record)."""
+    number, after = read_zigzag(data, position)
+    prefix = after - position
+    return prefix, prefix + (number >> 1)
 
 
 def _run_length(data: Buffer, position: int, count_max: int) -> int:
@@ -204,7 +202,7 @@ def _run_length(data: Buffer, position: int, count_max: int) -> int:
     `_RUN_MIN` - 1 distances ahead has another length.
     """
     prefix, stride = _stride(data, position)
-    if not prefix or data[position] & 1 or stride < prefix + _BODY_MIN:
+    if data[position] & 1 or stride < prefix + _BODY_MIN:
         return 0
     probe = position + stride * (_RUN_MIN - 1)
     if data[probe : probe + prefix] != data[position : position + prefix]:

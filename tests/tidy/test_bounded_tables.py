@@ -66,7 +66,7 @@ BOUNDED = {
     "wire/encoded_values.py: strings": "holds no string of more than CACHED_STRING_LENGTH_MAX characters",
     "wire/framing.py: header_reader": NUMBERS,
     "wire/framing.py: load": NUMBERS,
-    "wire/record_chunks.py: chunk_matcher": NUMBERS,
+    "wire/record_chunks.py: _matcher": NUMBERS,
     "wire/record_times.py: _single_start": NUMBERS,
 }
 

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from ottla.wire.batch_header import RECORDS_AT
-from ottla.wire.record_chunks import CHUNK_RECORDS, chunk_matcher
+from ottla.wire.record_chunks import CHUNK_RECORDS, DELTA_MAX, chunk_matcher
 from ottla.wire.records import Record, encode_batch
 
 
@@ -33,3 +33,11 @@ def test_the_bound_on_deltas(last: int) -> None:
         data = records([0] * (CHUNK_RECORDS - 1) + [last], [size] * CHUNK_RECORDS)
         for bound in (0, 1, 7, 63):
             assert (chunk_matcher(bound)(data, 0) is not None) == (0 <= last <= bound)
+
+
+@pytest.mark.parametrize("bound", range(DELTA_MAX + 1))
+def test_no_bound_lets_a_larger_delta_pass(bound: int) -> None:
+    """Some bounds share the pattern of a smaller one, at most a third smaller."""
+    zeros = [0] * (CHUNK_RECORDS - 1)
+    assert chunk_matcher(bound)(records([*zeros, bound + 1], [20] * CHUNK_RECORDS), 0) is None
+    assert chunk_matcher(bound)(records([*zeros, bound - bound // 3], [20] * CHUNK_RECORDS), 0) is not None

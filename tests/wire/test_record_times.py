@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.errors import WireError
+from ottla.wire import record_chunks
 from ottla.wire.batch_header import RECORDS_AT, read_batch_header
 from ottla.wire.record_times import INT64_MAX, TimeRange, is_single_as_claimed, time_range
 from ottla.wire.record_validation import read_zigzag
@@ -41,6 +42,16 @@ def test_rising_and_falling_times_of_equal_records(count: int) -> None:
     assert range_of(rising, [10] * count) == (NOW, NOW + count - 1)
     assert range_of(rising[::-1], [200] * count) == (NOW, NOW + count - 1)
     assert range_of([NOW, *[NOW + 7] * (count - 1)], [0] * count).largest == (NOW + 7 if count > 1 else NOW)
+
+
+def test_large_records_are_read_without_a_pattern() -> None:
+    """A pattern takes milliseconds to compile, and matches none of these records. Lengths of 8,192 bytes and more take three bytes."""
+    record_chunks._matcher.cache_clear()
+    times = [NOW, *range(NOW, NOW + 38), NOW + 40, *range(NOW, NOW + 40)]
+    for sizes in ([10_000] * 80, [8_000 + 10 * number for number in range(80)], [300 + number for number in range(80)]):
+        batch = encode_batch([Record(0, time, b"k", b"v" * size) for time, size in zip(times, sizes, strict=True)])
+        assert time_range(memoryview(batch)[RECORDS_AT:], NOW, 80, claimed_max=NOW + 40) == (NOW, NOW + 40)
+    assert record_chunks._matcher.cache_info().currsize == 0
 
 
 def test_records_without_a_timestamp_are_not_the_oldest() -> None:
