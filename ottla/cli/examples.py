@@ -34,6 +34,8 @@ EXAMPLES = (
     Example("ottla reset --yes", "removes what is in ./ottla-data"),
     Example("ottla snapshot backup", "of the broker whose data is in ./ottla-data"),
     Example("ottla restore backup --data-dir restored", "a new data directory, for `ottla start --data-dir restored`"),
+    Example("ottla clone --topics orders --last 10m --data-dir local", "ten minutes of a topic, with the same offsets"),
+    Example("ottla clone --topics orders --sample 1% --data-dir sample", "all records of one key in a hundred"),
     Example("ottla service print-unit --config server.properties > ottla.service", "a unit with the log.dirs of that file"),
     Example("ottla topic list", "names, partitions, replicas"),
     Example("ottla topic list --topic 'order.*' -o plain", "names alone, of some topics"),

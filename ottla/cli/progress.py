@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 SHOWN_AFTER_S = 0.5
@@ -26,6 +27,11 @@ class Progress:
         self._is_on = not is_quiet and os.environ.get("TERM") != "dumb" and sys.stderr.isatty()
         self._next_s = time.monotonic() + SHOWN_AFTER_S
         self._is_shown = False
+
+    def expect(self, total: int) -> Callable[[int], None]:
+        """Sets the number of steps once it is known. Returns `add`."""
+        self._total = total
+        return self.add
 
     def add(self, steps: int) -> None:
         self._done += steps

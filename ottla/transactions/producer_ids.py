@@ -108,7 +108,7 @@ class ProducerIds:
                     self._is_damage_noted = True
                     log.error("%s in the metadata store is damaged, or all producer ids are used: there are no new ids", BLOCK_PATH)
                 return None
-            data = _block_bytes(self._broker_id, start)
+            data = block_bytes(self._broker_id, start)
             outcome = yield from write(
                 self._store, [Create(BLOCK_PATH, data) if node is None else Set(BLOCK_PATH, data, node.version)]
             )
@@ -120,7 +120,8 @@ class ProducerIds:
         return None
 
 
-def _block_bytes(broker_id: int, start: int) -> bytes:
+def block_bytes(broker_id: int, start: int) -> bytes:
+    """Encodes the node of a block that a broker has claimed; `start` is the first id."""
     block = {"version": 1, "broker": broker_id, "block_start": str(start), "block_end": str(start + BLOCK_SIZE - 1)}
     return json.dumps(block, separators=(",", ":")).encode()
 

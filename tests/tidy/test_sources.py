@@ -16,6 +16,7 @@ MAY_CATCH_EVERYTHING = {
     PACKAGE / "server" / "connection.py",
     PACKAGE / "base" / "loop" / "guarded.py",  # for connections
     PACKAGE / "server" / "app.py",
+    PACKAGE / "cli" / "broker" / "clone_transform.py",  # runs a file of the user's
     PACKAGE / "cli" / "pipeline" / "pipelines.py",  # runs a file of the user's
     PACKAGE / "client" / "blocking" / "deliveries.py",  # calls a function of the user's
 }

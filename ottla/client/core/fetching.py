@@ -39,6 +39,8 @@ class Fetched(NamedTuple):
     log_start_offset: int
     last_stable_offset: int
     high_watermark: int
+    data: Buffer = b""
+    """The bytes of the answer, as they are in the broker's log: whole batches, control batches among them, and perhaps a part of one."""
 
     def records(self) -> Iterator[Record]:
         """Decodes the records from `start` on."""
@@ -132,4 +134,5 @@ def read_partition(partition: TopicPartition, start: int, result: Any, *, is_com
         result.log_start_offset,
         result.last_stable_offset if result.last_stable_offset >= 0 else result.high_watermark,
         result.high_watermark,
+        b"" if data is None else data,
     )
