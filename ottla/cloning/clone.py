@@ -11,8 +11,9 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from ottla.adapters.disk import OsDisk
 from ottla.adapters.lock import DirectoryLock
@@ -22,11 +23,13 @@ from ottla.client.blocking.client import Client
 from ottla.client.errors import UnknownTopicError
 from ottla.cloning.bounds import Range
 from ottla.cloning.directory import ClonedLog, closed, finish_directory
+from ottla.cloning.following import Following, State
 from ottla.cloning.open_transactions import end_transactions
 from ottla.cloning.partition_copy import Moved, PartitionCopy
 from ottla.cloning.plan import CloneError, ClonePlan, read_plan, write_plan
 from ottla.cloning.record_change import RecordChange
-from ottla.cloning.source import plan_clone, replaced_topic
+from ottla.cloning.source import plan_clone, renew_plan, replaced_topic
+from ottla.storage.offset_checkpoints import read_entries
 
 PARTIAL_SUFFIX = ".partial"
 DATA = "data"
@@ -46,6 +49,13 @@ class CloneRequest:
     description: str
 
 
+class Follow(NamedTuple):
+    """How to follow the source: until `is_over`, with `report` called every second."""
+
+    is_over: Callable[[], bool]
+    report: Callable[[State], object]
+
+
 @dataclass(slots=True)
 class Cloned:
     """The result. `logs` are the topics' logs."""
@@ -63,9 +73,9 @@ def check_target(target: Path) -> None:
         raise CloneError(f"{target} is not empty; a clone gets a new directory: name another by --data-dir, or run `ottla reset` before")
 
 
-def make_clone(client: Client, request: CloneRequest, planned: Callable[[int], Moved]) -> Cloned:
+def make_clone(client: Client, request: CloneRequest, planned: Callable[[int], Moved], follow: Follow | None = None) -> Cloned:
     """Makes the clone, or continues an unfinished one. `planned` is called with the number of offsets to copy and returns a function for
-    progress. Raises `CloneError`, `ClientError` and `StorageError`."""
+    progress. With `follow` the clone follows the source until `follow.is_over`. Raises `CloneError`, `ClientError` and `StorageError`."""
     check_target(request.target)
     partial = request.target.with_name(request.target.name + PARTIAL_SUFFIX)
     partial.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -74,7 +84,7 @@ def make_clone(client: Client, request: CloneRequest, planned: Callable[[int], M
     except DirectoryRefused:
         raise CloneError(f"another clone to {request.target} is running") from None
     try:
-        return _Clone(client, request, partial).run(planned)
+        return _Clone(client, request, partial).run(planned, follow)
     finally:
         lock.release()
 
@@ -89,25 +99,35 @@ class _Clone:
         self._data = partial / DATA
         self._config = BrokerConfig()
 
-    def run(self, planned: Callable[[int], Moved]) -> Cloned:
+    def run(self, planned: Callable[[int], Moved], follow: Follow | None) -> Cloned:
         plan, is_continued = self._plan()
-        ends_known_s = time.monotonic()
-        moved = planned(sum(bounds.end - bounds.start for _, _, bounds in plan.partitions()))
-        notes = [*plan.notes]
-        logs, waiting = self._copy(plan, moved, notes)
         try:
-            notes += end_transactions(self._client, waiting, ends_known_s)
-            replaced = replaced_topic(self._client, plan)
+            copies = self._open(plan)
+            moved = planned(sum(max(0, copy.end - copy.position) for copy in copies))
+            if follow is not None:
+                self._copy(copies, moved)
+                following = Following(self._client, self._data, copies, check=lambda: self._check(plan), report=follow.report)
+                following.run(follow.is_over)
+            if (is_continued or follow is not None) and not plan.has_fixed_end:
+                renew_plan(self._client, plan, self._request.groups, self._request.settings)
+            ends_known_s = time.monotonic()
+            self._copy(copies, moved)
+            self._note_ends(plan, copies)
+            notes = [*plan.notes, *(note for copy in copies for note in copy.notes)]
+            notes += end_transactions(self._client, [copy for copy in copies if copy.open_producers], ends_known_s)
+            self._check(plan)
         except UnknownTopicError as error:
             raise CloneError(f"{error.message}: the topic was deleted while it was cloned") from None
-        if replaced is not None:
-            raise CloneError(f"topic {replaced!r} was deleted and created again at the source; run the command again to start over")
-        logs += [self._closed(copy) for copy in waiting]
-        logs.sort()
+        logs = sorted(closed(copy.log, copy.topic_id, copy.leader_epoch) for copy in copies)
         finish_directory(str(self._data), plan, logs, _now_ms())
         size = sum(path.stat().st_size for path in self._data.rglob("*") if path.is_file())
         self._install()
         return Cloned(plan, logs, size, is_continued, notes)
+
+    def _check(self, plan: ClonePlan) -> None:
+        replaced = replaced_topic(self._client, plan)
+        if replaced is not None:
+            raise CloneError(f"topic {replaced!r} was deleted and created again at the source; run the command again to start over")
 
     def _plan(self) -> tuple[ClonePlan, bool]:
         """Returns the stored plan and True if this request was begun before, else a new plan after the removal of older files."""
@@ -130,28 +150,36 @@ class _Clone:
         is_same = plan.request == self._request.description and plan.cluster_id == (self._client.cluster_id or "")
         return is_same and replaced_topic(self._client, plan) is None
 
-    def _copy(self, plan: ClonePlan, moved: Moved, notes: list[str]) -> tuple[list[ClonedLog], list[PartitionCopy]]:
-        """Copies all partitions. Returns the closed logs, and the copies with an open transaction, which are still open."""
-        logs, waiting = [], []
+    def _open(self, plan: ClonePlan) -> list[PartitionCopy]:
+        """Opens the logs of all partitions, and removes what an earlier run has added to them."""
+        copies, noted = [], read_entries(OsDisk(), str(self._data), plan.notes.append)
         for topic, partition, bounds in plan.partitions():
             try:
                 config = self._config.log_config(topic.settings)
             except ApiError as error:
                 raise CloneError(f"settings of {topic.name!r}: {error.message}") from None
             copy = PartitionCopy(
-                OsDisk(), str(self._data), partition, bytes.fromhex(topic.topic_id), config, bounds,
-                now_ms=_now_ms(), has_fixed_end=plan.has_fixed_end, change=self._request.change,
+                OsDisk(), str(self._data), partition, bytes.fromhex(topic.topic_id), replace(config, retention_ms=-1, retention_bytes=-1),
+                bounds, now_ms=_now_ms(), has_fixed_end=plan.has_fixed_end, change=self._request.change, noted=noted.get(partition),
             )  # fmt: skip
-            copy.copy(self._client, moved)
-            notes += copy.notes
-            if copy.open_producers:
-                waiting.append(copy)
-            else:
-                logs.append(self._closed(copy))
-        return logs, waiting
+            if plan.is_ending:
+                copy.cut_own(bounds.end)
+            copies.append(copy)
+        if plan.is_ending:
+            plan.is_ending = False
+            write_plan(self._partial, plan)
+        return copies
 
-    def _closed(self, copy: PartitionCopy) -> ClonedLog:
-        return closed(copy.log, copy.topic_id, copy.leader_epoch)
+    def _copy(self, copies: Sequence[PartitionCopy], moved: Moved) -> None:
+        for copy in copies:
+            copy.copy(self._client, moved)
+
+    def _note_ends(self, plan: ClonePlan, copies: Sequence[PartitionCopy]) -> None:
+        """Stores the ends of the copies, before the clone appends markers of its own."""
+        for (_, _, bounds), copy in zip(plan.partitions(), copies, strict=True):
+            bounds.end = copy.log.log_end_offset
+        plan.is_ending = True
+        write_plan(self._partial, plan)
 
     def _install(self) -> None:
         target = self._request.target

@@ -24,6 +24,7 @@ from ottla.client.errors import OffsetOutOfRangeError, RequestTimeoutError
 from ottla.cloning.plan import CloneError, PartitionPlan
 from ottla.cloning.record_change import RecordChange
 from ottla.storage.log import Log
+from ottla.storage.offset_checkpoints import LogOffsets
 from ottla.wire.batch_header import BatchHeader, iter_batches
 from ottla.wire.records import MAGIC, rewrite_batch
 
@@ -41,10 +42,10 @@ class PartitionCopy:
 
     def __init__(
         self, disk: Disk, directory: str, partition: TopicPartition, topic_id: bytes, config: LogConfig, bounds: PartitionPlan,
-        *, now_ms: int, has_fixed_end: bool, change: RecordChange | None,
+        *, now_ms: int, has_fixed_end: bool, change: RecordChange | None, noted: LogOffsets | None = None,
     ) -> None:  # fmt: skip
-        """Opens the log, or creates it. Records that were copied before are checked, and a torn end is cut, as are batches from the end
-        on, which a clone may have added itself. Raises `StorageError`."""
+        """Opens the log, or creates it. Records that were copied before are checked, from the recovery point of `noted` on, and a torn end
+        is cut. Raises `StorageError`."""
         self.partition = partition
         self.topic_id = topic_id
         self.end = bounds.end
@@ -52,10 +53,17 @@ class PartitionCopy:
         self.notes: list[str] = []
         self._has_fixed_end = has_fixed_end
         self._change = change
-        path, start = f"{directory}/{partition}", bounds.start
-        self.log = Log.open(disk, path, partition, config, now_ms=now_ms, was_clean=False, log_start_offset=start, topic_id=topic_id)
-        self.log.truncate_to(bounds.end)
-        self._is_continued = self.log.log_end_offset > bounds.start
+        self._disk = disk
+        start, recovery_point = bounds.start, 0
+        if noted is not None and noted.topic_id == topic_id:
+            start, recovery_point = max(start, noted.log_start_offset), noted.recovery_point
+        self.log = Log.open(
+            disk, f"{directory}/{partition}", partition, config, now_ms=now_ms, was_clean=False, recovery_point=recovery_point,
+            log_start_offset=start, topic_id=topic_id,
+        )  # fmt: skip
+        self.position = self.log.log_end_offset
+        """The offset of the source to read next. Behind the log's end if the source has a gap there."""
+        self._is_continued = self.position > bounds.start
 
     @property
     def open_producers(self) -> dict[int, int]:
@@ -68,24 +76,55 @@ class PartitionCopy:
         An earlier run may have met gaps, and did not reach the end that they demand. So a partition that it began is copied up to the
         source's present end.
         """
-        position = self.log.log_end_offset
         if self._is_continued and not self._has_fixed_end:
             self.end = max(self.end, self._offset(client, LATEST))
-        while position < self.end:
+        self._is_continued = True
+        while (before := self.position) < self.end:
             try:
-                for fetched in client.read(
-                    self.partition, position, self.end, isolation="read_uncommitted", partition_max_bytes=FETCH_BYTES
-                ):
+                for fetched in client.read(self.partition, before, self.end, isolation="read_uncommitted", partition_max_bytes=FETCH_BYTES):
                     self._append(fetched)
-                    moved(min(fetched.next_offset, self.end) - position)
-                    position = fetched.next_offset
+                    moved(min(self.position, self.end) - before)
+                    before = self.position
             except OffsetOutOfRangeError:
-                position = self._restart(client, position)
+                self._restart(client)
             except RequestTimeoutError:
-                if not self._has_nothing_at(client, position):
+                if not self._has_nothing(client):
                     raise
-                position = self.end
+                self.position = self.end
         self._fill()
+
+    def cut_own(self, end: int) -> None:
+        """Removes what an earlier run has added behind the source's records. Raises `StorageError`."""
+        self.log.truncate_to(end)
+        self.position = self.log.log_end_offset
+
+    # Following the source
+
+    def take(self, fetched: Fetched, now_ms: int) -> None:
+        """Appends the batches of an answer, up to the high watermark, and deletes records that the source has deleted. Raises `CloneError`
+        and `StorageError`."""
+        self.end = max(self.end, fetched.high_watermark)
+        self._append(fetched)
+        self._adopt_start(fetched.log_start_offset, now_ms)
+
+    def find_start(self, client: Client, start: int, now_ms: int) -> None:
+        """Deletes the records before `start`, which the source no longer has. Raises `CloneError` and `StorageError`."""
+        if start > self.position:
+            self._restart(client)
+        else:
+            self._adopt_start(start, now_ms)
+
+    def _adopt_start(self, start: int, now_ms: int) -> None:
+        if start > self.log.log_start_offset:
+            self.log.advance_log_start(min(start, self.log.log_end_offset))
+            for path in self.log.delete_expired(now_ms, self.log.log_end_offset):
+                self._disk.remove(path)
+
+    @property
+    def offsets(self) -> LogOffsets:
+        """The offsets for the checkpoint of a log that was flushed."""
+        log = self.log
+        return LogOffsets(self.topic_id, log.recovery_point, log.recovery_point, log.log_start_offset)
 
     def append_marker(self, marker: bytearray) -> None:
         """Appends an encoded transaction marker with the log's end as its offset."""
@@ -94,13 +133,14 @@ class PartitionCopy:
 
     def _append(self, fetched: Fetched) -> None:
         data = memoryview(fetched.data)
-        expected, size = max(fetched.start, self.log.log_end_offset), 0
+        expected, size, next_offset = max(fetched.start, self.log.log_end_offset), 0, fetched.next_offset
         has_gap = False
         for position, header in iter_batches(data):
             has_gap = has_gap or header.base_offset > expected or header.record_count != header.last_offset_delta + 1
             if has_gap and not self._has_fixed_end:
                 self.end = max(self.end, fetched.high_watermark)
             if header.base_offset >= self.end:
+                next_offset = header.base_offset
                 break
             expected, size = header.next_offset, position + header.size_bytes
         batches = data[:size] if self._change is None else self._change.apply(self.partition, data[:size])
@@ -108,22 +148,23 @@ class PartitionCopy:
             self.log.append_as_follower(batches)
         except ApiError as error:
             raise CloneError(f"{error.message}: this part of the source cannot be cloned") from None
+        self.position = next_offset
 
-    def _restart(self, client: Client, position: int) -> int:
-        """Restarts the log at the source's start, because the source has deleted the next records. Returns the new position."""
+    def _restart(self, client: Client) -> None:
+        """Restarts the log at the source's start, because the source has deleted the next records."""
         start = self._offset(client, EARLIEST)
-        if start <= position:
-            raise CloneError(f"{self.partition} of the source ends before offset {position}, which was there; run the command again")
+        if start <= self.position:
+            raise CloneError(f"{self.partition} of the source ends before offset {self.position}, which was there; remove the clone")
         self.log.truncate_fully_and_start_at(start)
+        self.position = start
         self.end = max(self.end, start)
         self.notes.append(f"{self.partition} begins at offset {start}: the source has deleted older records meanwhile")
-        return start
 
-    def _has_nothing_at(self, client: Client, position: int) -> bool:
-        """Whether the source has no batches between `position` and the end, although its log reaches the end."""
+    def _has_nothing(self, client: Client) -> bool:
+        """Whether the source has no batches between the position and the end, although its log reaches the end."""
         if self._offset(client, LATEST) < self.end:
             return False
-        return not client.fetch({self.partition: position}, isolation="read_uncommitted", max_wait_ms=0)
+        return not client.fetch({self.partition: self.position}, isolation="read_uncommitted", max_wait_ms=0)
 
     def _offset(self, client: Client, moment: int) -> int:
         return client.list_offsets({self.partition: moment}, isolation="read_uncommitted")[self.partition].offset

@@ -57,11 +57,12 @@ class OffsetPlan:
 @dataclass(slots=True)
 class ClonePlan:
     """`request` describes the options of the clone: another request starts over. `has_fixed_end` is False if partitions are copied up to
-    their ends."""
+    their ends. `is_ending`: everything up to the ends of the plan was copied, and what the logs have behind them is the clone's own."""
 
     request: str
     cluster_id: str
     has_fixed_end: bool
+    is_ending: bool = False
     topics: list[TopicPlan] = field(default_factory=list)
     offsets: list[OffsetPlan] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

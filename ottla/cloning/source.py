@@ -50,6 +50,15 @@ def plan_clone(
     return plan
 
 
+def renew_plan(client: Client, plan: ClonePlan, groups: Sequence[str] | None, settings: dict[str, str]) -> None:
+    """Replaces settings, committed offsets and notes by the present ones, for a clone that ends later than planned."""
+    plan.notes = []
+    for topic in plan.topics:
+        topic.settings = {**_settings(client, topic.name, plan.notes), **settings}
+    plan.offsets = _committed(client, groups, [key for _, key, _ in plan.partitions()], plan.notes)
+    _note_lagging(plan)
+
+
 def replaced_topic(client: Client, plan: ClonePlan) -> str | None:
     """Returns a topic that was deleted and created again since the plan was made, None if there is none. Raises `UnknownTopicError`."""
     for topic in plan.topics:

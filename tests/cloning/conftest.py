@@ -13,7 +13,7 @@ import ottla.client
 from ottla.base.types import TopicPartition
 from ottla.client import Client
 from ottla.cloning.bounds import Range
-from ottla.cloning.clone import Cloned, CloneRequest, make_clone
+from ottla.cloning.clone import Cloned, CloneRequest, Follow, make_clone
 from ottla.testing.broker import Broker
 
 SETTINGS = {"log.cleaner.backoff.ms": 50, "log.cleaner.min.cleanable.ratio": 0.01, "log.segment.delete.delay.ms": 0}
@@ -46,6 +46,7 @@ def clone(client: Client, topic: str, tmp_path: Path) -> MakeClone:
         *,
         planned: Callable[[int], Any] = lambda _: lambda _: None,
         change: Any = None,
+        follow: Follow | None = None,
         groups: Any = None,
         description: str = "",
         **chosen: Any,
@@ -54,7 +55,7 @@ def clone(client: Client, topic: str, tmp_path: Path) -> MakeClone:
             target=tmp_path / "clone", topics=[topic], groups=groups, range=Range(**chosen), settings={}, change=change,
             description=description,
         )  # fmt: skip
-        return make_clone(client, request, planned)
+        return make_clone(client, request, planned, follow)
 
     return run
 

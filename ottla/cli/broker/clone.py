@@ -9,12 +9,17 @@ import hashlib
 import json
 import os
 import re
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ottla.adapters.descriptors import raise_limit
 from ottla.analysis.moments import now_ms
 from ottla.base.counted import counted
-from ottla.cli.command import Args, UsageError, command, merged, one_of, option
+from ottla.cli.command import Args, UsageError, command, flag, merged, one_of, option
 from ottla.cli.moments import UNITS_MS, parse_moment_ms
 from ottla.cli.options import connect
 from ottla.cli.progress import Progress
@@ -24,8 +29,13 @@ from ottla.cli.setting_values import UNITS_BYTES, parse_settings
 
 if TYPE_CHECKING:
     from ottla.cloning.bounds import Range
-    from ottla.cloning.clone import Cloned
+    from ottla.cloning.clone import Cloned, CloneRequest, Follow
+    from ottla.cloning.following import State
     from ottla.cloning.record_change import RecordChange
+
+
+SHOWN_EVERY_MS = 10_000
+"""The lag of a clone that follows its source is printed every 10 s while it changes, and at once if it begins or ends."""
 
 
 @command(
@@ -43,6 +53,7 @@ if TYPE_CHECKING:
     ),
     option("--until", metavar="TIME", help="only records before this time"),
     option("--sample", default="100%", metavar="SHARE", help="only the records of a share of the keys: 1%% or 0.01"),
+    flag("--follow", help="follow the source until Ctrl-C, which completes the clone"),
     option("--transform", metavar="FILE.py", help="change records by the function transform(partition, record) of a file"),
     option("-c", "--config", action="append", metavar="KEY=VALUE", help="a setting of the cloned topics, instead of the source's"),
 )
@@ -63,11 +74,48 @@ def _clone(args: Args, output: Output) -> None:
         settings=parse_settings(args.config, "--config"), change=_change(args), description=_description(args, topics),
     )  # fmt: skip
     check_target(target)
+    raise_limit()
     with connect(args) as cluster:
         cluster.refresh([])
-        with Progress(f"from {args.bootstrap or 'the source'}", 0, is_quiet=args.quiet) as progress:
-            cloned = make_clone(Client(cluster), request, progress.expect)
+        with _following(args, request, output) as follow, Progress(_source(args), 0, is_quiet=args.quiet) as progress:
+            cloned = make_clone(Client(cluster), request, progress.expect, follow)
     _report(target, cloned, output)
+
+
+def _source(args: Args) -> str:
+    return f"from {args.bootstrap or 'the source'}"
+
+
+@contextmanager
+def _following(args: Args, request: CloneRequest, output: Output) -> Iterator[Follow | None]:
+    """Inside the context the first Ctrl-C ends the following, and a second one the command. Raises UsageError for a range that ends."""
+    if not args.follow:
+        yield None
+        return
+    from ottla.cloning.clone import Follow
+
+    if request.range.has_fixed_end:
+        raise UsageError("--follow has no end: leave out --until, or the second offset of --offsets")
+    is_over = threading.Event()
+
+    def stop(*_: object) -> None:
+        signal.signal(signal.SIGINT, before)
+        is_over.set()
+
+    def report(state: State) -> None:
+        behind = f"{counted(len(state['partitions']), 'partition')}, {counted(state['lag'], 'offset')} behind the source"
+        text = f"following: {behind}" if state["error"] is None else f"following: {behind}; {state['error']}"
+        is_new = state["error"] != shown["error"] or bool(state["lag"]) != bool(shown["lag"])
+        if is_new or (text != shown["text"] and state["time"] >= shown["time"] + SHOWN_EVERY_MS):
+            output.note(text)
+            shown.update(state, text=text)
+
+    shown: dict[str, Any] = {"error": "", "lag": None, "text": "", "time": 0}
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield Follow(is_over.is_set, report)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _report(target: Path, cloned: Cloned, output: Output) -> None:
