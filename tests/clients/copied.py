@@ -23,6 +23,8 @@ from tests.clients.copying import PATIENT
 
 PARTITIONS = 3
 SECONDS = 120
+PAUSE_SECONDS = 0.02
+"""Between 20 numbers of a feed and the next 20: a copier is always at work, and has little left to copy after the last kill."""
 
 
 def make_topics(address: str, *names: str, replicas: int = 1) -> None:
@@ -120,7 +122,7 @@ class Feed:
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._is_stopping.wait(0.01):
+        while not self._is_stopping.wait(PAUSE_SECONDS):
             for number in range(self.count, self.count + 20):
                 self._client.produce(self._topic, b"%d" % number, partition=number % PARTITIONS, on_delivery=self._delivered)
             self.count += 20

@@ -1,20 +1,18 @@
 """Kafka's own Java classes: its jars from Maven and the steps in `tests/clients/java`, built once into `build/java`, and a JVM to run them.
 
-The build is made anew when a source has changed: its directory bears a hash of them all. Two test runs at once build side by side, and the
-first to be done renames its directory into place.
+The build is made anew when a source has changed: its directory bears a hash of them all. One process builds, and the others wait for it.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.clients.broker_process import ROOT
+from tests.once import one_at_a_time
 
 PROJECT = ROOT / "tests" / "clients" / "java"
 BUILD = ROOT / "build" / "java"
@@ -43,15 +41,13 @@ class Java:
         there = BUILD / digest
         if there.is_dir():
             return there
-        BUILD.mkdir(parents=True, exist_ok=True)
-        making = Path(tempfile.mkdtemp(dir=BUILD))
-        libraries = ["dependency:copy-dependencies", f"-DoutputDirectory={making}/lib", "-DincludeScope=runtime"]
-        _succeed([self._maven, "-q", "-B", "-f", str(PROJECT / "pom.xml"), *libraries])
-        _succeed([self._javac, "-d", f"{making}/classes", "-cp", f"{making}/lib/*", *map(str, sources)])
-        try:
-            os.rename(making, there)
-        except OSError:
-            shutil.rmtree(making)  # another process was quicker
+        with one_at_a_time(BUILD):
+            if not there.is_dir():
+                making = Path(tempfile.mkdtemp(dir=BUILD))
+                libraries = ["dependency:copy-dependencies", f"-DoutputDirectory={making}/lib", "-DincludeScope=runtime"]
+                _succeed([self._maven, "-q", "-B", "-f", str(PROJECT / "pom.xml"), *libraries])
+                _succeed([self._javac, "-d", f"{making}/classes", "-cp", f"{making}/lib/*", *map(str, sources)])
+                making.rename(there)
         return there
 
 

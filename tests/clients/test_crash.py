@@ -1,6 +1,6 @@
 """kill -9 of the broker in the middle of work: what was acknowledged is there, once; what was known before is known after.
 
-Rounds grow by `OTTLA_CRASH_ROUNDS` (kills while 100,000 records are produced). Kills under a transactional copy are in
+Rounds grow by `OTTLA_CRASH_ROUNDS` (kills while 40,000 records are produced). Kills under a transactional copy are in
 `test_transactional_copy.py`.
 """
 
@@ -24,7 +24,7 @@ from tests.clients.sample_requests import World
 from tests.clients.wire_client import In, WireClient
 
 CRASH_ROUNDS = int(os.environ.get("OTTLA_CRASH_ROUNDS", "10"))
-RECORDS = 100_000
+RECORDS = 40_000
 PARTITIONS = 3
 RECONNECT = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "retry.backoff.ms": 20, "log_level": 0}
 
@@ -105,7 +105,7 @@ class CommittingConsumer:
 
 
 def produce_under_kills(broker: BrokerProcess, topic: str, round_number: int) -> dict[bytes, tuple[int, int]]:
-    """One round: 100,000 records, in the middle of them a kill; answers where each was said to be."""
+    """One round: 40,000 records, in the middle of them a kill; answers where each was said to be."""
     acknowledged: dict[bytes, tuple[int, int]] = {}
     failures: list[KafkaError] = []
 

@@ -31,6 +31,14 @@ PATIENT = {
 SESSION_TIMEOUT_MS = 4_000
 WAIT_SECONDS = 120
 PARTITIONS = 3
+ROUND_SECONDS = 0.04
+"""A load sends in rounds: records that come one by one would cost all brokers several times as much processor time."""
+
+ROUND_RECORDS = 8
+"""Records of a round for each partition."""
+
+BATCH_RECORDS = 4
+"""Each round has two batches for a partition, both of which may be in flight when a broker is killed."""
 
 
 class Cluster:
@@ -189,7 +197,7 @@ class Load:
         self._is_stopping = False
         self._producer = Producer({
             "bootstrap.servers": cluster.addresses, "enable.idempotence": True, "acks": "all", "linger.ms": 2, **cluster.client,
-            "message.timeout.ms": WAIT_SECONDS * 1000, "retry.backoff.ms": 20,
+            "batch.num.messages": BATCH_RECORDS, "message.timeout.ms": WAIT_SECONDS * 1000, "retry.backoff.ms": 20,
             "topic.metadata.refresh.interval.ms": 1000, "socket.timeout.ms": 10_000, "queue.buffering.max.messages": 2_000,
         })  # fmt: skip
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -222,12 +230,18 @@ class Load:
 
     def _run(self) -> None:
         while not self._is_stopping:
+            due = time.monotonic() + ROUND_SECONDS
             with contextlib.suppress(BufferError):
-                number = self.sent
-                self._producer.produce(self.topic, str(number).encode(), partition=number % PARTITIONS, on_delivery=self._reported(number))
-                self.sent += 1
-            self._producer.poll(0.001)
+                for _ in range(ROUND_RECORDS * PARTITIONS):
+                    self._send()
+            while (left := due - time.monotonic()) > 0:
+                self._producer.poll(left)
         self._producer.flush(WAIT_SECONDS)
+
+    def _send(self) -> None:
+        number = self.sent
+        self._producer.produce(self.topic, str(number).encode(), partition=number % PARTITIONS, on_delivery=self._reported(number))
+        self.sent += 1
 
     def _reported(self, number: int) -> Callable[[KafkaError | None, Any], None]:
         def report(error: KafkaError | None, message: Any) -> None:

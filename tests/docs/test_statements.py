@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -102,11 +103,17 @@ def test_settings_and_their_defaults(page: Path) -> None:
     assert [name for name in named if name not in SETTINGS and not name.startswith(others)] == []
 
 
+@cache
+def known_names() -> set[str]:
+    """Metrics, and what else has a name like that of a metric: modules, parts of names, resources."""
+    modules = {path.stem for path in (ROOT / "ottla").rglob("*.py")} | {"kafka_broker", "kafka_topic", "kafka_group_id", "kafka_cluster"}
+    return exported_names() | modules | {"kafka_broker_settings", "kafka_broker_users", "kafka_exporter"}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_metrics(page: Path) -> None:
     named = [code for code in inline_code(page) if re.fullmatch(r"(kafka|ottla)_[a-z0-9_]+", code)]
-    modules = {path.stem for path in ROOT.rglob("ottla/**/*.py")} | {"kafka_broker", "kafka_topic", "kafka_group_id", "kafka_cluster"}
-    known = exported_names() | modules | {"kafka_broker_settings", "kafka_broker_users", "kafka_exporter"}
+    known = known_names()
     named = [name for name in named if not name.startswith(OTHERS_METRICS)]
     assert [name for name in named if name not in known and not any(name.endswith("_") and one.startswith(name) for one in known)] == []
 

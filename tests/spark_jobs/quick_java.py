@@ -17,6 +17,8 @@ import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from tests.once import one_at_a_time
+
 ROOT = Path(__file__).resolve().parents[2]
 MAKING_SECONDS_MAX = 90
 """On a machine too busy for it the tests go without an archive: one test's time limit covers this and the start of a session."""
@@ -66,8 +68,9 @@ def make_archive(settings: dict[str, str]) -> None:
     """Runs a session with these settings, and a few queries, whose JVM writes the archive at its end."""
     if ARCHIVE is None or ARCHIVE.exists():
         return
-    ARCHIVE.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=ARCHIVE.parent) as folder:
+    with one_at_a_time(ARCHIVE.parent) as has_waited, tempfile.TemporaryDirectory(dir=ARCHIVE.parent) as folder:
+        if has_waited:
+            return
         made = Path(folder, "classes.jsa")
         options = {
             **settings, "spark.driver.extraJavaOptions": f"{QUICK_JAVA} -XX:ArchiveClassesAtExit={made} -Xlog:disable",
