@@ -114,8 +114,8 @@ def nothing_but(state: PartitionState, diverging_epoch: tuple[int, int] | None) 
 
 def find_divergence(state: PartitionState, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
     """Returns the divergence of the reader's log from this one as (epoch, end offset); None if this log has the record before `offset` in
-    `last_fetched_epoch` too. Raises `ApiError` OFFSET_OUT_OF_RANGE if `last_fetched_epoch` is newer than every epoch of this log, or if
-    the log starts after the offset.
+    `last_fetched_epoch` too. Raises `ApiError` OFFSET_OUT_OF_RANGE if `last_fetched_epoch` is newer than every epoch of this log, if the
+    log knows no epoch, or if it starts after the offset.
     """
     log = state.log
     epoch, end_offset = log.epochs.end_offset_for(last_fetched_epoch, log.log_end_offset)

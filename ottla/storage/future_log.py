@@ -79,7 +79,8 @@ class FutureLog:
 
     def replace(self, bytes_max: int) -> str:
         """Copies the rest, at most `bytes_max` at once, and puts the copy in the log's place. Returns the path of the old directory, which
-        the caller removes later. After a `StorageError` the next opening finds the old log or the copy.
+        the caller removes later. Raises `StorageError`; then the next opening finds the old log or the copy. Raises `ApiError` for damaged
+        batches of the log, which then stays in its place.
         """
         while (piece := self.next_piece(bytes_max)) is not None:
             self.append(piece[0], piece[1].read())

@@ -23,6 +23,8 @@ from ottla.storage.small_files import read_whole, write_atomically
 
 GENERATIONS_FILE = ".ottla-generations"
 NOTED = "noted"
+DIGITS_MAX = 18
+"""Digits of a number of renewals. `int` refuses the thousands that a damaged file may have."""
 KEPT_MAX = 32
 """Generations that a directory remembers. One is enough, except after the metadata store was restored from an older copy."""
 
@@ -83,11 +85,13 @@ def _new(random: Random) -> Renewal:
 
 
 def _read(disk: Disk, directory: str) -> _Stored:
-    """Reads the file. A damaged one holds no noted id, so the controller does not accept the directory as current."""
+    """Reads the file. A damaged id is not the one that the controller has noted, so the directory is not accepted. A damaged number counts
+    as 0."""
     lines = (read_whole(disk, f"{directory}/{GENERATIONS_FILE}") or b"").decode(errors="replace").split()
     is_noted = lines[-1:] == [NOTED]
     found = [line.partition(":") for line in (lines[:-1] if is_noted else lines)[-KEPT_MAX:]]
-    return _Stored(tuple(Renewal(name, int(number) if number.isdecimal() else 0) for name, _, number in found), is_noted)
+    renewals = [Renewal(name, int(number) if number.isdecimal() and len(number) <= DIGITS_MAX else 0) for name, _, number in found]
+    return _Stored(tuple(renewals), is_noted)
 
 
 def _write(disk: Disk, directory: str, stored: _Stored) -> None:

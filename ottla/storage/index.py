@@ -102,7 +102,7 @@ class OffsetIndex:
         self.written = len(self.offsets)
 
     def load(self, disk: Disk, segment_bytes: int) -> str:
-        """Reads the file. Returns its problem, or an empty string. After a problem the index is empty."""
+        """Reads the file. Returns its problem, or an empty string. After a problem the index is unchanged."""
         data = read_whole(disk, self.path)
         if data is None:
             return "is missing"
@@ -170,7 +170,7 @@ class TimeIndex:
         self.written = len(self.timestamps)
 
     def load(self, disk: Disk, relative_end: int) -> str:
-        """Reads the file. Returns its problem, or an empty string. After a problem the index is empty."""
+        """Reads the file. Returns its problem, or an empty string. After a problem the index is unchanged."""
         data = read_whole(disk, self.path)
         if data is None:
             return "is missing"
@@ -189,7 +189,8 @@ class TimeIndex:
 
 
 def read_last_time(disk: Disk, path: str) -> tuple[int, int] | None:
-    """Returns the last (timestamp, relative offset) of a time index file; None when it is missing, empty or of an odd size."""
+    """Returns the last (timestamp, relative offset) of a time index file; None if it is missing, empty, or not a
+    whole number of entries."""
     try:
         file = disk.open(path)
     except FileNotFoundError:

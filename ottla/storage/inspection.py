@@ -218,7 +218,8 @@ def repack_own(batch: memoryview, header: BatchHeader, config: LogConfig) -> byt
 
 
 def inspect_here(batch: memoryview, header: BatchHeader, demands: Demands, budget: LoopBudget) -> Inspection | None:
-    """Returns the result. Raises `ApiError` for a bad batch. Beyond the budget it raises `WorkerNeeded`, or skips an optional look."""
+    """Returns the result. Raises `ApiError` for a bad batch. Beyond the budget it raises `WorkerNeeded`, or skips an optional look. A batch
+    that exceeds the budget, or that is damaged, uses up what may have been spent on it."""
     if demands is MERE_LOOK and header.record_count <= budget.times:
         budget.times -= header.record_count
         return look_here(batch, header)
@@ -228,16 +229,21 @@ def inspect_here(batch: memoryview, header: BatchHeader, demands: Demands, budge
     if header.record_count > steps or (is_packed and len(batch) > bytes_left):
         return _skip(demands)
     bytes_max = min(bytes_left, demands.decompressed_bytes_max) if is_packed else demands.decompressed_bytes_max
-    try:
-        found, size = _inspect(batch, header, demands, bytes_max, steps)
-    except (UnpackedTooLarge, TooManySteps):
-        return _skip(demands)
     if demands.is_mere_look:
         budget.times -= header.record_count
     else:
         budget.steps -= header.record_count
     if is_packed:
-        budget.bytes -= size
+        budget.bytes -= bytes_max  # a failure may have unpacked all of them
+    try:
+        found, size = _inspect(batch, header, demands, bytes_max, steps)
+    except UnpackedTooLarge:
+        return _skip(demands)
+    except TooManySteps:
+        budget.steps = 0
+        return _skip(demands)
+    if is_packed:
+        budget.bytes += bytes_max - size
     return found
 
 

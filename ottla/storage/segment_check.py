@@ -86,7 +86,8 @@ class SegmentCheck:
         if self._position < self._size:
             return True
         if self._next_offset < self._end_offset and not self._may_end_early:
-            self._add(self._size, self._end_offset, f"{self.path} ends before offset {self._next_offset}")
+            reason = f"{self.path} ends at offset {self._next_offset}, and the next segment begins at {self._end_offset}"
+            self._add(self._size, self._end_offset, reason)
         return False
 
     def _run(self, file: File, stop: int) -> None:

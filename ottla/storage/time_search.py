@@ -203,11 +203,12 @@ class TimeSearch:
                 return None
             if is_packed:
                 bounded_max = min(bytes_max, budget.bytes)
+                budget.bytes -= bounded_max  # a failure may have unpacked all of them
             budget.records -= header.record_count
         try:
             section = record_section(batch, header, bounded_max)
             if budget is not None and is_packed:
-                budget.bytes -= len(section)
+                budget.bytes += bounded_max - len(section)
             return _find_time(header, section, timestamp_ms, start_offset)
         except UnpackedTooLarge as error:
             return None if bounded_max < bytes_max else BatchTimes(unread=str(error))

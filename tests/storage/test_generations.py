@@ -82,3 +82,9 @@ def test_a_next_life_is_not_behind_the_renewals_of_the_one_before_it_but_its_cop
     begun = generations.begin(copy, ROOT, RANDOM)
     assert len(begun) == 2 and not {*begun} & {*generations.compare(copy, ROOT, RANDOM, stored)}
     assert generations.compare(disk, ROOT, RANDOM, Renewal("of another directory", 9)) == ids
+
+
+def test_a_number_of_thousands_of_digits_is_damage() -> None:
+    disk = MemDisk(ROOT)
+    disk.write_file(f"{ROOT}/{GENERATIONS_FILE}", b"a:" + b"9" * 5_000 + b"\nnoted\n")
+    assert generations.renew(disk, ROOT) == Renewal("a", 1)

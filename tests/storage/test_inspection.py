@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from ottla.base.errors import ApiError, ErrorCode, RecordsRefused
@@ -132,6 +134,19 @@ def test_r8_a_bomb_is_refused_by_its_unpacked_size(codec: int, config: LogConfig
     refused = by_the_worker(bomb, config).refusal()
     assert refused is not None and refused.code is ErrorCode.INVALID_RECORD
     assert refused.message == "a batch unpacks to more than 1048576 bytes"
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_many_small_bombs_in_a_request_are_unpacked_up_to_its_budget_together(is_damaged: bool) -> None:
+    """A batch that is skipped, or refused, has cost its part of the budget too."""
+    batch = batch_of(1, value=bytes(2 * LOOP_BYTES_MAX if not is_damaged else LOOP_BYTES_MAX // 2), codec=CODEC_GZIP)
+    batch[-8:-4] = b"oops" if is_damaged else batch[-8:-4]  # gzip's checksum
+    budget, header = LoopBudget(), read_batch_header(batch)
+    wanted = Demands(False, False, None, LOOP_BYTES_MAX * 10, is_optional=True)
+    for _ in range(3):
+        with contextlib.suppress(ApiError):
+            assert inspect_here(memoryview(batch), header, wanted, budget) is None
+        assert budget.bytes == 0
 
 
 def test_a_small_bound_refuses_at_once() -> None:
