@@ -18,6 +18,7 @@
 #   make golden                  captures the frames of tests/golden again, from real clients and a broker; read the diff
 #   make rewrite                 renews generated docs and transcripts; read the diff before you commit it
 #   make site                    the documentation's site, in build/site; make site-check looks at every page and at README in Chromium
+#   make screenshots             pictures of the console's main pages in Chromium, in build/screenshots
 #   make dist                    wheel and source distribution in dist/, checked, the wheel tried in an empty environment of each Python
 #   make hashes                  renews the hashes in requirements/*.txt after a version there was changed
 #   make clean                   removes what the targets above have made
@@ -44,7 +45,7 @@ SLOW := $(addprefix tests/,clients clusters docs hostile release sim spark_jobs 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-pipeline demo-cluster test unit lint check bench bench-peer bench-cluster bench-spark bench-churn damage sim night golden rewrite site site-check dist hashes clean
+.PHONY: help demo demo-pipeline demo-cluster test unit lint check bench bench-peer bench-cluster bench-spark bench-churn damage sim night golden rewrite site site-check screenshots dist hashes clean
 
 help:
 	@sed -n '2,/^$$/s/^#  \{0,1\}//p' Makefile
@@ -160,6 +161,9 @@ site: build/docs-env/.ready
 # Not part of `make test`: it takes minutes. It needs a browser (on Debian: apt install chromium).
 site-check: site
 	@$(PYTHON) -m tools.site.check
+
+screenshots: $(STAMP)
+	@$(BIN)/python -m tools.screenshots
 
 dist: build/dist-env/.ready
 	@build/dist-env/bin/python -m tools.dist

@@ -150,9 +150,9 @@ class Page:
                 raise BrowserError(f"never true: {expression}")
             self.evaluate("new Promise(resolve => setTimeout(resolve, 50))")
 
-    def screenshot(self, path: Path) -> None:
-        """Writes a picture of the whole page, at most SCREENSHOT_HEIGHT_MAX pixels high."""
-        height = min(int(self.evaluate("document.documentElement.scrollHeight")), SCREENSHOT_HEIGHT_MAX)
+    def screenshot(self, path: Path, *, height_max: int = SCREENSHOT_HEIGHT_MAX) -> None:
+        """Writes a picture of the page, at most `height_max` pixels high."""
+        height = min(int(self.evaluate("document.documentElement.scrollHeight")), height_max)
         clip = {"x": 0, "y": 0, "width": self._width, "height": height, "scale": 1}
         shot = self._browser.send("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
         path.write_bytes(base64.b64decode(shot["data"]))

@@ -26,6 +26,7 @@ function showTimes() {
 document.getElementById("zone")?.addEventListener("click", () => {
   localStorage.setItem("zone", localStorage.getItem("zone") === "local" ? "utc" : "local");
   showTimes();
+  drawCharts();
 });
 
 document.addEventListener("keydown", (event) => {
@@ -62,10 +63,13 @@ async function drawCharts() {
     const colours = [style.getPropertyValue("--link"), style.getPropertyValue("--warn")];
     const text = style.getPropertyValue("--quiet"), line = style.getPropertyValue("--line");
     const axis = { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line } };
+    const isLocal = localStorage.getItem("zone") === "local";
+    const clock = (second) => new Date(1000 * second - (isLocal ? 60_000 * new Date(1000 * second).getTimezoneOffset() : 0)).toISOString().slice(11, 19);
+    const moments = { ...axis, space: 80, values: (_, marks) => marks.map(clock) };
     const values = { ...axis, size: 56, values: (_, marks) => marks.map((mark) => Intl.NumberFormat("en", { notation: "compact" }).format(mark)) };
-    const lines = names.map((name, number) => ({ label: name, stroke: colours[number], width: 2, dash: number ? [6, 4] : [], points: { show: times.length < 3 } }));
+    const lines = names.map((name, number) => ({ label: name.replaceAll("_", " ") + (number ? " (dashed)" : ""), stroke: colours[number], width: 2, dash: number ? [6, 4] : [], points: { show: times.length < 3 } }));
     const scale = { y: { range: (_, low, high) => [0, Math.max(1, (high ?? 1) * 1.1)] } };
-    const options = { width: place.clientWidth - 24, height: 150, legend: { show: names.length > 1 }, cursor: { y: false }, scales: scale, axes: [axis, values], series: [{}, ...lines] };
+    const options = { width: place.clientWidth - 24, height: 150, legend: { show: names.length > 1, live: false }, cursor: { y: false }, scales: scale, axes: [moments, values], series: [{}, ...lines] };
     charts.push(new uPlot(options, [times, ...names.map((name) => series[name])], place.querySelector(".plot")));
     const last = series[names[0]].at(-1);
     place.querySelector("p").textContent = last === null || last === undefined ? place.dataset.lacks : `${Intl.NumberFormat("en", { maximumFractionDigits: 1 }).format(last)} ${place.dataset.unit}`;
