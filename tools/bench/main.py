@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tools.bench import front_door, groups, log_length, metrics_cost, transactions
+from tools.bench import console, front_door, groups, log_length, metrics_cost, transactions
 from tools.bench.brokers import Broker, start_bare_loop, start_ottla
 from tools.bench.loads import LOADS, WITHOUT_COORDINATORS
 from tools.bench.operations import command_throughput, rebalance, restart_after_kill
@@ -81,6 +81,7 @@ def alone(ottla: Broker, scale: float) -> list[Callable[[], list[Row]]]:
         lambda: transactions.open_ids(scale),
         lambda: transactions.committed_reads(scale),
         scrapes,
+        console.measure,
         log_length.log_length,
         lambda: restart_after_kill(scale),
     ]
