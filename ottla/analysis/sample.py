@@ -1,8 +1,8 @@
 """Samples of a cluster, each called a look: topics and their growth, groups and their lag, open transactions, requests.
 
-A look lists the groups and the open transactions, and sends one ListOffsets to each broker. It sends one OffsetFetch for each of up to
-`GROUPS_MAX` groups, and one DescribeTransactions for each of up to `TRANSACTIONS_MAX` open transactions. Rates compare two looks. Counts of
-requests are from the metrics that a broker exports.
+A look lists the groups and the open transactions, and sends one ListOffsets to each broker. It sends one OffsetFetch for 100 groups of a
+coordinator, for at most `groups_max` groups, and one DescribeTransactions for each of up to `TRANSACTIONS_MAX` open transactions. Rates
+compare two looks. Counts of requests are from the metrics that a broker exports.
 """
 
 from __future__ import annotations
@@ -113,10 +113,14 @@ class _Known(NamedTuple):
 class Sampler:
     """Takes looks, and keeps the counts of the last one for the rates."""
 
-    def __init__(self, cluster: Cluster, scrape: Callable[[], str] | None = None, *, groups_max: int = GROUPS_MAX) -> None:
+    def __init__(
+        self, cluster: Cluster, scrape: Callable[[], str] | None = None, *, groups_max: int = GROUPS_MAX,
+        metadata_every_s: float = METADATA_EVERY_S,
+    ) -> None:
         """`scrape` returns the text of a broker's `/metrics`. None means that no broker exports metrics."""
         self._cluster = cluster
         self._groups_max = groups_max
+        self._metadata_every_s = metadata_every_s
         self.scrape = scrape
         self.metadata: MetadataResponse | None = None
         """The last answer with the metadata of all topics."""
@@ -143,7 +147,7 @@ class Sampler:
         if now >= self._refresh_s:
             answer = self.metadata = cluster.refresh(None)
             self._known = [_Known.of(topic) for topic in answer.topics if topic.name is not None and not topic.error_code]
-            self._refresh_s = now + METADATA_EVERY_S
+            self._refresh_s = now + self._metadata_every_s
         known = self._known
         ends = self._end_offsets()
         groups, count = self._groups(ends)
@@ -188,8 +192,12 @@ class Sampler:
         listed = self.listed = group_admin.list_groups(self._cluster)
         self.lags = {}
         rows, lags = [], {}
-        for group in [found for found in listed if found.type.lower() != "share"][: self._groups_max]:
-            committed = group_admin.committed_offsets(self._cluster, group.group_id)
+        wanted = [found for found in listed if found.type.lower() != "share"][: self._groups_max]
+        offsets = group_admin.committed_offsets_of(self._cluster, wanted)
+        for group in wanted:
+            committed = offsets.get(group.group_id)
+            if committed is None or isinstance(committed, ApiError):
+                continue  # it was deleted, moved to another coordinator, or may not be seen
             by_topic = self.lags[group.group_id] = dict[str, int]()
             for partition, found in committed.items():
                 if partition in ends:

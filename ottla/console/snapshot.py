@@ -23,6 +23,11 @@ from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 INTERVAL_S = 5.0
 """Seconds between looks while pages are open. With 15 minutes of history a chart has 180 points."""
 IDLE_INTERVAL_S = 30.0
+COST_SHARE_MAX = 0.01
+"""Share of a core that looks may take. A look that costs more CPU time than 50 ms delays the next one. A broker's cost of a look is smaller
+than the console's."""
+METADATA_EVERY_S = 20.0
+"""Seconds between requests for the metadata of all topics. An action of this console asks at once."""
 IDLE_AFTER_S = 120.0
 HISTORY_POINTS = 180
 DISKS_EVERY_S = 30.0
@@ -68,7 +73,7 @@ class Snapshot:
         self.history: deque[tuple[float, dict[str, float | None]]] = deque(maxlen=HISTORY_POINTS)
         self.changes = Changes()
         self._metrics = metrics
-        self._sampler = Sampler(cluster, None, groups_max=GROUPS_MAX)
+        self._sampler = Sampler(cluster, None, groups_max=GROUPS_MAX, metadata_every_s=METADATA_EVERY_S)
         self._directories: list[Directory] = []
         self._disk_note = ""
         self._disks_at = 0.0
@@ -117,6 +122,7 @@ class Snapshot:
                 if not self._is_over:
                     self._wanted.clear()
                 self._begun += 1
+            begun_s = time.thread_time()
             try:
                 self.view = self._look()
                 self.problem = ""
@@ -127,7 +133,7 @@ class Snapshot:
                 self._ended = self._begun
                 self._renewed.notify_all()
             is_idle = time.monotonic() - self._looked_s > IDLE_AFTER_S
-            self._wanted.wait(IDLE_INTERVAL_S if is_idle else INTERVAL_S)
+            self._wanted.wait(pause_s(time.thread_time() - begun_s, is_idle=is_idle))
         self.cluster.close()
 
     def _look(self) -> View:
@@ -188,6 +194,11 @@ class Snapshot:
             "lag": sum(group.lag for group in view.look.groups),
             "open_transactions": len(view.look.transactions),
         }))  # fmt: skip
+
+
+def pause_s(cost_s: float, *, is_idle: bool) -> float:
+    """Returns the seconds until the next look, after a look that has taken `cost_s` seconds of CPU time."""
+    return max(IDLE_INTERVAL_S if is_idle else INTERVAL_S, cost_s / COST_SHARE_MAX)
 
 
 def _counters(text: str) -> dict[str, float]:
