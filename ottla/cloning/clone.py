@@ -68,7 +68,7 @@ class Cloned:
 
 
 def check_target(target: Path) -> None:
-    """Raises `CloneError` if the target has something in it."""
+    """Raises `CloneError` if the target has something in it, `OSError` if it cannot be read."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise CloneError(f"{target} is not empty; a clone gets a new directory: name another by --data-dir, or run `ottla reset` before")
 
@@ -76,17 +76,19 @@ def check_target(target: Path) -> None:
 def make_clone(client: Client, request: CloneRequest, planned: Callable[[int], Moved], follow: Follow | None = None) -> Cloned:
     """Makes the clone, or continues an unfinished one. `planned` is called with the number of offsets to copy and returns a function for
     progress. With `follow` the clone follows the source until `follow.is_over`. Raises `CloneError`, `ClientError` and `StorageError`."""
-    check_target(request.target)
     partial = request.target.with_name(request.target.name + PARTIAL_SUFFIX)
-    partial.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
+        check_target(request.target)
+        partial.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = DirectoryLock(str(partial))
+        try:
+            return _Clone(client, request, partial).run(planned, follow)
+        finally:
+            lock.release()
     except DirectoryRefused:
         raise CloneError(f"another clone to {request.target} is running") from None
-    try:
-        return _Clone(client, request, partial).run(planned, follow)
-    finally:
-        lock.release()
+    except OSError as error:
+        raise CloneError(f"cannot write {error.filename or partial}: {(error.strerror or str(error)).lower()}") from None
 
 
 class _Clone:

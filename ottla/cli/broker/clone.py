@@ -59,7 +59,7 @@ SHOWN_EVERY_MS = 10_000
 )
 def _clone(args: Args, output: Output) -> None:
     from ottla.client.blocking.client import Client
-    from ottla.cloning.clone import CloneRequest, check_target, make_clone
+    from ottla.cloning.clone import CloneRequest, make_clone
 
     if args.source is not None:
         if args.bootstrap not in (None, args.source):
@@ -73,7 +73,6 @@ def _clone(args: Args, output: Output) -> None:
         target=target, topics=topics, groups=merged(args.groups) if args.groups else None, range=_range(args),
         settings=parse_settings(args.config, "--config"), change=_change(args), description=_description(args, topics),
     )  # fmt: skip
-    check_target(target)
     raise_limit()
     with connect(args) as cluster:
         cluster.refresh([])

@@ -70,6 +70,7 @@ def test_a_file_with_an_error_is_one_line(ottla: Ottla, orders: str, tmp_path: P
         (("--sample", "0"), "--sample '0' is not a share such as 1% or 0.01"),
         (("--sample", "many"), "--sample 'many' is not a share such as 1% or 0.01"),
         (("--transform", "nowhere.py"), "there is no file nowhere.py"),
+        (("--follow", "--until", "2026-01-01"), "--follow has no end: leave out --until, or the second offset of --offsets"),
         (("--last", "1h", "--size", "1MiB"), "not allowed with argument"),
     ],
 )
@@ -91,6 +92,8 @@ def test_refusals(ottla: Ottla, orders: str, tmp_path: Path) -> None:
         assert not target.exists()
     target.mkdir()
     (target / "file").touch()
+    done = ottla("clone", "-d", target / "file" / "below", "--topics", orders)
+    assert (done.code, done.err) == (1, f"error: cannot write {target}/file/below.partial: not a directory\n"), done
     done = ottla("clone", "--topics", orders, "-d", target)
     assert (done.code, done.err.count("\n")) == (1, 1)
     assert f"{target} is not empty; a clone gets a new directory: name another by --data-dir, or run `ottla reset` before" in done.err
