@@ -1,13 +1,14 @@
 """`ottla partitions drain` and `rebalance`: plan new replicas, move them, and wait until they are in sync.
 
 Without `--execute` the plan is only shown. The moves are reassignments, which the controller finishes even if the command ends before them.
-The same command again waits for those and plans the rest, so it can be repeated until nothing is left.
+The same command again waits for those and plans the rest, so it can be repeated until nothing is left. A partition without a leader is not
+moved, because its records cannot be copied.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ottla.analysis.replica_plans import Plan, assigned, drained, is_cordoned, rebalanced
 from ottla.base.counted import counted
@@ -21,6 +22,9 @@ from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import replica_admin
 
 POLL_S = 0.5
+STALLED_S = 20.0
+"""If no move has ended for this time, the command names the moves and what they wait for."""
+NAMED_MAX = 5
 
 MOVES = (
     option("--throttle", type=int, metavar="B/s", help="bytes a second between brokers while replicas move"),
@@ -33,7 +37,7 @@ MOVES = (
 @command(
     "partitions drain",
     "Move all replicas away from brokers.",
-    option("--broker", action="append", required=True, metavar="ID,...", help="the brokers to empty"),
+    option("--broker", action="append", required=True, metavar="ID,...", help="the brokers to empty; they may be down"),
     option("--to", action="append", metavar="ID,...", help="the brokers that take the replicas; default: all live others, if not cordoned"),
     *MOVES,
 )
@@ -75,11 +79,12 @@ def _targets(cluster: Cluster, named: Sequence[int], emptied: Collection[int]) -
 
 def _carry_out(args: Args, cluster: Cluster, output: Output, now: Plan, plan: Plan) -> int:
     rate = parse_rate(args.throttle, "--throttle")
-    errors: Mapping[TopicPartition, ErrorCode] = {}
+    errors = dict.fromkeys(_leaderless(cluster, plan), ErrorCode.LEADER_NOT_AVAILABLE)
+    movable = {partition: replicas for partition, replicas in plan.items() if partition not in errors}
     if args.execute:
-        if plan:
-            confirm(args, f"Change the replicas of {counted(len(plan), 'partition')}?")
-        errors = _execute(cluster, output, now, plan, rate, must_wait=not args.no_wait)
+        if movable:
+            confirm(args, f"Change the replicas of {counted(len(movable), 'partition')}?")
+        errors = {**errors, **_execute(cluster, output, now, movable, rate, must_wait=not args.no_wait)}
     rows = [
         PlannedRow(*partition, now[partition], replicas, errors[partition].name if errors.get(partition) else None)
         for partition, replicas in sorted(plan.items())
@@ -87,6 +92,9 @@ def _carry_out(args: Args, cluster: Cluster, output: Output, now: Plan, plan: Pl
     output.rows("partitions", PlannedRow, rows, extra={"executed": args.execute})
     if not args.execute:
         output.note("nothing was changed; add --execute to do it" if plan else "there is nothing to move")
+    if without := len(plan) - len(movable):
+        advice = "start the brokers that are down, or see `ottla partitions elect --accept-loss`"
+        output.note(f"{counted(without, 'partition')} without a leader cannot be moved: {advice}")
     return 1 if any(errors.values()) else 0
 
 
@@ -110,14 +118,36 @@ def _execute(
     return errors
 
 
+def _leaderless(cluster: Cluster, plan: Plan) -> set[TopicPartition]:
+    topics = {partition.topic for partition in plan}
+    found = {TopicPartition(topic, each.partition_index): each for topic in topics for each in cluster.topic(topic).partitions}
+    return {partition for partition in plan if found[partition].leader_id < 0}
+
+
 def _wait(cluster: Cluster, output: Output, changing: Plan) -> None:
     """Waits until none of the partitions is being moved."""
     left = len(changing.keys() & replica_admin.moves_under_way(cluster).keys())
     if left:
         output.note(f"{counted(left, 'partition')} moving; the moves go on if this command ends, and the same command waits for them again")
     with Progress("moving replicas", left, is_quiet=output.is_quiet) as progress:
+        named_at_s = time.monotonic() + STALLED_S
         while left:
             time.sleep(POLL_S)
-            still = len(changing.keys() & replica_admin.moves_under_way(cluster).keys())
-            progress.add(left - still)
-            left = still
+            moving = changing.keys() & replica_admin.moves_under_way(cluster).keys()
+            progress.add(left - len(moving))
+            if len(moving) < left:
+                left, named_at_s = len(moving), time.monotonic() + STALLED_S
+            elif time.monotonic() >= named_at_s:
+                named_at_s = time.monotonic() + STALLED_S
+                output.note(f"still waiting for {', '.join(_obstacles(cluster, changing, moving))}")
+
+
+def _obstacles(cluster: Cluster, changing: Plan, moving: Collection[TopicPartition]) -> Iterator[str]:
+    """Yields what the first `NAMED_MAX` moves wait for: `orders-0 (no leader)`, `orders-1 (broker 3 not in sync)`."""
+    for partition in sorted(moving)[:NAMED_MAX]:
+        found = next(one for one in cluster.topic(partition.topic).partitions if one.partition_index == partition.partition)
+        behind = [str(broker) for broker in changing[partition] if broker not in found.isr_nodes]
+        reason = f"{'broker' if len(behind) == 1 else 'brokers'} {', '.join(behind)} not in sync" if behind else "the controller"
+        yield f"{partition} ({'no leader' if found.leader_id < 0 else reason})"
+    if len(moving) > NAMED_MAX:
+        yield f"{len(moving) - NAMED_MAX} more"
