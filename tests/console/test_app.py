@@ -65,6 +65,14 @@ def test_every_page_is_served_as_html_and_as_json(visitor: Visitor) -> None:
         assert table.keys() == visitor.json(f"/api/v1{bare.rstrip('/') or '/overview'}?{query}").keys(), path
 
 
+@pytest.mark.usefixtures("open_transaction")
+def test_every_element_with_an_id_has_its_own(visitor: Visitor) -> None:
+    """A label belongs to the first element with its id, so a second one would have no label."""
+    for path in every_page(visitor):
+        ids = re.findall(r'\sid="([^"]+)"', visitor.get(path))
+        assert (path, sorted(ids)) == (path, sorted(set(ids)))
+
+
 def test_the_openapi_document_has_every_page(visitor: Visitor) -> None:
     paths = visitor.json("/api/v1/openapi.json")["paths"]
     assert set(paths) == {page.path.rstrip("/") or "/overview" for page in PAGES}
