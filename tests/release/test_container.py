@@ -55,7 +55,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     root = tmp_path_factory.mktemp("container")
     environment = {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_INDEX": "1",
+        "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_INDEX": "1", "PIP_NO_COMPILE": "0",
     }  # fmt: skip
     for step in BUILD:
         follow(step, root, environment)

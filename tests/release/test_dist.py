@@ -25,8 +25,9 @@ IMPORTED_BY_OTHERS = {
     "grpcio_tools": "cli/schemas/formats.py, as a program",
     "jsonschema": "cli/schemas/formats.py, by its name",
 }
-PIP = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation"]
-"""Without dependencies and with the build tool that is here, so that no test needs a network."""
+OPTIONS = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "--no-compile"]
+PIP = [sys.executable, "-m", "pip", "install", *OPTIONS]
+"""Without dependencies and with the build tool that is here, so that no test needs a network. Modules that are used are compiled then."""
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from ottla.spark.session import UNIX_SOCKETS
 from ottla.testing.broker import Broker
 from tests.spark.kept_connections import close_clients, close_relays
 from tests.spark_jobs.cluster import Cluster
-from tests.spark_jobs.quick_java import SPARK_JAVA, make_archive
+from tests.spark_jobs.quick_java import SPARK_JAVA, TEST_SECONDS_MAX, make_archive
 
 ROOT = Path(__file__).resolve().parents[2]
 SESSION_SETTINGS = {
@@ -30,6 +30,12 @@ SESSION_SETTINGS = {
     "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
     "spark.connect.grpc.binding.port": "0",
 }
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Gives the first test of a worker the time that the archive of Spark's classes takes; any test may be the first."""
+    if item.get_closest_marker("timeout") is None:
+        item.add_marker(pytest.mark.timeout(TEST_SECONDS_MAX))
 
 
 @pytest.fixture(scope="session", autouse=True)
