@@ -69,6 +69,23 @@ def test_every_page_is_sound_in_a_narrow_window(walk: dict[str, list[str]]) -> N
     assert len(walk) > 20 and {path: faults for path, faults in walk.items() if faults} == {}
 
 
+def test_planted_faults_are_found(window: Window) -> None:
+    window.open("/about", NARROW)
+    window.page.evaluate("""
+        document.querySelector('main').insertAdjacentHTML('beforeend', '<img src="/static/icon.svg"><div class="planted">wide</div>');
+        document.querySelector('.planted').style.width = '900px';
+        document.querySelector('.planted').setAttribute('onclick', 'planted()');
+        document.querySelector('main').append(Object.assign(document.createElement('script'), {textContent: 'window.ran = 1'}));
+        console.error('planted error');
+    """)
+    faults = window.faults()
+    for part in ("div.planted", "planted error", "Content Security Policy"):
+        assert any(part in fault for fault in faults), (part, faults)
+    assert any("image-alt" in fault for fault in window.accessibility_faults())
+    window.page.evaluate("window.ran = 1")
+    assert "content of the cluster was executed" in window.faults()
+
+
 def test_hostile_content_is_text(window: Window) -> None:
     at = "/topics/hostile"
     hostile_pages = [
