@@ -194,7 +194,7 @@ def test_a_reader_that_stands_still_is_found_and_set_going(window: Window, clust
 
 
 def test_every_form_that_is_sent_unfilled_is_a_sentence(window: Window, walk: dict[str, list[str]]) -> None:
-    """Last, because some of these forms need no field, and act."""
+    """Some of these forms need no field, and act."""
     sent = set[str]()
     for path in walk:
         window.open(path)
