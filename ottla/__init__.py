@@ -1,1 +1,23 @@
-"""Ottla: Kafka's system in Python. Imports nothing, so that starting anything below costs only what it uses."""
+"""Ottla: Kafka's system in Python. Imports nothing, so that starting anything below costs only what it uses.
+
+`ottla.frame` and `ottla.write_frame` read a topic as a DataFrame and write one; they are imported on first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.frames.frame import frame as frame
+
+_FRAMES = {"frame": "ottla.frames.frame"}
+"""The modules of the functions for DataFrames."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _FRAMES:
+        raise AttributeError(f"module 'ottla' has no attribute {name!r}")
+    from importlib import import_module
+
+    found = globals()[name] = getattr(import_module(_FRAMES[name]), name)
+    return found

@@ -33,6 +33,7 @@ GROUPS: dict[str, Group] = {
     "topic": Group("topics.topic topics.changes topics.records", "Topics: list, describe, create, alter, delete.", "Topics and records"),
     "produce": Group("records.produce", "Write records from standard input or a file.", "Topics and records"),
     "consume": Group("records.consume", "Read records and print them.", "Topics and records"),
+    "sql": Group("records.sql", "Ask about topics with SQL (DuckDB).", "Topics and records"),
     "offsets": Group("records.offsets", "Offsets of each partition: the end, the start, or at a time.", "Topics and records"),
     "records": Group("records.records", "Delete records.", "Topics and records"),
     "log": Group("inspect.log inspect.log_scrub", "Show and check the files of a log, offline.", "Topics and records"),

@@ -80,6 +80,8 @@ EXAMPLES = (
     Example("ottla consume orders -e --schema order.proto --message Order", "Protobuf as JSON", needs="schema"),
     Example("ottla consume orders -e --registry http://localhost:8081", "what a schema registry knows, as JSON", needs="registry"),
     Example("ottla consume orders -g billing --from-beginning -c 3", "three records as a member of a group, which moves on"),
+    Example("ottla sql 'select key, count(*) from orders group by 1'", "a topic as a table of DuckDB"),
+    Example("ottla sql 'select * from orders' --since -1h -o csv > orders.csv", "the last hour, as a file"),
     Example("ottla offsets orders", "the end of each partition"),
     Example("ottla offsets orders --time -1h", "the first record of the last hour"),
     Example("ottla records delete --offset-json-file delete.json --yes", "as kafka-delete-records takes it"),

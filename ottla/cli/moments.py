@@ -4,28 +4,19 @@ ISO durations."""
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 
-from ottla.analysis.moments import now_ms
+from ottla.analysis import moments
 from ottla.cli.command import UsageError
 
-_AGO = re.compile(r"@?-(\d+)\s*(ms|s|m|h|d|w)")
-UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION = re.compile(r"([-+]?)P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
 
 
 def parse_datetime_ms(text: str) -> int:
-    """Returns `YYYY-MM-DD` or `YYYY-MM-DDTHH:mm:SS.sss`, with or without a zone, as milliseconds since 1970. Raises UsageError."""
-    if not re.match(r"\d{4}-\d\d-\d\d", text):
-        raise UsageError(f"{text!r} is not a date and time; write YYYY-MM-DDTHH:mm:SS.sss")
+    """Returns a date and time as milliseconds since 1970 (`analysis/moments.py`). Raises UsageError."""
     try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"{text!r} is not a date and time; write YYYY-MM-DDTHH:mm:SS.sss") from None
-    if found.tzinfo is None:
-        found = found.replace(tzinfo=UTC)
-    whole = int((found - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000 + 0.5)
-    return whole
+        return moments.parse_datetime_ms(text)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def parse_duration_ms(text: str) -> int:
@@ -40,11 +31,8 @@ def parse_duration_ms(text: str) -> int:
 
 
 def parse_moment_ms(text: str, now: int | None = None) -> int:
-    """Returns a date, milliseconds since 1970 or `-1h`, perhaps after `@`, as milliseconds since 1970. Raises UsageError."""
-    ago = _AGO.fullmatch(text.strip())
-    if ago is not None:
-        return (now_ms() if now is None else now) - int(ago.group(1)) * UNITS_MS[ago.group(2)]
-    digits = text.strip().removeprefix("@")
-    if digits.isascii() and digits.isdigit():
-        return int(digits)
-    return parse_datetime_ms(digits)
+    """Returns a date, milliseconds since 1970 or `-1h` as milliseconds since 1970 (`analysis/moments.py`). Raises UsageError."""
+    try:
+        return moments.parse_moment_ms(text, now)
+    except ValueError as error:
+        raise UsageError(str(error)) from None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from ottla.analysis.moments import UNITS_MS
 from ottla.cli.command import parse_pairs
-from ottla.cli.moments import UNITS_MS
 
 UNITS_BYTES = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 

@@ -5,6 +5,11 @@ Each message names the option, topic or offsets that it concerns, because Spark 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ottla.arrow import errors as codec
+
 
 class PipelineError(Exception):
     """The base class of all errors of a pipeline."""
@@ -56,3 +61,14 @@ class QueryFailedError(PipelineError):
     def __init__(self, message: str, details: str = "") -> None:
         super().__init__(message)
         self.details = details
+
+
+@contextmanager
+def as_pipeline_errors() -> Iterator[None]:
+    """Converts the codec's errors to errors of a pipeline with the same message."""
+    try:
+        yield
+    except codec.DamagedBatchError as error:
+        raise DamagedBatchError(str(error)) from None
+    except codec.RowsError as error:
+        raise OutputError(str(error)) from None

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from ottla.client import ErrorCode, KafkaError
 from ottla.spark.batch_range import find_batch_range, find_query_id, group_of_query, mark_used
 from ottla.spark.connections import reported
-from ottla.spark.errors import BrokerError, OptionError, OutputError
+from ottla.spark.errors import BrokerError, OptionError, OutputError, as_pipeline_errors
 from ottla.spark.options import SinkOptions
 from ottla.spark.relay import Target, commit_batch, write_batch
 from ottla.spark.source_groups import find_groups
@@ -201,8 +201,8 @@ def check_columns(schema: Any, options: SinkOptions) -> None:
 
 def encode_task(rows: Iterator[Any], options: SinkOptions, output: Any, known: KnownTopics = NONE_KNOWN) -> None:
     """Encodes Arrow batches of rows and appends them to a task's output; each partition keeps the order of the rows."""
-    from ottla.spark.encode import encode_rows
-    from ottla.spark.partitioning import assign_partitions
+    from ottla.arrow.encode import encode_rows
+    from ottla.arrow.partitioning import assign_partitions
 
     freeze_imports()
 
@@ -213,16 +213,17 @@ def encode_task(rows: Iterator[Any], options: SinkOptions, output: Any, known: K
         chosen = _chosen_columns(chunk, options)
         _learn_topics(chosen, options, limits)
         counts = {topic: one.partitions for topic, one in limits.items()}
-        for partition, some in assign_partitions(chosen, counts, options.topic):
-            batches = encode_rows(
-                some,
-                compression=options.compression,
-                batch_bytes=limits[partition.topic].batch_bytes,
-                record_bytes_max=options.max_request_bytes - BATCH_OVERHEAD_BYTES,
-                is_transactional=True,
-            )
-            for batch in batches:
-                output.append(partition, batch.data, batch.count)
+        with as_pipeline_errors():
+            for partition, some in assign_partitions(chosen, counts, options.topic):
+                batches = encode_rows(
+                    some,
+                    compression=options.compression,
+                    batch_bytes=limits[partition.topic].batch_bytes,
+                    record_bytes_max=options.max_request_bytes - BATCH_OVERHEAD_BYTES,
+                    is_transactional=True,
+                )
+                for batch in batches:
+                    output.append(partition, batch.data, batch.count)
 
 
 def _chunks(batches: Iterator[Any]) -> Iterator[Any]:

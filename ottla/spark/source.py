@@ -39,7 +39,7 @@ from ottla.spark.batch_range import is_used, leave_range, same_topics
 from ottla.spark.commit_metadata import CommitMetadata, parse_metadata
 from ottla.spark.connections import ask, explained, reported
 from ottla.spark.decision import is_replaced
-from ottla.spark.errors import DataLossError, OffsetConflictError, OptionError, PipelineError
+from ottla.spark.errors import DataLossError, OffsetConflictError, OptionError, PipelineError, as_pipeline_errors
 from ottla.spark.offset_json import StoredOffsets, read_offsets, write_offsets
 from ottla.spark.options import ReadPosition, SourceOptions
 from ottla.spark.planning import (
@@ -347,7 +347,7 @@ def read_snapshot(client: Client, options: SourceOptions, *, may_match_later: bo
 
 def read_range(options: SourceOptions, assigned: InputPartition, columns: ReadColumns | None = None) -> Iterator[Any]:
     """Yields the records of a range as pyarrow record batches with these columns (default: all). Runs in the tasks."""
-    from ottla.spark.decode import arrow_schema, chosen_fields, decode_batches
+    from ottla.arrow.decode import arrow_schema, chosen_fields, decode_batches
 
     leave_group(options.group)
     if assigned.value is None:
@@ -357,7 +357,7 @@ def read_range(options: SourceOptions, assigned: InputPartition, columns: ReadCo
         schema = chosen_fields(schema, columns)
     partition, start, end, topic_id = assigned.value
     connection, option = options.connection, options.subscription.option
-    with reported(), explained(connection, option):
+    with reported(), explained(connection, option), as_pipeline_errors():
         while start < end:
             client = ask(connection, option, lambda client: client)
             try:

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import pytest
 
+from ottla.analysis.progress import Progress
 from ottla.cli import progress
 from ottla.cli.command import Refused, add_options
 from ottla.cli.command_groups import GROUPS, NOUNS, VERBS, load_commands
 from ottla.cli.optional import PARTS, library, part
-from ottla.cli.progress import Progress
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
 from tests.client.fake_broker import FakeBroker, HangUp
@@ -334,10 +334,10 @@ def test_a_bar_fills_and_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
     with Progress("to t", 200) as bar:
         bar.add(50)
         bar.add(150)
-    half, full, gone = terminal.getvalue().split("\r")[1:]
-    assert half == f"to t [{'#' * 7}{' ' * 23}]  25%\x1b[K"
-    assert full == f"to t [{'#' * 30}] 100%\x1b[K"
-    assert gone == "\x1b[K"
+    half, full, gone, end = terminal.getvalue().split("\r")[1:]
+    assert half == f"to t [{'#' * 7}{' ' * 23}]  25%"
+    assert full == f"to t [{'#' * 30}] 100%"
+    assert gone == " " * len(full) and not end
 
 
 def test_without_a_known_end_the_count_is_shown() -> None:

@@ -21,6 +21,7 @@ IMPORTED_BY_OTHERS = {
     "cryptography": "PyJWT, for signatures with keys",
     "pandas": "pyspark, for tables of Arrow",
     "protobuf": "pyspark, for the state of transformWithState",
+    "duckdb": "frames/packages.py, by its name",
     "fastavro": "cli/schemas/formats.py, by its name",
     "grpcio_tools": "cli/schemas/formats.py, as a program",
     "jsonschema": "cli/schemas/formats.py, by its name",

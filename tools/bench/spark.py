@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import ottla.client
+from ottla.arrow.encode import encode_rows
+from ottla.arrow.partitioning import assign_partitions
 from ottla.client import Client
-from ottla.spark.encode import encode_rows
-from ottla.spark.partitioning import assign_partitions
 from tools.bench.brokers import Broker, start_kafka, start_ottla
 from tools.bench.process_memory import PeakMemory
 from tools.bench.report import machine, number

@@ -18,10 +18,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from ottla.arrow.decode import decode_batches
+from ottla.arrow.encode import EncodedBatch, encode_rows
+from ottla.arrow.partitioning import assign_partitions
 from ottla.client import Fetched, TopicPartition
-from ottla.spark.decode import decode_batches
-from ottla.spark.encode import EncodedBatch, encode_rows
-from ottla.spark.partitioning import assign_partitions
 from ottla.wire.records import read_batch_header, set_base_offset
 from tools.bench.report import machine
 

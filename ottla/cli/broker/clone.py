@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.adapters.descriptors import raise_limit
-from ottla.analysis.moments import now_ms
+from ottla.analysis.moments import UNITS_MS, now_ms
+from ottla.analysis.progress import Progress
 from ottla.base.counted import counted
 from ottla.cli.command import Args, UsageError, command, flag, merged, one_of, option
-from ottla.cli.moments import UNITS_MS, parse_moment_ms
+from ottla.cli.moments import parse_moment_ms
 from ottla.cli.options import connect
-from ottla.cli.progress import Progress
 from ottla.cli.records.start_offsets import OFFSET, TAIL, parse_offset, parse_range
 from ottla.cli.render.ottla import Output
 from ottla.cli.setting_values import UNITS_BYTES, parse_settings

@@ -10,13 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from ottla.analysis.progress import Progress
 from ottla.analysis.replica_plans import Plan, assigned, drained, is_cordoned, rebalanced
 from ottla.base.counted import counted
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cli.cluster.partitions import PlannedRow, clear_throttles, parse_rate
 from ottla.cli.command import YES, Args, Refused, UsageError, command, confirm, flag, merged, merged_numbers, option
-from ottla.cli.progress import Progress
 from ottla.cli.render.ottla import Output
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import replica_admin

@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator
 from errno import EISDIR
 from typing import TYPE_CHECKING, Any
 
+from ottla.analysis.progress import Progress
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.cli.command import Args, Refused, UsageError, command, flag, headed, hidden, option, parse_pairs
 from ottla.cli.optional import part
 from ottla.cli.options import BROKER_LIST, connect, output_of, properties_of, read_properties
 from ottla.cli.output import write_error
-from ottla.cli.progress import Progress
 from ottla.cli.records.client_options import make_producer
 from ottla.cli.records.record_files import INPUTS, FileRecord, read_records
 from ottla.cli.records.record_input import LineReader, unescape

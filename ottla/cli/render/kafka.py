@@ -36,14 +36,21 @@ class KafkaOutput(Output):
         return True
 
     def rows(
-        self, name: str, kind: type[Row], rows: Sequence[Row], *, is_wide: bool = False, extra: Mapping[str, Any] | None = None
+        self,
+        name: str,
+        kind: type[Row],
+        rows: Sequence[Row],
+        *,
+        is_wide: bool = False,
+        has_heading: bool = True,
+        extra: Mapping[str, Any] | None = None,
     ) -> None:
         if kind in self.printers:
             self.printers[kind](rows)
         elif self.form == "table":
             write(tabbed(kind, rows))
         else:
-            super().rows(name, kind, rows, is_wide=is_wide, extra=extra)
+            super().rows(name, kind, rows, is_wide=is_wide, has_heading=has_heading, extra=extra)
 
     def report(self, step: object) -> None:
         if type(step) in self.printers:

@@ -150,9 +150,18 @@ class Output:
         return self.is_structured
 
     def rows(
-        self, name: str, kind: type[Row], rows: Sequence[Row], *, is_wide: bool = False, extra: Mapping[str, Any] | None = None
+        self,
+        name: str,
+        kind: type[Row],
+        rows: Sequence[Row],
+        *,
+        is_wide: bool = False,
+        has_heading: bool = True,
+        extra: Mapping[str, Any] | None = None,
     ) -> None:
-        """Prints rows of one class. json and yaml have them as member `name` of an object, with `extra` as further members."""
+        """Prints rows of one class. json and yaml have them as member `name` of an object, with `extra` as further members. csv has no
+        line of titles without `has_heading`.
+        """
         columns = titled(kind, is_wide=is_wide)
         if self.is_structured:
             self.objects(name, [row.as_json() for row in rows], extra=extra)
@@ -161,7 +170,7 @@ class Output:
             write(heading, _BOLD if self.has_colour else "")
             write(end + lines)
         else:
-            write(separated(columns, rows, self.form))
+            write(separated(columns, rows, self.form, has_heading=has_heading))
 
     def objects(self, name: str, objects: Sequence[Mapping[str, Any]], *, extra: Mapping[str, Any] | None = None) -> None:
         """Prints objects in a structured form: jsonl one a line, json and yaml as member `name` of one object, with `extra`."""
@@ -280,8 +289,8 @@ def _lines(row: Row, columns: Sequence[Column]) -> list[tuple[str, ...]]:
     return list(zip_longest(*parts, fillvalue=""))
 
 
-def separated(columns: Sequence[Column], rows: Sequence[Row], form: str) -> str:
-    """Returns csv with a heading, or for the form `plain` lines with tabs between cells and no heading, for shell scripts."""
+def separated(columns: Sequence[Column], rows: Sequence[Row], form: str, *, has_heading: bool = True) -> str:
+    """Returns csv, by default with a heading, or for the form `plain` lines with tabs between cells and no heading, for shell scripts."""
     values = [[vars(row)[one.key] for one in columns] for row in rows]
     if form == "plain":
         return "".join("\t".join(map(cell, found)) + "\n" for found in values)
@@ -290,7 +299,8 @@ def separated(columns: Sequence[Column], rows: Sequence[Row], form: str) -> str:
 
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow([one.title for one in columns])
+    if has_heading:
+        writer.writerow([one.title for one in columns])
     writer.writerows(["" if value is None else cell(value) for value in found] for found in values)
     return buffer.getvalue()
 

@@ -12,12 +12,12 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ottla.analysis.moments import format_ms
+from ottla.analysis.progress import Progress
 from ottla.analysis.resets import offsets_at
 from ottla.base.counted import counted
 from ottla.base.types import READ_COMMITTED, TopicPartition
 from ottla.cli.command import Args, UsageError, command, flag, option
 from ottla.cli.moments import parse_moment_ms
-from ottla.cli.progress import Progress
 from ottla.cli.render.ottla import Output, Row, column, json_only
 from ottla.cli.topics.changes import topic_settings
 from ottla.cli.topics.topic_names import ONE_TOPIC, named_partitions, one_topic

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from ottla.arrow.varints import read_varints
 from ottla.client import WireError
-from ottla.spark.varints import read_varints
 from ottla.wire.record_validation import read_zigzag
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))

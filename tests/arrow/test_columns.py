@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ottla.spark.columns import as_binary, binary_column, blob_lengths, header_column, without_views
-from ottla.spark.errors import OutputError
+from ottla.arrow.columns import as_binary, binary_column, blob_lengths, header_column, without_views
+from ottla.arrow.errors import RowsError
 from tests.spark.text_kinds import TEXT_KINDS
 
 WORDS = ["a", None, "", "longer than what a view holds itself"]
@@ -32,7 +32,7 @@ def test_a_column_of_no_type_counts_as_none() -> None:
     rows = pa.record_batch({"key": pa.nulls(3)})
     assert binary_column(rows, "key") is None
     assert binary_column(rows, "value") is None
-    with pytest.raises(OutputError, match="column 'key' is of type list"):
+    with pytest.raises(RowsError, match="column 'key' is of type list"):
         as_binary(pa.array([["a"]]), "key")
 
 

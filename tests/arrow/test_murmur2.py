@@ -8,9 +8,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.arrow.murmur2 import hash_keys
 from ottla.client import partition_for_key
 from ottla.client.core.partitioner import murmur2
-from ottla.spark.murmur2 import hash_keys
 
 keys = st.lists(st.none() | st.binary(max_size=40), max_size=60)
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.arrow.errors import RowsError
+from ottla.arrow.partitioning import assign_partitions
 from ottla.client import TopicPartition, partition_for_key
-from ottla.spark.errors import OutputError
-from ottla.spark.partitioning import assign_partitions
 from tests.spark.text_kinds import TEXT_KINDS
 
 COUNTS = {"orders": 8, "refunds": 3, "single": 1}
@@ -116,5 +116,5 @@ def test_a_topic_that_only_cut_off_rows_name_is_not_asked_for() -> None:
     ],
 )
 def test_rows_that_have_no_place_are_refused(columns: dict[str, Any], message: str) -> None:
-    with pytest.raises(OutputError, match=message):
+    with pytest.raises(RowsError, match=message):
         assigned(pa.record_batch({**columns, "value": [b"a", b"b"]}))

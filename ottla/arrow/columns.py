@@ -2,7 +2,7 @@
 
 Spark passes strings and bytes in several Arrow types (`string`, `binary`, `fixed_size_binary`, the `large_` and `_view` kinds, `null`, and
 dictionaries of these types), and arrays that are slices of other arrays. Headers are maps, or lists of structs of key and value. Other
-types, and a header without a key, raise `OutputError`.
+types, and a header without a key, raise `RowsError`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ottla.spark.errors import OutputError
+from ottla.arrow.errors import RowsError
 
 
 class HeaderColumn(NamedTuple):
@@ -50,7 +50,7 @@ def as_binary(column: Any, name: str) -> Any:
         return _narrowed(column)
     if pa.types.is_null(kind):
         return pa.nulls(len(column), pa.binary())
-    raise OutputError(f"column {name!r} is of type {kind}; it has to be a string or binary")
+    raise RowsError(f"column {name!r} is of type {kind}; it has to be a string or binary")
 
 
 def _is_view(kind: Any) -> bool:
@@ -101,10 +101,10 @@ def header_column(rows: Any) -> HeaderColumn | None:
     keys, values = (entries.flatten()[fields.index(name)] for name in ("key", "value"))
     keys = as_binary(keys, "headers.key")
     if keys.null_count:
-        raise OutputError("column 'headers' has an entry without a key")
+        raise RowsError("column 'headers' has an entry without a key")
     counts = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
     return HeaderColumn(keys, as_binary(values, "headers.value"), counts) if len(keys) else None
 
 
-def _not_headers(kind: Any) -> OutputError:
-    return OutputError(f"column 'headers' is of type {kind}; it has to be an array of structs of 'key' (string) and 'value' (binary)")
+def _not_headers(kind: Any) -> RowsError:
+    return RowsError(f"column 'headers' is of type {kind}; it has to be an array of structs of 'key' (string) and 'value' (binary)")

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ottla.arrow.columns import as_binary, binary_column, find_column, without_views
+from ottla.arrow.errors import RowsError
+from ottla.arrow.murmur2 import hash_keys
 from ottla.client import TopicPartition
-from ottla.spark.columns import as_binary, binary_column, find_column, without_views
-from ottla.spark.errors import OutputError
-from ottla.spark.murmur2 import hash_keys
 
 _turns = itertools.count(random.randrange(1 << 31))
 """Counter of chunks; modulo the topic's partitions it is the partition for rows without a key."""
@@ -32,7 +32,7 @@ def assign_partitions(
     """Yields the rows (a pyarrow RecordBatch or Table) of each target partition, in their order, with the columns that `encode_rows` uses.
 
     `partition_counts` has every topic that may be written; rows without a column `topic` are sent to `default_topic`. A null or unknown
-    topic, and a partition that the topic does not have, raise `OutputError`.
+    topic, and a partition that the topic does not have, raise `RowsError`.
     """
     batches = rows.combine_chunks().to_batches() if isinstance(rows, pa.Table) else [rows]
     for batch in batches:
@@ -74,10 +74,10 @@ def _topics(rows: Any, default_topic: str | None) -> tuple[list[str], Any | None
     column = find_column(rows, "topic")
     if column is None:
         if default_topic is None:
-            raise OutputError("the rows have no column 'topic', and the option 'topic' is not set")
+            raise RowsError("the rows have no column 'topic', and the option 'topic' is not set")
         return [default_topic], None
     if column.null_count:
-        raise OutputError(f"column 'topic' must not be null; nulls: {column.null_count}, rows: {len(column)}")
+        raise RowsError(f"column 'topic' must not be null; nulls: {column.null_count}, rows: {len(column)}")
     column = as_binary(column, "topic").dictionary_encode()
     topics = [topic.decode("utf-8", "replace") for topic in column.dictionary.to_pylist()]
     return topics, None if len(topics) == 1 else column.indices.to_numpy(zero_copy_only=False)
@@ -86,7 +86,7 @@ def _topics(rows: Any, default_topic: str | None) -> tuple[list[str], Any | None
 def _partition_count(topic: str, partition_counts: Mapping[str, int]) -> int:
     count = partition_counts.get(topic, 0)
     if count < 1:
-        raise OutputError(f"there is no topic {topic!r} to write to")
+        raise RowsError(f"there is no topic {topic!r} to write to")
     return count
 
 
@@ -100,7 +100,7 @@ def _partitions(rows: Any, topics: list[str], counts: list[int], of_rows: Any | 
     if len(wrong):
         index = 0 if of_rows is None else int(of_rows[wrong[0]])
         wanted, topic, count = partitions[wrong[0]], topics[index], counts[index]
-        raise OutputError(f"column 'partition': there is no partition {wanted} of topic {topic!r}, which has {count}")
+        raise RowsError(f"column 'partition': there is no partition {wanted} of topic {topic!r}, which has {count}")
     if chosen.null_count:
         partitions = np.where(chosen.is_null().to_numpy(zero_copy_only=False), _partitions_by_key(rows, row_counts), partitions)
     return partitions
@@ -112,7 +112,7 @@ def _chosen_partitions(rows: Any) -> Any | None:
     if column is None or column.null_count == len(column):
         return None
     if not pa.types.is_integer(column.type):
-        raise OutputError(f"column 'partition' is of type {column.type}; it has to be an integer")
+        raise RowsError(f"column 'partition' is of type {column.type}; it has to be an integer")
     return column
 
 

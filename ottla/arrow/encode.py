@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ottla.spark.columns import HeaderColumn, binary_column, blob_lengths, find_column, header_column
-from ottla.spark.errors import OptionError, OutputError
-from ottla.spark.varints import Varints, join_varints, varint_sizes, zigzag
+from ottla.arrow.columns import HeaderColumn, binary_column, blob_lengths, find_column, header_column
+from ottla.arrow.errors import RowsError
+from ottla.arrow.varints import Varints, join_varints, varint_sizes, zigzag
 from ottla.wire.batch_header import BATCH_OVERHEAD, CODEC_MASK, HEADER, LOG_OVERHEAD, MAGIC, TRANSACTIONAL_BIT, Buffer, stamp_crc
 from ottla.wire.compression import CODEC_NAMES, CODEC_NONE, compress
 
@@ -75,12 +75,12 @@ def encode_rows(
 ) -> list[EncodedBatch]:
     """Encodes the rows of one partition (a pyarrow RecordBatch or Table) as record batches of at most `batch_bytes`, in order.
 
-    The columns are `value` and, if present, `key`, `headers` and `timestamp`; others are ignored. A record of more than `record_bytes_max`
-    (by default, what fits into one batch) raises `OutputError`; a record larger than a batch gets its own batch. Raises `OptionError` for
-    an unknown compression.
+    The columns are `value` and, if present, `key`, `headers` and `timestamp`; others are ignored. A record larger than a batch gets its own
+    batch. Raises `RowsError` for a record of more than `record_bytes_max` (by default, what fits into one batch), a column of an
+    unsupported type, and an unknown compression.
     """
     if compression not in CODEC_NAMES:
-        raise OptionError(f"compression {compression!r} is none of {', '.join(CODEC_NAMES)}")
+        raise RowsError(f"compression {compression!r} is none of {', '.join(CODEC_NAMES)}")
     attributes = CODEC_NAMES.index(compression) | (TRANSACTIONAL_BIT if is_transactional else 0)
     record_bytes_max = batch_bytes - BATCH_OVERHEAD if record_bytes_max is None else record_bytes_max
     found = []
@@ -88,7 +88,7 @@ def encode_rows(
         columns = _read_columns(part)
         sizes = _record_sizes(columns, batch_bytes)
         if int(sizes.max()) > record_bytes_max:
-            raise OutputError(
+            raise RowsError(
                 f"a record of {int(sizes.max())} bytes is larger than {record_bytes_max}, the most that is sent; make values smaller, or "
                 "raise kafka.max.request.size and the topic's max.message.bytes"
             )
@@ -111,7 +111,7 @@ def _parts(rows: Any) -> Iterator[Any]:
 
 def _read_columns(rows: Any) -> _Columns:
     if find_column(rows, "value") is None:
-        raise OutputError(f"the rows have no column 'value', only {', '.join(rows.schema.names) or 'none at all'}")
+        raise RowsError(f"the rows have no column 'value', only {', '.join(rows.schema.names) or 'none at all'}")
     headers = header_column(rows)
     return _Columns(
         binary_column(rows, "key"),
@@ -127,7 +127,7 @@ def _timestamps_ms(rows: Any) -> Any:
     if column is None or column.null_count == len(column):
         return np.full(rows.num_rows, now_ms, np.int64)
     if not pa.types.is_timestamp(column.type):
-        raise OutputError(f"column 'timestamp' is of type {column.type}; it has to be a timestamp")
+        raise RowsError(f"column 'timestamp' is of type {column.type}; it has to be a timestamp")
     ticks = column.cast(pa.int64()).fill_null(np.iinfo(np.int64).min).to_numpy(zero_copy_only=False)
     ms = {"s": lambda: ticks * 1000, "ms": lambda: ticks, "us": lambda: ticks // 1000, "ns": lambda: ticks // 1_000_000}[column.type.unit]()
     return np.where(column.is_null().to_numpy(zero_copy_only=False), now_ms, ms) if column.null_count else ms

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.arrow.varints import Varints, join_varints, read_varints, unzigzag, varint_sizes, zigzag
 from ottla.client import WireError
-from ottla.spark.varints import Varints, join_varints, read_varints, unzigzag, varint_sizes, zigzag
 from ottla.wire.record_validation import read_zigzag
 from ottla.wire.records import encode_varint
 

@@ -1,7 +1,7 @@
-"""A progress bar: one line on stderr that is overwritten, shown only on a terminal.
+"""A progress bar: one line on stderr that is overwritten, shown only on a terminal and in a notebook.
 
 It is drawn up to ten times a second and only after the first half second, so that short work shows nothing. It is removed at the end, so
-that the command's own output looks the same. `-q`, `TERM=dumb` and a stderr that is no terminal turn it off.
+that the program's own output looks the same. `is_quiet`, `TERM=dumb` and another stderr turn it off.
 """
 
 from __future__ import annotations
@@ -17,6 +17,11 @@ SHOWN_EVERY_S = 0.1
 WIDTH = 30
 
 
+def is_notebook() -> bool:
+    """Returns whether stderr is shown in a notebook: the standard streams of Jupyter's kernel are its own."""
+    return type(sys.stderr).__module__.startswith("ipykernel.")
+
+
 class Progress:
     """A bar of `total` steps, as a context manager. With `total` 0 (unknown) only the count is shown."""
 
@@ -24,9 +29,11 @@ class Progress:
         self._what = what
         self._total = total
         self._done = 0
-        self._is_on = not is_quiet and os.environ.get("TERM") != "dumb" and sys.stderr.isatty()
+        self._is_on = not is_quiet and (is_notebook() or (os.environ.get("TERM") != "dumb" and sys.stderr.isatty()))
         self._next_s = time.monotonic() + SHOWN_AFTER_S
         self._is_shown = False
+        self._width = 0
+        """The width of the line that is shown."""
 
     def expect(self, total: int) -> Callable[[int], None]:
         """Sets the number of steps once it is known. Returns `add`."""
@@ -38,8 +45,7 @@ class Progress:
         if self._is_on and time.monotonic() >= self._next_s:
             self._next_s = time.monotonic() + SHOWN_EVERY_S
             self._is_shown = True
-            sys.stderr.write(f"\r{self.line()}\x1b[K")
-            sys.stderr.flush()
+            self._write(self.line())
 
     def line(self) -> str:
         if self._total <= 0:
@@ -53,5 +59,10 @@ class Progress:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._is_shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            self._write("")
+
+    def _write(self, line: str) -> None:
+        """Overwrites the line. Spaces remove the rest of the previous one, because notebooks know no escape sequence for it."""
+        sys.stderr.write(f"\r{line.ljust(self._width)}" + ("" if line else "\r"))
+        sys.stderr.flush()
+        self._width = len(line)

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from ottla.arrow.blobs import HEADERS, Blobs, read_blobs, read_headers, take_blobs
+from ottla.arrow.errors import DamagedBatchError
+from ottla.arrow.varints import read_varints, unzigzag
 from ottla.client import Fetched, TopicPartition, WireError
-from ottla.spark.blobs import HEADERS, Blobs, read_blobs, read_headers, take_blobs
-from ottla.spark.errors import DamagedBatchError
-from ottla.spark.varints import read_varints, unzigzag
 from ottla.wire.batch_header import LOG_APPEND_TIME, BatchHeader, record_section
 from ottla.wire.record_validation import read_zigzag
 from ottla.wire.records import Buffer, iter_records

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.spark import decode
-from ottla.spark.decode import arrow_schema, decode_batches
-from ottla.spark.errors import DamagedBatchError
+from ottla.arrow import decode
+from ottla.arrow.decode import arrow_schema, decode_batches
+from ottla.arrow.errors import DamagedBatchError
 from ottla.wire.records import RECORDS_AT, Record, WireError, encode_batch, iter_records, read_batch_header, rewrite_batch, stamp_crc
-from tests.spark.batches import NOW_MS, PARTITION, as_row, fetch, logs, record_lists
+from tests.arrow.batches import NOW_MS, PARTITION, as_row, fetch, logs, record_lists
 
 EVERYTHING = 1 << 62
 

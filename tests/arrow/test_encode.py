@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.spark import encode
-from ottla.spark.encode import EncodedBatch, encode_rows
-from ottla.spark.errors import OptionError, OutputError
+from ottla.arrow import encode
+from ottla.arrow.encode import EncodedBatch, encode_rows
+from ottla.arrow.errors import RowsError
 from ottla.wire.compression import CODEC_NAMES
 from ottla.wire.records import Record, read_batch_header, read_records, validate_records
-from tests.spark.batches import NOW_MS, record_lists
+from tests.arrow.batches import NOW_MS, record_lists
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -155,7 +155,7 @@ def test_a_large_record_travels_alone_and_a_larger_one_is_refused() -> None:
     encoded = encode_rows(rows, compression="none", batch_bytes=500, record_bytes_max=3000, is_transactional=True)
     assert [batch.count for batch in encoded] == [1, 1, 1]
     assert 2000 < len(encoded[1].data) < 2100
-    with pytest.raises(OutputError, match=r"a record of 20.. bytes is larger than 439, the most that is sent"):
+    with pytest.raises(RowsError, match=r"a record of 20.. bytes is larger than 439, the most that is sent"):
         encode_rows(rows, batch_bytes=500, is_transactional=True)
 
 
@@ -173,10 +173,10 @@ def test_a_large_record_travels_alone_and_a_larger_one_is_refused() -> None:
     ],
 )
 def test_columns_that_cannot_be_written_are_named(columns: dict[str, Any], message: str) -> None:
-    with pytest.raises(OutputError, match=message):
+    with pytest.raises(RowsError, match=message):
         encode_rows(pa.record_batch(columns), is_transactional=True)
 
 
 def test_an_unknown_compression_is_named() -> None:
-    with pytest.raises(OptionError, match="compression 'brotli' is none of none, gzip, snappy, lz4, zstd"):
+    with pytest.raises(RowsError, match="compression 'brotli' is none of none, gzip, snappy, lz4, zstd"):
         encode_rows(pa.record_batch({"value": [b"v"]}), compression="brotli", is_transactional=True)

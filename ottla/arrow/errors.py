@@ -1,0 +1,15 @@
+"""The errors of the codec. Each message names the partition and offset, or the column, that it concerns."""
+
+from __future__ import annotations
+
+from ottla.base.errors import OttlaError
+
+
+class DamagedBatchError(OttlaError):
+    """A fetched batch cannot be decoded; the message has topic, partition and offset."""
+
+
+class RowsError(OttlaError):
+    """Rows cannot be written as records: a column of an unsupported type, a null topic, a partition that does not exist, a record that is
+    too large.
+    """

@@ -1,0 +1,112 @@
+"""`ottla sql "select key, count(*) from orders group by 1"`: topics as tables of DuckDB. Needs the extra `ottla[frame]`.
+
+The rows are printed as they are computed, in the forms jsonl, csv and plain; a table is printed whole, of at most `TABLE_ROWS_MAX` rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ottla.cli.command import Args, Refused, UsageError, command, merged_numbers, option
+from ottla.cli.options import DEFAULT_BOOTSTRAP, properties_of
+from ottla.cli.render.ottla import Column, Output, Row
+
+TABLE_ROWS_MAX = 10_000
+"""Rows of the forms that are printed whole (table, json and yaml): they are held in memory, and are for reading."""
+_STREAMED = ("jsonl", "csv", "plain")
+
+
+@command(
+    "sql",
+    "Ask about topics with SQL (DuckDB).",
+    option("query", metavar="QUERY", help="a SELECT; its tables are topics"),
+    option("--since", metavar="TIME", help="records from this time on: -1h, a date, milliseconds"),
+    option("--until", metavar="TIME", help="records before this time"),
+    option("--partitions", action="append", metavar="N,...", help="only these partitions"),
+    option("--key-format", default="text", metavar="FORM", help="text (default) or bytes"),
+    option("--value-format", default="text", metavar="FORM", help="text (default) or bytes"),
+    option("--isolation", default="read_committed", metavar="LEVEL", help="read_committed (default) or read_uncommitted"),
+    needs="READ TOPIC",
+)
+def _sql(args: Args, output: Output) -> int:
+    from ottla.frames.errors import FrameUsageError, MissingPackageError
+    from ottla.frames.frame import Frame, frame
+    from ottla.frames.queries import COLUMNS, run_query
+
+    properties = properties_of(args)
+    partitions = merged_numbers(args.partitions, "--partitions is N,N,...") if args.partitions else None
+
+    def open_frame(topic: str) -> Frame:
+        return frame(
+            topic,
+            since=args.since,
+            until=args.until,
+            partitions=partitions,
+            columns=COLUMNS,
+            key=args.key_format,
+            value=args.value_format,
+            bootstrap=properties.get("bootstrap.servers", DEFAULT_BOOTSTRAP),
+            config=properties,
+            isolation=args.isolation,
+            progress=False if output.is_quiet else None,
+        )
+
+    try:
+        result = run_query(args.query, open_frame)
+        _print(output, result.columns, result.rows)
+    except FrameUsageError as error:
+        raise UsageError(str(error)) from None
+    except MissingPackageError as error:
+        raise Refused(str(error), "MissingRequirementError") from None
+    return 0
+
+
+def _print(output: Output, names: Sequence[str], rows: Iterator[list[tuple[Any, ...]]]) -> None:
+    kind = _row_class(names)
+    if output.form not in _STREAMED:
+        held: list[Row] = []
+        for some in rows:
+            held += _rows(kind, some)
+            if len(held) > TABLE_ROWS_MAX:
+                output.note(f"only the first {TABLE_ROWS_MAX:,} rows are shown; -o jsonl and -o csv print all")
+                break
+        output.rows("rows", kind, held[:TABLE_ROWS_MAX])
+        return
+    is_first = True
+    for some in rows:
+        output.rows("rows", kind, _rows(kind, some), has_heading=is_first)
+        is_first = False
+    if is_first:
+        output.rows("rows", kind, [])
+
+
+def _row_class(names: Sequence[str]) -> type[Row]:
+    """Returns a class of rows with these columns. A repeated name gets a number, as in DuckDB's own tables: `a`, `a_1`."""
+    keys: list[str] = []
+    for name in names:
+        number, key = 0, name
+        while key in keys:
+            number += 1
+            key = f"{name}_{number}"
+        keys.append(key)
+
+    class ResultRow(Row):
+        """A row of the answer."""
+
+        columns = tuple(Column(key, key) for key in keys)
+
+    return ResultRow
+
+
+def _rows(kind: type[Row], rows: Sequence[tuple[Any, ...]]) -> list[Row]:
+    return [kind(*map(_shown, row)) for row in rows]
+
+
+def _shown(value: Any) -> Any:
+    r"""Returns bytes as text in the notation of DuckDB (`\\xFF`), also inside lists and structs. Other values are unchanged."""
+    if isinstance(value, bytes):
+        return "".join(chr(byte) if 32 <= byte < 127 and byte != 92 else f"\\x{byte:02X}" for byte in value)
+    if isinstance(value, dict):
+        return {key: _shown(part) for key, part in value.items()}
+    return [_shown(part) for part in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,175 @@
+"""`ottla.frame`: the records of a topic as a DataFrame, without Spark.
+
+    import ottla
+
+    orders = ottla.frame("orders", since="-1h", value="json")
+    orders.to_polars()
+
+A `Frame` has no records, only the offsets to read and the columns. Each conversion reads the topic, partition by partition in the order of
+offsets, while the next Fetch is in flight. `to_reader` and every library that reads Arrow streams (`__arrow_c_stream__`) get batches of at
+most 65,536 rows, so memory is bounded for a topic of any size. `to_arrow`, `to_polars` and `to_pandas` hold all rows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ottla.analysis.progress import Progress
+from ottla.client import TopicPartition, addresses_in, connect
+from ottla.frames.errors import FrameUsageError
+from ottla.frames.packages import library
+from ottla.frames.ranges import Moment, Offsets, find_offsets
+
+DEFAULT_BOOTSTRAP = "localhost:9092"
+COLUMNS = ("key", "value", "partition", "offset", "timestamp")
+"""The columns of a frame by default."""
+OTHER_COLUMNS = ("topic", "timestampType", "headers")
+"""Columns that a frame has if `columns` names them."""
+FETCH_BYTES = 8 * 1024 * 1024
+"""Bytes of one Fetch. Two are in memory at a time: the one that is decoded, and the next one."""
+
+
+class Source(NamedTuple):
+    """Where records are read: the cluster, its client's settings, and which records are visible."""
+
+    bootstrap: str
+    config: Mapping[str, str]
+    isolation: str = "read_committed"
+
+
+def frame(
+    topic: str,
+    *,
+    since: Moment | None = None,
+    until: Moment | None = None,
+    partitions: Iterable[int] | None = None,
+    offsets: Offsets | None = None,
+    columns: Sequence[str] | None = None,
+    key: str = "bytes",
+    value: str = "bytes",
+    bootstrap: str | None = None,
+    config: Mapping[str, str] | None = None,
+    isolation: str = "read_committed",
+    progress: bool | None = None,
+) -> Frame:
+    """Returns the records of a topic as a `Frame`. It asks the cluster for offsets and reads no records.
+
+    `since` and `until` (exclusive) are times: `-1h`, an ISO date, milliseconds since 1970 or a datetime. `partitions` are numbers of
+    partitions; `offsets` has the first offset and the end of each instead. `columns` are names, in their order; by default `COLUMNS`.
+    `key` and `value` are `bytes` or `text` (UTF-8). `bootstrap` is `HOST:PORT[,...]`, by default KAFKA_BOOTSTRAP_SERVERS or localhost:9092;
+    `config` has the security settings of Kafka's clients. `isolation` is `read_committed` or `read_uncommitted`. `progress` is whether
+    to show a bar; by default on a terminal and in a notebook.
+
+    Raises `UnknownTopicError`, `ConnectError` and other `ClientError`s, `FrameUsageError` for a wrong argument, `FrameError` for offsets
+    out of range, and `MissingPackageError` without the packages of `ottla[frame]`.
+    """
+    library("pyarrow"), library("numpy")
+    from ottla.frames.columns import chosen_columns
+
+    if isolation not in ("read_committed", "read_uncommitted"):
+        raise FrameUsageError(f"isolation: {isolation!r} is neither read_committed nor read_uncommitted")
+    chosen = chosen_columns(COLUMNS if columns is None else columns, key=key, value=value)
+    source = Source(bootstrap or addresses_in(os.environ) or DEFAULT_BOOTSTRAP, dict(config or {}), isolation)
+    with _connected(source) as client:
+        found = find_offsets(
+            client, topic, since=since, until=until, partitions=partitions, offsets=offsets, isolation=isolation
+        )
+    return Frame(topic, found, chosen, source, progress=progress)
+
+
+def _connected(source: Source) -> Any:
+    try:
+        return connect(source.bootstrap, source.config)
+    except ValueError as error:
+        raise FrameUsageError(f"bootstrap, config: {error}") from None
+
+
+class Frame:
+    """The records of a topic between fixed offsets, with chosen columns. Made by `ottla.frame`."""
+
+    def __init__(
+        self, topic: str, offsets: Mapping[int, tuple[int, int]], columns: Any, source: Source, *, progress: bool | None = None
+    ) -> None:
+        self.topic = topic
+        self.offsets = dict(offsets)
+        """By partition, the first offset and the end (exclusive). As the argument `offsets` of `ottla.frame` they give the same rows."""
+        self._columns = columns
+        self._source = source
+        self._progress = progress
+
+    @property
+    def schema(self) -> Any:
+        """The names and types of the columns, a `pyarrow.Schema`."""
+        return self._columns.schema
+
+    @property
+    def row_count_max(self) -> int:
+        """The number of offsets to read. Transactions and compaction leave offsets without a record, so there may be fewer rows."""
+        return sum(end - start for start, end in self.offsets.values())
+
+    def __repr__(self) -> str:
+        names = ", ".join(f"{field.name}: {field.type}" for field in self.schema)
+        return f"<ottla.frame {self.topic!r}: at most {self.row_count_max:,} rows of {names}>"
+
+    def select(self, columns: Sequence[str]) -> Frame:
+        """Returns a frame of the same records with fewer columns, in the given order. Columns that are left out are not decoded."""
+        return Frame(self.topic, self.offsets, self._columns.select(columns), self._source, progress=self._progress)
+
+    # Arrow
+
+    def to_reader(self) -> Any:
+        """Returns the rows as a `pyarrow.RecordBatchReader`, which reads the topic while it is consumed. Raises while it is read: a
+        `ClientError` (an `OffsetOutOfRangeError` if retention has removed records), `DamagedBatchError`, or `FrameError`.
+        """
+        pyarrow = library("pyarrow")
+        return pyarrow.RecordBatchReader.from_batches(self.schema, self._batches())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Lets pyarrow, Polars, pandas and DuckDB read the frame as an Arrow stream; each time the topic is read again."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self) -> object:
+        return self.schema.__arrow_c_schema__()
+
+    def to_arrow(self) -> Any:
+        """Returns all rows as a `pyarrow.Table`. Raises as `to_reader` does."""
+        return self.to_reader().read_all()
+
+    # Libraries of DataFrames
+
+    def to_polars(self) -> Any:
+        """Returns all rows as a `polars.DataFrame`. Raises as `to_reader` does, and `MissingPackageError` without polars."""
+        polars = library("polars")
+        return polars.from_arrow(self.to_arrow())
+
+    def to_pandas(self) -> Any:
+        """Returns all rows as a `pandas.DataFrame`. Raises as `to_reader` does, and `MissingPackageError` without pandas."""
+        library("pandas")
+        return self.to_arrow().to_pandas()
+
+    def to_duckdb(self, connection: Any = None) -> Any:
+        """Returns a relation of DuckDB, in a connection or in DuckDB's default one. Each query of it reads the topic again, in a stream,
+        and decodes all columns of the frame: `select` the needed ones first. Raises `MissingPackageError` without duckdb.
+        """
+        duckdb = library("duckdb")
+        return (duckdb if connection is None else connection).from_arrow(self)
+
+    def _batches(self) -> Iterator[Any]:
+        from ottla.arrow.decode import decode_batches
+
+        is_quiet = self._progress is False
+        with _connected(self._source) as client, Progress(self.topic, self.row_count_max, is_quiet=is_quiet) as bar:
+            for number, (start, end) in self.offsets.items():
+                position = start
+                if start == end:
+                    continue
+                reading = client.read(
+                    TopicPartition(self.topic, number), start, end, isolation=self._source.isolation, partition_max_bytes=FETCH_BYTES
+                )
+                for fetched in reading:
+                    for rows in decode_batches(fetched, end, schema=self._columns.stored):
+                        yield self._columns.convert(rows)
+                    bar.add(min(end, fetched.next_offset) - position)
+                    position = fetched.next_offset

@@ -1,0 +1,21 @@
+"""Imports the packages of others on use, and names the one that is missing."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from ottla.frames.errors import MissingPackageError
+
+_OF_THE_EXTRA = ("duckdb", "numpy", "pyarrow")
+"""Packages of the extra `ottla[frame]`. The user chooses the libraries of DataFrames."""
+
+
+def library(name: str) -> Any:
+    """Imports a package. Raises `MissingPackageError` with the command that installs it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        missing = (error.name or name).partition(".")[0]
+        wanted = "'ottla[frame]'" if missing in _OF_THE_EXTRA else missing
+        raise MissingPackageError(f"{missing} cannot be imported; install it: pip install {wanted}", name=missing) from None
