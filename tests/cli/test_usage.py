@@ -171,8 +171,8 @@ def test_wrong_usage(offline: Ottla, broker: Broker, monkeypatch: pytest.MonkeyP
 
 
 FORMS_OF_ONE_THING = {
-    "--topic": {"NAME", "TOPIC", "REGEX", "TOPIC[:P,...]"},
-    "--group": {"GROUP", "NAME"},
+    "--topic": {"NAME", "TOPIC", "REGEX", "TOPIC[:P,...]", "TOPIC,..."},
+    "--group": {"GROUP", "NAME", "GROUP,..."},
     "--broker": {"ID,...", "NAME"},
     "--broker-list": {"HOST:PORT[,...]", "ID,..."},
     "--delete-config": {"KEY", "K,..."},
@@ -186,6 +186,7 @@ FORMS_OF_ONE_THING = {
 TWO_MEANINGS = {
     "--brokers": "a count for `start` and `dev`, as in the specification; elsewhere librdkafka's and rpk's name of the connection",
     "--config": "a file for what runs a broker, as for kafka-server-start; a topic's setting, as for kafka-topics",
+    "--offsets": "a range for `clone`; elsewhere to show offsets, as for kafka-consumer-groups",
     "--partitions": "how many, as for kafka-topics; which, as for kafka-get-offsets",
     "--state": "which states, or to show the state, as for kafka-consumer-groups",
     "-c": "--config, as for kafka-topics in short; --max-messages of kcat and kafka-console-consumer",
