@@ -1,4 +1,4 @@
-"""The columns of a frame: which stored columns they need, and how keys and values become text."""
+"""The columns of a frame: which stored columns they need, and how keys and values become text or typed JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pyarrow as pa
 from ottla.arrow.decode import arrow_schema
 from ottla.frames.errors import FrameError, FrameUsageError
 
-FORMS = ("bytes", "text")
+_JSON = {b"form": b"json"}
+"""Metadata of a column that is parsed as JSON: its type alone does not say so, because JSON text is of the type string too."""
+FORMS = {"key": ("bytes", "text"), "value": ("bytes", "text", "json")}
 
 
 class Columns(NamedTuple):
@@ -25,20 +27,25 @@ class Columns(NamedTuple):
         return Columns(pa.schema([self.stored.field(name) for name in names]), pa.schema([self.schema.field(name) for name in names]))
 
     def convert(self, rows: Any) -> Any:
-        """Returns decoded rows with the types of the frame. Raises `FrameError` for a key or value that is not text."""
+        """Returns decoded rows with the types of the frame. Raises `FrameError` for a key or value that does not fit."""
         if self.stored is self.schema:
             return rows
-        columns = [_as_text(rows, name) if field.type != rows.schema.field(name).type else rows.column(name)
-                   for name, field in zip(self.schema.names, self.schema, strict=True)]  # fmt: skip
+        columns = [rows.column(field.name) if field.type == rows.schema.field(field.name).type else _converted(rows, field)
+                   for field in self.schema]  # fmt: skip
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def with_value_type(self, kind: Any) -> Columns:
+        """Returns the columns with another type of the column `value`."""
+        at = self.schema.get_field_index("value")
+        return Columns(self.stored, self.schema.set(at, pa.field("value", kind, metadata=_JSON)))
 
 
 def chosen_columns(names: Sequence[str], *, key: str, value: str) -> Columns:
     """Returns the columns of these names. Raises `FrameUsageError` for an unknown name or form."""
     forms = {"key": key, "value": value}
     for argument, form in forms.items():
-        if form not in FORMS:
-            raise FrameUsageError(f"{argument}: {form!r} is none of {', '.join(FORMS)}")
+        if form not in FORMS[argument]:
+            raise FrameUsageError(f"{argument}: {form!r} is none of {', '.join(FORMS[argument])}")
     known = arrow_schema(include_headers=True)
     if isinstance(names, str):
         raise FrameUsageError(f"columns: a list of names, such as [{names!r}]")
@@ -55,8 +62,13 @@ def _check_names(names: Sequence[str], known: Sequence[str]) -> None:
         raise FrameUsageError("columns: each name once, and at least one")
 
 
-def _as_text(rows: Any, name: str) -> Any:
+def _converted(rows: Any, field: Any) -> Any:
+    column = rows.column(field.name)
+    if field.type != pa.string() or field.metadata == _JSON:
+        from ottla.frames.json_values import parse_values
+
+        return parse_values(column, field.type)
     try:
-        return rows.column(name).cast(pa.string())
+        return column.cast(pa.string())
     except pa.ArrowInvalid:
-        raise FrameError(f"a {name} is not UTF-8; read it with {name}='bytes'") from None
+        raise FrameError(f"a {field.name} is not UTF-8; read it with {field.name}='bytes'") from None

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from ottla.analysis.progress import Progress
 from ottla.client import TopicPartition, addresses_in, connect
-from ottla.frames.errors import FrameUsageError
+from ottla.frames.errors import FrameError, FrameUsageError
 from ottla.frames.packages import library
 from ottla.frames.ranges import Moment, Offsets, find_offsets
 
@@ -54,11 +55,12 @@ def frame(
     isolation: str = "read_committed",
     progress: bool | None = None,
 ) -> Frame:
-    """Returns the records of a topic as a `Frame`. It asks the cluster for offsets and reads no records.
+    """Returns the records of a topic as a `Frame`. It asks the cluster for offsets and, except for JSON, reads no records.
 
     `since` and `until` (exclusive) are times: `-1h`, an ISO date, milliseconds since 1970 or a datetime. `partitions` are numbers of
     partitions; `offsets` has the first offset and the end of each instead. `columns` are names, in their order; by default `COLUMNS`.
-    `key` and `value` are `bytes` or `text` (UTF-8). `bootstrap` is `HOST:PORT[,...]`, by default KAFKA_BOOTSTRAP_SERVERS or localhost:9092;
+    `key` and `value` are `bytes` or `text` (UTF-8). With `value="json"` values have the types of a sample, which is read at once.
+    `bootstrap` is `HOST:PORT[,...]`, by default KAFKA_BOOTSTRAP_SERVERS or localhost:9092;
     `config` has the security settings of Kafka's clients. `isolation` is `read_committed` or `read_uncommitted`. `progress` is whether
     to show a bar; by default on a terminal and in a notebook.
 
@@ -76,7 +78,10 @@ def frame(
         found = find_offsets(
             client, topic, since=since, until=until, partitions=partitions, offsets=offsets, isolation=isolation
         )
-    return Frame(topic, found, chosen, source, progress=progress)
+    made = Frame(topic, found, chosen, source, progress=progress)
+    if value == "json" and "value" in chosen.schema.names:
+        made = Frame(topic, found, chosen.with_value_type(made.infer_json()), source, progress=progress)
+    return made
 
 
 def _connected(source: Source) -> Any:
@@ -116,6 +121,18 @@ class Frame:
     def select(self, columns: Sequence[str]) -> Frame:
         """Returns a frame of the same records with fewer columns, in the given order. Columns that are left out are not decoded."""
         return Frame(self.topic, self.offsets, self._columns.select(columns), self._source, progress=self._progress)
+
+    def infer_json(self) -> Any:
+        """Returns the type of the values as JSON, by a sample of each partition. Raises as `to_reader` does, and `FrameError` for values
+        without a common type.
+        """
+        from ottla.frames.json_values import SAMPLE_ROWS, inferred_type
+
+        samples = []
+        for number, (start, end) in self.offsets.items():
+            of_one = Frame(self.topic, {number: (start, end)}, self._columns.select(["value"]), self._source, progress=False)
+            samples += [rows.column("value").slice(0, SAMPLE_ROWS) for rows in islice(of_one.to_reader(), 1)]
+        return inferred_type(library("pyarrow").concat_arrays(samples)) if samples else inferred_type(samples)
 
     # Arrow
 
@@ -170,6 +187,12 @@ class Frame:
                 )
                 for fetched in reading:
                     for rows in decode_batches(fetched, end, schema=self._columns.stored):
-                        yield self._columns.convert(rows)
+                        yield self._converted(rows, number, position)
                     bar.add(min(end, fetched.next_offset) - position)
                     position = fetched.next_offset
+
+    def _converted(self, rows: Any, number: int, position: int) -> Any:
+        try:
+            return self._columns.convert(rows)
+        except FrameError as error:
+            raise FrameError(f"{self.topic}-{number}, from offset {position} on: {error}") from None

@@ -138,8 +138,14 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 def _needed_columns(connection: Any, text: str) -> set[str]:
-    """Returns the columns that the plan of the query reads from any of the frames; all if the plan reads none."""
+    """Returns the columns that the plan of the query reads from any of the frames; all if the plan names none, or others.
+
+    A plan may name fields of a struct: `value.amount`.
+    """
     plan = json.loads(connection.execute(f"explain (format json) {text}").fetchall()[0][1])
     scans = [node["extra_info"] for node in _nodes(plan) if node.get("name") == "PYTHON_ARROW_SCAN"]
     projections = [scan.get("Projections", []) for scan in scans]
-    return {name for some in projections for name in ([some] if isinstance(some, str) else some)} or {*COLUMNS}
+    names = {name for some in projections for name in ([some] if isinstance(some, str) else some)}
+    needed = {column for column in COLUMNS if any(name == column or name.startswith(f"{column}.") for name in names)}
+    is_understood = all(name.partition(".")[0] in needed for name in names)
+    return needed if needed and is_understood else {*COLUMNS}

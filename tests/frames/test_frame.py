@@ -159,6 +159,55 @@ def test_a_bar_is_shown_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "100%" in stream.getvalue() and "\x1b" not in stream.getvalue()
 
 
+# JSON
+
+
+def test_json_values_have_the_types_of_a_sample(frame: Any, topic: str, client: Client) -> None:
+    texts = [b'{"item": "tea", "amount": 12, "at": "2026-01-01T12:00:00"}', None, b'{"amount": 2.5, "tags": ["a"],\n "of": {"x": true}}']
+    with client.producer() as producer:
+        for number, text in enumerate(texts):
+            producer.produce(topic, text, partition=number % 2)
+    made = frame(topic, value="json", columns=["partition", "value"])
+    first = {"item": "tea", "amount": 12.0, "at": "2026-01-01T12:00:00", "tags": None, "of": None}
+    last = {"item": None, "amount": 2.5, "at": None, "tags": ["a"], "of": {"x": True}}
+    assert made.to_arrow().to_pylist() == [
+        {"partition": 0, "value": first}, {"partition": 0, "value": last}, {"partition": 1, "value": None},
+    ]  # fmt: skip
+    assert made.to_duckdb().aggregate("sum(value.amount)").fetchall() == [(14.5,)]
+    assert made.select(["partition"]).to_arrow().num_rows == 3
+
+
+def test_json_that_is_text_and_a_topic_without_values(frame: Any, topic: str, client: Client) -> None:
+    assert frame(topic, value="json").to_arrow().num_rows == 0
+    with client.producer() as producer:
+        producer.produce(topic, b'"a\\nb"', partition=0)
+    assert values(frame(topic, value="json")) == ["a\nb"]
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "message"),
+    [
+        (b'{"a": 1}', [b"nope"], "Invalid value"),
+        (b'{"a": 1}', [b'{"a": "x"}'], r"Column\(a\) changed from number to string"),
+        (b'{"a": 1}', [b'{"b": 1}'], "unexpected field"),
+        (b'{"a": 1}', [b"{}{}", b""], "does not fit"),
+        (b'{"a": 1}', [b'{"a":', b'1}', b"{}{}"], "does not fit"),
+        (b'{"a": 1}', [b'{}}{"v":{}'], "not one JSON value"),
+    ],
+)
+def test_json_that_does_not_fit_the_sample(
+    frame: Any, topic: str, client: Client, monkeypatch: pytest.MonkeyPatch, first: bytes, later: list[bytes], message: str
+) -> None:
+    """Rows and values never shift against each other, whatever the values contain."""
+    monkeypatch.setattr("ottla.frames.json_values.SAMPLE_ROWS", 1)
+    with client.producer() as producer:
+        for text in (first, *later):
+            producer.produce(topic, text, partition=0)
+    made = frame(topic, value="json")
+    with pytest.raises(FrameError, match=rf"{topic}-0, from offset 0 on: .*{message}.*; read it with value='text'$"):
+        made.to_arrow()
+
+
 # What is wrong
 
 

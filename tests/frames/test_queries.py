@@ -84,6 +84,15 @@ def test_a_topic_that_is_named_twice_is_read_twice(asked: Asked, filled: str) ->
     assert asked.topics == [filled]
 
 
+def test_fields_of_json_are_columns_of_a_struct(frame: Any, filled: str) -> None:
+    def as_json(topic: str) -> Frame:
+        made: Frame = frame(topic, columns=COLUMNS, value="json")
+        return made
+
+    query = f'select sum(value.n), count(key) from "{filled}" where value.n > 2997'
+    assert [row for some in run_query(query, as_json).rows for row in some] == [(2998 + 2999, 2)]
+
+
 def test_a_query_without_topics_is_answered(asked: Asked) -> None:
     result = run_query("select 1 a, 2 a", asked)
     assert (result.columns, list(result.rows)) == (["a", "a"], [[(1, 2)]])

@@ -25,7 +25,7 @@ _STREAMED = ("jsonl", "csv", "plain")
     option("--until", metavar="TIME", help="records before this time"),
     option("--partitions", action="append", metavar="N,...", help="only these partitions"),
     option("--key-format", default="text", metavar="FORM", help="text (default) or bytes"),
-    option("--value-format", default="text", metavar="FORM", help="text (default) or bytes"),
+    option("--value-format", default="text", metavar="FORM", help="text (default), bytes or json"),
     option("--isolation", default="read_committed", metavar="LEVEL", help="read_committed (default) or read_uncommitted"),
     needs="READ TOPIC",
 )
