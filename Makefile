@@ -91,11 +91,12 @@ lint: $(STAMP)
 check: $(STAMP)
 	@$(MAKE) --no-print-directory --jobs=2 lint unit
 
-bench: $(STAMP)
+bench: $(SPARK)
 	@$(BIN)/python -m tools.bench.main
 	@$(BIN)/python -m tools.bench.attacks
 	@$(BIN)/python -m tools.bench.turns
 	@$(BIN)/python -m tools.bench.security
+	@$(BIN)/python -m tools.bench.frame
 
 bench-churn: $(STAMP)
 	@$(BIN)/python -m tools.bench.churn
