@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.analysis import progress
 from ottla.analysis.progress import Progress
-from ottla.cli import progress
 from ottla.cli.command import Refused, add_options
 from ottla.cli.command_groups import GROUPS, NOUNS, VERBS, load_commands
 from ottla.cli.optional import PARTS, library, part
