@@ -77,7 +77,7 @@ demo-cluster: $(SPARK)
 test: $(SPARK)
 	@$(PYTEST) -n $(WORKERS) $(T)
 
-unit: $(STAMP)
+unit: $(SPARK)
 	@$(PYTEST) -n $(WORKERS) -m "not foreign" $(addprefix --ignore=,$(SLOW) tests/tidy)
 
 lint: $(STAMP)
