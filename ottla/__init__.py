@@ -1,6 +1,6 @@
 """Ottla: Kafka's system in Python. Imports nothing, so that starting anything below costs only what it uses.
 
-`ottla.frame` and `ottla.write_frame` read a topic as a DataFrame and write one; they are imported on first use.
+`ottla.frame` reads a topic as a DataFrame, and `ottla.write_frame` writes one; they are imported on first use.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ottla.frames.frame import frame as frame
+    from ottla.frames.writing import write_frame as write_frame
 
-_FRAMES = {"frame": "ottla.frames.frame"}
+_FRAMES = {"frame": "ottla.frames.frame", "write_frame": "ottla.frames.writing"}
 """The modules of the functions for DataFrames."""
 
 

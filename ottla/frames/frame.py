@@ -12,32 +12,23 @@ most 65,536 rows, so memory is bounded for a topic of any size. `to_arrow`, `to_
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.analysis.progress import Progress
-from ottla.client import TopicPartition, addresses_in, connect
+from ottla.client import TopicPartition
 from ottla.frames.errors import FrameError, FrameUsageError
 from ottla.frames.packages import library
 from ottla.frames.ranges import Moment, Offsets, find_offsets
+from ottla.frames.source import Source, source_of
 
-DEFAULT_BOOTSTRAP = "localhost:9092"
 COLUMNS = ("key", "value", "partition", "offset", "timestamp")
 """The columns of a frame by default."""
 OTHER_COLUMNS = ("topic", "timestampType", "headers")
 """Columns that a frame has if `columns` names them."""
 FETCH_BYTES = 8 * 1024 * 1024
 """Bytes of one Fetch. Two are in memory at a time: the one that is decoded, and the next one."""
-
-
-class Source(NamedTuple):
-    """Where records are read: the cluster, its client's settings, and which records are visible."""
-
-    bootstrap: str
-    config: Mapping[str, str]
-    isolation: str = "read_committed"
 
 
 def frame(
@@ -73,8 +64,8 @@ def frame(
     if isolation not in ("read_committed", "read_uncommitted"):
         raise FrameUsageError(f"isolation: {isolation!r} is neither read_committed nor read_uncommitted")
     chosen = chosen_columns(COLUMNS if columns is None else columns, key=key, value=value)
-    source = Source(bootstrap or addresses_in(os.environ) or DEFAULT_BOOTSTRAP, dict(config or {}), isolation)
-    with _connected(source) as client:
+    source = source_of(bootstrap, config, isolation)
+    with source.connect() as client:
         found = find_offsets(
             client, topic, since=since, until=until, partitions=partitions, offsets=offsets, isolation=isolation
         )
@@ -82,13 +73,6 @@ def frame(
     if value == "json" and "value" in chosen.schema.names:
         made = Frame(topic, found, chosen.with_value_type(made.infer_json()), source, progress=progress)
     return made
-
-
-def _connected(source: Source) -> Any:
-    try:
-        return connect(source.bootstrap, source.config)
-    except ValueError as error:
-        raise FrameUsageError(f"bootstrap, config: {error}") from None
 
 
 class Frame:
@@ -177,7 +161,7 @@ class Frame:
         from ottla.arrow.decode import decode_batches
 
         is_quiet = self._progress is False
-        with _connected(self._source) as client, Progress(self.topic, self.row_count_max, is_quiet=is_quiet) as bar:
+        with self._source.connect() as client, Progress(self.topic, self.row_count_max, is_quiet=is_quiet) as bar:
             for number, (start, end) in self.offsets.items():
                 position = start
                 if start == end:

@@ -1,0 +1,32 @@
+"""Where frames are read and written: the cluster, and the settings of its client."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ottla.client import Client, addresses_in, connect
+from ottla.frames.errors import FrameUsageError
+
+DEFAULT_BOOTSTRAP = "localhost:9092"
+
+
+class Source(NamedTuple):
+    """A cluster, its client's settings, and which records are visible."""
+
+    bootstrap: str
+    config: Mapping[str, str]
+    isolation: str = "read_committed"
+
+    def connect(self) -> Client:
+        """Returns a client. Raises `FrameUsageError` for wrong settings."""
+        try:
+            return connect(self.bootstrap, self.config)
+        except ValueError as error:
+            raise FrameUsageError(f"bootstrap, config: {error}") from None
+
+
+def source_of(bootstrap: str | None, config: Mapping[str, str] | None, isolation: str = "read_committed") -> Source:
+    """Returns the source that the arguments name; without `bootstrap` KAFKA_BOOTSTRAP_SERVERS or `DEFAULT_BOOTSTRAP`."""
+    return Source(bootstrap or addresses_in(os.environ) or DEFAULT_BOOTSTRAP, dict(config or {}), isolation)

@@ -1,0 +1,121 @@
+"""`ottla.write_frame`: the rows of a DataFrame become records of a topic, in one transaction.
+
+    ottla.write_frame(polars.DataFrame({"customer": ["ann"], "amount": [12]}), "orders", key="customer")
+
+Rows are read as an Arrow stream and encoded column by column (`ottla/arrow`), as in the Spark sink. Kafka's default partitioner chooses the
+partitions. Readers of committed records see all rows or none.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ottla.analysis.progress import Progress
+from ottla.frames.errors import FrameUsageError
+from ottla.frames.packages import library
+from ottla.frames.source import source_of
+
+ROWS_MAX = 65_536
+"""Maximum number of rows that are encoded at once."""
+RECORD_COLUMNS = ("key", "value", "headers", "timestamp", "partition")
+
+
+def write_frame(
+    rows: Any,
+    topic: str,
+    *,
+    key: str | None = None,
+    value: str | None = None,
+    compression: str = "lz4",
+    timeout_s: float = 60.0,
+    bootstrap: str | None = None,
+    config: Mapping[str, str] | None = None,
+    progress: bool | None = None,
+) -> int:
+    """Writes the rows to a topic in one transaction, and returns their number.
+
+    `rows` is anything that gives an Arrow stream: a DataFrame of Polars or pandas, a relation of DuckDB, a `pyarrow.Table`, an
+    `ottla.frame`. With a column `value`, or one that `value` names, the columns are those of records: `key`, `value`, `headers`,
+    `timestamp` and `partition`; others are ignored. Without one the value of each record is the row as a JSON object. `key` names the
+    column of the keys; keys are strings, bytes or integers.
+
+    `compression` is none, gzip, snappy, lz4 or zstd. The brokers abort the transaction if it is open for more than `timeout_s` seconds.
+    `bootstrap`, `config` and `progress` are those of `ottla.frame`.
+
+    Raises `FrameUsageError` for rows, columns and arguments that do not fit, `UnknownTopicError` and other `ClientError`s, and
+    `MissingPackageError` without the packages of `ottla[frame]`. After an error no row is visible, except after `OutcomeUnknownError`:
+    then the answer to the commit was lost, and all rows may be visible.
+    """
+    library("pyarrow"), library("numpy")
+    from ottla.arrow.encode import encode_rows
+    from ottla.arrow.errors import RowsError
+    from ottla.arrow.partitioning import assign_partitions
+
+    count, total = 0, len(rows) if hasattr(rows, "__len__") else 0
+    with source_of(bootstrap, config).connect() as client, Progress(topic, total, is_quiet=progress is False) as bar:
+        partitions = {topic: len(client.describe_topic(topic).partitions)}
+        records = _records(rows, key, value)
+        with client.transaction(f"ottla-frame-{uuid.uuid4()}", timeout_ms=int(timeout_s * 1000)) as transaction:
+            try:
+                for some in records:
+                    for partition, of_one in assign_partitions(some, partitions, topic):
+                        encoded = encode_rows(of_one, compression=compression, is_transactional=True)
+                        transaction.produce({partition: [batch.data for batch in encoded]})
+                    count += some.num_rows
+                    bar.add(some.num_rows)
+            except RowsError as error:
+                raise FrameUsageError(f"rows: {error}") from None
+    return count
+
+
+def _records(rows: Any, key: str | None, value: str | None) -> Iterator[Any]:
+    """Yields batches with the columns of records. Raises `FrameUsageError` for a name that is no column, and rows without a stream."""
+    pyarrow = library("pyarrow")
+    if not hasattr(rows, "__arrow_c_stream__"):
+        raise FrameUsageError(f"rows: a DataFrame, or a table that gives an Arrow stream, not {type(rows).__name__}")
+    reader = pyarrow.RecordBatchReader.from_stream(rows)
+    names = reader.schema.names
+    for argument, name in (("key", key), ("value", value)):
+        if name is not None and name not in names:
+            raise FrameUsageError(f"{argument}: there is no column {name!r}, only {', '.join(names)}")
+    value = value or ("value" if "value" in names else None)
+    if value is None:
+        _check_json(reader.schema)
+    return _renamed(reader, key or ("key" if "key" in names else None), value)
+
+
+def _renamed(reader: Any, key: str | None, value: str | None) -> Iterator[Any]:
+    pyarrow = library("pyarrow")
+    for batch in reader:
+        for start in range(0, batch.num_rows, ROWS_MAX):
+            rows = batch.slice(start, ROWS_MAX)
+            names = [name for name in RECORD_COLUMNS if name in rows.schema.names] if value else []
+            columns = {name: rows.column(name) for name in names} | {"value": rows.column(value) if value else _as_json(rows)}
+            if key is not None:
+                columns["key"] = _as_key(rows.column(key))
+            yield pyarrow.record_batch(columns)
+
+
+def _as_key(column: Any) -> Any:
+    pyarrow = library("pyarrow")
+    return column.cast(pyarrow.string()) if pyarrow.types.is_integer(column.type) else column
+
+
+def _check_json(schema: Any) -> None:
+    types = library("pyarrow").types
+    for field in schema:
+        if types.is_binary(field.type) or types.is_large_binary(field.type) or types.is_fixed_size_binary(field.type):
+            advice = "name the column of the values with `value`"
+            raise FrameUsageError(f"rows: column {field.name!r} has bytes, which JSON cannot hold; {advice}")
+
+
+def _as_json(rows: Any) -> Any:
+    """Returns each row as the text of a JSON object."""
+    pyarrow = library("pyarrow")
+    with library("duckdb").connect() as connection:
+        relation = connection.from_arrow(pyarrow.Table.from_batches([rows]))
+        found = relation.query("frame", "select to_json(frame)::varchar as value from frame").arrow()
+    table = found.read_all() if hasattr(found, "read_all") else found
+    return table.column("value").combine_chunks()
