@@ -31,9 +31,14 @@ def read_text(path: str) -> str:
 
 def read_json(path: str) -> Any:
     """Returns the JSON value in the file. The caller checks its shape."""
+    return parse_json(read_text(path), path)
+
+
+def parse_json(text: str, path: str) -> Any:
+    """Returns the JSON value in a text from the file. Raises `UsageError` if it is none."""
     import json
 
     try:
-        return json.loads(read_text(path))
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is not JSON: {error}") from None

@@ -16,7 +16,7 @@ from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cli.command import YES, Args, Refused, UsageError, command, confirm, flag, merged_numbers, option
-from ottla.cli.input_files import read_json
+from ottla.cli.input_files import parse_json, read_json, read_text
 from ottla.cli.output import write
 from ottla.cli.render.ottla import Output, Row
 from ottla.client.blocking.cluster import Cluster
@@ -38,8 +38,15 @@ class MovePlan(NamedTuple):
         return sorted({partition.topic for partition in self.replicas})
 
 
+PROPOSAL = "Proposed partition reassignment configuration\n"
+"""The line above the proposal in the output of `generate`, as Kafka's tool prints it."""
+
+
 def read_entries(path: str) -> list[dict[str, Any]]:
-    tree = read_json(path)
+    """Returns the partitions in a file: of a plan, or of the proposal in the output of `generate`, in any of its forms."""
+    text = read_text(path)
+    tree = parse_json(text.partition(PROPOSAL)[2] or text, path)
+    tree = tree.get("proposed", tree) if isinstance(tree, dict) else tree
     entries = tree.get("partitions") if isinstance(tree, dict) else None
     if not isinstance(entries, list) or not entries:
         raise UsageError(f'{path} is not {{"version": 1, "partitions": [...]}}')
@@ -180,7 +187,7 @@ def _generate(args: Args, cluster: Cluster, output: Output) -> None:
         output.show_object({"current": tree(now, lie), "proposed": tree(proposed, {})})
     else:
         write(f"Current partition replica assignment\n{as_json(now, lie)}\n\n")
-        write(f"Proposed partition reassignment configuration\n{as_json(proposed, {})}\n")
+        write(f"{PROPOSAL}{as_json(proposed, {})}\n")
 
 
 def place(partitions: int, copies: int, brokers: Sequence[int], *, start: int) -> list[list[int]]:

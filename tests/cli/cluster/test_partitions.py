@@ -239,8 +239,11 @@ def test_both_documents_are_printed_and_the_second_can_be_executed(ottla: Ottla,
     assert now == {**then, "log_dirs": now["log_dirs"]} and Path(now["log_dirs"][0]).is_dir()
     assert ottla(*options, "-o", "json").json()["proposed"] == json.loads(proposed)
     plan = tmp_path / "plan.json"
-    plan.write_text(proposed)
-    assert ottla("partitions", "reassign", "--reassignment-json-file", plan, "--execute", "--yes").code == 0
+    for text in (proposed, ottla(*options).out, ottla(*options, "-o", "json").out):
+        plan.write_text(text)
+        done = ottla("partitions", "reassign", "--reassignment-json-file", plan, "--execute", "--yes", "-o", "csv")
+        assert done.code == 0, done.err
+        assert len(done.out.splitlines()) == 2 and done.out.splitlines()[1].startswith(f"{topic},0,"), done.out
     assert ottla("kafka-reassign-partitions", "--generate", *options[2:]).out.startswith(heading)
 
 
