@@ -112,6 +112,20 @@ class ZooKeeperTools:
             raise StorageError(f"{znodes.BROKER_IDS} in ZooKeeper at {self._connect}: {str(error) or type(error).__name__}") from None
         return found
 
+    def other_chroots(self) -> list[str]:
+        """Returns the chroots with a cluster, sorted, if this one has none: of the ensemble's root ("/") and its children. Leaves out nodes
+        that this identity may not read. Raises `StorageError`."""
+        try:
+            if self._client.exists(self._root + znodes.BROKER_IDS) is not None:
+                return []
+            found = ["/"] if self._client.exists(znodes.BROKER_IDS) is not None else []
+            with suppress(NoAuthError):
+                names = sorted(self._client.get_children("/"))
+                found += [f"/{name}" for name in names if self._client.exists(f"/{name}{znodes.BROKER_IDS}") is not None]
+        except KazooException as error:
+            raise StorageError(f"{znodes.BROKER_IDS} in ZooKeeper at {self._connect}: {str(error) or type(error).__name__}") from None
+        return found
+
     def node(self, path: str) -> StoredNode | None:
         """Returns the node at a path below the cluster's root, None without one. Raises `StorageError`."""
         where = (self._root + path.rstrip("/")) or "/"

@@ -65,7 +65,7 @@ def test_tools_go_on_with_the_brokers_that_are_registered(offline: Ottla, cluste
 
 
 def test_credentials_are_there_before_the_first_broker(offline: Ottla, cluster: Cluster) -> None:
-    at = ("--zookeeper", elsewhere(cluster), "--alter", "--entity-type", "users", "--entity-name", "admin")
+    at = ("--zookeeper", elsewhere(cluster), "--force", "--alter", "--entity-type", "users", "--entity-name", "admin")
     made = offline("kafka-configs", *at, "--add-config", "SCRAM-SHA-256=[iterations=5000,password=secret],SCRAM-SHA-512=[password=other]")
     assert words(made) == "Completed updating config for entity: user-principal 'admin'.\n" and "secret" not in made.err
     found = node(cluster, "/config/users/admin")
@@ -79,8 +79,20 @@ def test_credentials_are_there_before_the_first_broker(offline: Ottla, cluster: 
     assert refused.code == 2 and "producer_byte_rate" in refused.err
 
 
+def test_a_chroot_without_a_cluster_beside_one_with_a_cluster_is_refused(offline: Ottla, cluster: Cluster) -> None:
+    """It is probably a mistake: no broker would read what is written there."""
+    ensemble = cluster.zookeeper_connect.partition("/")[0]
+    for wrong in (ensemble, f"{ensemble}/kafak"):
+        at = ("kafka-configs", "--zookeeper", wrong, "--alter", "--entity-type")
+        for what in (("users", "--entity-name", "a", "--add-config", "SCRAM-SHA-256=[password=x]"), ("brokers", "--entity-default",
+                     "--add-config", "message.max.bytes=5000")):  # fmt: skip
+            refused = offline(*at, *what)
+            assert (refused.code, refused.out, refused.err.count("error: ")) == (1, "", 1), refused
+            assert f"no cluster at {wrong}, but one at {ensemble}/" in refused.err.splitlines()[-1] and "--force" in refused.err
+
+
 def test_settings_of_brokers_that_do_not_run(offline: Ottla, cluster: Cluster) -> None:
-    at = ("--zookeeper", elsewhere(cluster), "--alter", "--entity-type", "brokers")
+    at = ("--zookeeper", elsewhere(cluster), "--force", "--alter", "--entity-type", "brokers")
     words(offline("kafka-configs", *at, "--entity-name", "7", "--add-config", "log.cleaner.backoff.ms=77"))
     words(offline("kafka-configs", *at, "--entity-default", "--add-config", "message.max.bytes=5000"))
     assert node(cluster, "/config/brokers/7") == {"log.cleaner.backoff.ms": "77"}

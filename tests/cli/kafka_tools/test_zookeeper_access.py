@@ -112,7 +112,7 @@ def test_a_login_that_is_refused(offline: Ottla, server: Server, jaas: Path, cli
 
 def test_a_tool_without_an_identity(offline: Ottla, server: Server) -> None:
     refused = offline("kafka-configs", "--zookeeper", f"{server.connect}/none", *ALTER)
-    assert refused.code == 1 and is_short(refused.err) and "/config/users/broker in ZooKeeper" in refused.err
+    assert refused.code == 1 and is_short(refused.err) and "/brokers/ids in ZooKeeper" in refused.err
 
 
 def test_files_that_cannot_be_used(offline: Ottla, tmp_path: Path) -> None:
