@@ -22,7 +22,7 @@ def _run(args: Args, output: Output) -> int:
         found.update(
             pid=running.pid, address=running.address or None, since=f"{datetime.fromtimestamp(running.started_s, UTC):%Y-%m-%dT%H:%M:%SZ}"
         )
-        found["answer_ms"] = _answer_ms(running.address) if running.address else None
+        found["answer_ms"], found["reason"] = _answer(running.address) if running.address else (None, "it has no address yet")
     output.show_object(found)
     if running is None:
         return 1
@@ -41,15 +41,20 @@ def _size(directory: str) -> int:
     return total
 
 
-def _answer_ms(address: str) -> float | None:
-    """Returns the milliseconds to connect and get an ApiVersions response; None if the broker does not answer."""
+def _answer(address: str) -> tuple[float | None, str | None]:
+    """Returns the milliseconds to connect and get an ApiVersions response, which needs no login; or None and the reason. Without an answer
+    it asks by TLS, because the address does not say which one the listener has. It sends no secret, so the certificate is not checked."""
     from ottla.client.blocking.cluster import Cluster
     from ottla.client.errors import TransportError
+    from ottla.client.security import Security
 
-    started = time.perf_counter()
-    try:
-        with Cluster(address, timeout_s=2.0) as cluster:
-            cluster.any_connection()
-    except TransportError:
-        return None
-    return round((time.perf_counter() - started) * 1000, 1)
+    reasons = []
+    for security in (None, Security({"security.protocol": "SSL", "enable.ssl.certificate.verification": "false"})):
+        started = time.perf_counter()
+        try:
+            with Cluster(address, timeout_s=2.0, security=security) as cluster:
+                cluster.any_connection()
+            return round((time.perf_counter() - started) * 1000, 1), None
+        except TransportError as error:
+            reasons.append(f"{'without TLS' if security is None else 'with TLS'}: {error}")
+    return None, "; ".join(reasons)

@@ -1,15 +1,18 @@
-"""A broker whose security is not whole does not start: one line that says what is missing, no READY, no listener without it."""
+"""A broker whose security is not whole does not start: one line that says what is missing, no READY, no listener without it. `ottla status`
+finds those that run."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from datetime import datetime, tzinfo
 from pathlib import Path
 
 import pytest
 
 from ottla.cli.access.certificates import issue, make_authority
-from tests.cli.conftest import Ottla
+from tests.cli.conftest import Ottla, Result
 
 SASL = "listeners=SASL_PLAINTEXT://127.0.0.1:0"
 
@@ -104,3 +107,37 @@ TOKENS = "sasl.oauthbearer.token.endpoint.url"
 def test_a_broker_that_could_get_no_token_for_the_others(offline: Ottla, tmp_path: Path, settings: list[str], reason: str) -> None:
     """Before it asks for ZooKeeper, which is not there."""
     assert reason in refusal(offline, tmp_path / "data", *BY_TOKEN, *settings)
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL", "SASL_PLAINTEXT"])
+def test_status_of_a_broker_with_tls_or_a_login(offline: Ottla, tmp_path: Path, stores: Path, protocol: str) -> None:
+    settings = {
+        "listeners": f"{protocol}://127.0.0.1:0", "ssl.keystore.location": str(stores / "right"),
+        "sasl.enabled.mechanisms": "PLAIN", "ottla.sasl.plain.users.a": "b",
+    }  # fmt: skip
+    found = status(offline, tmp_path / "data", settings)
+    assert found.code == 0 and found.json()["answer_ms"] > 0 and found.json()["reason"] is None
+
+
+def test_status_of_a_broker_that_asks_for_certificates_has_the_reason(offline: Ottla, tmp_path: Path, stores: Path) -> None:
+    authority = tmp_path / "authority"
+    authority.write_bytes(make_authority(2).certificate)
+    settings = {
+        "listeners": "SSL://127.0.0.1:0", "ssl.keystore.location": str(stores / "right"), "ssl.client.auth": "required",
+        "ssl.truststore.location": str(authority), "ssl.truststore.type": "PEM",
+    }  # fmt: skip
+    found = status(offline, tmp_path / "data", settings)
+    assert found.code == 3 and "with TLS: " in found.json()["reason"] and "certificate" in found.json()["reason"]
+
+
+def status(run: Ottla, data: Path, settings: dict[str, str]) -> Result:
+    """Returns the result of `ottla status` for a broker with these settings."""
+    command = [sys.executable, "-m", "ottla.cli.main", "start", "-d", str(data)]
+    command += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline().startswith("READY")
+            return run("status", "-d", data, "-o", "json")
+        finally:
+            process.kill()
