@@ -28,7 +28,7 @@ OF_SPARK = {"java.io.tmpdir", "spark.python.unix.domain.socket.enabled"}
 FEATURES = {"group.version", "metadata.version", "share.version", "transaction.version"}
 OTHERS = {
     "broker.example.org", "client.users", "directory.id", "enforce.auth.enabled", "gc.freeze", "ottla.audit", "ottla.console.listen",
-    "staged.chunks", "staged.refused",
+    "ottla.frame", "staged.chunks", "staged.refused",
 }  # fmt: skip
 """A host, a setting of an image's scripts, a field of a file, ZooKeeper's, a function, a logger, a part that is missing, two attributes."""
 FOREIGN = {

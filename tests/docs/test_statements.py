@@ -99,7 +99,8 @@ def test_settings_and_their_defaults(page: Path) -> None:
     assert wrong_defaults(page.read_text()) == []
     assert [wrong for cell in default_cells(page.read_text()) if (wrong := wrong_cell(*cell))] == []
     named = [re.sub(r"=.*", "", code) for code in inline_code(page) if re.fullmatch(r"ottla(\.[a-z]+)+(=.*)?", code)]
-    others = ("ottla.testing", "ottla.client", "ottla.spark", "ottla.wire", "ottla.cli", "ottla.service", "ottla.json", *NO_SETTINGS)
+    modules = ("ottla.testing", "ottla.client", "ottla.spark", "ottla.wire", "ottla.cli", "ottla.frame")
+    others = (*modules, "ottla.service", "ottla.json", *NO_SETTINGS)
     assert [name for name in named if name not in SETTINGS and not name.startswith(others)] == []
 
 
