@@ -30,10 +30,11 @@ COMPACTED = {
 
 
 def happens(condition: Callable[[], bool]) -> bool:
+    """Whether a condition becomes true. It is not looked at again then: a source that is compacted may change it."""
     deadline = time.monotonic() + SECONDS_MAX
-    while not condition() and time.monotonic() < deadline:
+    while not (is_true := condition()) and time.monotonic() < deadline:
         time.sleep(0.02)
-    return condition()
+    return is_true
 
 
 def test_a_consumer_of_a_broker_on_the_clone_continues(
