@@ -16,12 +16,11 @@ from ottla.cli.command import Args, UsageError, hidden, parse_pairs
 from ottla.cli.input_files import read_text
 from ottla.cli.output import wants_colour
 from ottla.cli.render.ottla import Output
-from ottla.client.addresses import addresses_in
+from ottla.client.addresses import DEFAULT_BOOTSTRAP, addresses_in
 
 if TYPE_CHECKING:
     from ottla.client.blocking.cluster import Cluster
 
-DEFAULT_BOOTSTRAP = "localhost:9092"
 DEFAULT_TIMEOUT_MS = 15_000
 
 _SAME = {"metadata.broker.list": "bootstrap.servers", "sasl.mechanisms": "sasl.mechanism", "ssl.ca.location": "ssl.truststore.location"}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ottla.base.errors import ErrorCode, WireError
     from ottla.base.types import TopicPartition
     from ottla.base.uuids import uuid_to_text
-    from ottla.client.addresses import addresses_in
+    from ottla.client.addresses import DEFAULT_BOOTSTRAP, addresses_in
     from ottla.client.aio import AsyncClient
     from ottla.client.blocking.client import Client, connect
     from ottla.client.blocking.consumer import Consumer
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     )
 
 _NAMES = {
-    "addresses": "addresses_in",
+    "addresses": "DEFAULT_BOOTSTRAP addresses_in",
     "aio": "AsyncClient",
     "blocking.client": "Client connect",
     "blocking.consumer": "Consumer",
@@ -72,8 +72,8 @@ _NAMES = {
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
-    "EARLIEST", "LATEST", "MAX_TIMESTAMP", "AsyncClient", "AuthenticationError", "AuthorizationError", "BrokerInfo", "Client",
-    "ClientError", "Committed", "ConnectError", "Consumer", "Delivery", "ErrorCode", "FencedError", "Fetched", "GroupDescription",
+    "DEFAULT_BOOTSTRAP", "EARLIEST", "LATEST", "MAX_TIMESTAMP", "AsyncClient", "AuthenticationError", "AuthorizationError", "BrokerInfo",
+    "Client", "ClientError", "Committed", "ConnectError", "Consumer", "Delivery", "ErrorCode", "FencedError", "Fetched", "GroupDescription",
     "GroupMember", "KafkaError", "ListedGroup", "ListedTransaction", "MalformedResponseError", "OffsetAt", "OffsetOutOfRangeError",
     "OutcomeUnknownError", "PartitionInfo", "Producer", "RequestTimeoutError", "ShareConsumer", "Staged", "StagedChunk", "TopicInfo",
     "TopicPartition", "Transaction", "TransactionDescription", "TransportError", "UnknownTopicError", "UnsupportedVersionError",

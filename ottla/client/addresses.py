@@ -18,6 +18,10 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+DEFAULT_BOOTSTRAP = "localhost:9092"
+"""The address of a broker if nothing names one."""
+
+
 def addresses_in(environment: Mapping[str, str]) -> str:
     """Returns the text of the first of `VARIABLES` that is set, even to nothing; empty if none is."""
     return next((environment[name] for name in VARIABLES if name in environment), "")

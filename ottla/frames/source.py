@@ -6,10 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.client import Client, addresses_in, connect
+from ottla.client import DEFAULT_BOOTSTRAP, Client, addresses_in, connect
 from ottla.frames.errors import FrameUsageError
-
-DEFAULT_BOOTSTRAP = "localhost:9092"
 
 
 class Source(NamedTuple):

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ottla.client import addresses_in
+from ottla.client import DEFAULT_BOOTSTRAP, addresses_in
 from ottla.spark.errors import OptionError
 from ottla.spark.state_file import state_path
 
@@ -29,7 +29,6 @@ APPEND = "append"
 UPDATE = "update"
 OUTPUT_MODES = (APPEND, UPDATE, "complete")
 FORMAT = "ottla"
-DEFAULT_BOOTSTRAP = "localhost:9092"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

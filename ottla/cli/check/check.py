@@ -8,8 +8,9 @@ and transactional ids named `ottla-check-eos-...` and deletes the topics at its 
 from __future__ import annotations
 
 from ottla.cli.command import Args, UsageError, command, flag, option
-from ottla.cli.options import DEFAULT_BOOTSTRAP, properties_of
+from ottla.cli.options import properties_of
 from ottla.cli.render.ottla import Output, Row
+from ottla.client.addresses import DEFAULT_BOOTSTRAP
 from ottla.client.blocking.cluster import Cluster
 
 

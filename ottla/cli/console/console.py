@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ottla.cli.command import Args, Refused, UsageError, command, flag, hidden, option
 from ottla.cli.optional import library
-from ottla.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT_MS, properties_of
+from ottla.cli.options import DEFAULT_TIMEOUT_MS, properties_of
+from ottla.client.addresses import DEFAULT_BOOTSTRAP
 
 
 @command(

@@ -86,7 +86,7 @@ def _failure(path: Path, error: Exception) -> str:
 
 def _connected(args: Args, pipeline: Pipeline) -> Pipeline:
     """Returns the pipeline with the connection options applied. The current profile is used only if the file names no brokers."""
-    from ottla.spark.pipeline import DEFAULT_BOOTSTRAP
+    from ottla.client.addresses import DEFAULT_BOOTSTRAP
 
     properties = options.properties_of(args, with_current_profile=pipeline.bootstrap == DEFAULT_BOOTSTRAP)
     bootstrap = properties.pop("bootstrap.servers", pipeline.bootstrap)

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ottla.cli.command import Args, Refused, UsageError, command, merged_numbers, option
-from ottla.cli.options import DEFAULT_BOOTSTRAP, properties_of
+from ottla.cli.options import properties_of
 from ottla.cli.render.ottla import Column, Output, Row
+from ottla.client.addresses import DEFAULT_BOOTSTRAP
 
 TABLE_ROWS_MAX = 10_000
 """Rows of the forms that are printed whole (table, json and yaml): they are held in memory, and are for reading."""
