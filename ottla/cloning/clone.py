@@ -24,11 +24,11 @@ from ottla.client.errors import UnknownTopicError
 from ottla.cloning.bounds import Range
 from ottla.cloning.directory import ClonedLog, closed, finish_directory
 from ottla.cloning.following import Following, State
-from ottla.cloning.open_transactions import end_transactions
 from ottla.cloning.partition_copy import Moved, PartitionCopy
 from ottla.cloning.plan import CloneError, ClonePlan, read_plan, write_plan
 from ottla.cloning.record_change import RecordChange
 from ottla.cloning.source import plan_clone, renew_plan, replaced_topic
+from ottla.cloning.transaction_ends import end_transactions
 from ottla.storage.offset_checkpoints import read_entries
 
 PARTIAL_SUFFIX = ".partial"
