@@ -22,9 +22,9 @@ SECONDS_MAX = 60.0
 def happens(condition: Callable[[], bool]) -> bool:
     """Waits until it is true, or the time is up."""
     deadline = time.monotonic() + SECONDS_MAX
-    while not condition() and time.monotonic() < deadline:
+    while not (is_true := condition()) and time.monotonic() < deadline:
         time.sleep(0.02)
-    return condition()
+    return is_true
 
 
 @pytest.fixture
