@@ -1,13 +1,14 @@
-"""Ottla: Kafka's system in Python. Imports nothing, so that starting anything below costs only what it uses.
+"""Ottla: Kafka's system in Python. Imports nothing, so the start of a program costs only the modules that the program uses.
 
 `ottla.frame` reads a topic as a DataFrame, and `ottla.write_frame` writes one; they are imported on first use.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # type checkers read this name as true; the module `typing` is not needed for it
 if TYPE_CHECKING:
+    from typing import Any
+
     from ottla.frames.frame import frame as frame
     from ottla.frames.writing import write_frame as write_frame
 

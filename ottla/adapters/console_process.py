@@ -1,7 +1,7 @@
 """Starts `ottla console` as a process beside this one, and ends it with this one.
 
 The console reads from a pipe whose write end only this process has. The system closes that end when this process ends, however it ends, and
-the console then ends too. Nothing here waits for the console: a console that fails or is killed is reported, and this process goes on.
+the console then ends too. If the console fails or is killed, this process reports it and is not affected.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ awaited.
 
 The process that starts the broker gives orders through a socket that the broker inherits (`TIME_VARIABLE`), so no other can. An order is a
 line with a JSON object: `{"advance_ms": 1000}`, `{"freeze": true}`, `{"freeze": false}` or `{}`. The answer is a line with `wall_ms`, the
-time, and `state`, with which a broker that is started again goes on, or with an `error`.
+time, and `state`, the state for the next start of the broker, or with an `error`.
 """
 
 from __future__ import annotations

@@ -94,8 +94,8 @@ class ZooKeeperTools:
         self._client.end(END_SECONDS_MAX)
 
     def brokers(self) -> dict[int, dict[str, str]]:
-        """Returns the addresses (host:port) of the registered brokers, by broker id and protocol (PLAINTEXT ...). Leaves out brokers that
-        this identity may not read.
+        """Returns the addresses (host:port) of the registered brokers, by broker id and protocol (PLAINTEXT ...). Brokers that
+        this identity may not read are not included.
         """
         found: dict[int, dict[str, str]] = {}
         try:
@@ -113,8 +113,8 @@ class ZooKeeperTools:
         return found
 
     def other_chroots(self) -> list[str]:
-        """Returns the chroots with a cluster, sorted, if this one has none: of the ensemble's root ("/") and its children. Leaves out nodes
-        that this identity may not read. Raises `StorageError`."""
+        """Returns the chroots with a cluster, sorted, if this one has none: of the ensemble's root ("/") and its children. Nodes that this
+        identity may not read are not included. Raises `StorageError`."""
         try:
             if self._client.exists(self._root + znodes.BROKER_IDS) is not None:
                 return []

@@ -1,4 +1,4 @@
-"""What a principal may do on a cluster, and the ACLs behind it.
+"""Finds the operations that a principal may do on a cluster, and the ACLs that allow or deny them.
 
 The broker's own answer counts for the client itself. For another principal, the ACLs are judged as the authorizer judges them: a rule that
 denies wins over rules that allow, and some operations imply others. Super users are not in the ACLs, so they are not known here.

@@ -40,7 +40,7 @@ def is_cordoned(cluster: Cluster, broker_id: int) -> bool:
 
 
 def drained(now: Replicas, drained_brokers: Collection[int], targets: Collection[int], racks: Racks) -> tuple[Plan, list[TopicPartition]]:
-    """Returns a plan without replicas on the drained brokers, and the partitions for which there are not enough other brokers.
+    """Returns a plan without replicas on the drained brokers, and the partitions that have too few other brokers.
 
     A replica moves to the target with the fewest replicas, at the same position of the list. The preferred leaders of the changed
     partitions are then spread evenly.

@@ -75,7 +75,7 @@ NOUNS = {
 }  # fmt: skip
 """Other words for groups. Without a verb, such a word lists: `ottla topics` is `ottla topic list`."""
 VERBS = {"ls": ("list",), "rm": ("delete", "remove")}
-"""Other words for verbs. Each stands for the first verb that its group has."""
+"""Other words for verbs. Each means the first of its verbs that the group has."""
 MOVED = ("consume", "produce")
 """Commands that are also understood after the word `topic`."""
 

@@ -16,7 +16,7 @@ FORMS = {"key": ("bytes", "text"), "value": ("bytes", "text", "json")}
 
 
 class Columns(NamedTuple):
-    """`stored` are the fields that are decoded from record batches, `schema` those of the frame."""
+    """`stored` are the fields that are decoded from record batches, `schema` has the fields of the frame."""
 
     stored: Any
     schema: Any

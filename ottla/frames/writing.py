@@ -37,12 +37,12 @@ def write_frame(
     """Writes the rows to a topic in one transaction, and returns their number.
 
     `rows` is anything that gives an Arrow stream: a DataFrame of Polars or pandas, a relation of DuckDB, a `pyarrow.Table`, an
-    `ottla.frame`. With a column `value`, or one that `value` names, the columns are those of records: `key`, `value`, `headers`,
-    `timestamp` and `partition`; others are ignored. Without one the value of each record is the row as a JSON object. `key` names the
-    column of the keys; keys are strings, bytes or integers.
+    `ottla.frame`. With a column `value`, or if `value` names a column, the parts of a record are the columns `key`, `value`,
+    `headers`, `timestamp` and `partition`; others are ignored. Without one the value of each record is the row as a JSON object. `key`
+    names the column of the keys; keys are strings, bytes or integers.
 
     `compression` is none, gzip, snappy, lz4 or zstd. The brokers abort the transaction if it is open for more than `timeout_s` seconds.
-    `bootstrap`, `config` and `progress` are those of `ottla.frame`.
+    `bootstrap`, `config` and `progress` have the same meaning as for `ottla.frame`.
 
     Raises `FrameUsageError` for rows, columns and arguments that do not fit, `UnknownTopicError` and other `ClientError`s, and
     `MissingPackageError` without the packages of `ottla[frame]`. After an error no row is visible, except after `OutcomeUnknownError`:

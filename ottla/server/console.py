@@ -47,7 +47,7 @@ def start_console(node: Node, listen: str, http: HttpPort | None) -> ConsoleProc
 
 
 def client_options(node: Node) -> list[str]:
-    """Returns the options by which the console connects: to the first listener without TLS, with a login if the listener has SASL. Raises
+    """Returns the options of the console's connection: to the first listener without TLS, with a login if the listener has SASL. Raises
     `AddressError` if no listener fits."""
     for endpoint in node.endpoints:
         mechanisms = node.config.of_listeners.mechanisms(endpoint)

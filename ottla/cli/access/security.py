@@ -36,7 +36,7 @@ class AccessRow(Row, titles=spaced):
 
 @command(
     "security check",
-    "Show what a client with these settings can do, what it cannot, and why.",
+    "Show the operations that a client with these settings may do, and the reasons.",
     option("--topic", action="append", metavar="TOPIC", help="a topic; repeatable, like the next options; default: all visible topics"),
     option("--group", action="append", metavar="GROUP", help="a group"),
     option("--transactional-id", action="append", metavar="ID", help="a transactional id"),

@@ -23,7 +23,7 @@ from ottla.client.core import replica_admin
 
 POLL_S = 0.5
 STALLED_S = 20.0
-"""If no move has ended for this time, the command names the moves and what they wait for."""
+"""If no move has ended for this time, the command names the moves and the replicas that are not in sync."""
 NAMED_MAX = 5
 
 MOVES = (
@@ -101,8 +101,8 @@ def _carry_out(args: Args, cluster: Cluster, output: Output, now: Plan, plan: Pl
 def _execute(
     cluster: Cluster, output: Output, now: Plan, plan: Plan, rate: int | None, *, must_wait: bool
 ) -> Mapping[TopicPartition, ErrorCode]:
-    """Starts the moves and waits for them and those of an earlier run. Then it removes the throttles, unless other partitions are still
-    being moved, and elects the preferred leaders. Returns the error code of each partition of the plan."""
+    """Starts the moves, and waits for them and for moves of an earlier run. Then it removes the throttles, unless other partitions still
+    move, and elects the preferred leaders. Returns the error code of each partition of the plan."""
     moving = {partition: now[partition] for partition in replica_admin.moves_under_way(cluster) if partition in now}
     changing = {**moving, **plan}
     if rate is not None and changing:  # replaces the throttles of an earlier run

@@ -362,7 +362,7 @@ def _produce_records(
 
 
 def _flush(producer: Producer) -> None:
-    """Flushes. After `SILENT_S` without an end, says for what it waits."""
+    """Flushes. After `SILENT_S` without an end, prints the reason of the delay."""
     if producer.flush(SILENT_S):
         for error in producer.obstacles().values():
             reason = f"{error.message} ({error.name})" if isinstance(error, KafkaError) else str(error)

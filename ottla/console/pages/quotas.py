@@ -12,7 +12,7 @@ from ottla.console.model import Done, Field, Form, Note, Page, PageError, Table,
 from ottla.console.visit import Visit, action, page
 
 DEFAULT = "<default>"
-"""What stands for all entities without a quota of their own, as in Kafka's tools."""
+"""The name of the quota for all entities without a quota of their own, as in Kafka's tools."""
 TYPES = ((USER,), (CLIENT_ID,), (USER, CLIENT_ID), (IP,))
 KEYS = {
     "producer_byte_rate": "bytes a second that are produced", "consumer_byte_rate": "bytes a second that are fetched",
