@@ -48,7 +48,8 @@ PRODUCER_NEEDS = {
     ResourceType.TOPIC: (_O.WRITE, _O.DESCRIBE, _O.CREATE),
     ResourceType.TRANSACTIONAL_ID: (_O.WRITE, _O.DESCRIBE),
 }
-"""The operations that a producer needs on its topics and transactional ids. Since version 2.8 brokers need no IdempotentWrite (KIP-679)."""
+"""The operations that a producer needs on its topics and transactional ids. `Create` is for topics that do not exist yet. Since version 2.8
+brokers need no IdempotentWrite (KIP-679)."""
 CONSUMER_NEEDS = {ResourceType.TOPIC: (_O.READ, _O.DESCRIBE), ResourceType.GROUP: (_O.READ,)}
 """The operations that a consumer needs on its topics and its group."""
 
@@ -90,8 +91,8 @@ def visible_rules(cluster: Cluster) -> tuple[list[Binding] | None, str]:
 
 
 def access_by_broker(cluster: Cluster, rules: list[Binding] | None, principal: str | None, kind: ResourceType, name: str) -> Access:
-    """Asks the broker about this client. If the broker lists no operations, the rules are judged as in `access_by_rules`. If the request
-    fails, `why` is the error."""
+    """Asks the broker about this client. If the broker does not list the operations, the rules about a known principal are judged as in
+    `access_by_rules`. If the request fails, `why` is the error."""
     try:
         allowed = acl_admin.allowed_operations(cluster, kind, name)
     except KafkaError as error:
@@ -103,7 +104,7 @@ def access_by_broker(cluster: Cluster, rules: list[Binding] | None, principal: s
 
 
 def access_by_rules(rules: list[Binding] | None, principal: str | None, host: str | None, kind: ResourceType, name: str) -> Access:
-    """Judges by the rules alone."""
+    """Returns the access of a principal by the rules alone, which do not name super users."""
     if rules is None:
         return Access(why="the rules may not be seen")
     about = rules_about(rules, principal, host, kind, name)
@@ -113,7 +114,7 @@ def access_by_rules(rules: list[Binding] | None, principal: str | None, host: st
 
 
 def rules_about(rules: Sequence[Binding], principal: str | None, host: str | None, kind: ResourceType, name: str) -> list[Binding]:
-    """Returns the rules that match a resource and a principal, on `host`. If `host` is None, rules for any host match."""
+    """Returns the rules that match a resource, a principal and a host. If `host` is None, rules for every host match."""
     wanted = AclFilter(kind, name, MATCH)
     return [
         binding

@@ -24,8 +24,8 @@ class MetricsRefused(Exception):
 
 
 def metrics_address(cluster: Cluster) -> str:
-    """Asks the broker with the lowest id for the address of its metrics. Raises `MetricsRefused` if it has none, or a port chosen at its
-    start."""
+    """Asks the broker with the lowest id for the address of its metrics. Raises `MetricsRefused` if the broker exports none, or chose a
+    free port at its start, and `ApiError` if it does not show its settings."""
     from ottla.client.core import admin
 
     cluster.refresh([])
@@ -47,7 +47,7 @@ def metrics_address(cluster: Cluster) -> str:
 
 def scrape(address: str, credentials: str | None = None, *, token_file: str | None = None, ca_file: str | None = None) -> str:
     """Returns the text of `/metrics`. Uses TLS if the address begins with `https://` or `ca_file` is given. Raises `ValueError` for a bad
-    address or file, `ConnectError` without a connection, `MetricsRefused` for an HTTP status other than 200."""
+    address or file, `ConnectError` without an answer in HTTP, `MetricsRefused` for an HTTP status other than 200."""
     import http.client
     import ssl
 

@@ -123,8 +123,8 @@ def blocking_transactions(
 
 
 def _blocking(one: OpenTransaction, stable: int, end: int, found: TransactionDescription | None) -> BlockingTransaction:
-    """Adds the coordinator's description. If the current transaction of the id does not have this partition, it is another transaction,
-    and this one is ended by partition and offset."""
+    """Adds the coordinator's description. If the current transaction of the transactional id does not have this partition, `one` is an
+    older transaction, and is ended by partition and offset."""
     is_owner = found is not None and one.place in found.partitions
     made = BlockingTransaction(
         **one._asdict(),

@@ -1,7 +1,7 @@
 """A progress bar: one line on stderr that is overwritten, shown only on a terminal and in a notebook.
 
 It is drawn up to ten times a second and only after the first half second, so that short work shows nothing. It is removed at the end, so
-that the program's own output looks the same. `is_quiet`, `TERM=dumb` and another stderr turn it off.
+that the program's own output looks the same. `is_quiet` turns it off, and so does `TERM=dumb` on a terminal.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Plans new replicas for `partitions drain`, `partitions rebalance` and the console: the plans are pure functions of the current replicas.
 
-A plan has the partitions that change, each with its new replicas; the first replica is the preferred leader. Both plans move as few
-replicas as possible, keep the number of replicas, and never put more replicas of a partition into one rack than before.
+A plan has the partitions that change, each with its new replicas; the first replica is the preferred leader. Both plans keep the number of
+replicas. `drained` moves only replicas of the drained brokers, and avoids racks that already have a replica of the partition. `rebalanced`
+never puts more replicas of a partition into one rack than before.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _Led = dict[int, dict[int, dict[TopicPartition, None]]]
 
 
 def assigned(cluster: Cluster, topics: Sequence[str]) -> Plan:
-    """Returns the replicas of each partition; those after the move if the partition is being moved."""
+    """Returns the replicas of each partition. If a partition is being moved, returns its replicas after the move."""
     now = {
         TopicPartition(topic, found.partition_index): list(found.replica_nodes)
         for topic in topics
@@ -42,8 +43,8 @@ def is_cordoned(cluster: Cluster, broker_id: int) -> bool:
 def drained(now: Replicas, drained_brokers: Collection[int], targets: Collection[int], racks: Racks) -> tuple[Plan, list[TopicPartition]]:
     """Returns a plan without replicas on the drained brokers, and the partitions that have too few other brokers.
 
-    A replica moves to the target with the fewest replicas, at the same position of the list. The preferred leaders of the changed
-    partitions are then spread evenly.
+    A replica moves to the target whose rack has the fewest replicas of the partition; among equal targets, to the one with the fewest
+    replicas. Its position in the list stays the same. Then the preferred leaders of the changed partitions are spread evenly.
     """
     counts = _replica_counts(now)
     plan: Plan = {}

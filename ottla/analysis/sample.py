@@ -1,6 +1,6 @@
 """Samples of a cluster, each called a look: topics and their growth, groups and their lag, open transactions, requests.
 
-A look lists the groups and the open transactions, and sends one ListOffsets to each broker. It sends one OffsetFetch for 100 groups of a
+A look lists the groups and the open transactions, and sends one ListOffsets to each leader. It sends one OffsetFetch for 100 groups of a
 coordinator, for at most `groups_max` groups, and one DescribeTransactions for each of up to `TRANSACTIONS_MAX` open transactions. Rates
 compare two looks. Counts of requests are from the metrics that a broker exports.
 """
@@ -37,7 +37,8 @@ _LINE = re.compile(rf'^({REQUESTS}|{TIMES}){{request="([^"]+)"(?:,quantile="([^"
 
 
 class TopicActivity(NamedTuple):
-    """A topic. `end` is the sum of its end offsets, `rate` is in records a second, None at the first look at the topic."""
+    """A topic. `end` is the sum of its end offsets. `rate` is in records a second, None at the first look at the topic, and if `end` has
+    become smaller."""
 
     name: str
     partitions: int
@@ -222,7 +223,7 @@ class Sampler:
             try:
                 one = transaction_admin.describe_transaction(self._cluster, found.transactional_id)
             except ApiError:
-                continue  # it has just ended
+                continue  # most often it has just ended
             age = max(0, now_ms() - one.start_ms) if one.start_ms >= 0 else None
             rows.append(OpenTransaction(one.transactional_id, one.state, age, len(one.partitions), one.client_id))
         return sorted(rows, key=lambda row: -(row.age_ms or 0))

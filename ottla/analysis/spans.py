@@ -149,7 +149,7 @@ def span_lines(spans: list[Span]) -> Iterator[str]:
 
 
 def place_of(span: Span) -> str:
-    """Returns the positions of a span, empty for a heading. A `u` means decompressed bytes."""
+    """Returns the positions of a span; an empty text for a heading or an empty value. A `u` means decompressed bytes."""
     if span.start == span.end:
         return ""
     start = f"u{span.start}" if span.is_unpacked else str(span.start)

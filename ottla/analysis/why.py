@@ -1,7 +1,8 @@
 """Why a group is behind, why a client cannot write, and why a partition is not in sync.
 
 Each answer is a list of `Reason`: the cause, the evidence, and the command that mends it. Everything is asked by Kafka's protocol, so it
-works with any cluster as far as its brokers answer. A question that a broker refuses is a reason of the level `unknown`.
+works with any cluster as far as its brokers answer. If a broker refuses a question about transactions, quotas, ACLs or disks, the answer
+has a reason of the level `unknown`. Most other refusals raise `ApiError`.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ MEMBERS_UNEVEN = 2
 
 
 class Reason(NamedTuple):
-    """A reason. `level` is `bad` for a reason that must be mended, `note` for one that may explain it, `fine` if nothing is wrong, and
-    `unknown` if a broker did not answer. `mend` is a command, or an advice if no command mends it."""
+    """A reason. `level` is `bad` for a reason that must be mended, `note` for a possible reason, `fine` if nothing is wrong, and `unknown`
+    if a broker refused the question. `mend` is a command, or advice if no command helps, or empty."""
 
     subject: str
     cause: str
@@ -92,7 +93,7 @@ def why_reader(cluster: Cluster, group: str, *, wait: Callable[[float], object] 
 
 
 def _of_offsets(cluster: Cluster, group: str, places: list[TopicPartition], look: _Look) -> list[Reason]:
-    """Returns partitions without a leader, and committed offsets that are outside of their partition."""
+    """Returns partitions whose offsets cannot be read, and committed offsets that are outside of their partition."""
     starts = list_offsets(cluster, dict.fromkeys(places, EARLIEST)) if places else {}
     reasons = []
     for place in places:
@@ -153,7 +154,7 @@ def of_assignment(found: GroupDescription, behind: Mapping[TopicPartition, int])
     reasons = []
     if found.state not in ("Stable", "Empty", "Dead"):
         reasons.append(
-            Reason(found.group_id, "rebalance", f"The group is in state {found.state}: nothing is read until its members have partitions.",
+            Reason(found.group_id, "rebalance", f"The group is in state {found.state}: partitions without a member are not read yet.",
                    f"{counted(len(found.members), 'member')}", f"ottla group describe {found.group_id} --state", NOTE)
         )  # fmt: skip
         return reasons
@@ -179,7 +180,7 @@ def of_assignment(found: GroupDescription, behind: Mapping[TopicPartition, int])
 def _of_members(
     group: str, owners: Mapping[TopicPartition, GroupMember], before: _Look, after: _Look, look_s: float, held: set[str]
 ) -> list[Reason]:
-    """Compares two looks: members that commit nothing, and members that are slower than their partitions are written."""
+    """Compares two looks at each partition that is behind: its member commits nothing, is slower than the producers, or catches up."""
     reasons = []
     for place, member in sorted(owners.items()):
         at, end = after.committed.get(place, before.committed.get(place, 0)), after.ends.get(place, 0)
@@ -214,7 +215,7 @@ def _of_reader_quota(cluster: Cluster, clients: set[str]) -> list[Reason]:
 
 
 def _of_quota(cluster: Cluster, key: str, user: str | None, client: str | None) -> list[Reason]:
-    """Returns the quotas of a user and a client id that limit a rate, among them the defaults."""
+    """Returns the quotas that limit a rate: of the user, the client id, both together, and the defaults of users and of client ids."""
     filters: list[list[tuple[str, int, str | None]]] = []
     for kind, name in ((quota_admin.USER, user), (quota_admin.CLIENT_ID, client)):
         if name is not None:
@@ -246,7 +247,8 @@ def _of_quota(cluster: Cluster, key: str, user: str | None, client: str | None) 
 def why_writer(
     cluster: Cluster, topic: str, *, user: str | None = None, client: str | None = None, transactional_id: str | None = None
 ) -> list[Reason]:
-    """Returns the reasons why a client cannot write to a topic. `user` is the name without `User:`; None asks for this connection."""
+    """Returns the reasons why a client cannot write to a topic. `user` is the name without `User:`. Without a user, checks the permissions
+    of this connection, and no quotas of users."""
     answer = cluster.refresh([topic])
     (found,) = answer.topics
     if found.error_code:
@@ -350,10 +352,10 @@ def _of_fencing(cluster: Cluster, transactional_id: str) -> list[Reason]:
     try:
         found = transaction_admin.describe_transaction(cluster, transactional_id)
     except ApiError as error:
-        return [Reason(transactional_id, "not known", "The transactional id is not known.", str(error), "", UNKNOWN)]
+        return [Reason(transactional_id, "not known", "The transactional id cannot be described.", str(error), "", UNKNOWN)]
     evidence = f"producer {found.producer_id}, epoch {found.producer_epoch}, state {found.state}"
-    where = f", last used by {found.client_id or 'a client without a name'} at {found.client_host}" if found.client_host else ""
-    sentence = f"Only the producer with epoch {found.producer_epoch} may write; one with a smaller epoch is fenced{where}."
+    where = f" It was last used by {found.client_id or 'a client without a name'} at {found.client_host}." if found.client_host else ""
+    sentence = f"Only the producer with epoch {found.producer_epoch} may write; a producer with a smaller epoch is fenced.{where}"
     mend = "close the older program, or give each program a transactional id of its own"
     return [Reason(transactional_id, "fencing", sentence, evidence, mend, NOTE)]
 

@@ -1,6 +1,6 @@
 """`ottla why`: why a group is behind, why a client cannot write, why a partition is not in sync; on any Kafka.
 
-Each reason has its evidence, and the command that mends it. The exit code is 1 if a reason was found, and 0 if nothing is wrong.
+Each reason has its evidence, and the command that mends it. The exit code is 1 if a reason of the level `bad` was found, else 0.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ReasonRow(Row):
     "why reader",
     "Why a group is behind: transactions, members, assignment, quotas.",
     option("name", metavar="GROUP", help="the group"),
-    option("--seconds", type=float, default=LOOK_S, metavar="SECS", help=f"between two looks at its members (default {LOOK_S:g})"),
+    option("--seconds", type=float, default=LOOK_S, metavar="SECS", help=f"between two looks at its offsets (default {LOOK_S:g})"),
 )
 def _reader(args: Args, cluster: Cluster, output: Output) -> int:
     if args.seconds <= 0:
