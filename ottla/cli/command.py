@@ -185,7 +185,8 @@ def parse_pairs(texts: list[str] | None, option: str) -> dict[str, str]:
 
 
 def _split_pairs(text: str) -> list[str]:
-    """Splits before each `key=`. Text without `=` is added to the value before it, so lists need no quotes. Never splits `WHOLE`."""
+    """Splits before each `key=`. Text without `=` is added to the value before it, after a comma, so lists need no quotes. Never splits
+    `WHOLE`."""
     if text.startswith(WHOLE):
         return [text]
     parts: list[str] = []

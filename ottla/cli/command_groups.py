@@ -93,7 +93,7 @@ def canonical(words: Sequence[str]) -> list[str]:
 
 
 def suggested(word: str, group: str | None = None) -> str:
-    """Returns a hint for an unknown group, or for an unknown verb of `group`. It never names a command that deletes."""
+    """Returns a hint for an unknown group, or for an unknown verb of `group`. The hint never names `delete`, or a command with `--yes`."""
     from ottla.client.blocking.cluster import nearest_hint
 
     known = load_commands(group) if group else {name: load_commands(name).get(name) for name in GROUPS}

@@ -1,8 +1,8 @@
 """`ottla completion SHELL`: prints a script that lets the shell complete commands, options, topics and groups.
 
 The script calls `ottla complete-words ...`. If that prints nothing, bash, zsh and fish complete file names. Topics and groups are requested
-from the broker that the command line names, for at most `DEADLINE_S` seconds. Errors are hidden, because a message would break the user's
-command line.
+from the brokers that the command itself would use, for at most `DEADLINE_S` seconds. Errors are hidden, because a message would break the
+user's command line.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _beginning(start: str, names: Iterable[str]) -> list[str]:
 
 
 def _command_of(words: list[str]) -> tuple[str, Command] | list[str] | None:
-    """Returns the program name and command of the words; the verbs of the group if the verb is incomplete; else None."""
+    """Returns the program name and command of the words. Returns the verbs of the group while the verb is the last word; else None."""
     if words[0] not in GROUPS:
         return None
     if len(words) == 2 and words[0] not in (commands := load_commands(words[0])):

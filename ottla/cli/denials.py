@@ -16,8 +16,8 @@ _RESOURCE = re.compile(r"\b(topic|group|transactional_id) '([^']+)'", re.IGNOREC
 
 
 def explained(error: ApiError, command: Command, args: Args) -> ApiError:
-    """Returns the error with an explanation if it is about a right. If the broker names no operation or no resource, the
-    explanation has the operation and resource that `command` needs."""
+    """Returns the error with an explanation if it is about a permission. If the broker names no operation or no resource, the explanation
+    has the operation and resource that `command` needs, if they are known."""
     if error.code not in (
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         ErrorCode.GROUP_AUTHORIZATION_FAILED,

@@ -1,4 +1,4 @@
-"""`ottla --help-json`: every command and option as data, for the reference in the docs, completion, and other programs.
+"""`ottla --help-json`: every command and option as data, for the reference in the docs and for other programs.
 
 A command is `{name, help, options, tables, examples, commands}`, an option `{names, help, value, choices, default}`. `value` is the
 placeholder of an option's value; flags and positional arguments have none. A positional argument has one name, without dashes.

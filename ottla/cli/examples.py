@@ -1,4 +1,4 @@
-"""The examples and tables at the end of each command's `--help`, also in docs/reference/cli.md. A test runs every example.
+"""The examples and tables at the end of each command's `--help`, also in docs/reference/cli.md. Tests run the examples.
 
 Imported for help only. An example has its exit code if that is not 0. Lines that run until Ctrl-C are marked for the test, and lines that
 need a ZooKeeper, a schema registry, Spark or the like. Tables describe arguments with a syntax of their own.
@@ -89,7 +89,7 @@ EXAMPLES = (
     Example("ottla log dump data/orders-0 --hex --max-bytes 200", "its bytes, with their meaning"),
     Example("ottla log scrub data", "every log in a log directory, also beside the broker"),
     Example("ottla log scrub data/orders-0 -o json", "one partition, for programs"),
-    Example("ottla logdirs --topic-list orders", "sizes, and the room on each disk"),
+    Example("ottla logdirs --topic-list orders", "sizes, and the free space of each disk"),
     Example("ottla group list --state Empty", "groups without members"),
     Example("ottla group describe billing", "offsets and lag"),
     Example("ottla group describe billing --members", "who reads what"),
@@ -115,7 +115,7 @@ EXAMPLES = (
     Example("ottla txn producers --topic orders --partition 0", "who has written there"),
     Example("ottla txn find-hanging", "looks through all topics; exit code 1 if there are any"),
     Example("ottla txn abort --transactional-id etl-1 --yes", "fences its producer and ends what it has begun"),
-    Example("ottla txn prepared", "transactions that wait for the coordinator's decision"),
+    Example("ottla txn prepared", "transactions that wait for an external coordinator"),
     Example("ottla txn finish etl-1 --commit", "here none is prepared, which is refused", code=1),
     Example("ottla txn why orders", "exit code 0: nothing holds its readers back"),
     Example("ottla txn why --topic orders --partition 0 -o json", "one partition, for programs"),
@@ -252,7 +252,7 @@ STARTS = HelpTable(
     "where -o begins and ends",
     (
         ("beginning, end", "the oldest record, the next one"),
-        ("stored", "where the group stands (-g)"),
+        ("stored", "the committed offset of the group (-g)"),
         ("N, -N", "offset N; N records before the end"),
         ("s@TIME, @TIME", "the first record at that time or later"),
         ("e@TIME", "and this is where it ends; may stand beside a start"),

@@ -35,7 +35,7 @@ def read_json(path: str) -> Any:
 
 
 def parse_json(text: str, path: str) -> Any:
-    """Returns the JSON value in a text from the file. Raises `UsageError` if it is none."""
+    """Returns the JSON value in a text from the file. Raises `UsageError` if the text is not JSON."""
     import json
 
     try:

@@ -80,7 +80,8 @@ def _discard_output() -> None:
 
 
 def _guarded(line: list[str], do: Callable[[], int]) -> int:
-    """Turns an expected error of a command line into one line of text and an exit code. Other exceptions are bugs and stay tracebacks."""
+    """Turns an expected error of a command line into one line of text and an exit code. `main` handles `OSError` and Ctrl-C. Other
+    exceptions are bugs and stay tracebacks."""
     try:
         return do()
     except UsageError as error:

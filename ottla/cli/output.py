@@ -1,9 +1,9 @@
 """Writes to standard output and standard error. Text for a terminal is escaped, because names and records from others must not control it.
 
 Escapes replace control characters (ESC moves the cursor, clears the screen, renames the window, hides text), C1 controls, characters that
-change the direction of writing, and invisible characters. The two zero-width joiners stay, because scripts and emoji need them. Line ends
+change the direction of writing, and invisible characters. The two zero-width joiners stay, because scripts and emoji need them. Newlines
 and tabs stay, except in the cells of tables. Text for a file or a pipe is unchanged, because programs need the bytes; only cells have
-escapes for line ends and tabs there, too. Our own colours are added to text that is already safe.
+escapes for newlines and tabs there, too. Our own colours are added to text that is already safe.
 """
 
 from __future__ import annotations

@@ -24,14 +24,14 @@ class ProfileRow(Row):
 NAME_AND_PAIRS = (
     option("name"),
     option("pairs", nargs="*", metavar="KEY=VALUE", help="client properties, such as security.protocol=SSL"),
-    option("--command-config", dest="command_config", metavar="FILE", help="a properties file to take over, with passwords"),
+    option("--command-config", dest="command_config", metavar="FILE", help="a properties file to copy, with its passwords"),
     option("-b", "--bootstrap-server", dest="bootstrap", metavar="HOST:PORT[,...]", help="short for bootstrap.servers=..."),
 )
 
 NAME = (option("name"),)
 
 
-@command("profile create", "Make a profile.", *NAME_AND_PAIRS, has_connection=False)
+@command("profile create", "Make a profile. The first one is used from now on.", *NAME_AND_PAIRS, has_connection=False)
 def _create(args: Args, output: Output) -> None:
     _change(args, output, is_new=True)
 

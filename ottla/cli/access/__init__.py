@@ -1,1 +1,1 @@
-"""Commands about access: access rules, and what an address may do."""
+"""Commands about access: access rules, the permissions of a client, delegation tokens and certificates."""

@@ -43,7 +43,7 @@ PATTERN_TYPES = {"any": ANY, "match": MATCH, "literal": int(PatternType.LITERAL)
 
 
 class Resource(NamedTuple):
-    """A resource that the options name. It is a filter if its pattern type is any or match, else a pattern."""
+    """A resource that the options name. With the pattern types any and match it is only a filter, else also the pattern of a rule."""
 
     resource_type: ResourceType
     name: str
@@ -86,7 +86,8 @@ RULE_OPTIONS = (
 
 
 def check_shortcuts(args: Args) -> None:
-    """Raises `UsageError` for options that contradict --producer, --consumer or --idempotent, or that these need and that are missing."""
+    """Raises `UsageError` if another option contradicts --producer or --consumer, or if an option is missing that --producer, --consumer or
+    --idempotent needs."""
     for role in ("producer", "consumer"):
         for name in ("operation", "deny_principal", "deny_host"):
             if getattr(args, role) and getattr(args, name):

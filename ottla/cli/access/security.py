@@ -1,5 +1,4 @@
-"""`ottla security check` shows the operations that a client with these settings may do on a cluster, and the rules behind them. `cert`
-makes certificates for trying TLS."""
+"""`ottla security check` shows the operations that a client with these settings may do on a cluster, and the rules behind them."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ class AccessRow(Row, titles=spaced):
 @command(
     "security check",
     "Show the operations that a client with these settings may do, and the reasons.",
-    option("--topic", action="append", metavar="TOPIC", help="a topic; repeatable, like the next options; default: all visible topics"),
+    option("--topic", action="append", metavar="TOPIC", help=f"a topic; repeatable, like the next; default: {TOPICS_MAX} visible topics"),
     option("--group", action="append", metavar="GROUP", help="a group"),
     option("--transactional-id", action="append", metavar="ID", help="a transactional id"),
     option("--principal", metavar="User:NAME", help="check this principal instead of the client's own, by the access rules alone"),

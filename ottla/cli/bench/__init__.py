@@ -1,1 +1,1 @@
-"""`ottla bench`: Kafka's performance tools, with their options and result lines; from one thread, they measure client and broker."""
+"""`ottla bench`: Kafka's performance tools, with their options and result lines. The figures include the time of this Python client."""

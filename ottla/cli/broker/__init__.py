@@ -1,1 +1,1 @@
-"""Commands that run one broker: start, dev, stop, status, reset, service."""
+"""Commands on brokers of this machine and their data: start, dev, stop, status, reset, snapshot, restore, clone, service."""

@@ -1,6 +1,7 @@
 """`ottla clone` copies topics of any Kafka into a data directory, with the same offsets (`ottla/cloning`).
 
-`ottla start` runs a broker on the directory, and a consumer continues at its committed offset. The source needs read rights only.
+`ottla start` runs a broker on the directory, and a consumer continues at its committed offset. The command changes nothing on the source:
+the permissions to read and describe are enough.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 
 SHOWN_EVERY_MS = 10_000
-"""The lag of a clone that follows its source is printed every 10 s while it changes, and at once if it begins or ends."""
+"""The lag of a clone that follows its source is printed every 10 s while it changes, and at once if a lag or an error begins or ends."""
 
 
 @command(

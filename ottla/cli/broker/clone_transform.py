@@ -3,8 +3,8 @@
     def transform(partition, record):
         return record._replace(value=b"hidden")
 
-`partition` has `topic` and `partition`. `record` has `offset`, `timestamp`, `key`, `value` and `headers`; keys and values are bytes. None
-as a result drops the record. An error in the file is one line with the line number.
+`partition` has `topic` and `partition`. `record` has `offset`, `timestamp`, `key`, `value` and `headers`; keys and values are bytes or
+None. None as a result drops the record. An error in the file is one line with the line number.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Finds the data directories of a broker for `stop`, `status`, `reset`, `snapshot` and `restore`, and the broker that runs in them.
 
-`--data-dir` names one directory. Without it `log.dirs` of `--config` or of the environment (KAFKA_LOG_DIRS) applies, else `ottla-data`.
+`--data-dir` names one directory. Without it, `log.dirs` or `log.dir` of `--config` or of the environment (KAFKA_LOG_DIRS, KAFKA_LOG_DIR)
+applies, else `ottla-data`.
 """
 
 from __future__ import annotations

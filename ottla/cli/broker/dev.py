@@ -8,7 +8,8 @@ from ottla.cli.command import Args, Refused, command
 
 @command("dev", "Run a broker whose data is removed at its end.", *START_OPTIONS, has_connection=False, has_output=False)
 def _dev(args: Args) -> int:
-    """Runs `start` on a temporary directory that is removed at the end, unless a directory is given, with a console beside it."""
+    """Runs one broker or a cluster, with a console beside it. The data is in a temporary directory that is removed at the end, unless
+    the options name a directory or a configuration file."""
     if not (args.data_dir or args.config or any(given.startswith("log.dir") for given in args.assignments)):
         args.ephemeral = True
     args.is_dev = True

@@ -58,8 +58,8 @@ def run_cluster(args: Args, count: int, ports: Sequence[int]) -> int:
 
 
 def settings_of(args: Args) -> dict[str, str]:
-    """Returns the settings from `--set` and from short options. The cluster assigns listeners and data directories itself. Raises
-    `UsageError` for `--set` with one of these, or without a value."""
+    """Returns the settings from `--set` and from options such as `--sync`. The cluster assigns listeners and data directories itself.
+    Raises `UsageError` for `--set` with one of these, or without a value."""
     found = {}
     for assignment in [*option_assignments(args), *args.assignments]:
         name, equals, value = assignment.partition("=")

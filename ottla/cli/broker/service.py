@@ -25,7 +25,7 @@ TEMPORARY = ("/tmp/", "/var/tmp/")
     "The systemd unit of a broker.",
     option("--config", default="", metavar="FILE", help="the broker's configuration file"),
     option("-d", "--data-dir", metavar="DIR", help=f"the data directory (default: log.dirs of --config, else {DEFAULT_DATA_DIR})"),
-    option("--user", default="ottla", metavar="NAME", help="the user that the broker runs as; never root"),
+    option("--user", default="ottla", metavar="NAME", help="the user that the broker runs as, not root (default ottla)"),
     option("--command", metavar="PATH", help="the ottla program (default: this one)"),
     has_connection=False,
     has_output=False,

@@ -55,7 +55,7 @@ OPTIONS = (
     option("--log-format", choices=("text", "json"), help="format of the log on stderr"),
     option("--log-level", choices=("debug", "info", "warning", "error"), help="lowest level that is logged"),
 )
-"""The options that one broker accepts."""
+"""The options of one broker that are also settings, or decide about its data."""
 
 START_OPTIONS = (
     *OPTIONS,
@@ -64,7 +64,7 @@ START_OPTIONS = (
     flag("--acls", help="enable access rules (authorizer.class.name=acl); set super.users as well"),
     hidden("--sasl", action="store_true"),
     option("--console-port", type=int, metavar="PORT", help="start a console on this port, 0 for any free one (dev: default 8080)"),
-    flag("--no-console", help="dev: start no console"),
+    flag("--no-console", help="start no console"),
 )
 """All options of `start` and `dev`. Each command refuses some of them."""
 
@@ -150,8 +150,8 @@ def _ready(directories: Sequence[str], address: str, *, is_quiet: bool) -> None:
 
 
 def console_address(args: Args, setting: str | None) -> str:
-    """Returns where the console listens (host:port), or nothing if there is none. `setting` is the value of `ottla.console.listen`. Raises
-    `StartError` if that is no address."""
+    """Returns the console's address (host:port), or an empty text without a console. `setting` is the value of `ottla.console.listen`.
+    Raises `StartError` if the setting is used and is not an address."""
     if args.no_console:
         return ""
     if args.console_port is not None:
@@ -199,7 +199,7 @@ def read_config_again(args: Args) -> BrokerConfig:
 
 
 def option_assignments(args: Args) -> list[str]:
-    """Returns the short options as `name=value`. An option is omitted if `--set` gives the same setting."""
+    """Returns the options that set a setting, such as `--port`, as `name=value`. `--set` with the same setting wins over an option."""
     given = {assignment.partition("=")[0].strip() for assignment in args.assignments}
     found = []
     if args.port is not None or args.host is not None:

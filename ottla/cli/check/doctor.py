@@ -28,7 +28,7 @@ SYNC_MS_GOOD = 50.0
 CLOCK_AHEAD_S = 5.0
 _LOOPBACK = ("127.", "::1", "localhost")
 _UNSYNCHRONISED = 5
-_OFFLINE_HINT = "free some space, or replace the disk; the broker's log says why, and it comes back by itself"
+_OFFLINE_HINT = "free some space, or replace the disk; the broker's log has the reason, and the broker retries the directory by itself"
 
 
 class Finding(Row):
@@ -101,9 +101,9 @@ def check_disk(directory: str) -> list[Finding]:
 def judge_room(path: str, free: int, total: int) -> Finding:
     message = f"{free / 1e9:.1f} GB of {total / 1e9:.1f} GB are free in {path}"
     if free < DISK_FREE_MIN:
-        return Finding("disk", FAIL, message, "make room, or lower log.retention.bytes")
+        return Finding("disk", FAIL, message, "free some space, or lower log.retention.bytes")
     if free < total * DISK_FREE_GOOD:
-        return Finding("disk", WARN, message, "less than a tenth; make room, or lower log.retention.bytes")
+        return Finding("disk", WARN, message, "less than a tenth; free some space, or lower log.retention.bytes")
     return Finding("disk", PASS, message)
 
 
@@ -177,7 +177,8 @@ def check_libraries() -> Finding:
 
 
 def check_brokers(args: Args) -> Iterator[Finding]:
-    """Checks the named broker, its advertised addresses and log directories, and the leaders and ISR of partitions."""
+    """Checks that the named broker answers, the advertised addresses and log directories of all brokers, and the leaders and ISR of
+    partitions."""
     from ottla.base.errors import OttlaError
     from ottla.cli.cluster.logdirs import failed_directories
 
@@ -230,6 +231,6 @@ def judge_partitions(partitions: list[Any]) -> Finding:
             "partitions", FAIL, f"{offline} of {len(partitions)} have no leader", "see `ottla topic describe --unavailable-partitions`"
         )
     if behind:
-        message = f"{behind} of {len(partitions)} have too few replicas in sync"
+        message = f"{behind} of {len(partitions)} have a replica that is not in sync"
         return Finding("partitions", WARN, message, "see `ottla topic describe --under-replicated-partitions`")
     return Finding("partitions", PASS, f"all {len(partitions)} are well")

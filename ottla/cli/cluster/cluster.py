@@ -1,4 +1,4 @@
-"""`ottla cluster`: brokers, topics, health and API versions. `info` shows the same as `kcat -L` and `rpk cluster info`."""
+"""`ottla cluster`: brokers, topics, health and API versions. `info` shows brokers and topics, as `kcat -L` and `rpk cluster info` do."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def _health(args: Args, cluster: Cluster, output: Output) -> int:
     if found["offline"]:
         reasons.append(f"{counted(found['offline'], 'partition')} without a leader")
     if found["under_replicated"]:
-        reasons.append(f"{counted(found['under_replicated'], 'partition')} with too few replicas in sync")
+        reasons.append(f"{counted(found['under_replicated'], 'partition')} with a replica that is not in sync")
     if output.is_structured:
         output.show_object({"healthy": not reasons, "reasons": reasons, **found})
     else:

@@ -262,7 +262,7 @@ def _judge_token_login(given: Any) -> list[str]:
 
 @command(
     "config defaults",
-    "The settings that this broker knows, with defaults.",
+    "The settings that Ottla's broker knows, with defaults.",
     option("--scope", choices=("broker", "topic", "group"), default="broker", help="broker|topic|group"),
     option("names", nargs="*", metavar="KEY", help="only these"),
     has_connection=False,

@@ -71,7 +71,8 @@ def _elect(args: Args, cluster: Cluster, output: Output) -> int:
 
 
 def elect(cluster: Cluster, kind: str, wanted: Sequence[TopicPartition] | None) -> list[ElectionRow]:
-    """Elects leaders of the partitions (None: all), and returns a row for each election that was needed or failed."""
+    """Elects leaders of the partitions (None: all). Returns a row for each result. For all partitions, the brokers omit those that already
+    have the wanted leader."""
     results = replica_admin.elect_leaders(cluster, ELECTION_TYPES[kind], wanted)
     return [
         ElectionRow(*partition, found.code.name if found is not None else None, (found and found.message) or None, kind)
@@ -114,5 +115,5 @@ def risk(key: TopicPartition, partition: Any, brokers: Collection[int]) -> str:
         cut = "; its log is damaged or missing, and is cut at the damage"
     leading = working or damaged
     others = [replica for replica in held if [replica] != leading]
-    given_up = f"; given up is what only these held: brokers {others}" if others else ""
+    given_up = f"; records that only brokers {others} have are lost" if others else ""
     return f"{key}: {leader} would lead{cut}{given_up}"

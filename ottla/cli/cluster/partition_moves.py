@@ -101,8 +101,8 @@ def _carry_out(args: Args, cluster: Cluster, output: Output, now: Plan, plan: Pl
 def _execute(
     cluster: Cluster, output: Output, now: Plan, plan: Plan, rate: int | None, *, must_wait: bool
 ) -> Mapping[TopicPartition, ErrorCode]:
-    """Starts the moves, and waits for them and for moves of an earlier run. Then it removes the throttles, unless other partitions still
-    move, and elects the preferred leaders. Returns the error code of each partition of the plan."""
+    """Starts the moves. With `must_wait`, waits for them and for moves of an earlier run, removes the throttles unless other partitions
+    still move, and elects the preferred leaders. Returns the error code of each partition of the plan."""
     moving = {partition: now[partition] for partition in replica_admin.moves_under_way(cluster) if partition in now}
     changing = {**moving, **plan}
     if rate is not None and changing:  # replaces the throttles of an earlier run

@@ -122,7 +122,7 @@ class Planned(NamedTuple):
 
 
 class Started(NamedTuple):
-    """Moves between brokers were requested. `errors` has the refused partitions."""
+    """Moves between brokers were requested. `errors` has the error code of each partition, NONE if the move was accepted."""
 
     partitions: Sequence[TopicPartition]
     errors: Mapping[TopicPartition, ErrorCode]
@@ -311,7 +311,7 @@ def _start(
     rate: int | None,
     log_dir_rate: int | None,
 ) -> dict[TopicPartition, ErrorCode]:
-    """Sets throttles, then starts moves between brokers, then between directories. Returns the error of each refused partition.
+    """Sets throttles, then starts moves between brokers, then between directories. Returns the error code of each partition.
 
     Moves between directories start only if no other move was refused. Raises `Refused` if other moves are in progress, unless
     `--additional` is given.

@@ -1,1 +1,1 @@
-"""Commands on groups: `ottla group` and `ottla share-group`."""
+"""Commands on groups: `ottla group`, `ottla share-group` and `ottla streams-group`."""

@@ -23,7 +23,7 @@ GROUP_OPTIONS = (
 
 
 def chosen_groups(cluster: Cluster, args: Args, protocols: Sequence[str] = CONSUMERS) -> list[str]:
-    """Returns the named groups, or with --all-groups all groups of these protocols. Raises `UsageError` unless exactly one is given."""
+    """Returns the named groups, or with --all-groups all groups of these protocols. Raises `UsageError` for both and for neither."""
     names = list(dict.fromkeys([*args.names, *args.group]))
     if bool(names) == bool(args.all_groups):
         raise UsageError("name groups, or give --all-groups" if not names else "either groups or --all-groups, not both")

@@ -32,7 +32,8 @@ class Options(NamedTuple):
 
 
 class Dump:
-    """Prints the entries of each file, or collects them for JSON. `finish` prints the mismatches of all files, as Kafka's tool does."""
+    """Prints the entries of each file, or collects them for JSON. `finish` prints the JSON, and the mismatches of all files as Kafka's tool
+    does."""
 
     def __init__(self, output: Output, options: Options) -> None:
         self.output = output

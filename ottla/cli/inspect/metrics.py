@@ -27,10 +27,10 @@ class MetricRow(Row):
     "metrics",
     "One scrape of a broker's metrics.",
     option("names", nargs="*", metavar="NAME", help="only metrics whose name begins with this"),
-    option("--from", dest="address", metavar="HOST:PORT", help="the port of ottla.metrics.listen (default: read from the broker)"),
+    option("--from", dest="address", metavar="HOST:PORT", help="address of the metrics (default: ottla.metrics.listen of a broker)"),
     option("--credentials", metavar="USER:PASSWORD", help="as in ottla.metrics.credentials"),
     option("--token-file", metavar="FILE", help="as ottla.metrics.token.file"),
-    option("--ca", metavar="FILE", help="PEM certificates to trust where the port speaks TLS (default: the system's)"),
+    option("--ca", metavar="FILE", help="use TLS and trust these PEM certificates (default: the system's, with https://)"),
     may_watch=True,
 )
 def _run(args: Args, output: Output) -> None:

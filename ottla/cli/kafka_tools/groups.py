@@ -44,11 +44,12 @@ class GroupTool(NamedTuple):
     members: Callable[..., str]
     state: Callable[..., str]
     list_width: int
-    """For lists with states or types: the column of groups is wider than the longest name by this number of characters; each other column
-    has twice this width."""
+    """For lists with states or types: the column of groups is wider than the longest name (at least 15) by this number of characters. Each
+    other column has twice this number."""
     check_usage: Callable[[Args, str], None]
     active: Callable[[Args, reset_offsets.ActiveError], None]
-    """Prints that the offsets of a group with members cannot be reset; `kafka-consumer-groups --export` prints nothing."""
+    """Prints that the offsets of a group with members cannot be reset. With `--export`, the tools for consumer and streams groups print
+    nothing."""
     delete: Callable[[Cluster, Sequence[str]], dict[str, str]]
     """Deletes groups. Returns the reason for each group that was not deleted."""
     delete_offsets: Callable[[Cluster, Args], int]

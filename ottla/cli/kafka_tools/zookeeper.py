@@ -1,7 +1,7 @@
 """`--zookeeper HOST:PORT/chroot` of Kafka's older tools: finds the registered brokers in ZooKeeper, and passes them to the tool.
 
 `kafka-configs --alter` writes two kinds of settings to ZooKeeper itself, as it did until 3.9: SCRAM credentials, which brokers may need for
-their own start, and the settings of a broker that does not run.
+their own start, and the settings of a broker that does not run (defaults of all brokers: if none runs).
 
 The tool logs in to ZooKeeper as Kafka's tools do. `--zk-tls-config-file` names a file with `zookeeper.ssl.*` (and `ottla.zookeeper.*`), and
 `KAFKA_OPTS` may name a JAAS file with a section `Client`.

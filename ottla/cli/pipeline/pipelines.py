@@ -37,8 +37,8 @@ def is_file(word: str) -> bool:
 
 
 def load_pipelines(args: Args, path: str) -> list[Pipeline]:
-    """Returns the pipelines of a file in the order of definition. `--group` selects the pipelines of the named groups. `-b` and other
-    connection options replace the file's. Raises UsageError if there is no such pipeline, `Refused` if the file fails."""
+    """Returns the pipelines of a file in the order of definition. `--group` selects the pipelines of the named groups. Connection options
+    and the environment's brokers replace the file's. Raises UsageError without such a file or pipeline, `Refused` if the file fails."""
     from ottla.spark.pipeline import Pipeline
 
     module = _import_file(Path(path))

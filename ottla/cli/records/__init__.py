@@ -1,1 +1,1 @@
-"""Commands on records: produce, consume, offsets, records."""
+"""Commands on records: produce, consume, sql, offsets, records."""

@@ -139,8 +139,8 @@ SCHEMA_OPTIONS = headed(
     ),
     option("--key-schema", metavar="FILE", help="the same for keys"),
     option("--message", metavar="NAME", help="the Protobuf message (default: the first of the file)"),
-    option("--registry", metavar="URL", help="a schema registry: by the newest schema of TOPIC-value, or --schema is stored there"),
-    option("--schema-id", type=int, metavar="N", help="with --registry: by the schema of this id"),
+    option("--registry", metavar="URL", help="a schema registry: use its newest schema of TOPIC-value, or store --schema there"),
+    option("--schema-id", type=int, metavar="N", help="with --registry: use the schema of this id"),
 )
 
 
@@ -154,10 +154,10 @@ SCHEMA_OPTIONS = headed(
     option("-K", "--key-delimiter", metavar="DELIM", help="lines are KEY DELIM VALUE"),
     option("-H", "--header", action="append", default=[], metavar="KEY=VALUE", help="a header of every record"),
     flag("-Z", "--tombstone", help="an empty value is a tombstone (null)"),
-    option("-p", "--partition", type=int, default=-1, metavar="N", help="the partition (default: by key, else round-robin)"),
+    option("-p", "--partition", type=int, default=-1, metavar="N", help="the partition (default: by key, else a new one for each batch)"),
     option("-z", "--compression-codec", nargs="?", const="gzip", choices=CODEC_NAMES, metavar="CODEC", help="|".join(CODEC_NAMES)),
     option(
-        "--acks", "--request-required-acks", dest="acks", metavar="-1|0|1|all", help="0, 1 or all replicas that must have it (default all)"
+        "--acks", "--request-required-acks", dest="acks", metavar="-1|0|1|all", help="replicas that must have it: 0, 1 or all (default all)"
     ),
     flag("--sync", help="wait for each record"),
     option("--batch-size", "--max-partition-memory-bytes", type=int, dest="batch_size", metavar="BYTES", help="size of a batch"),

@@ -1,4 +1,4 @@
-"""`produce --schema FILE` for JSON Schema: each value must be JSON that fits the schema. The error names the member that does not fit.
+"""JSON Schema for `produce --schema` and `--key-schema`: each value or key must be JSON that fits. The error names the wrong member.
 
 This module checks the common keywords (`_CHECKS`) and ignores keywords that only describe (`DESCRIBING`). For a schema with any other
 keyword, `record_schemas.py` uses the package jsonschema, or refuses the schema without this package, so no constraint is skipped silently.

@@ -34,7 +34,7 @@ VIEWS = ("all", "topics", "groups", "transactions", "requests")
     option("--from", dest="address", metavar="HOST:PORT", help="where requests are counted (default: ottla.metrics.listen of a broker)"),
     option("--credentials", metavar="USER:PASSWORD", help="as in ottla.metrics.credentials"),
     option("--token-file", metavar="FILE", help="as ottla.metrics.token.file"),
-    option("--ca", metavar="FILE", help="PEM certificates to trust where that port speaks TLS (default: the system's)"),
+    option("--ca", metavar="FILE", help="use TLS there and trust these PEM certificates (default: the system's, with https://)"),
 )
 def _run(args: Args, cluster: Cluster, output: Output) -> int:
     if args.interval < INTERVAL_MIN_S:

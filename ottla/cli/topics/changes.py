@@ -130,7 +130,7 @@ def _add_partitions(args: Args, cluster: Cluster, output: Output) -> None:
     "topic trim",
     "Delete the oldest records of a topic.",
     *ONE_TOPIC,
-    option("--before", "--offset", dest="before", type=int, metavar="OFFSET", help="delete the records before it (default: all)"),
+    option("--before", "--offset", dest="before", type=int, metavar="OFFSET", help="delete the records before this (default: all)"),
     option("--before-time", metavar="TIME", help="delete older records (2024-01-31T12:00:00, or -1h)"),
     option("--partition", type=int, action="append", metavar="N", help="only these partitions"),
     flag("--dry-run", help="show the offsets, change nothing"),

@@ -1,6 +1,6 @@
 """`ottla topic`: list, describe, create, delete. Changes to an existing topic are in `changes.py`.
 
-Topics are named by position or by `--topic`. In commands for several topics, `--topic` is a regular expression, as in Kafka's tool.
+Topics are named by position or by `--topic`. In `list`, `describe` and `delete`, `--topic` is a regular expression, as in Kafka's tool.
 """
 
 from __future__ import annotations

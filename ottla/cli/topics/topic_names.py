@@ -1,4 +1,4 @@
-"""Finds the topics and partitions that a command line names, and their offsets. The error about an unknown name suggests another."""
+"""Finds the topics and partitions that a command line names. The error about an unknown name suggests a similar one."""
 
 from __future__ import annotations
 

@@ -196,7 +196,10 @@ def _describe_producers(args: Args, cluster: Cluster, output: Output) -> None:
     "Transactions that no coordinator will end; exit code 1 if any.",
     *PARTITION_OPTIONS,
     option("--broker-id", type=int, metavar="ID", help="only partitions that this broker leads"),
-    option("--max-transaction-timeout", type=int, default=MAX_TRANSACTION_TIMEOUT_MINUTES, metavar="MINUTES", help="default 15"),
+    option(
+        "--max-transaction-timeout", type=int, default=MAX_TRANSACTION_TIMEOUT_MINUTES, metavar="MINUTES",
+        help="transaction.max.timeout.ms of the brokers, in minutes (default 15)",
+    ),
 )
 def _find_hanging(args: Args, cluster: Cluster, output: Output) -> int:
     limit_ms = args.max_transaction_timeout * 60_000 + COORDINATOR_GRACE_MS

@@ -65,7 +65,7 @@ def test_a_healthy_cluster_and_an_unhealthy_one(ottla: Ottla, offline: Ottla) ->
         ill = offline("cluster", "health", "-b", broker.address, "-o", "json")
     found = ill.json()
     assert (ill.code, found["healthy"]) == (1, False)
-    assert found["reasons"] == ["no controller", "1 partition without a leader", "1 partition with too few replicas in sync"]
+    assert found["reasons"] == ["no controller", "1 partition without a leader", "1 partition with a replica that is not in sync"]
 
 
 def test_api_versions(ottla: Ottla) -> None:

@@ -1,6 +1,6 @@
 """Lists and runs the checks, one after another. Only the check of the time-out waits in a separate thread.
 
-An unexpected error during a check, such as one of the client, counts as a failed check.
+An error of the client that a check does not expect counts as a failed check, except the stock client's errors in `UNAVAILABLE`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ UNAVAILABLE = frozenset(
         "COORDINATOR_NOT_AVAILABLE", "LEADER_NOT_AVAILABLE", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "REQUEST_TIMED_OUT",
     )
 )  # fmt: skip
-"""Errors of a cluster with failed brokers or partitions. After such an error a check is unclear, not failed."""
+"""Errors of a cluster with failed brokers or partitions. After such an error of the stock client a check is unclear, not failed."""
 
 
 def run_checks(world: World, checks: tuple[Check, ...] = CHECKS) -> Iterator[Verdict]:

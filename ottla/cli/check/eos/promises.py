@@ -92,7 +92,8 @@ class _Watcher:
 
 
 def all_or_nothing(world: World) -> str:
-    """Runs transactions over two topics and six partitions, some of them aborted. Checks that a concurrent reader sees no part of one."""
+    """Runs transactions over two topics and six partitions, some of them aborted. Checks that a concurrent reader gets each committed
+    record once and not before the commit, and no aborted record."""
     topics = [world.topic("atomic-a", PARTITIONS), world.topic("atomic-b", PARTITIONS)]
     producer, dice = world.transactional("atomic"), random.Random(1)
     watcher = _Watcher(world, topics)

@@ -1,7 +1,7 @@
 """Topics and clients for the checks (librdkafka by confluent-kafka), and `expect`, which checks what readers get.
 
-`expect` reads under read_committed until the last expected record has arrived; everything before it must then be as expected. So each check
-writes a plain record last. A check returns a remark, or raises `Violation`, `NotSupported` or `Inconclusive`.
+`expect` reads under read_committed until the last expected record has arrived; all records must then be as expected. Checks that use
+`expect` therefore often write a plain record last. A check returns a remark, or raises `Violation`, `NotSupported` or `Inconclusive`.
 """
 
 from __future__ import annotations
