@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ottla.analysis.access import access_by_broker, access_by_rules, operation_names, own_principal, visible_rules
+from ottla.analysis.access import NO_AUTHORIZER, access_by_broker, access_by_rules, operation_names, own_principal, visible_rules
 from ottla.base.acls import CLUSTER_NAME, ResourceType, java_name
 from ottla.base.counted import counted
 from ottla.cli.access.acl import principal_of
@@ -55,7 +55,10 @@ def _check(args: Args, cluster: Cluster, output: Output) -> int:
     rows += [AccessRow("TLS", *encryption(cluster.any_connection().tls())), AccessRow("access rules", "", "", why)]
     named = [(kind, name) for option, kind in _KINDS.items() for name in (topics if option == "topic" else getattr(args, option) or ())]
     for kind, name in ((ResourceType.CLUSTER, CLUSTER_NAME), *named):
-        judged = access_by_rules(rules, other, args.client_host, kind, name) if other else access_by_broker(cluster, rules, own, kind, name)
+        if other is None or why == NO_AUTHORIZER:  # without an authorizer, other principals may do what this client may do
+            judged = access_by_broker(cluster, rules, own, kind, name)
+        else:
+            judged = access_by_rules(rules, other, args.client_host, kind, name)
         what = f"{java_name(kind)} {name}".removesuffix(f" {CLUSTER_NAME}")
         rows.append(AccessRow(what, operation_names(judged.allowed), operation_names(judged.refused), judged.why))
     output.rows("access", AccessRow, rows)

@@ -21,7 +21,8 @@ def test_a_broker_without_an_authorizer_says_so(ottla: Ottla, topic: str) -> Non
     assert found["TLS"]["why"] == "none: what is sent can be read on the way"
     assert found["access rules"]["why"] == "the broker has no authorizer: every client that connects may do everything"
     assert found[f"Topic {topic}"]["may_not"] == "" and "Write" in found[f"Topic {topic}"]["may"]
-
+    others = checked(ottla, "--topic", topic, "--principal", "User:alice")
+    assert others[f"Topic {topic}"] == found[f"Topic {topic}"] and others["Cluster"] == found["Cluster"]
 
 def test_a_super_user_may_do_everything_and_another_what_rules_say(acl: Ottla, guarded: Broker) -> None:
     name = guarded.create_topic("checked")
