@@ -67,9 +67,10 @@ def own_principal(properties: Mapping[str, str]) -> str | None:
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol.startswith("SASL"):
         from ottla.client.core.sasl import OAUTHBEARER
-        from ottla.client.security import credentials, mechanism_of
+        from ottla.client.security import credentials, is_by_token, mechanism_of
 
-        return None if mechanism_of(properties) == OAUTHBEARER else f"User:{credentials(properties)[0]}"
+        is_token = mechanism_of(properties) == OAUTHBEARER or is_by_token(properties)
+        return None if is_token else f"User:{credentials(properties)[0]}"
     if protocol != "SSL":
         return ANONYMOUS
     from ottla.client.tls import has_certificate

@@ -8,7 +8,7 @@ from ottla.analysis.access import access_by_rules, is_allowed, own_principal, ru
 from ottla.base.acls import AclOperation, Binding, Pattern, PatternType, Permission, ResourceType, Rule
 
 TOPIC = ResourceType.TOPIC
-
+TOKEN_LOGIN = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="id" password="hmac" tokenauth="true";'
 
 @pytest.mark.parametrize(
     ("properties", "principal"),
@@ -18,6 +18,7 @@ TOPIC = ResourceType.TOPIC
         ({"security.protocol": "SSL", "ssl.keystore.location": "me.pem"}, None),
         ({"security.protocol": "SSL", "ssl.certificate.pem": "-----BEGIN CERTIFICATE-----"}, None),
         ({"security.protocol": "sasl_ssl", "sasl.username": "al", "sasl.password": "x", "ssl.keystore.location": "me.pem"}, "User:al"),
+        ({"security.protocol": "sasl_ssl", "sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": TOKEN_LOGIN}, None),
     ],
 )
 def test_the_principal_of_settings(properties: dict[str, str], principal: str | None) -> None:
