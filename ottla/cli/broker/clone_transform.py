@@ -65,6 +65,6 @@ def _is_record(found: Any) -> bool:
 
 def _failure(path: Path, error: Exception) -> str:
     """Describes an error in the user's file in one line, with the number of the line that raised it."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path.absolute())]
     line = frames[-1].lineno if frames else getattr(error, "lineno", None)
     return f"{path}:{line}: {type(error).__name__}: {error}" if line else f"{path}: {type(error).__name__}: {error}"

@@ -78,7 +78,7 @@ def _failure(path: Path, error: Exception) -> str:
     """Describes an error in the user's file in one line, with the number of the file's line that raised it."""
     from ottla.spark.errors import PipelineError
 
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path.absolute())]
     line = frames[-1].lineno if frames else getattr(error, "lineno", None)
     name = "" if isinstance(error, PipelineError) else f"{type(error).__name__}: "
     return f"{path}:{line}: {name}{error}" if line else f"{path}: {name}{error}"

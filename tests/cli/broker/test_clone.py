@@ -60,6 +60,15 @@ def test_a_file_with_an_error_is_one_line(ottla: Ottla, orders: str, tmp_path: P
     assert not (tmp_path / "copy").exists()
 
 
+def test_an_error_in_a_file_of_the_current_directory_has_its_line(
+    ottla: Ottla, orders: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mask.py").write_text("def transform(partition, record):\n    return record.x\n")
+    done = ottla("clone", "--topics", orders, "-d", tmp_path / "copy", "--transform", "mask.py")
+    assert "error: mask.py:2: AttributeError" in done.err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

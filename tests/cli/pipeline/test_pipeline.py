@@ -139,12 +139,16 @@ def test_status_of_a_group_without_a_pipeline(ottla: Ottla) -> None:
         ),
     ],
 )
-def test_a_file_that_is_of_no_use(offline: Ottla, tmp_path: Path, text: str | None, code: int, words: str) -> None:
+def test_a_file_that_is_of_no_use(
+    offline: Ottla, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, code: int, words: str
+) -> None:
     path = tmp_path / "broken.py"
     if text is not None:
         path.write_text(text)
-    result = offline("pipeline", "run", path)
-    assert result.code == code and result.err.count("\n") == 1 and words in result.err
+    monkeypatch.chdir(tmp_path)
+    for name in (path, "broken.py"):
+        result = offline("pipeline", "run", name)
+        assert result.code == code and result.err.count("\n") == 1 and words in result.err
 
 
 def test_a_file_may_have_the_name_of_another_module(ottla: Ottla, definition: Path) -> None:
