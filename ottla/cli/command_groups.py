@@ -73,7 +73,7 @@ NOUNS = {
     "record": "records", "share-groups": "share-group", "tokens": "token", "topics": "topic", "transactions": "txn", "txns": "txn",
     "users": "user",
 }  # fmt: skip
-"""Other words for groups. Without a verb, such a word lists: `ottla topics` is `ottla topic list`."""
+"""Other words for groups. Without a verb, such a word lists if the group has `list`: `ottla topics` is `ottla topic list`."""
 VERBS = {"ls": ("list",), "rm": ("delete", "remove")}
 """Other words for verbs. Each means the first of its verbs that the group has."""
 MOVED = ("consume", "produce")
@@ -85,8 +85,8 @@ def canonical(words: Sequence[str]) -> list[str]:
     noun, rest = NOUNS.get(words[0], words[0]), [*words[1:]]
     if noun == "topic" and rest and rest[0] in MOVED:
         return rest
-    if noun != words[0] and (not rest or (rest[0].startswith("-") and rest[0] not in ("-h", "--help"))):
-        rest.insert(0, "ls")
+    if noun != words[0] and (not rest or (rest[0].startswith("-") and rest[0] not in ("-h", "--help"))) and "list" in load_commands(noun):
+        rest.insert(0, "list")
     if rest and rest[0] in VERBS and noun in GROUPS:
         rest[:1] = [verb for verb in VERBS[rest[0]] if verb in load_commands(noun)][:1] or rest[:1]
     return [noun, *rest]

@@ -22,7 +22,7 @@ import pytest
 from ottla.analysis import progress
 from ottla.analysis.progress import Progress
 from ottla.cli.command import Refused, add_options
-from ottla.cli.command_groups import GROUPS, NOUNS, VERBS, load_commands
+from ottla.cli.command_groups import GROUPS, NOUNS, VERBS, canonical, load_commands
 from ottla.cli.optional import PARTS, library, part
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
@@ -60,6 +60,7 @@ def test_other_words_for_the_same_command(offline: Ottla, words: str, same: str)
 def test_every_other_word_leads_to_a_command() -> None:
     for word, group in NOUNS.items():
         assert word not in GROUPS and group in GROUPS
+        assert set(canonical([word])[1:]) <= set(load_commands(group))
     for verb in (verb for verbs in VERBS.values() for verb in verbs):
         assert any(verb in load_commands(group) for group in GROUPS)
 
