@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 _AGO = re.compile(r"@?-(\d+)\s*(ms|s|m|h|d|w)")
 UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
@@ -37,7 +37,7 @@ def parse_datetime_ms(text: str) -> int:
         raise ValueError(message) from None
     if found.tzinfo is None:
         found = found.replace(tzinfo=UTC)
-    return int((found - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000 + 0.5)
+    return (found - datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=500)) // timedelta(milliseconds=1)
 
 
 def parse_moment_ms(text: str, now: int | None = None) -> int:
