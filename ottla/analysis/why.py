@@ -1,8 +1,8 @@
 """Why a group is behind, why a client cannot write, and why a partition is not in sync.
 
 Each answer is a list of `Reason`: the cause, the evidence, and the command that mends it. Everything is asked by Kafka's protocol, so it
-works with any cluster as far as its brokers answer. If a broker refuses a question about transactions, quotas, ACLs or disks, the answer
-has a reason of the level `unknown`. Most other refusals raise `ApiError`.
+works with any cluster as far as its brokers answer. If a broker refuses a question about transactions, quotas, ACLs, disks or
+settings, the answer has a reason of the level `unknown`. Other refusals raise `ApiError`.
 """
 
 from __future__ import annotations
@@ -215,13 +215,12 @@ def _of_reader_quota(cluster: Cluster, clients: set[str]) -> list[Reason]:
 
 
 def _of_quota(cluster: Cluster, key: str, user: str | None, client: str | None) -> list[Reason]:
-    """Returns the quotas that limit a rate: of the user, the client id, both together, and the defaults of users and of client ids."""
-    filters: list[list[tuple[str, int, str | None]]] = []
-    for kind, name in ((quota_admin.USER, user), (quota_admin.CLIENT_ID, client)):
-        if name is not None:
-            filters += [[(kind, quota_admin.EXACT, name)], [(kind, quota_admin.DEFAULT, None)]]
-    if user is not None and client is not None:
-        filters.append([(quota_admin.USER, quota_admin.EXACT, user), (quota_admin.CLIENT_ID, quota_admin.EXACT, client)])
+    """Returns the quotas that limit a rate: of the user, the client id and both together, by name and by default."""
+    users, clients = (
+        [] if name is None else [(kind, quota_admin.EXACT, name), (kind, quota_admin.DEFAULT, None)]
+        for kind, name in ((quota_admin.USER, user), (quota_admin.CLIENT_ID, client))
+    )
+    filters = [*([one] for one in (*users, *clients)), *([of_user, of_client] for of_user in users for of_client in clients)]
     reasons = []
     try:
         for wanted in filters:
@@ -253,20 +252,20 @@ def why_writer(
     (found,) = answer.topics
     if found.error_code:
         return [_no_topic(topic, ErrorCode(found.error_code))]
-    config = _settings(cluster, topic)
+    config, reasons = _settings(cluster, topic)
     min_in_sync = int(config.get("min.insync.replicas", "1"))
-    reasons = [reason for one in found.partitions for reason in _of_partition(topic, one, min_in_sync, answer)]
+    reasons += [reason for one in found.partitions for reason in _of_partition(topic, one, min_in_sync, answer)]
     reasons += _of_rights(cluster, topic, user)
+    has_unknown = any(reason.level == UNKNOWN for reason in reasons)
     reasons += _of_quota(cluster, "producer_byte_rate", user, client)
     reasons += _of_disks(cluster, topic)
     if transactional_id:
         reasons += _of_fencing(cluster, transactional_id)
     if not any(reason.level == BAD for reason in reasons):
-        limit = config.get("max.message.bytes", "not known")
-        reasons.append(
-            Reason(topic, "nothing found", "Every partition has a leader and enough replicas in sync, and no ACL refuses the client.",
-                   f"min.insync.replicas {min_in_sync}, max.message.bytes {limit}", "", FINE)
-        )  # fmt: skip
+        sentence = "Every partition has a leader and enough replicas in sync, and no ACL refuses the client."
+        sentence = "Nothing that the brokers have answered keeps the client from writing." if has_unknown else sentence
+        evidence = ", ".join(f"{name} {config.get(name, 'not known')}" for name in ("min.insync.replicas", "max.message.bytes"))
+        reasons.append(Reason(topic, "nothing found", sentence, evidence, "", FINE))
     return reasons
 
 
@@ -276,9 +275,12 @@ def _no_topic(topic: str, code: ErrorCode) -> Reason:
     return Reason(topic, "no topic", f"There is no topic {topic!r}.", code.name, f"ottla topic create {topic}")
 
 
-def _settings(cluster: Cluster, topic: str) -> dict[str, str]:
+def _settings(cluster: Cluster, topic: str) -> tuple[dict[str, str], list[Reason]]:
+    """Returns the settings of a topic; without them, the reason why they are not known."""
     found = admin.describe_configs(cluster, admin.TOPIC_RESOURCE, [topic])[topic]
-    return {} if isinstance(found, ApiError) else {one.name: one.value or "" for one in found}
+    if isinstance(found, ApiError):
+        return {}, [Reason(topic, "not known", "The brokers refuse to describe the topic's settings.", str(found), "", UNKNOWN)]
+    return {one.name: one.value or "" for one in found}, []
 
 
 def _of_partition(topic: str, one: MetadataResponsePartition, min_in_sync: int, answer: MetadataResponse) -> list[Reason]:

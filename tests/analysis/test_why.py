@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.analysis.why import BAD, FINE, NOTE, Reason, of_assignment, why_partition, why_reader, why_writer
+from ottla.analysis.why import BAD, FINE, NOTE, UNKNOWN, Reason, of_assignment, why_partition, why_reader, why_writer
 from ottla.base.acls import AclOperation, Binding, Pattern, PatternType, Permission, ResourceType, Rule
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
@@ -170,6 +170,35 @@ def test_acls(cluster: Cluster, topic: str) -> None:
     acl_admin.create_acls(cluster, [rule(Permission.DENY)])
     (denied,) = why_writer(cluster, topic, user="eve")
     assert "forbids User:eve" in denied.sentence and "DENY WRITE for User:eve from host *" in denied.evidence
+
+
+def test_what_brokers_do_not_answer_is_not_fine(cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no")
+
+    monkeypatch.setattr(acl_admin, "describe_acls", refused)
+    unknown, found = why_writer(cluster, topic, user="eve")
+    assert (unknown.level, found.level) == (UNKNOWN, FINE) and "ACL" not in found.sentence
+    monkeypatch.undo()
+    monkeypatch.setattr(admin, "describe_configs", lambda *_: {topic: ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no")})
+    unknown, found = why_writer(cluster, topic)
+    assert unknown.level == UNKNOWN and "enough replicas" not in found.sentence
+    assert found.evidence == "min.insync.replicas not known, max.message.bytes not known"
+
+
+def test_quotas_by_default_of_a_named_and_an_unnamed_half(cluster: Cluster, topic: str) -> None:
+    names = ((topic, None), (None, topic), (None, None))
+    entities = [((quota_admin.USER, user), (quota_admin.CLIENT_ID, client)) for user, client in names]
+    for entity in entities:
+        quota_admin.alter_quotas(cluster, entity, changes={"producer_byte_rate": 1000})
+    try:
+        found = why_writer(cluster, topic, user=topic, client=topic)
+        subjects = {frozenset(reason.subject.split(", ")) for reason in found if reason.cause == "quota"}
+        halves = [(f"user {user or '(default)'}", f"client-id {client or '(default)'}") for user, client in names]
+        assert subjects == set(map(frozenset, halves))
+    finally:
+        for entity in entities:
+            quota_admin.alter_quotas(cluster, entity, changes={}, deletions=["producer_byte_rate"])
 
 
 def test_too_few_replicas_quotas_and_fencing(cluster: Cluster, topic: str) -> None:
