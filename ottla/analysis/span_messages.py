@@ -86,11 +86,15 @@ def walk_batch(reader: SpanReader) -> None:
             packed = start + size - reader.position
             section = record_section(batch, header)
             reader.octets("records", packed, f"{codec_name(header.attributes)}: {packed} bytes packed, {len(section)} unpacked")
-            _walk_records(reader.unpacked(section), header)
+            unpacked = reader.unpacked(section)
+            _walk_records(unpacked, header)
+            if unpacked.left:
+                raise WireError(f"the batch at {reader.base + start} has {unpacked.left} unpacked bytes after its last record")
         else:
             _walk_records(reader, header)
             if reader.position != start + size:
-                raise WireError(f"the batch at {reader.base + start} ends at {start + size}, its records at {reader.position}")
+                begin, end, last = (reader.base + place for place in (start, start + size, reader.position))
+                raise WireError(f"the batch at {begin} ends at {end}, its records at {last}")
 
 
 def _walk_header(reader: SpanReader, is_valid: bool) -> BatchHeader:

@@ -14,18 +14,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.analysis.span_messages import note_of, walk_message
+from ottla.analysis.span_messages import note_of, walk_batch, walk_message
 from ottla.analysis.spans import SpanReader, as_moment, as_text
 from ottla.base.errors import ApiError, WireError
 from ottla.cli.inspect.frames import about, key_of, split_frames
 from ottla.cli.inspect.hex_text import from_digits
 from ottla.wire.apis import APIS
+from ottla.wire.batch_header import stamp_crc
 from ottla.wire.codec import encoder
 from ottla.wire.framing import write_request, write_response
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.produce import ProduceRequest
+from ottla.wire.records import Record, encode_batch
 from ottla.wire.schema import Message
 from tests.cli.conftest import Ottla
 from tests.cli.inspect.packet_captures import BROKER, CLIENT, SYN, Segment, ethernet, pcap
@@ -309,6 +311,18 @@ def test_any_bytes_end_in_a_wire_error_or_in_spans(data: bytes, seed: int) -> No
 def test_a_count_that_no_frame_can_hold_is_refused_before_anything_is_read() -> None:
     with pytest.raises(WireError, match="claims 2000000000 elements"):
         walk_message(SpanReader(b"\xff\xff\xff\xff\0\0\0\0\x77\x35\x94\x00"), ProduceRequest, 3)
+
+
+@pytest.mark.parametrize(
+    ("codec", "message"),
+    [(0, "the batch at 1000 ends at 1081, its records at 1071"), (1, "the batch at 1000 has 10 unpacked bytes after its last record")],
+)
+def test_bytes_after_the_last_record_of_a_batch(codec: int, message: str) -> None:
+    data = encode_batch([Record(number, 0, b"k", b"vv") for number in range(2)], codec=codec)
+    data[57:61] = (1).to_bytes(4, "big")
+    stamp_crc(data, 0, len(data))
+    with pytest.raises(WireError, match=message):
+        walk_batch(SpanReader(data, base=1000))
 
 
 def test_words_for_numbers() -> None:
