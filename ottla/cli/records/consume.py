@@ -59,7 +59,7 @@ SCHEMA_OPTIONS = headed(
         help="of the values: Avro (.avsc), Protobuf (.proto, .desc), else JSON Schema; they are shown as JSON",
     ),
     option("--key-schema", metavar="FILE", help="the same for keys"),
-    option("--message", metavar="NAME", help="the Protobuf message (default: the first of the file)"),
+    option("--message", metavar="NAME", help="the Protobuf message of the values (default: the first of the file)"),
     flag("--framed", help="each value begins with a registry's header, though --schema is a file"),
     option("--registry", metavar="URL", help="a schema registry that has the schemas of values and keys"),
 )

@@ -138,7 +138,7 @@ SCHEMA_OPTIONS = headed(
         help="values are JSON, and written as Avro (.avsc), Protobuf (.proto, .desc), or checked by JSON Schema",
     ),
     option("--key-schema", metavar="FILE", help="the same for keys"),
-    option("--message", metavar="NAME", help="the Protobuf message (default: the first of the file)"),
+    option("--message", metavar="NAME", help="the Protobuf message of the values (default: the first of the file)"),
     option("--registry", metavar="URL", help="a schema registry: use its newest schema of TOPIC-value, or store --schema there"),
     option("--schema-id", type=int, metavar="N", help="with --registry: use the schema of this id"),
 )

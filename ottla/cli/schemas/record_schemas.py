@@ -43,7 +43,7 @@ def make_encoder(args: Args, topic: str) -> RecordEncoder:
     if args.registry is None:
         if args.schema_id is not None:
             raise UsageError("--schema-id goes with --registry URL")
-        if args.schema is None and args.key_schema is None:
+        if args.schema is None and args.message is not None:
             raise UsageError("--message goes with --schema FILE or --registry URL")
         value, key = (path and _of_file(path, message) for path, message in ((args.schema, args.message), (args.key_schema, None)))
         return RecordEncoder(value or None, key or None)
@@ -121,13 +121,14 @@ def make_decoder(args: Args) -> RecordDecoder:
             raise UsageError("--registry has the schemas; leave out --schema, --key-schema, --message and --framed")
         registry = Registry(args.registry)
         return RecordDecoder(registry.decode, lambda data: registry.decode(data) if is_framed(data) else _Unchanged(data))
-    if not (args.schema or args.key_schema):
-        raise UsageError("--message and --framed go with --schema FILE")
-    formats = [None if path is None else file_format(path) for path in (args.schema, args.key_schema)]
-    value, key = (None if found is None else found.decoder(args.message) for found in formats)
-    if args.framed and value is not None:
-        value = _without_header(value, has_path=formats[0] is not None and formats[0].has_path)
-    return RecordDecoder(value, key)
+    key = None if args.key_schema is None else file_format(args.key_schema).decoder()
+    if args.schema is None:
+        if args.message or args.framed:
+            raise UsageError("--message and --framed go with --schema FILE")
+        return RecordDecoder(None, key)
+    found = file_format(args.schema)
+    value = found.decoder(args.message)
+    return RecordDecoder(_without_header(value, has_path=found.has_path) if args.framed else value, key)
 
 
 class _Unchanged(bytes):

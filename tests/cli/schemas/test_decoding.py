@@ -106,6 +106,18 @@ def test_protobuf_from_a_file(ottla: Ottla, broker: Broker, topic: str, tmp_path
     assert (unknown.code, "no message 'Bill'; there are Order, Refund" in unknown.err) == (2, True)
 
 
+def test_the_message_is_one_of_the_values(ottla: Ottla, broker: Broker, topic: str, tmp_path: Path) -> None:
+    schema, of_keys = tmp_path / "order.proto", tmp_path / "key.avsc"
+    schema.write_text(PROTO)
+    of_keys.write_text(json.dumps(AVRO))
+    broker.add_record(topic, PROTO_ORDER, key=encoded())
+    (record,) = read(ottla, topic, "--schema", schema, "--message", "Refund", "--key-schema", of_keys)
+    assert (json.loads(record["payload"])["reason"], json.loads(record["key"])) == ("apples", AS_JSON)
+    for command in ("consume", "produce"):
+        refused = ottla(command, topic, "--message", "x", "--key-schema", of_keys)
+        assert refused.code == 2 and "--schema FILE" in refused.err
+
+
 def test_json_is_checked(ottla: Ottla, broker: Broker, topic: str, tmp_path: Path) -> None:
     schema = tmp_path / "order.json"
     schema.write_text(json.dumps(JSON_SCHEMA))
