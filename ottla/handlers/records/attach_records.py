@@ -1,10 +1,10 @@
 """AttachRecords: appends staged chunks as the next records of a producer, in its transaction. Ottla's extension.
 
 Behaviour: the request is checked like a transactional Produce with acks=all: permissions and leader. If the transaction is not open in the
-partition yet, the transaction coordinator must confirm that it has the partition. The manifests are appended in steps, one after the other
+partition yet, the transaction coordinator must confirm that it has the partition. The manifests are appended one after the other, in steps
 (`replication/attaching.py`). The answer is sent when all records are replicated. After `timeout_ms` it is REQUEST_TIMED_OUT, and the work
-continues. If a chunk is missing or differs from the manifest, the partition gets UNKNOWN_STAGE and no chunk of this request is appended. A
-retry of an appended manifest succeeds without the chunks.
+continues. If a chunk is missing or differs from the manifest, the partition gets UNKNOWN_STAGE and none of the manifest's chunks is
+appended. A retry of an appended manifest succeeds without the chunks.
 
 Version notes: in 0 the partitions must have been added to the transaction before. In 1 this request adds them (KIP-890, transactions v2),
 as Produce 12 does.
@@ -174,8 +174,8 @@ class Attach:
         self._broker.stages.turns.add(guarded(attaching.steps(), lambda error: self._fail(part, error)))
 
     def _fail(self, part: AttachedPart, error: Exception) -> None:
-        """Fails the request after an unexpected exception, because it is unknown how much of the manifest was appended. The connection is
-        closed, unless the request was answered by its timeout."""
+        """Fails the request after an unexpected exception, because the appended part of the manifest is unknown. The connection is closed,
+        unless the request was answered by its timeout."""
         self._open.clear()
         self._let_follow(part)
         if self._watch is not None:
@@ -197,7 +197,7 @@ class Attach:
         self._settle()
 
     def _let_follow(self, part: AttachedPart) -> None:
-        """Lets the later requests of the producer continue."""
+        """Lets later Produce batches of the producer continue."""
         if not part.has_ended:
             part.has_ended = True
             self._broker.stages.end_attach(part.key, self._body.producer_id)

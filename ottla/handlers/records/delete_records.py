@@ -1,10 +1,10 @@
 """DeleteRecords: raises the log start offset; the records before it are deleted.
 
 Behaviour: offset -1 selects the high watermark; an offset above it gets OFFSET_OUT_OF_RANGE. Retention removes whole segments below the new
-log start. The answer is sent when every replica on a live broker has the new log start. It has the smallest log start of the replicas, the
-low watermark. If a follower does not have the new log start within `timeout_ms`, the answer is REQUEST_TIMED_OUT. The leader's checkpoint
-may take `NOTE_MS_MAX` longer, so a timeout of 0 succeeds if there are no followers. Internal topics get INVALID_TOPIC_EXCEPTION, topics
-that are only compacted POLICY_VIOLATION.
+log start. The answer is sent when every replica on a live broker, and every replica that may be elected leader, has the new log start. It
+contains the low watermark: the smallest log start of these replicas. If such a follower does not have the new log start within
+`timeout_ms`, the answer is REQUEST_TIMED_OUT. The leader's checkpoint may take `NOTE_MS_MAX` longer, so a timeout of 0 succeeds if there
+are no followers. Internal topics get INVALID_TOPIC_EXCEPTION, topics that are only compacted POLICY_VIOLATION.
 
 Version notes: 1 and 2 change only the encoding.
 """
@@ -97,7 +97,7 @@ class Deletions:
         return partition
 
     def _look(self) -> None:
-        """Completes partitions with the new start on all live replicas, and partitions that this broker no longer leads."""
+        """Completes partitions whose new start is on all counted replicas, and partitions that this broker no longer leads."""
         live = self._broker.metadata.brokers
         unfinished, self._unfinished = self._unfinished, []
         for deletion in unfinished:

@@ -3,10 +3,10 @@
 Behaviour: each partition is read up to the reader's limit: the high watermark, the last stable offset for read_committed, or the log end
 for a replica (`handlers/records/follower_fetch.py` answers replicas). Records are slices of segment files, or bytes in memory. If the
 answer has fewer than `min_bytes` and nothing urgent (an error, a diverging epoch, a preferred replica), the request waits up to
-`max_wait_ms` for a change of one of its partitions, and then reads all of them again. `max_bytes` limits the answer, but the first
-partition with data always gives at least one whole batch, so that a batch larger than the limit does not stop a reader. After `ABORTED_MAX`
-aborted transactions the answer gets no more records. A replica needs the permission CLUSTER_ACTION. Any other reader needs READ on each
-topic, which is checked again at each attempt.
+`max_wait_ms`. After each change of one of its partitions it reads all of them again. `max_bytes` limits the answer, but the first partition
+with data always gives at least one whole batch, so that a batch larger than the limit does not stop a reader. After `ABORTED_MAX` aborted
+transactions the answer gets no more records. A replica needs the permission CLUSTER_ACTION. Any other reader needs READ on each topic,
+which is checked again at each look.
 
 If `replica.selector.class` is RackAware, a consumer that names its rack is sent to a replica in this rack (KIP-392). A follower
 answers consumers up to the high watermark that it knows.
@@ -50,7 +50,7 @@ FROM_FOLLOWERS_SINCE = 11
 TOPIC_IDS_SINCE = 13
 LEADER_HINTS_SINCE = 16
 PARTITIONS_MAX = 20_000
-"""A fetch of more different partitions is refused with INVALID_REQUEST."""
+"""Maximum of different partitions that one request names. A request with more is refused with INVALID_REQUEST."""
 
 Answer = FetchResponse | Pending | Generator[None, None, Any]
 
@@ -92,8 +92,7 @@ class Fetch:
     """One Fetch request of a consumer: looks at its partitions at once, and again whenever one of them has changed.
 
     A look only reads. The response is built after the last look. An incremental response contains only changed partitions. More than
-    `ITEMS_PER_STEP` partitions are looked at in steps, by the same code. Between two steps the request may be given up.
-    """
+    `ITEMS_PER_STEP` partitions are looked at in steps. Between two steps the connection may be closed, which ends the wait."""
 
     __slots__ = (
         "_aborted", "_body", "_broker", "_bytes", "_has_looked", "_has_topic_ids", "_is_urgent", "_leaders", "_left", "_min_bytes",
@@ -166,9 +165,8 @@ class Fetch:
         return self._response(self._by_topic(self._answered(wanted, self._reads)))
 
     def _look_in_steps(self, is_last: bool) -> Generator[None, None, Any]:
-        """The same for many partitions. With more partitions than a session may have, the second look is the last one, because each look
-        takes many milliseconds.
-        """
+        """Looks at many partitions in steps. With more partitions than a session may have, the second look is the last one, because each
+        look takes many milliseconds."""
         wanted, topics = self._plan.wanted, list[FetchableTopicResponse]()
         is_last = is_last or (self._has_looked and len(wanted) > SESSION_PARTITIONS_MAX)
         self._has_looked = True
@@ -231,8 +229,8 @@ class Fetch:
     # The answer
 
     def _charge(self) -> FetchResponse | None:
-        """Counts the bytes of the answer. Returns an empty answer if the client is over its quota (KIP-219). Then a session that this
-        request would have opened is dropped."""
+        """Charges the bytes of the answer to the client's quota. Returns an empty answer if the client is over the quota (KIP-219). Then a
+        session that this request has opened is dropped."""
         quotas, request, session = self._broker.quotas, self._request, self._plan.session
         throttle_ms = quotas.charge_fetch(request.connection.principal, request.client_id, self._bytes) if quotas is not None else 0
         if not throttle_ms:
@@ -253,7 +251,8 @@ class Fetch:
     def _answered(
         self, all_wanted: Sequence[WantedPartition], reads: Sequence[PartitionRead | ErrorCode]
     ) -> list[tuple[WantedPartition, PartitionRead | ErrorCode]]:
-        """Returns the reads that the answer contains: in an incremental answer only the changed ones, else all of them."""
+        """Returns the reads that the answer contains: in an incremental answer only the changed ones, else all of them. Notes the answered
+        bounds in the session, and moves partitions with records to its end."""
         session, is_incremental = self._plan.session, self._plan.is_incremental
         if session is None:
             return list(zip(all_wanted, reads, strict=True))
@@ -411,9 +410,8 @@ def find_partition(broker: Broker, wanted: WantedPartition, has_topic_ids: bool)
 
 
 def refusal(index: int, code: ErrorCode, *, is_known: bool) -> PartitionData:
-    """Builds the error of a partition. As in Kafka, the aborted transactions are null if the partition exists, on this broker or another
-    one; otherwise they are empty.
-    """
+    """Builds the error of a partition. As in Kafka, the aborted transactions are null if the partition is known (`is_known`); otherwise
+    they are empty."""
     return PartitionData(
         partition_index=index,
         error_code=code,

@@ -1,10 +1,11 @@
 """Fetch of a follower: notes the follower's log end, reads the records that it lacks, and waits if there are none.
 
-The answer is sent immediately if a partition diverges, has an error or a new log start offset. If only the high watermark has changed, it
-is sent after `WATERMARK_MS`, or immediately to the first request of a session. A producer that waits for each acknowledgement usually
-writes again before that, and the answer with its records contains the watermark. Without this pause, half of the answers to followers would
-contain only watermarks. Otherwise the request waits for `min_bytes` of records. The next request of the same session ends a wait. Records
-are slices of segment files, except a small batch that was just appended (`FileSlice.at_hand`).
+The answer is sent immediately if a partition diverges, has an error or a new log start offset. If only the high watermark has changed, the
+answer is sent after `WATERMARK_MS`. It is sent immediately for the first request of a session and for a request without one. A producer
+that waits for each acknowledgement usually writes again within this delay, and the answer with its records contains the watermark. Without
+this pause, half of the answers to followers would contain only watermarks. Otherwise the request waits for `min_bytes` of records. The next
+request of the same session ends a wait. Records are slices of segment files, except a small batch that was just appended
+(`FileSlice.at_hand`).
 
 The cost of a request depends on the partitions in the request and on the changed partitions of its session
 (`replication/follower_sessions.py`).
@@ -137,7 +138,8 @@ class FollowerRequest:
             self._complete(answer)
 
     def _give_up(self) -> None:
-        """Answers with the present data, because the wait is over or the follower has sent its next request."""
+        """Answers with the present data: the wait is over, the pause for a new watermark is over, or the follower has sent its next
+        request."""
         answer = self._attempt(is_last=True)
         assert answer is not None, "the last attempt answers"
         self._complete(answer)
@@ -262,7 +264,7 @@ class FollowerRequest:
 
 
 def has_moved(entry: FollowedPartition, read: PartitionRead) -> bool:
-    """Whether the leader's high watermark or log start differs from the one that the follower knows."""
+    """Whether the leader's high watermark or log start is higher than the follower knows."""
     return entry.has_moved(read.high_watermark, read.log_start_offset)
 
 

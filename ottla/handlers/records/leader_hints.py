@@ -9,7 +9,7 @@ from ottla.handlers.broker_endpoints import BrokerEndpoint, live_brokers
 from ottla.handlers.context import Broker, RequestContext
 
 MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-"""Answers with one of these errors contain a leader hint."""
+"""Fetch answers with one of these errors contain a leader hint."""
 
 
 def present_leader(broker: Broker, topic: str, index: int) -> tuple[int, int]:

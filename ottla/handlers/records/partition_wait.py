@@ -1,10 +1,10 @@
-"""Waits until watched partitions change, for example by new records, and looks at them again after each change. Every waiting Fetch and
-ShareFetch uses it.
+"""Waits until watched partitions change, for example by new records, and looks at them again after each change. Waiting ShareFetch requests
+and waiting Fetch requests of consumers use it.
 
-A look is a function that returns the result. A look at many partitions takes several iterations of the event loop, so it is a task, which
-runs in `WaitingRequests.do_in_turns`. A partition may change after the task has looked at it. So the partitions are watched before the
-first look of a task begins. If one of them changes during a look, or if the time ends, the task looks again. An exception in a later look
-ends the wait and fails the request, as an exception of its handler does.
+A look is a function that returns the result. A look at many partitions takes several iterations of the event loop, so it is a task. Later
+looks by a task run in `WaitingRequests.do_in_turns`. A partition may change after the task has looked at it. So the partitions are watched
+before the first look of a task begins. If one of them changes during a look, or if the time ends, the task looks again. An exception in a
+later look ends the wait and fails the request, as an exception of its handler does.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Produce: appends record batches to the partitions that are led here.
 
-Behaviour: each partition's batch is appended as the client sent it. The answer waits for the acknowledgement that `acks` asks for, at most
-`timeout_ms`. With acks=1 the leader's own log is sufficient; with acks=-1 the high watermark must pass the batch. With acks=0 there is no
-answer, and an error closes the connection. A transactional batch is accepted only if its partition is part of the ongoing transaction: the
-coordinator is asked when the producer has no open transaction in the partition. If staged records of the same producer are being attached,
-the batch waits for the end of the attach. If the previous batch of the producer was refused with a retriable error a moment ago, the batch
-is refused with the same error (`replication/refused_batches.py`).
+Behaviour: each partition's batch is appended as the client sent it, except where the topic's settings demand another codec or other
+timestamps. The answer waits for the acknowledgement that `acks` asks for. With acks=-1 the high watermark must pass the batch within
+`timeout_ms`. With acks=1 the leader's own log is sufficient, unless the leader may have been replaced. With acks=0 there is no answer, and
+an error closes the connection. A transactional batch is accepted only if its partition is part of the ongoing transaction: the coordinator
+is asked when the producer has no open transaction in the partition. A batch that is out of order waits while staged records of the same
+producer are being attached. If an earlier batch of the producer was refused with a retriable error, a batch behind it may be refused with
+the same error (`replication/refused_batches.py`).
 
 Version notes: 0-2 are advertised and refused (`handlers/served_apis.py`); 5 log start offset; 7 zstd (KIP-110); 8 record errors (KIP-467);
 10 current leader and endpoints (KIP-951); 11 TRANSACTION_ABORTABLE (KIP-890); 12 the partition is added to the transaction by the append
@@ -71,7 +72,7 @@ REFUSED_BY_LOG = frozenset(
         ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     )
 )  # fmt: skip
-"""Errors for which the result contains the log start offset."""
+"""Errors of an append for which the result contains the log start offset."""
 ASKS_MAX = 5
 """Maximum of requests to the transaction coordinator about one batch. A marker that arrives before the answer makes another necessary."""
 OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -103,7 +104,7 @@ class Asked:
 
 
 class Produce:
-    """One Produce request: appended immediately, answered when its appends are acknowledged."""
+    """One Produce request: appends its batches, and answers when the appends are acknowledged."""
 
     __slots__ = (
         "_acks", "_broker", "_budget", "_pending", "_request", "_timeout_ms", "_topics", "_transactional_id",
@@ -123,8 +124,7 @@ class Produce:
         self._pending: Pending | None = None
         self._watch: WaitingRequest | None = None
         self.refusals: list[ApiError] = []
-        # Appended and not yet acknowledged: the term of leadership that made the append (None while the coordinator is asked),
-        # last offset, its result.
+        # Batches that are not acknowledged: the leader that appended the batch (None before the append), last offset, result.
         self.unacknowledged: list[tuple[Leader | None, int, PartitionProduceResponse]] = []
 
     def append_all(self, topics: Sequence[TopicProduceData]) -> None:
@@ -258,7 +258,8 @@ class Produce:
         self, leader: Leader, key: TopicPartition, records: bytearray, result: PartitionProduceResponse, demands: Demands | None,
         guard: VerificationGuard | None = None,
     ) -> None:  # fmt: skip
-        """Appends a batch after the worker has inspected it, and after earlier waiting batches of this client."""
+        """Appends a batch after earlier waiting batches of this client in the partition. If `demands` is given, the worker inspects it
+        first."""
         entry = (None, -1, result)
         self.unacknowledged.append(entry)
         is_asked = demands is not None
@@ -269,7 +270,7 @@ class Produce:
                 return None  # The client was answered REQUEST_TIMED_OUT.
             try:
                 if is_asked and answer is None:
-                    raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the process that looks into records ended before its work did")
+                    raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the worker process ended before it had inspected the records")
                 self._append(leader, records, result, self._broker.clock.wall_ms(), guard, InspectedEarlier(answer))
             except WorkerNeeded as needed:
                 is_asked = True
@@ -286,7 +287,8 @@ class Produce:
     # Transactions
 
     def _must_ask(self, leader: Leader, records: memoryview) -> bool:
-        """Returns whether the coordinator must be asked about this batch. It need not if this principal's transaction is open here."""
+        """Returns whether the coordinator must be asked about this transactional batch. This is not necessary if this principal's
+        transaction is open in the partition and no earlier batch of the producer waits for the coordinator."""
         if records[MAGIC_AT] != MAGIC:
             return False  # Not a batch of the current format; the append refuses it.
         transactional_id = self._transactional_id
@@ -372,7 +374,7 @@ class Produce:
     # Waiting
 
     def _settle(self) -> None:
-        """Checks the open appends again. Answers when all are acknowledged."""
+        """Checks the open appends again. Answers when all are acknowledged or refused."""
         left = []
         for entry in self.unacknowledged:
             leader, last_offset, result = entry
