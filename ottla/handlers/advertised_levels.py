@@ -61,8 +61,8 @@ def highest_versions(level: str) -> Mapping[int, int]:
 
 @cache
 def served(level: str | None) -> Mapping[int, ServedApi]:
-    """Returns the APIs that this broker serves at a level (None: the newest). APIs between brokers are the same at all levels. Levels
-    exclude our extensions."""
+    """Returns the APIs that this broker serves at a level (None: the newest). APIs that are not advertised are the same at all levels.
+    Levels below the newest exclude our extensions."""
     if level is None:
         return TABLE
     highest = highest_versions(level)

@@ -2,9 +2,9 @@
 
 A handler is `handle(broker, request, body)`. It returns the response, `None` if no answer is wanted, a `Pending` that is completed later,
 or a `Task` that makes one of these in steps. The requests of a connection are executed in the order of their arrival, and their answers are
-sent in that order. A pending answer does not hold up the next request.
+sent in that order. A pending answer does not hold up the next request, unless its request changes metadata or authenticates the client.
 
-Every request passes one authorisation point, `Authorizer.is_allowed`, with the principal, host and listener of `ConnectionInfo`.
+Handlers ask only the `Authorizer` about permissions, with the principal, host and listener of `ConnectionInfo`.
 """
 
 from __future__ import annotations
@@ -313,7 +313,8 @@ class WaitingRequests(Protocol):
     def watch(
         self, watched: Sequence[PartitionNotifier], timeout_ms: int, wake: Callable[[], None], on_timeout: Callable[[], None]
     ) -> WaitingRequest:
-        """Calls `wake` after each change of a watched partition, and `on_timeout` once after `timeout_ms`, until cancelled."""
+        """Calls `wake` after changes of a watched partition (once for several changes), and `on_timeout` once after `timeout_ms`, until
+        cancelled."""
 
     def do_in_turns(self, steps: Iterator[object]) -> None:
         """Executes long work of a waiting request in time slices, alternating with the work of other waiting requests."""
@@ -349,7 +350,8 @@ class ControlRequests(Protocol):
     """The controller's requests to this broker (`cluster/control/inbox.py`)."""
 
     def take(self, request: Any, done: Callable[[ErrorCode], object]) -> None:
-        """Executes LeaderAndIsr, StopReplica or UpdateMetadata in their newest versions. Calls `done` with the answer's code."""
+        """Takes a LeaderAndIsr, StopReplica or UpdateMetadata request of the newest version, which may be one part of a message. Executes
+        the message after its last part. Calls `done` with the answer's code."""
 
 
 class AccessRules(Protocol):
@@ -359,7 +361,8 @@ class AccessRules(Protocol):
         """Returns the rules in force that match the filter, ordered by pattern; yields between steps."""
 
     def change(self, changes: Mapping[Pattern, RuleChange], done: Done) -> None:
-        """Makes the changes. Calls `done` when they are stored and in force here, with the patterns that could not be changed."""
+        """Makes the changes. Calls `done` when they are stored and in force here, with the errors of the patterns that could not be
+        changed."""
 
 
 class StoredTokens(Protocol):

@@ -38,7 +38,7 @@ def describable_topics(broker: Broker, request: RequestContext) -> Callable[[str
 
 
 def is_broker(broker: Broker, request: RequestContext) -> bool:
-    """Whether a broker of this cluster has sent the request: its principal has CLUSTER_ACTION on the cluster."""
+    """Whether a broker of this cluster has sent the request: CLUSTER_ACTION on the cluster is allowed."""
     return is_allowed_on_cluster(broker, request, AclOperation.CLUSTER_ACTION)
 
 

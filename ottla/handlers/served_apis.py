@@ -5,8 +5,9 @@ folder of its handler, beside this file; the handler's module has the API's name
 versions are the served ones (except Produce 0-2). A handler's module is imported at the first request of its key, because a broker that
 starts in a fraction of a second must not import eighty handlers that no client uses.
 
-`rights` has every (operation, resource type) that the handler may check. Some are alternatives, and some only filter the response; the
-handler's docstring says which. Tests compare the rights with Kafka's table and with the checks that the handlers make.
+`rights` has every (operation, resource type) that the handler may check for the request. It does not have the checks for the bits of
+authorized operations and for the proof of a broker (SaslHandshake). Some are alternatives, and some only filter the response. Tests compare
+the rights with Kafka's table and with the checks that the handlers make.
 """
 
 from __future__ import annotations
@@ -35,8 +36,7 @@ class ServedApi(NamedTuple):
     """The lowest version that ApiVersions shows."""
     rights: tuple[Right, ...]
     is_advertised: bool = True
-    """False for the requests between brokers of a ZooKeeper cluster, which clients do not know. Other requests between brokers are
-    advertised.
+    """False for requests between brokers that Kafka's brokers do not advertise to clients. Other requests between brokers are advertised.
     """
     is_extension: bool = False
     """Our own API and not Kafka's: advertised to clients that ask for extensions, and served to them only."""

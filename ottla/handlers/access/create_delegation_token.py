@@ -1,9 +1,9 @@
 """CreateDelegationToken: make a token for others to act as its owner.
 
-Behaviour: refused for clients that have logged in with a token. A token for another owner needs CREATE_TOKENS on that user. When the answer
-is sent, the token is stored and valid on this broker. It expires after `delegation.token.expiry.time.ms` unless it is renewed, and at the
-latest after the requested lifetime or `delegation.token.max.lifetime.ms`, whichever is shorter. Every broker creates tokens itself; the
-request is not forwarded to the controller.
+Behaviour: refused for clients that are anonymous or have logged in with a token. A token for another owner needs CREATE_TOKENS on that
+user. When the answer is sent, the token is stored and valid on this broker. It expires after `delegation.token.expiry.time.ms` unless it is
+renewed, and at the latest after the requested lifetime or `delegation.token.max.lifetime.ms`, whichever is shorter. Every broker creates
+tokens itself; the request is not forwarded to the controller.
 
 Version notes: 2 flexible. 3 another owner (KIP-373).
 """

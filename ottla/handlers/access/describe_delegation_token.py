@@ -1,8 +1,8 @@
 """DescribeDelegationToken: the tokens of the given owners.
 
-Behaviour: refused for clients that have logged in with a token. Selects the tokens with one of the given principals as owner, requester or
-renewer; null selects all tokens. The answer has a selected token if the client's principal is its owner, requester or renewer, or has
-DESCRIBE on the token or DESCRIBE_TOKENS on the owner. Other selected tokens are omitted.
+Behaviour: refused for clients that are anonymous or have logged in with a token. Selects the tokens with one of the given principals as
+owner, requester or renewer; null selects all tokens. The answer has a selected token if the client's principal is its owner, requester or
+renewer, or has DESCRIBE on the token or DESCRIBE_TOKENS on the owner. Other selected tokens are omitted.
 
 Version notes: 2 flexible. 3 adds the requester of a token (KIP-373).
 """

@@ -2,9 +2,10 @@
 
 Behaviour: passes the client's token to the exchange that SaslHandshake began, and answers with the token of the exchange. If the login is
 refused, the broker waits for `connection.failed.authentication.delay.ms`, answers SASL_AUTHENTICATION_FAILED and closes the connection
-(KIP-152). The answer is ILLEGAL_SASL_STATE on a listener without SASL, and after authentication without another SaslHandshake. If sessions
-are limited, the answer has the lifetime of the session. After this time only requests that authenticate the client again are accepted. If
-a broker cannot prove its identity (`security/cluster_identity.py`), it gets SASL_AUTHENTICATION_FAILED and is not treated as a broker.
+(KIP-152). The answer is ILLEGAL_SASL_STATE on a listener without SASL, before SaslHandshake, and after authentication without another
+SaslHandshake. If sessions are limited, the answer has the lifetime of the session. After this time only requests that authenticate the
+client again are accepted. If a broker cannot prove its identity (`security/cluster_identity.py`), it gets SASL_AUTHENTICATION_FAILED and is
+not treated as a broker.
 
 Version notes: KIP-152. 1 has the lifetime of the session (KIP-368).
 """

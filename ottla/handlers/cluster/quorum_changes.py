@@ -11,7 +11,7 @@ from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 
 
 def refusal_of_change(broker: Broker, request: RequestContext, body: AddRaftVoterRequest | RemoveRaftVoterRequest, verb: str) -> ApiError:
-    """Returns the error of a request to add or remove a voter (`verb`), found in Kafka's order: rights, cluster id, voter, feature."""
+    """Returns the error of a request to add or remove a voter (`verb`), found in Kafka's order: permission, cluster id, voter, feature."""
     try:
         require_on_cluster(broker, request, AclOperation.ALTER)
     except ApiError as refusal:

@@ -1,9 +1,9 @@
 """UpdateFeatures: raise or lower finalised features.
 
 Behaviour: never changes a level, because the levels follow from the broker's version and configuration. The request succeeds if it names
-the current levels. Another level fails with FEATURE_UPDATE_FAILED. An unknown feature, a level out of range, and a downgrade without the
-flag for downgrades fail with INVALID_UPDATE_VERSION. One failure fails the whole request, in every version, without results for the
-features.
+the current levels. Another level fails with FEATURE_UPDATE_FAILED. An unknown feature, an unknown kind of upgrade, a level out of range,
+and a downgrade without the flag for downgrades fail with INVALID_UPDATE_VERSION. One failure fails the whole request, in every version,
+without results for the features.
 
 Version notes: 1 has dry run and kinds of upgrade (KIP-778). 2 has no results for single features (KIP-1022).
 

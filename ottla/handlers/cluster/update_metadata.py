@@ -1,8 +1,8 @@
 """UpdateMetadata: the controller sends the cluster's metadata.
 
-Behaviour: the answer is sent when clients get the new metadata from this broker. Clients get CLUSTER_AUTHORIZATION_FAILED, because only
-brokers may send this request. A controller that was replaced gets STALE_CONTROLLER_EPOCH. A message for an earlier registration of this
-broker gets STALE_BROKER_EPOCH. A message that no controller sends gets INVALID_REQUEST.
+Behaviour: the answer to the last part of a message is sent when clients get the new metadata from this broker. Clients get
+CLUSTER_AUTHORIZATION_FAILED, because only brokers may send this request. A controller that was replaced gets STALE_CONTROLLER_EPOCH. A
+message for an earlier registration of this broker gets STALE_BROKER_EPOCH. An invalid message gets INVALID_REQUEST.
 
 Version notes: the format of Kafka's ZooKeeper mode, last in 3.9. 5 and later have the broker epoch (KIP-380), 7 topic ids. Ottla adds
 tagged fields (`cluster/control/wire.py`).

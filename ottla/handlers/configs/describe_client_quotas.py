@@ -60,12 +60,12 @@ def _check(components: list[ComponentData]) -> None:
         if component.match_type not in (EXACT, DEFAULT, ANY):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown match type {component.match_type}")
         if (component.match_type == EXACT) == (component.match is None):
-            raise ApiError(ErrorCode.INVALID_REQUEST, "Request specifies a match where there must be none, or none where it must be.")
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Request has a match for another match type than EXACT, or no match for EXACT.")
         if kinds.count(component.entity_type) > 1:
             message = f"Entity type {component.entity_type} cannot appear more than once in the filter."
             raise ApiError(ErrorCode.INVALID_REQUEST, message)
     if "ip" in kinds and len(kinds) > 1:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid entity filter component combination: ip goes with no other type.")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid entity filter component combination: ip cannot be combined with other types.")
 
 
 def _matches(entity: QuotaEntity, body: DescribeClientQuotasRequest) -> bool:

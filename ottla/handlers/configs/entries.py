@@ -97,7 +97,7 @@ def _stored_entry(name: str, synonyms: list[Synonym]) -> ShownSetting:
         setting: Setting[Any] = Setting(name, own.type, own.default, own.doc, valid=own.valid, update=own.update)
         return ShownSetting(setting, synonyms[0].text, synonyms[0].source, False, synonyms)
     is_secret = not is_known_to_kafka(name) or has_secret_word(name)
-    setting = Setting(name, Type.PASSWORD if is_secret else Type.STRING, "", "Kept and shown; this broker makes no use of it.")
+    setting = Setting(name, Type.PASSWORD if is_secret else Type.STRING, "", "Stored, but not used by this broker.")
     return ShownSetting(setting, synonyms[0].text, synonyms[0].source, False, synonyms)
 
 

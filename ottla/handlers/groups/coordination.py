@@ -28,7 +28,8 @@ Command = Callable[["GroupShard", "Reply", int], "Decision"]
 """Called with (shard, reply, now_ms). Returns the decision of a command."""
 
 SUBSCRIBED_TOPICS_MAX = 10_000
-"""Maximum number of topic names in the subscription of one member of a consumer group. A larger subscription can use a pattern."""
+"""Maximum number of topic names in the subscription of one member of a consumer group, or in the topology of a streams group. A larger
+subscription of a consumer group can use a pattern."""
 
 
 def require_lease(broker: Broker) -> None:

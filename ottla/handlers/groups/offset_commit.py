@@ -1,8 +1,8 @@
 """OffsetCommit: commits offsets of a group, for a member or for a client without membership.
 
-Behaviour: this handler refuses topics that do not exist or that the principal may not read; each has its own result. The group coordinator
-checks member and generation, and commits the offsets of the other topics. The answer is sent when the record is committed. After
-`offsets.commit.timeout.ms` the answer is COORDINATOR_NOT_AVAILABLE.
+Behaviour: this handler refuses topics and partitions that do not exist, and topics that the principal may not read; each has its own
+result. The group coordinator checks member and generation, and commits the other offsets. The answer is sent when the records are
+committed. After `offsets.commit.timeout.ms` the answer is COORDINATOR_NOT_AVAILABLE.
 
 Version notes: 2 to 4 have a retention time (removed by KIP-211), 6 leader epochs (KIP-320), 7 static members (KIP-345). 9 is for members of
 the new protocol, with STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND (KIP-848). 10 has topic ids. A member may name an epoch that it had earlier

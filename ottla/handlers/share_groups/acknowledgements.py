@@ -62,7 +62,8 @@ def check_size(topics: Sequence[NamedTopic], forgotten: Sequence[NamedTopic] = (
 
 
 def identity(broker: Broker, request: RequestContext, group_id: str | None, member_id: str | None) -> tuple[str, str]:
-    """Returns the group and member of a request. Raises `ApiError` if they are invalid or the principal may not read the group."""
+    """Returns the group and member of a request. Raises `ApiError` if they are invalid, the principal may not read the group, or another
+    principal has the member's session."""
     require_share_groups(broker.config.ottla_advertise_level)
     if group_id is None:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")

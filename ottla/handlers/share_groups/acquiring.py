@@ -28,7 +28,7 @@ from ottla.wire.messages.share_fetch import ShareFetchRequest
 PARTITIONS_PER_STEP = 20
 """Fewer than `ITEMS_PER_STEP`, because opening a share partition may be a request to its coordinator."""
 READS_MAX = 32
-"""Maximum number of slices read from one partition for one answer, while no slice has an available record."""
+"""Maximum number of slices read from one partition in one attempt, while no slice has an available record."""
 
 
 class Got(NamedTuple):
@@ -226,7 +226,8 @@ class ShareReading:
                 yield
 
     def _offset(self, reading: Reading) -> int | None:
-        """Returns the first offset that may be available, or None. Sets the reading's error if the share partition is closed."""
+        """Returns the first offset that may be available, or None. Sets the reading's error if the share partition is closed or this broker
+        no longer leads the partition."""
         partition, share = reading.partition, reading.share
         if partition is None or share is None or reading.error:
             return None

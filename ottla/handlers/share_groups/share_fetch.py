@@ -1,10 +1,10 @@
 """ShareFetch: a member of a share group acquires records, and acknowledges earlier ones.
 
-Behaviour: acknowledgements in the request are applied first (`share_acknowledge.py`). Then the partitions of the session are read, each
-from its first available offset, until `max_records` records are acquired. Each request begins with another partition of the session. The
-answer has slices of segment files with whole batches; the member may use the offsets that are listed as acquired. If fewer than `min_bytes`
-are available, the request waits up to `max_wait_ms` for changes of its partitions or for released records. It then checks the permissions
-again and reads again. A request for 0 bytes or records acquires nothing and does not wait. The answer is sent when the acknowledgements are
+Behaviour: acknowledgements in the request are applied first (`acknowledgements.py`). Then the partitions of the session are read, each from
+its first available offset, until `max_records` records are acquired. Each request begins with another partition of the session. The answer
+has slices of segment files with whole batches; the member may use the offsets that are listed as acquired. If fewer than `min_bytes` are
+available, the request waits up to `max_wait_ms` for changes of its partitions or for released records. It then checks the permissions again
+and reads again. A request for 0 bytes or records acquires nothing and does not wait. The answer is sent when the acknowledgements are
 durable and the reading has ended. While the feature `share.version` is at level 0, the answer is UNSUPPORTED_VERSION.
 
 Version notes: 1 has `max_records`, and acquires batches of about `batch_size` records. 2 has a strict limit of records (KIP-1206), and can
@@ -89,7 +89,8 @@ def check_renewal(body: ShareFetchRequest) -> None:
 def enter(
     broker: Broker, request: RequestContext, body: ShareFetchRequest, group_id: str, member_id: str
 ) -> tuple[ShareSession, list[Stated]]:
-    """Returns the session and the request's acknowledgements. Raises `ApiError`."""
+    """Opens or continues the session, and updates its partitions. Returns the session and the request's acknowledgements. Raises
+    `ApiError`."""
     stated = [
         ((topic.topic_id, partition.partition_index), statements(partition.acknowledgement_batches))
         for topic in body.topics

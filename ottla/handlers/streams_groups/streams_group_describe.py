@@ -1,10 +1,10 @@
 """StreamsGroupDescribe: the epochs, topology and members of streams groups, with the current and target tasks of each member (KIP-1071).
 
-Behaviour: a group that is unknown or of another kind is GROUP_ID_NOT_FOUND. A group with a topic that the principal may not describe is
-TOPIC_AUTHORIZATION_FAILED as a whole. UNSUPPORTED_VERSION while the feature `streams.version` is at level 0, or if
-`group.coordinator.rebalance.protocols` excludes the protocol.
+Behaviour: a group that is unknown or of another type gets GROUP_ID_NOT_FOUND. If a group has a topic that the principal may not describe,
+the whole group gets TOPIC_AUTHORIZATION_FAILED. Each group gets UNSUPPORTED_VERSION while the feature `streams.version` is at level 0, or
+if `group.coordinator.rebalance.protocols` excludes the protocol.
 
-Version notes: 1 the name of the assignor; a description of the topology is not stored and is never returned.
+Version notes: 1 has the name of the assignor. A description of the topology is not stored and is never returned.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """StreamsGroupHeartbeat: a member joins, stays in or leaves a streams group, whose tasks the coordinator assigns (KIP-1071).
 
 Behaviour: epoch 0 joins, -1 leaves, -2 leaves for a restart (static members). The answer has the member's epoch, and its tasks when they
-changed. A topology with internal topics of the broker or invalid names is STREAMS_INVALID_TOPOLOGY. Topics that the principal may not
-describe are TOPIC_AUTHORIZATION_FAILED. Missing changelog and repartition topics are created with the principal's permissions. The status
-MISSING_INTERNAL_TOPICS names the topics that it may not create, and the reason of a failed creation. UNSUPPORTED_VERSION while the feature
-`streams.version` is at level 0, or if `group.coordinator.rebalance.protocols` excludes the protocol. See `groups/streams/heartbeat.py`.
+changed. A topology with internal topics of the broker or invalid names gets STREAMS_INVALID_TOPOLOGY. A topology with a topic that the
+principal may not describe gets TOPIC_AUTHORIZATION_FAILED. Missing changelog and repartition topics are created with the principal's
+permissions. The status MISSING_INTERNAL_TOPICS names the topics that the principal may not create, and the reason of a failed creation. The
+answer is UNSUPPORTED_VERSION while the feature `streams.version` is at level 0, or if `group.coordinator.rebalance.protocols` excludes the
+protocol. See `groups/streams/heartbeat.py`.
 
-Version notes: 1 a wider acceptable recovery lag, and the request for a description of the topology.
+Version notes: 1 has a wider acceptable recovery lag, and the request for a description of the topology.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from ottla.machine.contract import Decision, Reply
 
 STRICT_SINCE = 0
-"""All versions: a topic over the quota of topic changes is created after a later heartbeat."""
+"""First version in which a topic that exceeds the quota of partition changes is not created; a later heartbeat creates it."""
 
 
 def handle(broker: Broker, request: RequestContext, body: StreamsGroupHeartbeatRequest) -> Any:

@@ -148,7 +148,7 @@ def _answer_by_name(
     answers: dict[str | None, MetadataResponseTopic],
     missing: list[str],
 ) -> None:
-    """Adds the answer for one topic by name. Adds a missing topic to `missing` as well, which may replace its answer after a creation."""
+    """Adds the answer for one topic by name. Adds a missing topic to `missing` as well; its creation may replace this answer."""
     if name in answers:
         return
     if name is None:

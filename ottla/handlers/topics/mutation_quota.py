@@ -34,7 +34,7 @@ class MutationQuota:
         return is_admitted
 
     def settle(self, results: Iterable[TopicResult]) -> int:
-        """Returns the charges of refused topics to the quota. Returns the throttle time of the answer."""
+        """Gives back the charges of refused topics. Returns the throttle time of the answer."""
         if self._quota is None:
             return 0
         for result in results:
