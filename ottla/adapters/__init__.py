@@ -1,1 +1,1 @@
-"""The only modules that touch clocks, files, sockets and the real metadata stores: one for each port."""
+"""Clocks, files, sockets, threads and metadata stores of a real broker: the ports of `base/ports.py` on this machine."""

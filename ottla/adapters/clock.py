@@ -1,7 +1,7 @@
 """Production clock: the operating system's two clocks in whole milliseconds.
 
-`monotonic_ms` never decreases and is used for every interval; `wall_ms` may jump and is used only for timestamps and retention. Both are
-one system call without allocation, cheap enough to be asked once a request.
+`monotonic_ms` never decreases and is used for every interval; `wall_ms` may jump and is used for timestamps, and for the ages of records,
+tokens and other stored things. Both are cheap enough to be read once per request.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Time that a test moves: `Ports.ages` of a broker that the fixture has started with a control socket.
 
 Time passes as usual until it is moved or frozen. `advance` lets a span pass at once: the timers that are due in it fire in the order of
-their deadlines, each at its own time. Timers that repeat would fire a hundred thousand times in a week, so the span has at most `STEPS`
+their deadlines, each at its own time. Timers that repeat would fire a hundred thousand times in a week, so the span has about `STEPS`
 steps: a timer that is set during a step fires in the next one at the earliest. After each step the work that it has begun in threads is
 awaited.
 

@@ -33,7 +33,7 @@ SMALL_SLICE_BYTES = 32 << 10
 """Slices up to this size are read and sent in one write with the bytes around them. One call takes a third of the CPU of separate calls for
 bytes, slice and bytes, and the peer wakes once. From 64 KiB on `sendfile` is cheaper."""
 READ_SLICES_BYTES_MAX = 64 << 10
-"""Bytes read from slices for one write. Bytes that the socket does not accept are kept in memory."""
+"""Maximum size of a write after a slice is added to it. Bytes that the socket does not accept are kept in memory."""
 SENT_BYTES_PER_TURN = 8 << 20
 """Bytes that a channel sends in one iteration of the event loop. A fast receiver therefore does not block the other connections."""
 UNSENT_BYTES_MAX = 256 << 10

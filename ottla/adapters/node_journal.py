@@ -102,7 +102,7 @@ class NodeJournal:
             return None
 
     def close(self) -> None:
-        """Closes the database: SQLite folds its log into one file and rolls back an unfinished transaction."""
+        """Closes the database: SQLite rolls back an unfinished transaction and moves the write-ahead log into the database file."""
         with self._lock:
             self._database.close()
 

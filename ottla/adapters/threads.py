@@ -1,4 +1,5 @@
-"""Production threads and worker processes: fsync, checkpoints, removal of files, compaction. Results are delivered on the event loop."""
+"""Production threads and worker processes, for example for fsync, checkpoints, removal of files and compaction. Results are delivered on
+the event loop."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Production timers: the event loop calls functions in the order of their deadlines.
 
-Event loops count in float seconds, the ports in milliseconds; only this module converts them. An exception of a function is passed to the
-loop's exception handler, which the server sets. Functions that are pending when the loop closes are dropped.
+Event loops count in float seconds, the ports in milliseconds; this module converts them. An exception of a function is passed to the loop's
+exception handler, which the server sets. Functions that are pending when the loop closes are dropped.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ A batch (magic 2) is the unit of the log: the broker stores and sends the bytes 
 so base offset and leader epoch are cheap to overwrite. A new timestamp, producer or attribute needs a new CRC.
 
 Invariants: no function assumes that a buffer is as long as a header says; `iter_batches` always moves forward. `read_batch_header` does not
-check the magic byte, so that a caller can name the format that it refuses (`legacy_magic`). `record_section`, which all readers of records
-call, checks it. `records.py` has the records themselves; `storage` decides whether a batch may be appended.
+check the magic byte, so that a caller can name the format that it refuses (`legacy_magic`). `record_section`, which decompresses the
+records, checks it. `records.py` has the records themselves; `storage` decides whether a batch may be appended.
 """
 
 from __future__ import annotations
@@ -154,7 +154,8 @@ def read_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Yields (position, header) of each complete batch. An incomplete batch at the end, which a Fetch response may have, is skipped."""
+    """Yields (position, header) of each complete batch. An incomplete batch at the end, which a Fetch response may have, is skipped. Raises
+    `WireError` for a batch that is shorter than its header."""
     end = len(buffer)
     while position + BATCH_OVERHEAD <= end:
         header = read_batch_header(buffer, position)

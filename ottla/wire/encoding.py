@@ -4,8 +4,7 @@ The writer appends pieces to a list that its caller joins once. Neighbouring fix
 packed by one call. The `pack` functions, and the bytes of short strings and small counts, are kept in dictionaries (`encoded_values.py`).
 
 A field that the version does not have raises ApiError(UNSUPPORTED_VERSION) if its value is not the default, unless the field is ignorable.
-Only fields that are not ignorable need a comparison. A tagged field at its default is not written. A value of the wrong type or range is a
-bug of the caller, and raises whatever Python raises.
+A tagged field at its default is not written. A value of the wrong type or range is a bug of the caller, and raises whatever Python raises.
 """
 
 from __future__ import annotations

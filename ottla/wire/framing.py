@@ -93,8 +93,7 @@ def read_request_header(buffer: Buffer, offset: int = 0) -> tuple[int, int, int,
 def header_reader(client_id_bytes: int) -> Callable[[Buffer], tuple[Any, ...]]:
     """Returns a function that reads headers whose client id takes `client_id_bytes`, including its length. It returns (kind, correlation
     id, bytes of the client id), where kind is key and version as one number, and raises `struct.error` for a shorter frame. A connection
-    needs only one such function, because its requests have the same client id.
-    """
+    usually needs only one such function, because its requests have the same client id."""
     return struct.Struct(f">ii{client_id_bytes}s").unpack_from
 
 

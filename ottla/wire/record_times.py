@@ -1,8 +1,8 @@
-"""Reads the timestamps and offsets of a batch's records. Keys, values and headers are skipped by their length.
+"""Reads the timestamps and offsets of a batch's records. Keys, values and headers are skipped by the length of the record.
 
-A record with a million headers therefore costs as much as a record without headers. `record_times` yields both for every record.
-`time_range` finds only the smallest and the largest timestamp. It is fast, because the broker calls it for every uncompressed batch that a
-client sends:
+A record with a million headers therefore costs as much as a record without headers. `record_times` yields timestamp and offset of every
+record. `time_range` finds only the smallest and the largest timestamp. It is fast, because the broker calls it for most uncompressed
+batches that clients send:
 
 - Records of the same length follow each other at equal distances, so their timestamps are a slice with a step: 2 to 10 ns a record.
 - Small records of mixed lengths are skipped in chunks if the header's largest timestamp is true: about 80 ns a record (`record_chunks.py`).
@@ -29,7 +29,7 @@ from ottla.wire.record_validation import read_zigzag
 INT64_MIN = -(1 << 63)
 INT64_MAX = (1 << 63) - 1
 _FEW_RECORDS = 64
-"""Batches of up to so many records are read one by one, because the search for runs and chunks takes as long."""
+"""The records of a batch with fewer records are read one by one, because the search for runs and chunks takes as long."""
 _RUN_MIN = 8
 """Minimum number of records of equal length that are read by a slice."""
 _WALKED_MIN = CHUNK_RECORDS
@@ -179,9 +179,8 @@ def _single_start(size: int) -> int:
 
 
 def largest_time(header: BatchHeader, batch: Buffer, decompressed_bytes_max: int) -> int:
-    """Returns the largest timestamp of a stored batch: the header's, or, if that cannot be true, that of its records. Returns the first
-    record's timestamp if the records cannot be read.
-    """
+    """Returns the largest timestamp of a stored batch: the header's, or the records' if the header's cannot be true. Returns the first
+    record's timestamp if the records cannot be read."""
     if header.is_largest_time_credible:
         return header.max_timestamp
     try:

@@ -4,7 +4,8 @@
 consecutive offset deltas, lengths that add up, header keys that are not null and are UTF-8, timestamps of at most 64 bits. It returns what
 its caller compares with the topic's configuration (smallest and largest timestamp, decompressed size). `CORRUPT_MESSAGE` means that bytes
 were damaged on the way: clients send the batch again. `INVALID_RECORD` means that the client wrote it wrong: clients do not send it again.
-Records without a key are named one by one, so that a producer can distinguish its bad records from the good ones of the same batch.
+For compacted topics, records without a key are named one by one, so that a producer can distinguish them from the good records of the same
+batch.
 
 `storage` checks producer sequences, transactions, and who may send a control batch.
 """

@@ -1,7 +1,7 @@
 """Reads and writes the records of a batch.
 
-Brokers decode records only for compaction, for coordinators and to name invalid records in an error. The loops run once per record: the
-decoding loop reads the most frequent sizes of varints inline, and the encoding loop takes small varints from `_VARINTS`.
+Brokers decode records only for compaction, for coordinators, for cloning, and to name records with a refused timestamp. The loops run once
+per record: the decoding loop reads the most frequent sizes of varints inline, and the encoding loop takes small varints from `_VARINTS`.
 
 Invariants: memory is allocated for bytes that are there, never for a length or count that the data says; damaged bytes raise `WireError`
 and nothing else. Header keys that are not UTF-8 are the same bytes after a read and a rewrite (surrogateescape), so compaction never

@@ -238,7 +238,7 @@ class Response(Message):
 
 
 class Data(Message):
-    """A message inside another one: a header, a member's subscription, the value of a control record."""
+    """A message that is not a request or response: a header, a member's subscription, the value of a control record."""
 
 
 class RecordKey(Message):
@@ -294,7 +294,8 @@ def _constructor_source(cls: StructType) -> tuple[str, str, dict[str, Any]]:
 
 
 def shared_default(field: Field) -> Any:
-    """Returns the value of a field that is absent. Must not be called for an array, whose default is a new list each time."""
+    """Returns the value of a field that is absent. Must not be called for an array whose default is an empty list, because each message
+    gets a new one."""
     return frozen_default(field.struct) if isinstance(field.default, StructType) else field.default
 
 

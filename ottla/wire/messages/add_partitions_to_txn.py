@@ -1,4 +1,5 @@
-"""AddPartitionsToTxn: adds partitions to a transaction. From version 4 on, brokers send several transactions, also only to verify them."""
+"""AddPartitionsToTxn: adds partitions to a transaction. From version 4 on, a request may have several transactions, and may only verify
+them; brokers use this."""
 
 from __future__ import annotations
 
