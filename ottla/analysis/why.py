@@ -36,8 +36,8 @@ MEMBERS_UNEVEN = 2
 
 
 class Reason(NamedTuple):
-    """A reason. `level` is `bad` for a reason that must be mended, `note` for a possible reason, `fine` if nothing is wrong, and `unknown`
-    if a broker refused the question. `mend` is a command, or advice if no command helps, or empty."""
+    """A reason. Its `level` is `bad` if it must be mended, `note` if it may explain the trouble, `fine` if nothing is wrong. The level is
+    `unknown` if a broker refused the question. `mend` is a command, or advice if no command helps, or empty."""
 
     subject: str
     cause: str

@@ -255,7 +255,7 @@ STARTS = HelpTable(
         ("stored", "the committed offset of the group (-g)"),
         ("N, -N", "offset N; N records before the end"),
         ("s@TIME, @TIME", "the first record at that time or later"),
-        ("e@TIME", "and this is where it ends; may stand beside a start"),
+        ("e@TIME", "the end; another -o may be the start"),
         (":end", "everything that is there now"),
         ("A:B, A:, :B", "from offset A up to B, but without B"),
         ("A-B", "from offset A to B, both included"),

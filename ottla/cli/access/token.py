@@ -81,7 +81,7 @@ def _renew(args: Args, cluster: Cluster, output: Output) -> None:
 
 @command(
     "token expire",
-    "Expire a token; connections that have logged in with it are closed.",
+    "End a token now or later. If it ends now, the connections that logged in with it are closed.",
     *_token_options("remaining lifetime from now on", "it ends now"),
     YES,
 )

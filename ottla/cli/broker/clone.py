@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 SHOWN_EVERY_MS = 10_000
-"""The lag of a clone that follows its source is printed every 10 s while it changes, and at once if a lag or an error begins or ends."""
+"""A clone that follows its source prints its lag every 10 s while it changes. It prints at once if a lag or an error begins or ends."""
 
 
 @command(

@@ -55,7 +55,7 @@ OPTIONS = (
     option("--log-format", choices=("text", "json"), help="format of the log on stderr"),
     option("--log-level", choices=("debug", "info", "warning", "error"), help="lowest level that is logged"),
 )
-"""The options of one broker that are also settings, or decide about its data."""
+"""The options of one broker, without those for access rules and the console."""
 
 START_OPTIONS = (
     *OPTIONS,

@@ -1,8 +1,8 @@
 """`ottla features`: shows and changes the feature levels of a cluster.
 
 `upgrade` and `downgrade` take `--feature NAME=LEVEL` or `--metadata X.Y`, `disable` takes `--feature NAME`. `upgrade --release-version X.Y`
-requests the levels of a version of Kafka. If the broker refuses a level, the output names the feature. Brokers since Kafka 4.0 then change
-no level at all.
+requests the levels of a version of Kafka. If the broker refuses a level, the output names the feature. Ottla's broker then changes no level
+at all.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Files have the format of Kafka's tool: `{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any",
 "/d"]}]}`. `log_dirs` is optional; for `any` the broker chooses the directory. Without `--execute`, `reassign` shows the plan and changes
-nothing. As in Kafka's tool, `cancel` removes all replication throttles of the brokers and of the file's topics; so does `verify` when no
-move of the file is in progress. `--preserve-throttles` keeps them.
+nothing. As in Kafka's tool, `cancel` removes all replication throttles of the brokers and of the file's topics. `verify` does the same when
+no move of the file is in progress. `--preserve-throttles` keeps them.
 """
 
 from __future__ import annotations

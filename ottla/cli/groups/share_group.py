@@ -29,7 +29,7 @@ class ListedRow(Row):
 
 
 class StartOffsetRow(Row):
-    """A partition that the group has started to read."""
+    """A partition that the group has begun. A number is None if the broker does not send it."""
 
     group: str
     topic: str
@@ -76,7 +76,7 @@ def describe(cluster: Cluster, name: str) -> ShareGroupDescription:
 
 
 def offset_rows(cluster: Cluster, group: ShareGroupDescription, is_wide: bool = False) -> list[StartOffsetRow]:
-    """Returns a row for each partition that the group has started to read. Raises the first error of a partition."""
+    """Returns a row for each partition that the group has begun. Raises the first error of a partition."""
     rows = []
     for partition, found in share_admin.share_offsets(cluster, group.group_id).items():
         if found.error is not None:

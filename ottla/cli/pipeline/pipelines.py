@@ -3,8 +3,8 @@
 Ctrl-C and SIGTERM stop each query after its running batch. A batch that is not committed runs again at the next start. Exit codes of `run`:
 0 after the pipelines' end and after SIGTERM, 130 after Ctrl-C, 1 if a query failed, or if Java or a package is missing. The group's log has
 the commits, so the name of a group is enough for `status`. For a file with pipelines, the state file next to the checkpoint adds the
-figures of Spark and the number of starts. `verify` exits with 1 if rows are missing or doubled, if the sink has records of another producer
-(unless `--shared-sink` allows them), or if there is nothing to prove.
+figures of Spark and the number of starts. `verify` exits with 1 if rows are missing or doubled, or if there is nothing to prove. It also
+does so if the sink has records of another producer, unless `--shared-sink` allows them.
 """
 
 from __future__ import annotations

@@ -67,8 +67,8 @@ class Selection:
 
 
 def _partitions(cluster: Cluster, args: Args) -> list[TopicPartition]:
-    """Returns the partitions that the arguments choose. Raises ApiError if a topic that is an argument does not exist, or if no topic
-    matches `--topic`; Refused if no partition matches, as Kafka's tool does."""
+    """Returns the partitions that the arguments choose. Raises ApiError if an argument names an unknown topic, or if no topic matches
+    `--topic`. Raises Refused if no partition matches, as Kafka's tool does."""
     if args.topic_partitions and (args.topic or args.partitions or args.names):
         raise UsageError("--topic-partitions names both; leave out topics and --partitions")
     answer = cluster.refresh(None)

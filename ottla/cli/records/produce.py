@@ -1,8 +1,8 @@
 """`ottla produce`: writes lines of standard input or of a file as records, with the options of Kafka's console producer and of kcat.
 
-Lines are read in large pieces; when no more input is ready for `--timeout` milliseconds, the lines read so far are sent, so that
-lines typed at a terminal are sent immediately. The exit code is 1 if a record failed. Outside a transaction, a record that is refused for
-its own content, such as a too large one, does not end the program; any other failure does.
+Lines are read in large pieces. When no more input is ready for `--timeout` milliseconds, the lines read so far are sent. Lines typed at a
+terminal are therefore sent immediately. The exit code is 1 if a record failed. A refused record, such as a too large one, does not end the
+program outside a transaction. Any other failure ends it.
 """
 
 from __future__ import annotations

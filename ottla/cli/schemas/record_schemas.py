@@ -2,9 +2,9 @@
 
 A schema file is Avro (`.avsc`), Protobuf (`.proto`, or compiled as `.desc`, `.binpb` or `.pb`), or JSON Schema, which only checks the JSON.
 With a registry, values have a header with the schema's id (`registry.py`). To write, this schema is the newest of the subject TOPIC-value,
-or `--schema-id` names it, or it is the file of `--schema`, which is stored as a version of TOPIC-value. `--key-schema` stores a schema for
-keys under TOPIC-key; without it, keys are unchanged. To read, each value must have the header; keys without it are unchanged. With a file,
-`--framed` skips this header, which each value must then have.
+unless `--schema-id` names another one. With `--schema` it is the file's schema, which is stored as a version of TOPIC-value. `--key-schema`
+stores a schema for keys under TOPIC-key; without it, keys are unchanged. To read, each value must have the header; keys without it are
+unchanged. With a file, `--framed` skips this header, which each value must then have.
 """
 
 from __future__ import annotations

@@ -230,10 +230,11 @@ def _abort(args: Args, cluster: Cluster, output: Output) -> None:
         if one_topic(args, is_needed=False) or args.partition is not None:
             raise UsageError("either --transactional-id or a partition")
         confirm(args, f"Abort the open transaction of {args.transactional_id!r} and fence its producer?")
-        transaction_admin.describe_transaction(cluster, args.transactional_id)
+        is_open = transaction_admin.describe_transaction(cluster, args.transactional_id).is_open
         transaction_admin.fence_producer(cluster, args.transactional_id)
-        what: dict[str, Any] = {"transactional_id": args.transactional_id, "aborted": True}
-        output.done(f"Fenced {args.transactional_id}; its open transaction is aborted.", what)
+        what: dict[str, Any] = {"transactional_id": args.transactional_id, "aborted": is_open}
+        outcome = "its open transaction is aborted" if is_open else "it had no open transaction"
+        output.done(f"Fenced {args.transactional_id}; {outcome}.", what)
         return
     partition = _one_partition(args)
     cluster.leader(partition)
