@@ -262,7 +262,7 @@ FILE_OPTION = (option("--reassignment-json-file", required=True, metavar="FILE",
     option("--throttle", type=int, metavar="B/s", help="limit of moves between brokers, in bytes per second"),
     option("--replica-alter-log-dirs-throttle", type=int, metavar="B/s", help="limit of moves between directories, in bytes per second"),
     flag("--disallow-replication-factor-change", help="refuse to change the number of replicas"),
-    option("--timeout", type=int, default=10_000, metavar="MS", help="how long to wait for replicas to move between directories"),
+    option("--timeout", type=int, default=10_000, metavar="MS", help="how long to wait for a new replica before it moves to its directory"),
     YES,
 )
 def _reassign(args: Args, cluster: Cluster, output: Output) -> int:
