@@ -184,8 +184,7 @@ def _run(args: Args, output: Output) -> int:
     topic = one_topic(args)
     reader = _reader(args)
     encoder = _encoder(args, topic)
-    if args.key_field is not None and args.input == "lines":
-        raise UsageError("--key-field goes with --input csv and --input json")
+    _check_form(args)
     separator = _separator(args)
     if args.partition < -1:
         raise UsageError("--partition is a number from 0 on, or -1 for any")
@@ -227,6 +226,22 @@ def _run(args: Args, output: Output) -> int:
             summary.show(output, cluster, producer.delivered, is_new=is_new)
     output.detail(f"client: ottla's own; {counted(producer.delivered, 'record')}, {producer.bytes_sent} bytes in {seconds:.3f} s")
     return 1 if summary.refused else 0
+
+
+OF_LINES = {
+    "key": "-k", "key_delimiter": "-K", "tombstone": "-Z", "format": "--format", "reader_property": "--reader-property",
+    "reader_config": "--reader-config",
+}  # fmt: skip
+"""Options that only `--input lines` takes, by attribute."""
+
+
+def _check_form(args: Args) -> None:
+    """Raises UsageError for an option that does not apply to the form of the input."""
+    if args.input == "lines" and args.key_field is not None:
+        raise UsageError("--key-field goes with --input csv and --input json")
+    for name, shown in OF_LINES.items():
+        if args.input != "lines" and getattr(args, name):
+            raise UsageError(f"{shown} goes with --input lines")
 
 
 def _separator(args: Args) -> str:
@@ -306,10 +321,14 @@ def _reader(args: Args) -> LineReader:
         properties,
         key=args.key.encode() if args.key is not None else None,
         key_delimiter=unescape(args.key_delimiter).encode() if args.key_delimiter is not None else None,
-        headers=tuple((name, value.encode()) for name, value in parse_pairs(args.header, "-H").items()),
+        headers=_headers(args),
         is_empty_null=args.tombstone,
         layout=args.format,
     )
+
+
+def _headers(args: Args) -> tuple[tuple[str, bytes], ...]:
+    return tuple((name, value.encode()) for name, value in parse_pairs(args.header, "-H").items())
 
 
 def _produce_input(
@@ -345,7 +364,7 @@ def _produce_records(
     producer: Producer, topic: str, args: Args, encoder: RecordEncoder | None, records: Iterator[FileRecord], progress: Progress
 ) -> None:
     """Produces records that were read from CSV, JSON or an export of `consume`."""
-    given = tuple((name, value.encode()) for name, value in parse_pairs(args.header, "-H").items())
+    given = _headers(args)
     noun = "row" if args.input == "csv" else "value"
     try:
         for number, (key, value, headers, timestamp) in enumerate(records, 1):
@@ -411,11 +430,12 @@ def _generate(producer: Producer, topic: str, args: Args, progress: Progress) ->
     """Produces `--generate` numbered records, at `--rate` records per second if given."""
     if args.generate < 0 or (args.rate is not None and args.rate <= 0):
         raise UsageError("--generate and --rate must be positive")
+    key, headers = args.key.encode() if args.key else None, _headers(args)
     started = time.perf_counter()
     for number in range(args.generate):
         if args.rate is not None:
             while (wait := number / args.rate - (time.perf_counter() - started)) > 0:
                 producer.poll(min(wait, 0.01))
                 time.sleep(min(wait, 0.01))
-        producer.produce(topic, b"record %d" % number, args.key.encode() if args.key else None, partition=args.partition)
+        producer.produce(topic, b"record %d" % number, key, partition=args.partition, headers=headers)
         progress.add(1)

@@ -131,6 +131,20 @@ def test_a_bad_line_aborts_a_transaction(ottla: Ottla, broker: Broker, topic: st
     assert "nothing holds the readers" in ottla("txn", "why", topic).out, "no reader has to wait for a timeout"
 
 
+def test_generated_records_have_the_headers_of_the_options(ottla: Ottla, broker: Broker, topic: str) -> None:
+    assert ottla("produce", topic, "--generate", 1, "-k", "key", "-H", "source=shop").code == 0
+    record = only(broker, topic)
+    assert (record.key, tuple(record.headers)) == (b"key", (("source", b"shop"),))
+
+
+@pytest.mark.parametrize("option", [["-k", "x"], ["-K", ":"], ["-Z"], ["--format", "%k"], ["--reader-property", "parse.key=true"]])
+def test_options_about_lines_do_not_go_with_other_input(ottla: Ottla, broker: Broker, topic: str, lines: Path, option: list[str]) -> None:
+    lines.write_text('["a"]')
+    result = ottla("produce", topic, "-l", lines, "--input", "json", *option)
+    assert result.code == 2 and f"{option[0]} goes with --input lines" in result.err
+    assert sent(broker, topic) == []
+
+
 def test_generate_keeps_a_rate(ottla: Ottla, broker: Broker, topic: str) -> None:
     assert ottla("produce", topic, "--generate", 6, "--rate", 60, "-v").code == 0
     times = [record.timestamp for record in broker.records(topic)]
