@@ -78,8 +78,8 @@ def _invalid(message: str) -> ApiError:
 class InspectedWhenStaged:
     """`storage.inspection.Inspector` for staged chunks: their records were inspected when they were staged, and keep their codec.
 
-    A second inspection would block the event loop; a hostile batch could block it for a long time. If the topic now demands checks that
-    were not made (other settings), `inspect` refuses the batch with UNKNOWN_STAGE.
+    A second inspection would block the event loop; a hostile batch could block it for a long time. If the topic's settings have changed
+    since and now demand checks of records, `inspect` refuses the batch with UNKNOWN_STAGE.
     """
 
     def __init__(self, config: LogConfig) -> None:

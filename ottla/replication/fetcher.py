@@ -11,7 +11,7 @@ and if the requested offset is still the log end.
 
 A partition with an error is removed from the session for a while: for `replica.fetch.backoff.ms`, or first for `RETRY_MS_MIN` and then
 longer if the leader probably has not processed the controller's message yet (`SOON_OVER`). An error of the whole request ends the session;
-the next request names all partitions.
+the next requests name all partitions again.
 
 `cluster/replica_fetchers.py` sends the requests and has the timers.
 """

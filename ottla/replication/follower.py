@@ -146,7 +146,8 @@ def divergence_point(epochs: LeaderEpochs, log_end_offset: int, leader_epoch: in
     epoch; in the leader's log it ends at `leader_end_offset`.
 
     If the follower's log has this epoch, both logs share it up to the smaller end. If not, the follower truncates to the end of its largest
-    older epoch, and the next fetch asks again (KIP-279). A log without an older epoch is truncated to the leader's end offset.
+    older epoch, and the next fetch asks again (KIP-279). A log without this or an older epoch is truncated to the leader's end offset, or
+    to the start of its own first epoch if that is smaller.
     """
     epoch, end_offset = epochs.end_offset_for(leader_epoch, log_end_offset)
     if epoch == leader_epoch:

@@ -40,7 +40,7 @@ class _Key(NamedTuple):
 
 
 class _Refused(NamedTuple):
-    """The lowest refused sequence of a producer, and the error."""
+    """The lowest refused sequence of a producer, and the error of the latest refusal."""
 
     sequence: int
     code: ErrorCode

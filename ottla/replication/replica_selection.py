@@ -1,7 +1,7 @@
 """Chooses the replica that a consumer should read from (KIP-392): one in the consumer's rack, if there is one.
 
-The leader returns its id instead of records, and the consumer then fetches from that follower. A follower serves consumers up to the high
-watermark that it knows. Only in-sync replicas that have the offset are chosen; of several, the one with the highest log end.
+The leader returns the id of that replica instead of records, and the consumer then fetches from it. A follower serves consumers up to the
+high watermark that it knows. Only in-sync replicas that have the offset are chosen; of several, the one with the highest log end.
 """
 
 from __future__ import annotations

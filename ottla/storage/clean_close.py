@@ -1,8 +1,9 @@
 """Closes logs cleanly: what is written, what must be synced, and what follows the sync.
 
 Thousands of logs are closed in three steps, so that the syncs of many can run in threads meanwhile: `prepare` on the loop, the sync of the
-files that it returned anywhere, `finish` on the loop. A log that has not changed since it was opened has nothing to sync. A new leader
-epoch without a record is no change: opening a log drops such an epoch, and every start begins one in every log that this broker leads.
+files that it returned anywhere, `finish` on the loop. A log that was closed cleanly before and has not changed since has nothing to sync. A
+new leader epoch without a record is no change: opening a log drops such an epoch, and every start begins one in every log that this broker
+leads.
 """
 
 from __future__ import annotations

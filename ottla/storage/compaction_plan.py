@@ -71,7 +71,8 @@ def plan_in_steps(
 
 def install(log: Log, job: CompactionJob, result: CompactionResult) -> list[str] | None:
     """Puts the result in place. Returns the paths of the old files, which the caller removes after `file.delete.delay.ms`. Returns None and
-    drops the result if the log has meanwhile lost or changed one of the segments (retention, truncation, deletion).
+    drops the result if the log has meanwhile been moved or broken, or has lost or changed one of the segments (retention, truncation,
+    deletion).
     """
     old = log.segments[: len(result.old)]
     is_same = tuple(_as_file(segment) for segment in old) == result.old and log.directory == job.directory

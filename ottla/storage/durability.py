@@ -1,9 +1,10 @@
 """Tracks the offset up to which a log is synced to disk, and the files that the next sync must include.
 
 A group commit calls `unsynced` and syncs the returned files in their order (contents first, then the names in the directory), perhaps in a
-thread. Then it calls `mark` with the log's end at the time of `unsynced`. Small files (epochs, indexes, aborted transactions, metadata) are
-noted when they change and stay noted until a round that synced them is marked. Invariant: `recovery_point` never exceeds the synced part of
-the log: a round that began before a truncation counts only up to the cut. One round runs at a time.
+thread. Then it calls `mark` with the log's end at the time of `unsynced`. Small files (epochs, the indexes of a sealed segment, aborted
+transactions, metadata) are noted when they are written, and stay noted until a round that synced them is marked. Invariant:
+`recovery_point` never exceeds the synced part of the log: a round that began before a truncation counts only up to the cut. One round runs
+at a time.
 
 Left out: running the sync.
 """

@@ -3,7 +3,7 @@
 It is a list of (epoch, start offset), both strictly increasing: an epoch reaches from its start to the start of the next epoch.
 `end_offset_for` answers a follower that looks for the offset where its log and the leader's diverge. The list follows from the batches in
 the log, and from the epoch that a new leader adds before its first record. So the file only has to be durable up to the recovery point;
-recovery rebuilds the rest from the batches. A log without synced records has no file yet.
+recovery rebuilds the rest from the batches. A log that was never synced may have no file yet.
 
 Invariant: epochs and offsets strictly increase. A new entry removes the entries that contradict it (the same or a newer epoch, or a start
 at or after the new one).
@@ -114,8 +114,8 @@ class LeaderEpochs:
 
     def write(self, disk: Disk, directory: str, *, is_durable: bool) -> None:
         """Replaces the file. If it is not durable, the caller syncs it in the same group commit. A power failure before that may leave a
-        torn file, and recovery rebuilds it: it then lacks the epochs whose batches compaction has removed, and so a follower truncates
-        further back than it must.
+        torn file, which recovery rebuilds. The rebuilt file lacks the epochs whose batches compaction has removed, so a follower may
+        truncate further back than it must.
         """
         write_lines(disk, f"{directory}/{LEADER_EPOCH_FILE}", _lines(self.epochs, self.starts), is_durable=is_durable)
         self._stored = (self.epochs, self.starts)

@@ -1,5 +1,5 @@
-"""The generations of a log directory: random ids in a file of the directory. Each run of the broker that registers appends an id, and
-stores the number of renewals with it.
+"""The generations of a log directory: random ids in a file of the directory. A run of the broker appends an id before it registers, unless
+no controller has noted the last one, and stores the number of renewals with it.
 
 The controller notes the newest id in the metadata store when the broker has registered. An older copy of the directory lacks the noted id,
 so the controller recognizes a disk that was set back to an earlier state (`controller/membership.py`). A copy that was made during the
@@ -8,8 +8,8 @@ metadata store (`server/directories/generation_renewals.py`). A copy that has a 
 forgets all ids, and the controller does not accept the directory, because it lacks the noted id. Invariant: the number in the file is never
 lower than the number in the store, whenever the broker was killed. If the file lacks the stored id, only the controller judges it.
 
-A broker appends the id before it registers. If it ends before it knows that a controller has noted the id, its next run registers with the
-same id. This is safe, because the ended run wrote nothing to the logs.
+If a run ends before it knows that a controller has noted its id, the next run registers with the same id. This is safe, because the ended
+run wrote nothing to the logs.
 """
 
 from __future__ import annotations

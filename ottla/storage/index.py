@@ -5,8 +5,8 @@ than `index.interval.bytes` after the batch of the previous entry. `%020d.timein
 at most one for each entry of the first index, and one more when the segment is sealed or closed.
 
 In memory both are machine arrays (8 and 12 bytes an entry) that bisect searches. Entries are written in runs: when `PENDING_MAX` of them
-are unwritten, with a flush, at a roll and at close. The first batch of a segment makes the files. Nothing is mapped or allocated in
-advance.
+are unwritten, at a checkpoint (`recovery_aids.py`), at a roll and at close. The first batch of a segment makes the files. Nothing is mapped
+or allocated in advance.
 
 Invariants: offsets, positions and timestamps never decrease. An index can always be rebuilt from its segment, so a crash may leave it short
 or wrong: `load` checks its entries, and the segment checks that a batch begins at an entry's position. Left out: reading the segment

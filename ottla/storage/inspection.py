@@ -1,5 +1,5 @@
-"""Inspects the records of one batch: finds the range of their timestamps, and, if the topic demands it, checks them all and compresses them
-with another codec.
+"""Inspects the records of one batch: finds the range of their timestamps, and, if the topic demands it, checks each record or compresses
+them with another codec.
 
 The header of a batch names the largest timestamp, and some producers name a wrong one. With `CreateTime` all uncompressed batches are
 therefore inspected. A compressed batch is inspected only if the topic demands it for another reason, the header cannot be true, the topic
@@ -40,7 +40,7 @@ takes up to 7 µs, less than the rest of the append."""
 SMALL_BYTES_MAX = 1 << 12
 """A compressed batch up to this size and `SMALL_RECORDS_MAX` records is looked into while the budget lasts: about 10 to 30 µs."""
 USUAL_AHEAD_MS = 3_600_000
-"""The default of `message.timestamp.after.max.ms`: a topic that keeps it trusts the headers of large compressed batches."""
+"""The default of `message.timestamp.after.max.ms`. A topic with the default bounds trusts the headers of large compressed batches."""
 LEVEL_BYTES_MAX = 1 << 14
 """As `LOOP_BYTES_MAX`, for one batch that is compressed at a configured level: zstd's highest level takes 2.5 ms for 16 KiB."""
 _CODECS = {"uncompressed": CODEC_NONE, "gzip": CODEC_GZIP, "snappy": CODEC_SNAPPY, "lz4": CODEC_LZ4, "zstd": CODEC_ZSTD}
@@ -48,8 +48,8 @@ _CODECS = {"uncompressed": CODEC_NONE, "gzip": CODEC_GZIP, "snappy": CODEC_SNAPP
 
 @immutable
 class Demands:
-    """The work that a topic demands for a batch. `codec`: it is stored with another codec than it was sent, at `level` if set.
-    `is_timed`: the range of the timestamps is wanted. `is_optional`: the look is skipped when the budget is used up."""
+    """The work that a topic demands for a batch. `codec`: the batch is compressed again with this codec, at `level` if set; None keeps its
+    codec. `is_timed`: the range of the timestamps is wanted. `is_optional`: the look is skipped when the budget is used up."""
 
     is_validated: bool
     is_key_required: bool
@@ -165,7 +165,7 @@ def is_inspected(config: LogConfig) -> bool:
 
 
 def is_only_timed(config: LogConfig) -> bool:
-    """Whether a log of this configuration demands only true timestamps of uncompressed batches."""
+    """Whether a log of this configuration demands no check of records and no codec, so that at most timestamps are read."""
     return not config.is_compacted and not config.is_strict and config.compression_type == "producer"
 
 

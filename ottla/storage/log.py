@@ -2,13 +2,13 @@
 
 A log is a sequence of segments; the last one takes appends. Batches are opaque: an append stamps base offset and leader epoch into the
 client's bytes and writes them with one call, a read returns a slice of a file. The cost of both does not depend on the length of the log:
-the active segment remembers its last batches, and older ones are found by bisection and one read of the file. All records below
+the active segment remembers its last batches, and older ones are found by bisection and, usually, one read of the file. All records below
 `recovery_point` are durable. A group commit takes `log_end_offset` and `unflushed_files()`, syncs the files in a thread, and calls
 `mark_flushed` on the loop (`durability.py`).
 
-Invariants: recovery point <= log end, offsets strictly increase (I1), leader epochs of batches never decrease (I16). A failed
-append changes nothing: its bytes are cut, or the log is broken and refuses appends until it is opened again (I44). Left out: who may append
-which batches (`validate.py`, `producers.py`, `replication/leader.py`), opening (`recovery.py`), compaction.
+Invariants: recovery point <= log end, offsets strictly increase (I1), leader epochs of batches never decrease (I16). A failed write changes
+nothing: its bytes are cut, or the log is broken and refuses appends until it is opened again (I44). Left out: who may append which batches
+(`validate.py`, `producers.py`, `replication/leader.py`), opening (`recovery.py`), compaction.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ class Log:
         return base_offset
 
     def append_as_follower(self, batches: memoryview, epoch_max: int = ANY_EPOCH) -> None:
-        """Appends the leader's batches unchanged; `epoch_max` is its epoch. Raises `ApiError` before any append (`following.py`),
-        `StorageError`."""
+        """Appends the leader's batches unchanged; `epoch_max` is its epoch. Raises `ApiError` and `WireError` before any append
+        (`following.py`), and `StorageError`."""
         begin = self.log_end_offset
         if self.log_start_offset == begin and len(batches) >= BATCH_OVERHEAD:
             first = read_batch_header(batches)
@@ -153,7 +153,8 @@ class Log:
             if segment.size + end - start > segment.bytes_max or timestamp > segment.roll_timestamp or last_offset > segment.roll_offset:
                 self._write_run(batches[start:position], run)
                 start, run = position, []
-                # Behind a gap that compaction left, the segment still begins where the last one ends: between segments a gap is damage.
+                # Behind a gap that compaction left, the segment still begins where the last one ends, if its offsets reach so far: between
+                # segments a gap is damage.
                 is_near = last_offset - self.log_end_offset <= RELATIVE_OFFSET_MAX
                 base_offset = self.log_end_offset if is_near else header.base_offset
                 self._maybe_roll(base_offset, last_offset, end - position, timestamp, self._now_ms)
@@ -339,7 +340,7 @@ class Log:
         self.durability.note(f"{self.directory}/{small_files.LEADER_EPOCH_FILE}")
 
     def flush(self) -> None:
-        """Makes everything durable, indexes included, before it returns."""
+        """Makes all records durable before it returns. Also writes the indexes, without a sync."""
         end = self.log_end_offset
         self.active.write_indexes()
         for file in self.unflushed_files():
@@ -391,7 +392,7 @@ class Log:
         self._after_cut()
 
     def _remove_from(self, keep: int) -> None:
-        """Removes the segments from number `keep` on durably, the newest first, so that a crash leaves no gap between segments."""
+        """Removes the segments from number `keep` on durably, the newest first, so that a kill leaves no gap between segments."""
         for segment in reversed(self.segments[keep:]):
             segment.remove()
         if keep < len(self.segments):

@@ -5,10 +5,10 @@ recovery point has lost data and is refused with `DamagedLogError`. An empty sea
 every batch from the recovery point on is checked (CRC, offsets, leader epoch). The log is cut at the first bad batch, the beginning of the
 torn tail; later segments are removed. Batches below the recovery point were synced. A bad batch there, or below the end that the ledger
 proves, means that the disk lost data. Cutting would lose acknowledged records silently, so `DamagedLogError` is raised with file and
-offset, and the partition is offline until it is repaired. If a log ends below the recovery point, after a whole batch, it was truncated
-just before the crash. Such a log is accepted unless the ledger proves a later end. After a failed sync the kernel may mark pages as clean
-that never reached the disk, and a later sync of them reports success (I44). So a log in a directory that failed is written again from its
-recovery point on, with the checked bytes, before it is synced.
+offset. The partition is then offline until it is repaired, unless its damage may be cut off (`is_replaceable`). If a log ends below the
+recovery point, after a whole batch, it was truncated just before the crash. Such a log is accepted unless the ledger proves a later end.
+After a failed sync the kernel may mark pages as clean that never reached the disk, and a later sync of them reports success (I44). So a log
+in a directory that failed is written again from its recovery point on, with the checked bytes, before it is synced.
 
 A new directory gets `partition.metadata` and an empty segment. The first batch creates the indexes, the first sync the file of leader
 epochs. A log without batches needs no indexes, and a log without a sync no file of epochs.

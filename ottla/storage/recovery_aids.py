@@ -56,7 +56,7 @@ def write_new_entries(segment: Segment) -> None:
 
 
 def write(log: ServedLog, unaided_bytes_max: int) -> None:
-    """Writes the files in one step if they are due (`are_due`), and removes snapshots that are no longer needed."""
+    """Writes the files in one step if they are due (`are_due`). Then also removes snapshots that are no longer needed."""
     if are_due(log, unaided_bytes_max):
         write_new_entries(log.active)
         log.snapshots.write(log.log_end_offset, log.producers)

@@ -52,7 +52,7 @@ class SegmentCheck:
         epochs: LeaderEpochs | None = None, times: TimeIndexCheck | None = None, may_end_early: bool,
     ) -> None:  # fmt: skip
         """`stem`: the path of the segment's files without their suffixes. `epochs`: a copy of the log's leader epochs, if they are
-        known. `times`: gets all batches.
+        known. `times`: gets all valid batches.
         """
         self.batches = 0
         self.bytes = 0

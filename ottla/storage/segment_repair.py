@@ -6,8 +6,8 @@ of the last batch (only a compacted log has gaps), and its leader epoch must be 
 batches of the other replica never replace anything. The aborted transactions are rebuilt by replaying the producers from the newest
 snapshot at or before the range.
 
-A damaged log that was compacted is fetched from its beginning up to the end of the damaged segment. Otherwise an old value of a key could
-remain here although the other replica has already removed its tombstone.
+A damaged log that may have been compacted is fetched from its beginning up to the end of the damaged segment. Otherwise an old value of a
+key could remain here although the other replica has already removed its tombstone.
 
 `Replacement` shares nothing with the log and runs in a thread; `plan` and `install` run on the event loop. Left out: fetching the batches
 (`server/repair/segment_fetch.py`).
@@ -52,7 +52,7 @@ class RepairPlan:
 
 
 class RefusedBatch(Exception):
-    """The other replica sent bytes that cannot replace the segment. The message is one sentence."""
+    """The other replica sent bytes that cannot replace the segment. The message names them ("a damaged batch at offset 5")."""
 
 
 def plan(log: Log, segment: Segment, *, now_ms: int) -> tuple[RepairPlan, list[Segment]]:
@@ -80,7 +80,8 @@ def plan(log: Log, segment: Segment, *, now_ms: int) -> tuple[RepairPlan, list[S
 
 def install(log: Log, repair: RepairPlan, old: Sequence[Segment], bases: Sequence[int]) -> list[str] | None:
     """Replaces `old` by the written segments at `bases`. Returns the paths of the old files, which the caller removes after
-    `file.delete.delay.ms`. Returns None, without a change, if the log has meanwhile lost or changed one of the old segments.
+    `file.delete.delay.ms`. Returns None, without a change, if the log has meanwhile been moved or broken, or has lost or changed one of the
+    old segments.
     """
     first = log.segments.index(old[0]) if old[0] in log.segments else len(log.segments)
     is_same = log.segments[first : first + len(old)] == list(old) and old[-1].end_offset == repair.end_offset

@@ -8,8 +8,8 @@ Kept records (I8): the last record of each key, and all records that the first p
 are removed. A tombstone is kept until its delete horizon. The first round that keeps it writes the horizon into the batch (KIP-534), so
 that every reader has `delete.retention.ms` to read it. Records of aborted transactions are removed at once. A marker is kept as long as a
 batch of its transaction, and for a delete horizon after that. The batches of each producer's duplicate check are kept, if necessary
-without records, so that the log alone can restore its sequences. A marker with a producer's last epoch is kept, and so is the last batch of
-the round, because the segment must not end earlier.
+without records, so that the log alone can restore its sequences. A marker is kept if only it has its producer's last epoch. The last batch
+of the round is kept too, because the segment must not end earlier.
 
 Left out: selection of the dirty part, and installation of the result (`compaction_plan.py`).
 """
@@ -302,7 +302,7 @@ class CleanedOutput:
         return made
 
     def _end(self, segment: Segment, end_offset: int) -> None:
-        """Seals and syncs a segment in the worker, so that the event loop need not sync it."""
+        """Seals and syncs a segment, so that the event loop need not sync it."""
         segment.seal(end_offset)
         segment.file().sync()
         segment.release_file()

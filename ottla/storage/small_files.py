@@ -1,5 +1,5 @@
 """Reads and writes the small text files of log directories and partitions. A file is replaced atomically: after a crash it is the old or
-the new one.
+the new one. (Only the first `partition.metadata` of a new directory is written in place.)
 
 Kafka's formats: offset checkpoints of a log directory (`0`, count, then `topic partition offset` lines), `leader-epoch-checkpoint` of a
 partition (`0`, count, then `epoch startOffset` lines), `meta.properties`, `partition.metadata` and the clean-shutdown marker.
@@ -52,7 +52,8 @@ def read_whole(disk: Disk, path: str) -> bytes | None:
 
 
 def write_atomically(disk: Disk, path: str, data: bytes, *, is_durable: bool = True) -> None:
-    """Replaces a file. Readers find either the old bytes or the new ones, also after a crash."""
+    """Replaces a file. Readers find either the old bytes or the new ones, also after a crash. Without `is_durable` a power failure may tear
+    the file until the caller has synced it."""
     temporary = path + ".tmp"
     file = disk.open(temporary, create=True)
     try:

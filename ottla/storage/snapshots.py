@@ -31,7 +31,7 @@ from ottla.wire.records import CONTROL_ABORT, CONTROL_COMMIT, read_control_recor
 
 SNAPSHOT_SUFFIX = ".snapshot"
 AT_ONCE_MAX = 1_000
-"""Producers in a snapshot that is written in one call, at most. Larger snapshots are made in steps."""
+"""Producers in a snapshot that a roll or a checkpoint writes in one call, at most. A checkpoint makes larger ones in steps."""
 
 
 class ProducerSnapshots:

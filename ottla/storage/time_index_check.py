@@ -16,7 +16,7 @@ from ottla.wire.record_times import largest_time
 
 
 class TimeIndexCheck:
-    """The check of one segment's time index. All of its batches are passed to `add`, in a thread; the rest runs on the loop."""
+    """The check of one segment's time index. All of its valid batches are passed to `add`, in a thread; the rest runs on the loop."""
 
     def __init__(self, disk: Disk, segment: Segment) -> None:
         self._disk = disk
@@ -56,7 +56,7 @@ class TimeIndexCheck:
         return True
 
     def _replace(self, segment: Segment) -> None:
-        """Keeps the entries of batches that were appended after the check."""
+        """Replaces the index, and keeps the entries of batches that were appended after the check."""
         made, known = self._made, segment.times
         later = known.count_below(self._next_offset - self._base_offset)
         for timestamp, relative_offset in zip(known.timestamps[later:], known.offsets[later:], strict=True):

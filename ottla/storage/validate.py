@@ -1,7 +1,7 @@
 """Checks a producer's batch before it is appended, and stamps it.
 
-`check_batch` is the hot path: one header, one CRC, a few comparisons. `inspection.py` reads the timestamps of records. It reads whole
-records only if a setting demands that: a compacted topic (every record needs a key), `compression.type` (the batch is compressed again), or
+`check_batch` is the hot path: one header, one CRC, a few comparisons. `inspection.py` reads the timestamps of records. It does more only if
+a setting demands that: a compacted topic (every record needs a key), `compression.type` (the batch is compressed again), or
 `ottla.validate.records` (every record is checked). In other topics malformed records with a right CRC can be stored. They harm the readers
 of that topic, not the broker, which handles the `WireError` of its own readers.
 
