@@ -1,4 +1,4 @@
-"""An index of all ACLs. A decision costs the same with ten ACLs and with ten thousand.
+"""An index of all ACLs. A decision about one resource costs about the same with ten ACLs and with ten thousand.
 
 ACLs are indexed by resource type, principal and pattern. For the principal and for `User:*`, a decision combines the ACLs of the literal
 name, of the literal `*` and of every prefix of the name. The prefixes of a principal are sorted, and each has a parent: the longest of the

@@ -1,4 +1,4 @@
-"""The audit log: one line for each refused authorization or authentication, and optionally for each granted authorization.
+"""The audit log: one line for each refused authorization or authentication, and optionally for each granted authorization of one resource.
 
 A line about an authorization names principal, host, operation, resource and listener. A line about an authentication names user, host,
 mechanism, reason and listener. Texts chosen by clients are written as JSON strings, so that a name cannot forge another part of the line or

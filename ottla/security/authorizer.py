@@ -27,8 +27,8 @@ class Authorizer(Protocol):
         permission has to be logged. May be False although all are allowed."""
 
     def is_open(self, resource_type: ResourceType, name: str) -> bool:
-        """Whether the resource is open to every principal, because it has no ACLs. Used only for lists of authorized operations. They then
-        include CLUSTER_ACTION, as in Kafka, although `is_allowed` refuses it.
+        """Whether the resource is open to every principal, because it has no ACLs. Handlers use it only for lists of authorized operations.
+        These lists then include CLUSTER_ACTION, as in Kafka, although `is_allowed` refuses it.
         """
 
 

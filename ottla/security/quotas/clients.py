@@ -47,7 +47,8 @@ class ClientQuotas:
         """Whether any user or client id has a quota."""
 
     def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]], changed: Iterable[QuotaEntity] | None = None) -> None:
-        """Replaces the quotas and keeps the measurements. `changed` lists the entities whose quotas changed; None means all."""
+        """Replaces the quotas. Keeps the measurements unless no quota is left. `changed` lists the entities whose quotas changed; None
+        means all."""
         if changed is None:
             self._limits = Limits(quotas)
         else:
