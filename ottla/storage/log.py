@@ -153,8 +153,7 @@ class Log:
             if segment.size + end - start > segment.bytes_max or timestamp > segment.roll_timestamp or last_offset > segment.roll_offset:
                 self._write_run(batches[start:position], run)
                 start, run = position, []
-                # Behind a gap that compaction left, the segment begins where the last one ends, if its offsets reach: other gaps are
-                # damage.
+                # Behind a gap that compaction left, the segment begins where the last one ends, if it can: other gaps are damage.
                 is_near = last_offset - self.log_end_offset <= RELATIVE_OFFSET_MAX
                 base_offset = self.log_end_offset if is_near else header.base_offset
                 self._maybe_roll(base_offset, last_offset, end - position, timestamp, self._now_ms)
