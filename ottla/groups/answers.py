@@ -226,8 +226,7 @@ class DescribedClassicGroup:
 
 @dataclass(slots=True, kw_only=True)
 class ShareOffsetOutcome:
-    """The outcome of an alteration for one partition, or of a deletion for one topic. The error is set when the share coordinators answer.
-    """
+    """The outcome of an alteration for one partition, or of a deletion for one topic. A share coordinator's error is set later."""
 
     topic: str
     topic_id: Uuid = ZERO_UUID

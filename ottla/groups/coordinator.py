@@ -1,4 +1,4 @@
-"""The group coordinator on this broker: consumer and share groups by the partitions of `__consumer_offsets` that it leads."""
+"""The group coordinator on this broker: all groups of the partitions of `__consumer_offsets` that the broker leads."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class GroupCoordinator(Coordinator[str]):
             host.apply_marker(offset, producer_id, producer_epoch, is_commit)
 
     def topics_changed(self) -> None:
-        """Lets consumer and share groups look up their topics again, at the next heartbeat of a member."""
+        """Lets modern groups look up their topics again, at the next heartbeat of a member."""
         for host in self._hosts.values():
             host.machine.topics_changed()
 

@@ -1,4 +1,4 @@
-"""Describes modern groups: epochs, members, and each member's current and target assignment."""
+"""Describes modern groups: epochs, members, and each member's current assignment; except in share groups, also the target assignment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kinds of modern groups: how each kind's records are applied, its members watched, and its groups removed."""
+"""The kinds of modern groups: how each kind's records are applied, and how its groups are removed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KINDS: dict[type[Any], EpochKind] = {
 
 
 def removal(group: Any) -> list[LogRecord]:
-    """Returns the tombstones of all records of a modern group; its own is the last."""
+    """Returns the tombstones of all records of a modern group. The tombstone of the group record is the last."""
     change = KINDS[type(group)].change(group)
     change.remove_group()
     return change.records

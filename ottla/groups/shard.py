@@ -44,8 +44,8 @@ class Session:
         self.timer_ms: int | None = None
 
     def has_moved(self, connection: str) -> bool:
-        """Records the connection of a heartbeat. Returns whether it is another connection than the last heartbeat's, so that the last
-        answer may be lost.
+        """Records the connection of a heartbeat. Returns whether it is another connection than the last heartbeat's. In that case
+        the last answer may be lost.
 
         Kafka sends an assignment once, and again to members that send a full heartbeat. librdkafka (2.16) sends no full heartbeat after a
         request that timed out. The member would then not revoke partitions, because it never received the assignment, and the group would

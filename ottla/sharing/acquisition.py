@@ -5,8 +5,9 @@ The examination ends when the member has enough, or at the limit of records in f
 are not in the log (compaction) or must not be delivered (control batches, aborted transactions) are archived at the same time.
 
 In the mode `batch_optimized` a member gets whole log batches, so it may get more records than it wants. In the mode `record_limit`
-(KIP-1206) it never does. Records that have used half of their deliveries, and at least two, are delivered in smaller and smaller groups,
-and one by one for the last time. Otherwise a record that makes readers fail would cause the archiving of its neighbours.
+(KIP-1206) it never does. If the limit of deliveries is above two, records that have used half of their deliveries, and at least two, are
+delivered in smaller and smaller groups, and one by one for the last time. Otherwise a record that makes readers fail would cause the
+archiving of its neighbours.
 
 Invariants: only available records are acquired, so no record has two owners; each delivery raises the delivery count by one.
 `handlers/share_groups/log_reads.py` reads the log and defines the batches.
@@ -176,7 +177,7 @@ class Taker:
         self.taken: list[Acquired] = []
 
     def take_new(self, stretch: Stretch) -> bool:
-        """Acquires offsets beyond the records in flight; returns False when the member has enough."""
+        """Acquires offsets beyond the records in flight; returns False when no more may be taken."""
         flight, terms = self._flight, self._terms
         assert stretch.first == flight.end, "a gap of the log is archived before the offsets after it are acquired"
         last = stretch.last

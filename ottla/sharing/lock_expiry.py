@@ -15,5 +15,5 @@ def expire(flight: InFlight, now_ms: int, delivery_count_max: int) -> list[Offse
 
 
 def next_deadline_ms(flight: InFlight) -> int | None:
-    """Returns the time of the first lock's expiry, or None if no record is locked."""
+    """Returns the time at which the first lock expires; None without locks. Locks with an acknowledgement in progress are not counted."""
     return min((run.deadline_ms for run in flight.runs if run.state is ACQUIRED and run.target is None), default=None)

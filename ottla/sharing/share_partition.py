@@ -1,8 +1,8 @@
 """One partition as one share group reads it, on the broker that leads the partition.
 
 A share partition loads its stored state (`Persister.read`), delivers records under locks that expire, and makes acknowledgements durable
-before it answers them. Waiting members are woken when records become available again, when more records may be in flight, or when the share
-partition was loaded or closed.
+before it answers them. Waiting members are woken when records become available again, when more records may be in flight, when the share
+partition was loaded or closed, or when a check of its stored state has succeeded.
 
 One timer serves all locks: it is set for the first expiry, and then for the next one. Locks of thousands of partitions may expire together;
 they are released over several iterations of the event loop.
@@ -110,7 +110,7 @@ class SharePartition:
         self._held_bytes = 0
         self._timer: TimerHandle | None = None
         self._timer_ms = 0
-        self._completing = 0  # records that will be completed by the pending write
+        self._completing = 0  # records that pending writes will complete
         self._stored_start = UNINITIALIZED_START_OFFSET  # as last read or written
         self._stored_count: int | None = None  # completed records after the start, as last written
         self._is_uncertain = False  # a write has failed, but may be stored nevertheless

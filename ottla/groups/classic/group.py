@@ -104,7 +104,8 @@ class ClassicGroup:
         return group
 
     def apply_record(self, value: GroupMetadataValue) -> None:
-        """Applies a logged record. If it is of the current generation, the members get its assignments."""
+        """Applies a logged record. If it is of the current generation, the members get its assignments, and a group that waits for the
+        assignments becomes Stable."""
         self.stored = value
         if value.generation != self.generation:
             return

@@ -1,9 +1,9 @@
 """JoinGroup: adds a member or updates one, and starts a rebalance if necessary.
 
-A dynamic member without an id gets an id and has to join again with it (MEMBER_ID_REQUIRED, KIP-394). A client that gives up waiting
-therefore does not become a member. A static member (KIP-345) that joins without an id replaces its earlier instance: the old id is fenced.
-If the group is stable and keeps its protocol, the replacement causes no rebalance. A replacing leader must not assign: from version 9 on
-the answer says so (KIP-814), and earlier versions get the old id as the leader.
+From version 4 on, a dynamic member without an id gets an id and has to join again with it (MEMBER_ID_REQUIRED, KIP-394). A client that
+gives up waiting therefore does not become a member. A static member (KIP-345) that joins without an id replaces its earlier instance: the
+old id is fenced. If the group is stable and keeps its protocol, the replacement causes no rebalance. A replacing leader must not assign:
+from version 9 on the answer says so (KIP-814), and earlier versions get the old id as the leader.
 
 Invariants: at most `group.max.size` members join a generation; all members support a common protocol.
 """
@@ -104,8 +104,8 @@ def _find_group(shard: GroupShard, command: Join, now_ms: int) -> ClassicGroup:
 
 
 def _check_size(shard: GroupShard, group: ClassicGroup, member_id: str, draft: Draft, now_ms: int) -> None:
-    """Refuses a member beyond `group.max.size`. During a join phase only members with a waiting JoinGroup count, because the other members
-    may never join again.
+    """Refuses a member beyond `group.max.size`, and removes the member or its pending id. During a join phase only members with a waiting
+    JoinGroup count, because the other members may never join again.
     """
     limit = shard.settings.members_max
     member = group.members.get(member_id)

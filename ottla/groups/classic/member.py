@@ -1,6 +1,6 @@
 """One member of a classic group: its protocols, its assignment, and its request that waits for an answer.
 
-The log has a member's state as of the last group record. Everything that changes between two rebalances is soft state.
+The log has a member's state as of the last group record. Later changes are soft state.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class ClassicMember:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a JoinGroup or SyncGroup of the member is not answered yet. Such a member counts as alive."""
+        """Whether a JoinGroup or SyncGroup of the member is not answered yet. Such a member counts as alive, unless it is
+        new."""
         return self.join_reply is not None or self.sync_reply is not None
 
     def metadata(self, protocol_name: str | None) -> bytes:

@@ -116,7 +116,7 @@ def maybe_complete_join(shard: GroupShard, group: ClassicGroup, draft: Draft, no
 
 
 def complete_join(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
-    """Completes the join phase: the members that joined form the next generation."""
+    """Completes the join phase. The members that joined, and the static members that did not, form the next generation."""
     draft.cancel(_join_key(group))
     for member in [member for member in group.members.values() if member.join_reply is None and not member.is_static]:
         drop_member(group, member, draft)

@@ -1,7 +1,7 @@
 """SyncGroup and Heartbeat: sends a generation's assignment to its members, and answers members that must join again.
 
-The leader's SyncGroup has the assignments of all members. The coordinator logs this SyncGroup as the group's record, and the group becomes
-Stable. When the record is committed, all waiting members are answered. If the log refuses the record, the members get the error and a new
+The leader's SyncGroup has the assignments of all members. The coordinator logs them in the group's record, and the group becomes Stable.
+When the record is committed, all waiting members are answered. If the log refuses the record, the members get the error and a new
 rebalance begins. A SyncGroup to a Stable group is answered at once. A member must name its generation, and (version 5+, KIP-559) the chosen
 protocol.
 

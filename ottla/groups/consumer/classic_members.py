@@ -2,7 +2,8 @@
 
 A JoinGroup has the effect of a full heartbeat. It is answered at once, with the member's epoch as the generation. No member is the leader,
 because the coordinator assigns. SyncGroup returns the member's assignment. A Heartbeat is answered with REBALANCE_IN_PROGRESS when the
-member should join again to get a newer target; a member that does not join within its rebalance timeout is removed.
+member should join again to get other partitions or to confirm a revocation. A member that does not join within its rebalance timeout is
+removed.
 
 Invariants: a member uses one protocol at a time; SyncGroup and Heartbeat refuse members of the new protocol.
 """
@@ -97,7 +98,7 @@ def _check_protocols(group: ConsumerGroup, command: Join, protocols: Protocols) 
 
 
 def _find_joiner(shard: GroupShard, change: ConsumerChange, command: Join) -> tuple[str, MemberFacts | None]:
-    """Returns the id that the joining member gets, and the description from its earlier heartbeat or instance, if any."""
+    """Returns the id that the joining member gets, and the description from its earlier request or instance, if any."""
     group, member_id, instance_id = change.group, command.member_id, command.instance_id
     if instance_id is not None:
         current_id = group.static_members.get(instance_id)
@@ -151,8 +152,7 @@ def give_way(shard: GroupShard, group: ConsumerGroup, command: Join, draft: Draf
 
 
 def _last_of_the_new(group: ConsumerGroup, command: Join) -> str | None:
-    """Returns the id of the static member that the joining member replaces; None if it replaces none, or if other members use the new
-    protocol.
+    """Returns the id of the static member that the joining member replaces, if that is the only member of the new protocol; otherwise None.
     """
     if command.member_id or command.instance_id is None:
         return None

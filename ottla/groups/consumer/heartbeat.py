@@ -1,9 +1,9 @@
 """ConsumerGroupHeartbeat: a member joins, remains, moves towards its target, or leaves (KIP-848).
 
-A member describes itself and its subscription when it joins or when these change; other heartbeats only have the partitions that it owns.
-The coordinator answers with the member's epoch. The current assignment is in the answer if it changed, if the member joins or sends all its
-fields, or if its connection is new. When subscriptions change, the group's epoch rises and the server's assignor computes a new target.
-Each member moves to the target with its own heartbeats (`modern/reconciliation.py`), so no member waits for all others.
+A member describes itself and its subscription when it joins or when these change. Other heartbeats have at most the partitions that the
+member owns. The coordinator answers with the member's epoch. The current assignment is in the answer if it changed, if the member joins or
+sends all its fields, or if its connection is new. When subscriptions change, the group's epoch rises and the server's assignor computes a
+new target. Each member moves to the target with its own heartbeats (`modern/reconciliation.py`), so no member waits for all others.
 
 A static member (instance id) that leaves temporarily keeps its assignment until its session ends. Its next process gets this assignment.
 
@@ -191,7 +191,7 @@ def advance_member(
 def _update_group(
     shard: GroupShard, change: ConsumerChange, regex: str | None, may_describe: MayDescribe, draft: Draft, now_ms: int, *, wants_other: bool
 ) -> None:
-    """Starts an update of the group if a member has another subscription, topics may have changed, or a new target is due."""
+    """Starts an update of the group if the member has another subscription, topics may have changed, or a new target is due."""
     must, patterns = must_look_up(shard, change.group, now_ms)
     if regex is not None and regex not in change.group.regexes:
         patterns.append(regex)

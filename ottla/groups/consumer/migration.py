@@ -55,7 +55,7 @@ def read_assignment(shard: GroupShard, data: bytes, protocol_name: str | None) -
     """Decodes an assignment; empty data has no partitions. Returns None if decoding fails, or if it contains user data of a custom
     assignor, because a server-side assignor cannot update such data.
 
-    The user data of the sticky assignors only repeats the subscriptions, so it is ignored.
+    The user data of the sticky assignors only repeats the assigned partitions, so it is ignored.
     """
     if not data:
         return {}

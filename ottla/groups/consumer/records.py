@@ -1,4 +1,4 @@
-"""The records of a consumer group: writes the group's values, and folds them back.
+"""The records of a consumer group: encodes their values, and applies them to the group.
 
 `modern/records.py` handles the kinds of records that share groups have too.
 """

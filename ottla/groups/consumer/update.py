@@ -60,7 +60,7 @@ class GroupUpdate(ReconcilingUpdate[ConsumerChange]):
         try:
             regex = NamePattern(pattern)
         except PatternError:
-            return  # another broker has logged an invalid expression; it matches nothing
+            return  # another broker has accepted this expression; the topics that it logged for the expression remain
         version, may_describe = self._shard.topics_version, self._may_describe
         found: list[str] = []
         work = 0

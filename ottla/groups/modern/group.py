@@ -27,7 +27,7 @@ PartitionsByTopic = dict[Uuid, tuple[int, ...]]
 """Partitions by topic, in ascending order."""
 
 Assignment = dict[Any, tuple[int, ...]]
-"""The same by topic id, or in a streams group by role and subtopology."""
+"""Partitions by topic id, or in a streams group by role and subtopology."""
 
 SUBSCRIPTIONS_MAX = 8
 """Number of recent different subscriptions that a new one is compared with."""
@@ -158,7 +158,7 @@ class EpochGroup(Generic[FactsT, PlaceT]):
         return self.positions.get(member_id, self.new_position)
 
     def subscriptions(self) -> list[tuple[str, ...]]:
-        """Returns the members' subscriptions, each list of names once."""
+        """Returns the members' subscriptions. A subscription that several members share (`shared_topics`) is returned once."""
         return list({id(facts.topics): facts.topics for facts in self.facts.values()}.values())
 
     def subscribed_topics(self) -> list[str]:

@@ -17,7 +17,7 @@ from ottla.groups.modern.records import EpochChange
 
 
 class MemberBeat(Protocol):
-    """The fields of a heartbeat of either protocol."""
+    """The fields that the heartbeats of consumer and streams groups have in common."""
 
     @property
     def group_id(self) -> str: ...
@@ -61,7 +61,9 @@ def invalid(message: str) -> ApiError:
 
 
 def find_member(change: EpochChange[Any, Any, Any], command: MemberBeat, members_max: int) -> Any:
-    """Returns the description of the member that sent the heartbeat, after all checks; None if it is new. Raises `ApiError`."""
+    """Checks the heartbeat against the group. Returns the description of its sender, or of the static member that the sender replaces; None
+    if the sender is new. Raises `ApiError`.
+    """
     group, member_id, epoch = change.group, command.member_id, command.member_epoch
     if command.instance_id is not None:
         current_id = group.static_members.get(command.instance_id)

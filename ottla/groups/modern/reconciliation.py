@@ -5,7 +5,7 @@ First the member revokes partitions that are not in its target. It keeps its epo
 target, the member waits for it (UnreleasedPartitions). A partition therefore never has two owners (I34), and the member keeps reading all
 its other partitions.
 
-A partition keeps its assignment epoch while the same member owns it.
+A partition keeps its assignment epoch while the same member owns it; a static member that leaves temporarily gets a new one.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _epochs(position: ReconciledAssignment, epoch: int, *parts: Assignment) -> d
     """Returns the assignment epochs of these partitions: a partition of the current assignment keeps its epoch, a new partition gets
     `epoch`.
 
-    If the member joins again or has replaced another member, all partitions get `epoch`.
+    If a static member has just returned, or has replaced its earlier process, all partitions get `epoch`.
     """
     known = position.epochs if position.epoch > 0 else {}
     found: dict[Any, dict[int, int]] = {}

@@ -91,11 +91,11 @@ class ReconcilingGroup(EpochGroup[StaticFactsT, ReconciledAssignment]):
 
     @abstractmethod
     def is_free(self, member_id: str, key: Any, partition: int) -> bool:
-        """Whether the member may get this partition now: no other member keeps it from it."""
+        """Whether the member may get this partition now, because no other member prevents it."""
 
     @abstractmethod
     def subscribed_among(self, topics: Iterable[str]) -> set[str]:
-        """Returns the topics that the group reads."""
+        """Returns the subset of `topics` that the group reads."""
 
     @abstractmethod
     def assignment_epoch(self, member_id: str, topic: str, topic_id: bytes | None, partition: int) -> int | None:

@@ -117,7 +117,7 @@ class EpochChange(Generic[GroupT, FactsT, PlaceT]):
         self.group.remove_member(member_id)
 
     def remove_group(self) -> None:
-        """Removes all records of the group; its own tombstone is the last."""
+        """Removes all records of the group. The tombstone of the group record is the last."""
         for member_id in list(self.group.facts):
             self.remove_member(member_id)
         self.remove_rest()

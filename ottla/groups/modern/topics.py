@@ -1,4 +1,4 @@
-"""The topics that a consumer or share group reads, and whether they have changed.
+"""The topics that a modern group reads, and whether they have changed.
 
 Topics are looked up again when the broker reports a change (`GroupShard.topics_version`), and periodically. The group's record contains a
 hash of the topics' ids and partition counts. When it differs, the group's epoch rises.

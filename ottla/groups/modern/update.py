@@ -203,7 +203,7 @@ class ReconcilingUpdate(EpochUpdate[ChangeT]):
 
     @abstractmethod
     def _make_target(self, group: Any, found: FoundTopics) -> Steps[ChangeT]:
-        """Computes the target assignment of these members, and logs its differences from the last one."""
+        """Computes the target assignment of the members of `group`, and logs its differences from the last one."""
 
     @abstractmethod
     def _has_rested(self, group: Any, now_ms: int) -> bool:

@@ -1,10 +1,10 @@
 """OffsetCommit and TxnOffsetCommit: logs the offsets that a member, a lone consumer or an operator commits.
 
-A commit names the member and its generation, and is refused if the generation is not the current one (I33). A member of a consumer group
-may not have received its new epoch yet. It may therefore name an earlier epoch, if it has owned each of the partitions since that epoch
-(KIP-1251). A consumer without a subscription, or an operator, may commit without a generation (-1) while the group has no members. A
-transactional commit without generation and member id is accepted even while the group has members. Offsets committed in a transaction are
-logged immediately, but take effect only with its marker (I32).
+A commit names the member and its generation, and is refused if the generation is not the current one (I33). A member of a consumer or
+streams group may not have received its new epoch yet. It may therefore name an earlier epoch, if it has owned each of the partitions since
+that epoch (KIP-1251). A consumer without a subscription, or an operator, may commit without a generation (-1) while the group has no
+members. A transactional commit without generation and member id is accepted even while the group has members. Offsets committed in a
+transaction are logged immediately, but take effect only with its marker (I32).
 
 Invariants: an offset changes only by a logged record (P9, I35); each offset of a command has its own result. The handler has already
 removed topics that do not exist or that the client may not use.

@@ -112,7 +112,7 @@ class _Pool:
     def __init__(
         self, members: Sequence[ShareMember], pool: Sequence[int], partitions: Mapping[Uuid, Sequence[int]], burden: list[int]
     ) -> None:
-        """`partitions` of the pool's topics, all sorted."""
+        """`partitions`: the sorted partitions of each of the pool's topics."""
         self._targets = [members[index].target for index in pool]
         self._burden = burden  # each reader's number of partitions from earlier pools; breaks ties
         self._topics = list(partitions)

@@ -8,10 +8,10 @@ therefore continues: `resume_share_states` asks again for everything that is log
 The states of a deleted topic are deleted too, as far as its partitions are known.
 
 Invariants: a partition becomes initialized only after its share coordinator confirmed it; a topic is not initialized while it is being
-deleted; each request is sent only after a record is committed, so that a replaced coordinator sends no new request (except deletions that
-`resume_share_states` continues); each initialization has a state epoch higher than all earlier requests, and none is sent while another
-one, or an alteration, is in flight (I54). Answers are processed as separate decisions (`GroupShard.run`), never within the decision that
-asked.
+deleted; each request is sent only after a record is committed, so that a replaced coordinator sends no new request (except that a state
+is initialized again after its left-over was deleted, see `_begin`); each initialization has a state epoch higher than all earlier requests,
+and none is sent while another one, or an alteration, is in flight (I54). Answers are processed as separate decisions (`GroupShard.run`),
+never within the decision that asked.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ def _initialized(shard: GroupShard, group_id: str, epoch: int, codes: CodesByPar
 
 
 def log_initialized(change: ShareChange, keys: Iterable[SharePartitionKey]) -> None:
-    """Logs the confirmed partitions as initialized. If the group has members, its epoch rises, so that they are assigned."""
+    """Logs the confirmed partitions as initialized. If the group has members, its epoch rises, so that the partitions are assigned."""
     topics = change.group.state_topics
     initializing, initialized = dict(topics.initializing), dict(topics.initialized)
     is_new = False
@@ -369,7 +369,7 @@ def finish_deletions(shard: GroupShard, group: ShareGroup, draft: Draft) -> None
 
 
 def forget_deleted_topics(shard: GroupShard, group: ShareGroup, names: frozenset[str] | None, draft: Draft) -> None:
-    """Removes the states of deleted topics with these names (None: all names). Failed deletions are not repeated."""
+    """Removes the states of deleted topics with these names (None: of all deleted topics). Failed deletions are not repeated."""
     topics = group.state_topics
     shares: dict[Uuid, TopicShare] = {**topics.initializing, **topics.initialized}
     gone = {

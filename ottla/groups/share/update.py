@@ -35,7 +35,7 @@ class ShareUpdate(EpochUpdate[ShareChange]):
         yield from self._log_target(group, target)
 
     def _after_rest(self) -> None:
-        """Answers members that joined and wait for partitions."""
+        """Continues the answers to members that joined and wait for partitions."""
 
         def go_on(_now_ms: int) -> Decision:
             draft = Draft()

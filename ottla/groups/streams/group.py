@@ -1,7 +1,7 @@
 """The state of one streams group (KIP-1071): members, their processes, the topology, and the holders of tasks.
 
 A task is a partition of a subtopology. A member has it as an active task, which processes records, or as a standby or warm-up task, which
-copies the task's state. `modern/reconciling.py` moves members to their targets; a `TaskKey` stands where a consumer group has a topic.
+copies the task's state. `modern/reconciliation.py` moves members to their targets; a `TaskKey` replaces the topic id of a consumer group.
 
 Invariants: a task is active at most at one member (I34); a process has a task at most once, since its members share the state directory.
 """
@@ -72,7 +72,7 @@ class StreamsState:
         self.configured: Configured | None = None
         self.creating: set[str] = set()  # internal topics that are being created
         self.failures: dict[str, str] = {}  # why the last creation of an internal topic failed
-        self.endpoint_epoch = 0  # counts changes of the tasks of members with an endpoint
+        self.endpoint_epoch = 0  # counts joins and changed tasks of members with an endpoint
         self.offsets: dict[str, tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]] = {}
         """By member: the positions of its tasks' states, and the ends of their changelogs."""
         self.shutdown_by = ""  # the member that requested the end of the whole application

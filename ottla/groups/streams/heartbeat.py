@@ -1,14 +1,14 @@
 """StreamsGroupHeartbeat: a member joins, remains, moves towards its target tasks, or leaves (KIP-1071).
 
-A member sends its process, endpoint and topology when it joins; other heartbeats only have the tasks that it owns. The answer has the
-member's epoch. It has the tasks if they changed, if the member joins, or if its connection is new. Each member moves to the target with its
-own heartbeats, as in a consumer group (`modern/reconciliation.py`).
+A member sends its process, endpoint and topology when it joins. Other heartbeats have the tasks that it owns, if they changed, and the
+offsets of its tasks. The answer has the member's epoch. It has the tasks if they changed, if the member joins, or if its connection is
+new. Each member moves to the target with its own heartbeats, as in a consumer group (`modern/reconciliation.py`).
 
-The answer also has statuses: topics that are missing or do not fit the topology, a topology that another member has replaced, or a request
-to end the application. The handler creates missing internal topics with the permissions of the member.
+The answer also has statuses: topics that are missing or do not fit the topology, a topology that another member has replaced, a delayed
+assignment, or a request to end the application. The handler creates missing internal topics with the permissions of the member.
 
-Invariants: the group keeps one topology; a member with another topology is refused while the group has members. A heartbeat that changes
-nothing logs nothing and costs the same in a group of any size.
+Invariants: the group keeps one topology; a member with another topology is refused while the group has other members, unless its epoch is
+earlier. A heartbeat that changes nothing logs nothing and costs the same in a group of any size.
 """
 
 from __future__ import annotations
@@ -155,8 +155,8 @@ def _merge(before: StreamsFacts | None, command: StreamsHeartbeat) -> StreamsFac
 
 
 def _take_topology(shard: GroupShard, change: StreamsChange, command: StreamsHeartbeat) -> bool:
-    """Stores the topology of the first member; returns whether the group's topology changes. A member with an earlier epoch may join and
-    gets no tasks. Raises INVALID_REQUEST for another topology while the group has members.
+    """Stores the topology of the first or only member; returns whether the group's topology changes. A member with an earlier epoch may
+    join and gets no tasks. Raises INVALID_REQUEST for another topology while the group has other members.
     """
     topology, known = command.topology, change.group.topology
     if topology is None or topology == known:
