@@ -1,8 +1,8 @@
 """The interface of the controller, with the values of requests and results.
 
 Every method takes a callback `done`, which is called once on the event loop: when the changes are committed in the metadata store, or
-refused. With the embedded store that is usually before the method returns. A result has Kafka's error code of its own item; an invalid item
-does not affect the others.
+refused. Some methods then also wait for answers of the brokers. With the embedded store `done` is usually called before the method returns.
+A result has Kafka's error code of its own item; an invalid item does not affect the others.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ ELECTION_MESSAGES = {
 def _elect_on_request(
     kind: ElectionType, partition: PartitionMetadata, standing: leader_election.Standing, brokers: leader_election.Standing
 ) -> tuple[leader_election.Elected | None, ErrorCode]:
-    """Elects a leader, or returns why not. `brokers` is the standing without failed logs."""
+    """Elects a leader, or returns why not. `brokers` is a standing that ignores failed logs."""
     if kind is ElectionType.PREFERRED:
         if partition.leader == partition.replicas[0]:
             return None, ErrorCode.ELECTION_NOT_NEEDED

@@ -4,12 +4,12 @@ A write is logged as an update, or as a complete snapshot after `updates_per_sna
 state by reading it once, with its leader epoch; from then on reads and writes of an older leader are fenced. Resetting a group's offsets
 initializes the state again with a higher state epoch, which fences earlier writes.
 
-Two scans run periodically. One repeats the snapshots of share partitions that were not written for long, so that older records become
+Two scans run periodically. One repeats the snapshots of share partitions whose last snapshot is old, so that older records become
 redundant. The other removes redundant records: it raises the start of the log through the port `prune`.
 
 The states of a broker have a memory limit. At the limit a new state is refused with POLICY_VIOLATION. A write that adds runs to a state is
 refused too, unless the state can be reduced to its former size or fits into its reserved memory (`state_room.py`). This code is not
-retriable, because brokers would retry immediately, and each waiting request needs as much memory as the state.
+retriable: brokers would repeat their writes, and each waiting request needs as much memory as the state.
 
 The checks, their order and their codes are Kafka's, with three exceptions. There is a memory limit. Writes with a state epoch higher than
 the stored one are refused. Writes to a state that was initialized again after a deletion are refused until a leader has read it.

@@ -93,7 +93,7 @@ def tombstone(key: SharePartitionKey) -> ShareStateRecord:
 
 
 def read_record(record: LogRecord) -> Read | None:
-    """Returns None for an unknown record (`machine/record_format.py`)."""
+    """Returns None for an unknown or damaged record (`machine/record_format.py`)."""
     if type(record) is ShareStateRecord:
         return record.read
     found: Any = _FORMAT.read_key(record.key)

@@ -19,7 +19,9 @@ RESERVED_BATCHES = LASTING_MIN + 1
 
 
 def spared(known: ShareState, after: ShareState) -> ShareState | None:
-    """Returns the state `after` a write, reduced so that it is not larger than `known`; None if that is impossible."""
+    """Returns the state `after` a write, reduced. Returns None if it would have more completed runs behind the start than `known`, or than
+    `LASTING_MIN`.
+    """
     front, lasting = _front_and_lasting(after)
     if len(lasting) > max(len(_front_and_lasting(known)[1]), LASTING_MIN):
         return None

@@ -120,7 +120,7 @@ def _end(shard: Shard, now_ms: int, metadata: TransactionMetadata, is_commit: bo
 
 
 def _judge_v1(metadata: TransactionMetadata, identity: ProducerIdAndEpoch, is_commit: bool) -> ErrorCode | None:
-    """Returns None if the transaction is to be ended, otherwise the error. The epoch is the same before and after the end."""
+    """Returns None if the transaction is to be ended, otherwise the answer. The epoch is the same before and after the end."""
     current = metadata.identity
     if current.producer_id != identity.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING

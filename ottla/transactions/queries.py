@@ -17,8 +17,8 @@ from ottla.transactions.states import ONGOING, TransactionState
 
 
 class ListFilter(NamedTuple):
-    """Which transactions to list; an empty field matches all. `duration_ms` selects transactions that have been open for longer, `matches`
-    tests the transactional id."""
+    """Which transactions to list; an empty field matches all. `duration_ms` selects transactions that began longer ago, also completed ones
+    (as in Kafka). `matches` tests the transactional id."""
 
     states: frozenset[TransactionState] = frozenset()
     producer_ids: frozenset[int] = frozenset()

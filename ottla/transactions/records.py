@@ -45,7 +45,7 @@ def tombstone(transactional_id: str) -> LogRecord:
 
 
 def read_record(record: LogRecord) -> TransactionRecord | None:
-    """Returns None for an unknown record (`machine/record_format.py`)."""
+    """Returns None for an unknown or damaged record (`machine/record_format.py`)."""
     if type(record) is TransactionStateRecord:
         return TransactionRecord(record.metadata.transactional_id, record.metadata)
     key: Any = _FORMAT.read_key(record.key)
