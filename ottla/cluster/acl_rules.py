@@ -200,7 +200,8 @@ class AclRules:
         failed: dict[Pattern, ErrorCode],
         at_once: int,
     ) -> tuple[int, dict[Pattern, frozenset[Rule]], list[Operation]]:
-        """Returns the number of patterns to read for the next write, the new rules of as many patterns as fit into one write, and it.
+        """Returns the number of patterns to read for the next write, the new rules of as many patterns as fit into one write, and this
+        write.
         Moves patterns that cannot be changed from `left` to `failed`."""
         operations: list[Operation] = []
         decided: dict[Pattern, frozenset[Rule]] = {}

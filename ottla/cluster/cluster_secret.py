@@ -57,7 +57,9 @@ class ClusterSecret:
         self._secret = secret
         if secret is None and not self._has_complained:
             self._has_complained = True
-            log.error("%s in the metadata store holds no secret or cannot be read: brokers do not know each other", znodes.CLUSTER_SECRET)
+            log.error(
+                "%s in the metadata store holds no secret or cannot be read: brokers cannot authenticate each other", znodes.CLUSTER_SECRET
+            )
         waiting, self._waiting = self._waiting, []
         for done in waiting:
             done(secret)

@@ -1,5 +1,4 @@
-"""Stores delegation tokens in the metadata store: reads them at the start, writes changes one by one, and watches for changes of other
-brokers.
+"""Stores delegation tokens in the metadata store: reads them at the start, writes each change, and watches for changes of other brokers.
 
 A change is decided on the node that it replaces, conditional on its version. If another writer was first, the change is decided again. A
 written token is in force on this broker before the answer. Other brokers see the node of the change that the same write adds
@@ -61,7 +60,7 @@ class DelegationTokens:
         self._of_owner: Counter[str] = Counter()
         self._text_of_owner: Counter[str] = Counter()
         self.on_change: Callable[[], object] = lambda: None
-        """Called when a token was changed or removed."""
+        """Called when tokens may have been added, changed or removed."""
         watched = WatchedNodes(
             name="delegation tokens", base_paths=delegation_token_nodes.BASE_PATHS, roots=[delegation_token_nodes.TOKENS],
             changes=() if is_alone else [delegation_token_nodes.CHANGES], subject_of=_subject_of, take_all=self._take_all, take=self._take,

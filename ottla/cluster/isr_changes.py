@@ -5,11 +5,13 @@ A proposal is pending until a definite answer or newer state ends it (KIP-497). 
 changed, the answer may be lost, or this broker may have registered again. Each change names the partition epoch that it was proposed from,
 so a second request has no effect. The answers of the controller:
 
-NONE                                        the ISR of the answer is in force INVALID_UPDATE_VERSION with a newer state   an earlier request
-was executed, or the controller has changed the partition: the newer state is in force INELIGIBLE_REPLICA, INVALID_REQUEST,
-OPERATION_NOT_ATTEMPTED                     refused: the ISR has not changed (KIP-903); a refused replica is not proposed for a while
-FENCED_LEADER_EPOCH, NEW_LEADER_ELECTED, UNKNOWN_TOPIC_OR_PARTITION and others       not decided: the proposal is sent again until the
-controller's next message ends it
+- NONE: the ISR of the answer is in force.
+- INVALID_UPDATE_VERSION with a newer state: an earlier request was executed, or the controller has changed the partition. The newer state
+  is in force.
+- INELIGIBLE_REPLICA, INVALID_REQUEST, OPERATION_NOT_ATTEMPTED: refused, the ISR has not changed (KIP-903). A refused replica is not
+  proposed for a while.
+- FENCED_LEADER_EPOCH, NEW_LEADER_ELECTED, UNKNOWN_TOPIC_OR_PARTITION and others: not decided. The proposal is sent again until the
+  controller's next message ends it.
 
 `replication/leader.py` makes the proposals; `controller_link.py` sends the requests.
 """

@@ -58,8 +58,8 @@ class Registration:
     incarnation: str = ""
     """The ids of the data directories, separated by commas."""
     histories: Callable[[Mapping[str, Renewal]], Mapping[str, LogDirectoryHistory]] = _no_histories
-    """Returns the generations of the data directories, by their ids. The renewals in the metadata store are passed: a directory that is
-    older forgets its noted generation."""
+    """Returns the generations of the data directories, by the directories' ids. Takes the renewals in the metadata store:
+    a directory with an older renewal begins a new generation."""
     cordons: Mapping[str, bool] = field(default_factory=dict)
     """The path of each log directory, and whether the configuration file cordons it."""
     is_clean: Callable[[], bool] = _is_unproved

@@ -16,7 +16,9 @@ from ottla.cluster import failure_detector
 SUSPECTED_MS = 500
 """Duration of a suspicion after the connection was closed, in milliseconds. It ends earlier if the address accepts all `LOOKS_MS` tries."""
 REFUSED_MS = 1_500
-"""Duration of a suspicion after the address has refused, in milliseconds. A client that is answered earlier would ask again no sooner."""
+"""Duration of a suspicion after the address has refused, in milliseconds. A client that got an earlier answer with the old
+leader would not ask again sooner.
+"""
 AGAIN_MS = 100
 """Pause between connections to an address that has refused, in milliseconds. They notice a restarted process."""
 LOOKS_MS = failure_detector.LOOKS_MS[:3]
@@ -91,8 +93,8 @@ class Suspects:
             self.review()
 
     def call_when_over(self, is_over: Callable[[Collection[int]], bool], function: Callable[[], object]) -> None:
-        """Calls `function` once `is_over(suspected brokers)` is true. It is evaluated when metadata has changed and when a suspicion has
-        ended. Calls at once if too many wait already."""
+        """Calls `function` once, when `is_over(suspected brokers)` is true. The condition is evaluated when metadata has changed and when a
+        suspicion has ended. Calls `function` at once if too many wait already."""
         if len(self._waiting) < WAITING_MAX:
             self._waiting.append((is_over, function))
         else:

@@ -6,8 +6,8 @@ interrupted creations and deletions, sends every live broker its replicas and th
 sent (`announcements.py`).
 
 With the embedded store a request is usually answered before the method returns. A large one is written in parts, one in each iteration of
-the event loop (`PARTITIONS_PER_WRITE`, `command_queue.OPERATIONS_AT_ONCE_MAX`). Answers about topics, new partitions and requested elections
-wait until the brokers have answered the controller's messages.
+the event loop (`PARTITIONS_PER_WRITE`, `command_queue.OPERATIONS_AT_ONCE_MAX`). Answers about topics, new partitions and requested
+elections wait until the brokers have answered the controller's messages.
 """
 
 from __future__ import annotations
