@@ -189,7 +189,7 @@ class Announcements:
         self._messenger.send(broker, message, lambda code: self._on_answer(number, code))
 
     def _on_answer(self, number: int, _code: ErrorCode) -> None:
-        """Counts a refusal as an answer: the message is obsolete, or the broker has ignored an inconsistent state in it (`receiver.py`)."""
+        """Counts a refusal as an answer: the message is obsolete, or the broker has ignored an inconsistent state in it."""
         self._unanswered.pop(number, None)
         self._run_settled()
 

@@ -17,7 +17,7 @@ The number of partitions is limited for one session and for all sessions; the se
 second limit, the address with the most partitions loses sessions. If the client's own address has nearly as many, the client's
 session ends.
 
-`share_fetch.py` and `share_acknowledge.py` read and acknowledge records.
+The handlers `share_fetch.py` and `share_acknowledge.py` use the sessions.
 """
 
 from __future__ import annotations

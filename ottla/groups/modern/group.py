@@ -85,7 +85,7 @@ def check_names(settings: GroupCoordinatorSettings, ids: Iterable[str | None], t
     if is_too_long(*ids):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"an id of a member, an instance or a rack has at most {ID_CHARACTERS_MAX} characters")
     if topics and sum(map(len, topics)) > settings.member_metadata_bytes_max:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "the names of the topics that a member subscribes to are too many")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "the names of the topics that a member subscribes to are too long in total")
 
 
 def admit(share: Share, before: FactsT | None, facts: FactsT, owner: str) -> None:
