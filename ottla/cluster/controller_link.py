@@ -1,10 +1,10 @@
 """Sends this broker's own requests to the controller: `api.Controller` on every broker of a cluster.
 
-If this broker is the controller, or the only broker, each request is a call of `LocalController`. Otherwise this broker sends
-AlterPartition, ControlledShutdown, CreateTopics (for internal topics, and for topics that a client's Metadata request creates) and changes
-of its own settings to the broker that the metadata names as the controller. A client's request to the controller is not sent here: the
-broker forwards the whole request (`server/execution/forwarding.py`). If such a request is executed on a broker that is not the controller,
-the client gets NOT_CONTROLLER.
+If this broker is the controller, or the only broker, each request is a call of `LocalController`. Otherwise requests are sent to the broker
+that the metadata names as the controller: AlterPartition, ControlledShutdown, CreateTopics, and changes of this broker's settings.
+CreateTopics creates internal topics, and topics that a client's Metadata request names. A client's request to the controller is not sent
+here: the broker forwards the whole request (`server/execution/forwarding.py`). If such a request is executed on a broker that is not the
+controller, the client gets NOT_CONTROLLER.
 
 `ask` repeats a request with rising pauses until its timeout: after a lost connection, after NOT_CONTROLLER, and after
 CLUSTER_AUTHORIZATION_FAILED. Meanwhile a new controller may be elected. A request may be executed twice, as with Kafka's own brokers.

@@ -28,8 +28,8 @@ from ottla.base.control_messages import UpdateConfigs, UpdateMetadata
 from ottla.base.types import TopicPartition
 
 GONE_SHOWN_MS = 5_000
-"""Dead brokers are in answers to clients for this many milliseconds. librdkafka drops a missing broker and its partitions first, so a
-client that learns of the new leaders in the same answer may ask for them again only a second later."""
+"""Dead brokers are in answers to clients for this many milliseconds. librdkafka first drops a missing broker and its partitions. It then
+ignores the new leaders in the same answer, and may ask for them again only a second later."""
 
 DELETED_MAX = 10_000
 """Maximum number of remembered ids of deleted topics."""

@@ -22,9 +22,9 @@ last members are present and have lost all records (`in_sync_without_leader`).
 
 The eligible replicas (`eligible_after`). A leader's high watermark does not rise while the in-sync set is smaller than
 `min.insync.replicas`. A replica that was in sync when the set became that small therefore has all acknowledged records. It is eligible
-after it was removed from the set. It is no longer eligible when the set is large enough again, when its broker restarts without a proof,
-when its directory fails, when it is no longer a replica, and after elections of kinds 3 to 5, because their leader may have fewer records.
-Replicas that restarted without a proof and are no longer eligible are remembered for rule 3 (`last_known_after`).
+after it was removed from the set. Its eligibility ends when the set is large enough again, when its broker restarts without a proof, when
+its directory fails, and when it is no longer a replica. It also ends after elections of kinds 3 to 5, because their leader may have fewer
+records. Replicas that restarted without a proof and are no longer eligible are remembered for rule 3 (`last_known_after`).
 """
 
 from __future__ import annotations

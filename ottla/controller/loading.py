@@ -1,8 +1,8 @@
 """Reads the cluster's state from the metadata store: first all nodes, then a pure function makes a `ClusterState` of them. The controller's
 epoch is not read: a controller that read it again might use the epoch of a successor (I38).
 
-Damaged nodes are skipped and logged, so each affects only its own subject: a topic with a damaged node is not served, a partition with a
-damaged state has no leader, a damaged configuration counts as empty.
+Damaged nodes are skipped and logged, so each affects only its own subject. A topic with a damaged node is not served, a partition with a
+damaged state has no leader, and a damaged configuration counts as empty.
 """
 
 from __future__ import annotations

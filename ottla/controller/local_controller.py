@@ -1,7 +1,7 @@
 """`api.Controller` on this broker: it decides while this broker is elected, and answers NOT_CONTROLLER otherwise.
 
-Once elected, it reads the cluster's state from the metadata store, decides the consequences of new and missing brokers, completes
-interrupted creations and deletions, sends every live broker its replicas and the metadata, and serves requests through its queue
+Once elected, it reads the cluster's state from the metadata store and decides the consequences of new and missing brokers. It sends every
+live broker its replicas and the metadata, completes interrupted creations and deletions, and serves requests through its queue
 (`command_queue.py`). The controller shares no state with brokers: even the broker in the same process has only the messages that it was
 sent (`announcements.py`).
 

@@ -7,8 +7,8 @@ different states, and is joined with its neighbours again when they are equal.
 A change that is not durable yet is stored beside the state (`OffsetRun.target`). Until the persister has answered, the records stay
 acquired. The change is undone by clearing the target.
 
-Invariants: the runs are contiguous from `start` to `end`; only ACQUIRED runs have an owner, a deadline or a target; the first run is not
-completed; `available_count` and `complete_count` are the sums over the runs.
+Invariants: the runs are contiguous from `start` to `end`, and the first run is not completed. Only ACQUIRED runs have an owner, a deadline
+or a target. `available_count` and `complete_count` are the sums over the runs.
 
 Elsewhere: which member may acquire which records (`acquisition.py`), members' acknowledgements (`acknowledgement.py`), persisting
 (`share_partition.py`).

@@ -1,8 +1,9 @@
 """Aborts transactions that have timed out, and removes transactional ids that are no longer used.
 
-A transaction that is open longer than its client's timeout is aborted and its epoch fenced (I31): the client gets PRODUCER_FENCED or
-INVALID_PRODUCER_EPOCH at its next request, and may continue with InitProducerId and its last identity (KIP-588). Transactions of two-phase
-commit have no timeout. A transactional id that has no open transaction and has not changed for `expiration_ms` is removed by a tombstone.
+A transaction that is open longer than its client's timeout is aborted, and its epoch is fenced (I31). The client's next request gets
+PRODUCER_FENCED or INVALID_PRODUCER_EPOCH. The client may continue with InitProducerId and its last identity (KIP-588). Transactions of
+two-phase commit have no timeout. A transactional id that has no open transaction and has not changed for `expiration_ms` is removed by a
+tombstone.
 
 Each scan schedules the next one in any case, so a refused append only delays the work by one interval. A scan writes at most
 `scan_records_max` records, in batches of at most `max.message.bytes`; after a scan with that many records the next one follows at once.

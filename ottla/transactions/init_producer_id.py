@@ -10,8 +10,8 @@ other client can know the previous one. This also holds after a change of the pr
 transaction is being completed, only the producer id is compared, as in Kafka. Stricter than Kafka: only the current identity (or none) can
 abort an ongoing transaction. Otherwise a delayed request could abort a later transaction of its own sender (P5).
 
-Two-phase commit (KIP-939), if it is enabled: with `is_two_phase` the transaction has no timeout; with `keeps_prepared` the ongoing
-transaction stays open, and the answer has two identities: the transaction's, and a new one that the client uses to end it.
+Two-phase commit (KIP-939), if it is enabled: with `is_two_phase` the transaction has no timeout. With `keeps_prepared` the ongoing
+transaction stays open. The answer then has two identities: the transaction's, and a new one that the client uses to end it.
 """
 
 from __future__ import annotations
@@ -101,9 +101,8 @@ def _begin(shard: Shard, now_ms: int, command: InitProducerId, reply: Reply) -> 
 
 
 def _is_over_limit(shard: Shard, owner: str) -> bool:
-    """Whether a new id is refused: `ottla.transactions.max` is reached, or at most a quarter of that number is free and `owner` has at
-    least as many ids as are free (estimated from memory).
-    """
+    """Whether a new id is refused, because `ottla.transactions.max` is reached. It is also refused if at most a quarter of that number is
+    free and `owner` has at least as many ids as are free (estimated from memory)."""
     ids_max = shard.settings.transactions_max
     known = shard.memory.total_things()
     free = ids_max - known

@@ -2,7 +2,7 @@
 
 Brokers claim blocks of 1,000 ids from one node of the metadata store, Kafka's `/latest_producer_id_block`, by a write conditional on the
 version that they have read. If two brokers read the same version, one write fails, and that broker reads again. After a write with unknown
-outcome a broker also reads again and claims the block after the stored one; if the write had succeeded, the ids of its block are lost. The
+outcome a broker also reads again and claims the block after the stored one. If the write had succeeded, the ids of its block are lost. The
 next block is fetched when nine tenths of the last one are used, so that `take` seldom has no id.
 
 A node that cannot be parsed is not overwritten: no more blocks are claimed until an operator repairs it (C2).

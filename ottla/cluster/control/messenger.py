@@ -5,8 +5,7 @@ the broker has executed or refused it. A message is dropped when it is obsolete:
 epoch, or the receiver's registration has ended. UpdateConfigs is not sent, because every broker reads settings in the metadata store.
 
 The waiting messages are joined (`queue.py`) to one message of each kind, with the newest state of each partition. So the queue of a slow
-broker takes no more memory than the cluster's state and the topics that were deleted meanwhile, and the broker catches up with a few
-messages.
+broker takes no more memory than the cluster's state and the topics that were deleted meanwhile. The broker catches up with a few messages.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Three checks fence obsolete messages (P4). A message of an older controller epoch gets STALE_CONTROLLER_EPOCH. A message for an earlier
 registration of this broker gets STALE_BROKER_EPOCH. A replica's state changes nothing unless its leader epoch is newer than the last one,
 or equal with a newer partition epoch.
-An inconsistent state of a replica, for example with a leader that is not in sync, is ignored and its message gets INVALID_REQUEST; the
+
+An inconsistent state of a replica, for example with a leader that is not in sync, is ignored, and its message gets INVALID_REQUEST. The
 other states of the message are applied.
 """
 

@@ -7,9 +7,9 @@ the members have no assignments yet.) The classic members have to join again, an
 Downgrade: when the last member of the new protocol has quit or was removed and only classic members remain, the group becomes a classic
 group again. The group's epoch becomes the generation, and the group rebalances.
 
-Invariants: the conversion itself revokes no partition; a group that cannot be converted does not change; a downgraded group is in a
-rebalance, so that no request is answered as in a stable group before all members have joined again. `group.consumer.migration.policy`
-allows both directions, one or none.
+Invariants: the conversion itself revokes no partition; a group that cannot be converted does not change. A downgraded group is in a
+rebalance, so no request is answered as in a stable group before all members have joined again. `group.consumer.migration.policy` allows
+both directions, one or none.
 """
 
 from __future__ import annotations

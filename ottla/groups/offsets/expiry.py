@@ -1,7 +1,7 @@
 """Expires offsets, and groups without offsets (KIP-211).
 
-Offsets in topics that the members of a group subscribe to do not expire; neither do offsets of a classic group with members that is
-rebalancing or has unknown subscriptions. An empty classic group's offsets expire the retention time after its last member left. Other
+Offsets in topics that the members of a group subscribe to do not expire. If a classic group with members is rebalancing or has unknown
+subscriptions, none of its offsets expire. An empty classic group's offsets expire the retention time after its last member left. Other
 offsets expire the retention time after their commit: offsets of lone consumers, of empty consumer groups (KIP-848), and of topics that are
 no longer subscribed. A commit of an old client may have an expiry time of its own. An empty group without offsets expires too. A share
 group exists until it is deleted; the sweep also removes its states of deleted topics, in case the notification was lost.

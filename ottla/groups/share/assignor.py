@@ -4,8 +4,8 @@ A partition may have several readers. Topics with the same subscribers form a po
 each partition gets one reader, and the partitions are spread evenly. Otherwise each partition gets as many readers as are needed to give
 every member a partition. Members keep their previous partitions as far as the result stays even.
 
-Invariants: every partition of a subscribed topic has a reader, and its readers subscribe to the topic; every member of a pool gets a
-partition of it; in a pool two members differ by at most one partition; the result depends only on the arguments. Cost: n log n in the
+Invariants: every partition of a subscribed topic has a reader, and its readers subscribe to the topic. Every member of a pool gets a
+partition of it, and two members of a pool differ by at most one partition. The result depends only on the arguments. Cost: n log n in the
 assigned partitions, and one look-up for each topic that a member subscribes to. It is a generator with short steps
 (`groups/modern/update.py`).
 """

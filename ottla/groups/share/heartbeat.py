@@ -6,8 +6,8 @@ or if the member uses a new connection. Partitions are shared, so a member gets 
 
 A partition is assigned after its share coordinator has initialized its state (`topics.py`). If a member without partitions sends its
 subscription, the answer waits for the initialization (`JOIN_WAIT_MS`). Otherwise the member would begin to read only with its second
-heartbeat, seconds later. After its first member joins, an empty group waits a moment for more members, so that consumers that start
-together share the records: one fetch of the first member could acquire all records.
+heartbeat, seconds later. After its first member joins, an empty group waits a moment for more members. Otherwise one fetch of the first
+member could acquire all records, and consumers that start together would not share them.
 
 Invariants: a heartbeat is accepted with epoch 0 (the member joins), -1 (it leaves), the member's epoch, or the member's previous epoch,
 because the answer with the new epoch may be lost. A heartbeat without changes logs nothing and costs the same in a group of any size.

@@ -1,12 +1,12 @@
 """Describes, alters and deletes the offsets of a share group, and deletes the group.
 
 Share coordinators store a share group's offsets, one coordinator for each partition. For DescribeShareGroupOffsets this module only returns
-the partitions with a state; the handler then asks the share coordinators. The other commands ask them here, and are answered when all share
-coordinators have answered: AlterShareGroupOffsets initializes states at an offset, DeleteShareGroupOffsets deletes the states of a topic,
-and DeleteGroups deletes all states and then the group. These three are refused while the group has members.
+the partitions with a state; the handler then asks the share coordinators. The other commands ask the share coordinators here, and are
+answered when all of these have answered. AlterShareGroupOffsets initializes states at an offset, DeleteShareGroupOffsets deletes the states
+of a topic, and DeleteGroups deletes all states and then the group. These three are refused while the group has members.
 
 Invariants: a command's records are in the log before a share coordinator is asked (`topics.py`); each partition or topic of a request has
-its own result; every command is answered once, even if this coordinator loses its partition meanwhile; each alteration has its own state
+its own result. Every command is answered once, even if this coordinator loses its partition meanwhile. Each alteration has its own state
 epoch, so that earlier requests cannot undo it.
 """
 

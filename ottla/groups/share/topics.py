@@ -7,11 +7,11 @@ therefore continues: `resume_share_states` asks again for everything that is log
 
 The states of a deleted topic are deleted too, as far as its partitions are known.
 
-Invariants: a partition becomes initialized only after its share coordinator confirmed it; a topic is not initialized while it is being
-deleted; each request is sent only after a record is committed, so that a replaced coordinator sends no new request (except that a state
-is initialized again after its left-over was deleted, see `_begin`); each initialization has a state epoch higher than all earlier requests,
-and none is sent while another one, or an alteration, is in flight (I54). Answers are processed as separate decisions (`GroupShard.run`),
-never within the decision that asked.
+Invariants: a partition becomes initialized only after its share coordinator confirmed it, and a topic is not initialized while it is being
+deleted. Each request is sent only after a record is committed, so a replaced coordinator sends no new request. The exception is the
+initialization that follows the deletion of a left-over state (`_begin`). Each initialization has a state epoch higher than all earlier
+requests, and none is sent while another one, or an alteration, is in flight (I54). Answers are processed as separate decisions
+(`GroupShard.run`), never within the decision that asked.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ state are spread first, the others fill up the rest. A member keeps its active t
 prefers a member or a process with a copy of its state. Standby tasks are then placed on processes that do not have the task yet, first
 where it was before.
 
-Invariants: every task is active at exactly one member; two members differ by at most one active task, and by at most one with a state; a
-process has a task at most once; the result depends only on the arguments. Cost: n log n in the tasks. It is a generator with short steps
+Invariants: every task is active at exactly one member. Two members differ by at most one active task, and by at most one with a state. A
+process has a task at most once. The result depends only on the arguments. Cost: n log n in the tasks. It is a generator with short steps
 (`groups/modern/update.py`).
 """
 
