@@ -1,4 +1,4 @@
-"""The application: routes requests to pages and actions, and makes every failure a page with one plain sentence.
+"""The application: routes requests to pages and actions, and answers every failure with one plain sentence, as a page or as JSON.
 
 Pages and actions are plain functions that may wait for the cluster, so they run in threads.
 """

@@ -101,7 +101,7 @@ class Snapshot:
         return self.view
 
     def renew(self) -> None:
-        """Takes a look now and waits for it, after an action has changed the cluster."""
+        """Takes a look after an action has changed the cluster, and waits for it, at most `FIRST_VIEW_S`."""
         with self._renewed:
             wanted = self._begun + 1
             self._sampler.forget_metadata()
