@@ -165,7 +165,8 @@ class PartitionState:
         """Returns the error of a request that only the leader may answer."""
         if self.offline_reason:
             return ApiError(self.offline_code, f"{self.topic_partition} is offline: {self.offline_reason}")
-        return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} is led by broker {self.leader_id}")
+        led = "has no leader now" if self.leader_id == NO_LEADER else f"is led by broker {self.leader_id}"
+        return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} {led}")
 
     def notify(self) -> None:
         """Notifies waiters and watchers of a change of the log end, the durable end, the high watermark, the last stable offset or the

@@ -36,6 +36,13 @@ def test_a_follower_refuses_clients_and_names_the_leader(alone: Partition) -> No
     assert alone.leader_id == 2
 
 
+def test_a_refusal_names_the_leader_if_there_is_one(alone: Partition) -> None:
+    alone.become_follower(leader_id=2, leader_epoch=1, partition_epoch=1, replicas=[1, 2], isr=[2])
+    assert str(alone.state.refusal()).endswith(" is led by broker 2")
+    alone.become_follower(leader_id=-1, leader_epoch=2, partition_epoch=2, replicas=[1, 2], isr=[2])
+    assert str(alone.state.refusal()).endswith(" has no leader now")
+
+
 def test_i15_epochs_do_not_go_back(alone: Partition) -> None:
     alone.become_leader(leader_epoch=3, partition_epoch=1, replicas=[1], isr=[1], now_ms=0)
     older: dict[str, Any] = {"leader_epoch": 2, "partition_epoch": 9}
