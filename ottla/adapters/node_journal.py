@@ -141,8 +141,8 @@ def _rows(staged: StagedNodes) -> tuple[list[JournalRow], list[JournalRow], list
     gone: list[JournalRow] = []
     put: list[JournalRow] = []
     for path, node in staged.nodes.items():
-        if node is None:
-            gone.append((path,))
-        elif not node.ephemeral_owner:
+        if node is not None and not node.ephemeral_owner:
             put.append((path, node.data, node.version, node.czxid))
+        elif node is None or path in staged.deleted:
+            gone.append((path,))
     return gone, gone, put, list(staged.sequences.items())

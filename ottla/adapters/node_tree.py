@@ -28,13 +28,14 @@ def parent_of(path: str) -> str:
 class StagedNodes:
     """The nodes that a multi changes, as they are after it."""
 
-    __slots__ = ("created", "growth", "nodes", "sequences")
+    __slots__ = ("created", "deleted", "growth", "nodes", "sequences")
 
     def __init__(self) -> None:
         self.nodes: dict[str, StoreNode | None] = {}  # None: deleted
         self.growth: dict[str, int] = {}  # change of the number of children, by parent
         self.sequences: dict[str, int] = {}  # the next number of sequential children, by parent
         self.created: list[str] = []
+        self.deleted: dict[str, None] = {}  # also nodes that the multi creates again
 
 
 class NodeTree:
@@ -151,6 +152,7 @@ class NodeTree:
                 return StoreResult.NOT_EMPTY
             staged.nodes.pop(path, None)  # `commit` removes nodes in the order of their deletion, children first
             staged.nodes[path] = None
+            staged.deleted[path] = None
             staged.sequences.pop(path, None)
             staged.growth[parent_of(path)] = staged.growth.get(parent_of(path), 0) - 1
         else:

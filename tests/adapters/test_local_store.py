@@ -59,6 +59,17 @@ def test_nodes_survive_a_restart_and_ephemerals_do_not(path: str) -> None:
     again.close()
 
 
+def test_an_ephemeral_node_in_the_place_of_a_lasting_one_is_gone_after_a_restart(path: str) -> None:
+    store = LocalStore(path)
+    run(store, Create("/a", b"lasting"))
+    run(store, Delete("/a"), Create("/a", b"ephemeral", ephemeral=True))
+    assert (get(store, "/a") or StoreNode(data=b"", version=0, czxid=0)).data == b"ephemeral"
+    store.close()
+    store = LocalStore(path)
+    assert get(store, "/a") is None
+    store.close()
+
+
 def test_czxids_rise_over_restarts_even_without_a_lasting_write(path: str) -> None:
     seen = []
     for _ in range(3):
