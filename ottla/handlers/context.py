@@ -369,7 +369,7 @@ class StoredTokens(Protocol):
     """The delegation tokens of the cluster (`cluster/delegation_tokens.py`)."""
 
     def all(self) -> list[DelegationToken]:
-        """Returns every stored token, ordered by id."""
+        """Returns every stored token, including expired ones, ordered by id."""
 
     def create(self, token: DelegationToken, done: TokenDone) -> None:
         """Stores a token. Calls `done` when clients can log in with it here, or with the error."""
@@ -390,7 +390,8 @@ class ForwardedRequests(Protocol):
 
 
 class IsrCounters(Protocol):
-    """Numbers of expansions and shrinks of in-sync sets that this broker proposed (`cluster/isr_changes.py`)."""
+    """Numbers of expansions and shrinks of in-sync sets that this broker proposed and the controller accepted (`cluster/isr_changes.py`).
+    """
 
     expansions: int
     shrinks: int

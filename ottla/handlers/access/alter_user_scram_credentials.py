@@ -2,7 +2,7 @@
 
 Behaviour: the client computes the salted password with PBKDF2 and sends it. The broker derives the keys from it, and stores only these
 keys, the salt and the number of iterations (`security/credentials.py`). The changes of one user are carried out together or not at all;
-each user has a result. A user whose credential is removed is logged out at once.
+each user has a result. Brokers close the connections that have logged in with a removed credential.
 
 Version notes: KIP-554.
 """

@@ -3,7 +3,7 @@
 Behaviour: a topic is answered with its effective settings and the source of each value: the topic, the broker's dynamic or static
 configuration, or the default. The id of this broker is answered with its effective settings or its log levels. The id of another broker
 gets INVALID_REQUEST. The empty broker name is answered with the settings that are set for all brokers. A group is answered with its
-settings for the consumer and share protocols, a client-metrics subscription with all of its settings. `configuration_keys` selects
+settings for the consumer, share and streams protocols, a client-metrics subscription with all of its settings. `configuration_keys` selects
 settings; a null or empty list selects all. Secrets have no value.
 
 Version notes: 1 has synonyms (KIP-226). 3 has types and documentation (KIP-569). Client-metrics subscriptions by KIP-714.

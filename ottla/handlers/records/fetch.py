@@ -8,8 +8,8 @@ with data always gives at least one whole batch, so that a batch larger than the
 transactions the answer gets no more records. A replica needs the permission CLUSTER_ACTION. Any other reader needs READ on each topic,
 which is checked again at each look.
 
-If `replica.selector.class` is RackAware, a consumer that names its rack is sent to a replica in this rack (KIP-392). A follower
-answers consumers up to the high watermark that it knows.
+If `replica.selector.class` is RackAware, a consumer that names its rack is sent to an in-sync replica in this rack (KIP-392), unless the
+leader is in this rack or no such replica has the offset. A follower answers consumers up to the high watermark that it knows.
 
 Version notes: 7 sessions (KIP-227, `replication/fetch_sessions.py`); 9 leader epoch fencing (KIP-320); 11 rack of the reader (KIP-392); 12
 diverging epoch for followers (KIP-595); 13 topic ids (KIP-516); 15 replica state (KIP-903); 16 endpoints of new leaders (KIP-951); 18 the

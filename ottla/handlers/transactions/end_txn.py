@@ -1,7 +1,7 @@
 """EndTxn: commits or aborts the ongoing transaction of a transactional id.
 
-Behaviour: the answer is sent when the outcome is durable, before all markers are written. Until they are, the next EndTxn gets
-CONCURRENT_TRANSACTIONS. `transactions/end_transaction.py` has all refusals.
+Behaviour: the answer is sent when the outcome is durable, before all markers are written. Until they are, another EndTxn gets
+CONCURRENT_TRANSACTIONS, or may get INVALID_TXN_STATE if it contradicts the outcome. `transactions/end_transaction.py` has all refusals.
 
 Version notes: 2 has PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588). 5 is for transactions v2 (KIP-890): each EndTxn raises the
 producer epoch, the answer has the new epoch, and a transaction without partitions may be aborted.
