@@ -64,22 +64,23 @@ def _log(
     transactional: Transactional | None,
     reply: Reply,
 ) -> Decision:
-    """Logs the allowed offsets, and answers each offset's code. `slots` is the number of offsets that the group may still add. When that
-    many are logged, only partitions with a committed offset are accepted.
+    """Logs the allowed offsets, and answers each offset's code. `slots` is the number of offsets that the group may still add. When the
+    command has added that many, only partitions with a committed offset are accepted.
     """
-    logged, codes = list[LogRecord](), list[ErrorCode]()
+    logged, codes, added = list[LogRecord](), list[ErrorCode](), 0
     group_id, metadata_max = command.group_id, shard.settings.offset_metadata_bytes_max
     has_memory = _reserve_memory(shard, command, is_pending=transactional is not None)
     for offset in command.offsets:
         if len(offset.metadata) > metadata_max:
             codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
-        elif len(logged) >= slots and shard.offsets.get(group_id, offset.topic, offset.partition) is None:
+        elif (is_new := shard.offsets.get(group_id, offset.topic, offset.partition) is None) and added >= slots:
             codes.append(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
         elif not has_memory and (transactional is not None or _growth(shard, group_id, offset) > 0):
             codes.append(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:
             logged.append(_commit_record(group_id, offset, now_ms, expire_ms))
             codes.append(ErrorCode.NONE)
+            added += is_new
     return answered(reply, codes, lambda code: [_commit_error(code)] * len(codes), logged, transactional)
 
 
