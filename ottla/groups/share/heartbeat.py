@@ -148,7 +148,7 @@ def _advance(
 ) -> None:
     """Processes a heartbeat: the member's description, the group's epoch and target, and the member's current assignment."""
     wants_other = before is None or before.topics != facts.topics
-    read_before = change.group.read_topics()
+    read_before = change.group.read_topics() if wants_other else None  # passes over members, so not in each heartbeat
     if facts != before:
         change.put_member(member_id, facts)
     may_have_changed = _must_look_up(shard, change.group, now_ms)
