@@ -170,7 +170,8 @@ AlterPartitionDone = Callable[[ErrorCode, list[PartitionResult]], None]
 """Called with the error of the whole request and the results of its partitions."""
 
 
-ElectionsDone = Callable[[list[PartitionResult]], None]
+ElectionsDone = Callable[[list[PartitionResult], ErrorCode], None]
+"""Called with the results of the partitions, and with the error of a request for all partitions."""
 TopicsDone = Callable[[list[TopicResult]], None]
 """Called with the result of each topic."""
 

@@ -426,10 +426,16 @@ class LocalController:
     def elect_leaders(
         self, kind: ElectionType, partitions: Sequence[tuple[str, int]] | None, done: ElectionsDone, *, timeout_ms: int | None = None
     ) -> None:
+        def fail(code: ErrorCode) -> None:
+            if partitions is None:
+                done([], code)
+            else:
+                done([PartitionResult(topic=topic, partition=index, error=code) for topic, index in partitions], ErrorCode.NONE)
+
         self._submit(
             lambda state: machine.decide_elect_leaders(state, kind, partitions, self._rules, self.own_failed()),
-            lambda results: self._announcements.call_when_settled(lambda: done(results), timeout_ms),
-            lambda code: done([PartitionResult(topic=topic, partition=index, error=code) for topic, index in partitions or ()]),
+            lambda results: self._announcements.call_when_settled(lambda: done(results, ErrorCode.NONE), timeout_ms),
+            fail,
         )
 
     def alter_reassignments(self, requests: Sequence[Reassignment], done: Callable[[list[PartitionResult]], None]) -> None:

@@ -332,7 +332,7 @@ def test_the_answer_to_an_election_waits_for_the_brokers() -> None:
     cluster.replicas.is_settled = False
     cluster.loop.create_topics([NewTopic(name="a")], False, lambda _results: None)
     answers: list[PartitionResult] = []
-    cluster.loop.elect_leaders(ElectionType.PREFERRED, [("a", 0)], answers.extend)
+    cluster.loop.elect_leaders(ElectionType.PREFERRED, [("a", 0)], lambda results, _error: answers.extend(results))
     assert answers == [], "what was announced before is not carried out yet"
     for function in cluster.replicas.waiting:
         function()

@@ -31,21 +31,26 @@ def handle(broker: Broker, request: RequestContext, body: ElectLeadersRequest) -
     if kind is None:
         return _refused(request, wanted, ErrorCode.INVALID_REQUEST, f"Unknown election type {body.election_type}")
     pending = Pending()
-    broker.controller.elect_leaders(kind, wanted, lambda results: pending.complete(_response(results)), timeout_ms=body.timeout_ms)
+
+    def done(results: list[api.PartitionResult], error: ErrorCode) -> None:
+        pending.complete(_response(request, results, error))
+
+    broker.controller.elect_leaders(kind, wanted, done, timeout_ms=body.timeout_ms)
     return pending
 
 
-def _response(results: list[api.PartitionResult], error: ErrorCode = ErrorCode.NONE) -> ElectLeadersResponse:
+def _response(request: RequestContext, results: list[api.PartitionResult], error: ErrorCode) -> ElectLeadersResponse:
+    """Returns the answer. Version 0 has no error of the whole request."""
     topics: dict[str, ReplicaElectionResult] = {}
     for result in results:
         topic = topics.setdefault(result.topic, ReplicaElectionResult(topic=result.topic))
         topic.partition_result.append(PartitionResult(partition_id=result.partition, error_code=result.error, error_message=result.message))
-    return ElectLeadersResponse(error_code=error, replica_election_results=list(topics.values()))
+    has_error = request.version >= TOP_LEVEL_ERROR_SINCE
+    return ElectLeadersResponse(error_code=error if has_error else ErrorCode.NONE, replica_election_results=list(topics.values()))
 
 
 def _refused(
     request: RequestContext, wanted: list[tuple[str, int]] | None, error: ErrorCode, message: str | None = None
 ) -> ElectLeadersResponse:
-    """Refuses the request. Version 0 has no error of the whole request."""
     results = [api.PartitionResult(topic=topic, partition=index, error=error, message=message) for topic, index in wanted or ()]
-    return _response(results, error if request.version >= TOP_LEVEL_ERROR_SINCE else ErrorCode.NONE)
+    return _response(request, results, error)

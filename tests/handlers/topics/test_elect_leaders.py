@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.errors import ErrorCode
+from ottla.base.ports import Set
+from ottla.metadata_store import znodes
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 from tests.handlers.admin_world import AdminWorld, DenyAll
 
@@ -33,6 +35,18 @@ def test_all_partitions_need_nothing() -> None:
     world = AdminWorld()
     world.cluster.create("a")
     assert codes(world.ask(ElectLeadersRequest(topic_partitions=None, election_type=1))) == {}
+
+
+def test_an_election_of_all_partitions_without_a_controller_is_an_error_of_the_request() -> None:
+    """There are no results that could have the error. Without it the answer looked like that of a cluster that needs no election."""
+    world = AdminWorld()
+    world.cluster.create("a")
+    world.cluster.store.multi([Set(znodes.CONTROLLER_EPOCH, b"garbage")], lambda _outcome: None)
+    world.cluster.create("b")  # notices the other epoch
+    answer = world.ask(ElectLeadersRequest(topic_partitions=None), 2)
+    assert (answer.error_code, codes(answer)) == (ErrorCode.NOT_CONTROLLER, {})
+    named = world.ask(ElectLeadersRequest(topic_partitions=ASKED), 2)
+    assert (named.error_code, set(codes(named).values())) == (ErrorCode.NONE, {ErrorCode.NOT_CONTROLLER})
 
 
 @pytest.mark.parametrize("version", range(3))
