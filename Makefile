@@ -93,6 +93,7 @@ check: $(STAMP)
 
 bench: $(SPARK)
 	@$(BIN)/python -m tools.bench.main
+	@$(BIN)/python -m tools.bench.requests
 	@$(BIN)/python -m tools.bench.attacks
 	@$(BIN)/python -m tools.bench.turns
 	@$(BIN)/python -m tools.bench.security
@@ -108,6 +109,7 @@ bench-peer: $(STAMP)
 
 bench-cluster: $(STAMP)
 	@$(BIN)/python -m tools.bench.cluster
+	@$(BIN)/python -m tools.bench.replicated_write --kafka
 	@$(BIN)/python -m tools.bench.cluster_partitions
 
 damage: $(STAMP)

@@ -65,6 +65,11 @@ def cpu_seconds_of(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
+def cpu_us_of(pid: int) -> float:
+    """Returns the CPU time of all running threads of a process in microseconds. More exact than the clock ticks of `cpu_seconds_of`."""
+    return sum(int(path.read_text().split()[0]) for path in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1000
+
+
 def resident_mib_of(pid: int) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS"):
