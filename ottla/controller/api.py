@@ -172,6 +172,15 @@ AlterPartitionDone = Callable[[ErrorCode, list[PartitionResult]], None]
 
 ElectionsDone = Callable[[list[PartitionResult], ErrorCode], None]
 """Called with the results of the partitions, and with the error of a request for all partitions."""
+
+
+def failed_elections(partitions: Sequence[tuple[str, int]] | None, code: ErrorCode) -> tuple[list[PartitionResult], ErrorCode]:
+    """Returns the arguments for `ElectionsDone` when the controller did not execute the request. None stands for all partitions."""
+    if partitions is None:
+        return [], code
+    return [PartitionResult(topic=topic, partition=index, error=code) for topic, index in partitions], ErrorCode.NONE
+
+
 TopicsDone = Callable[[list[TopicResult]], None]
 """Called with the result of each topic."""
 

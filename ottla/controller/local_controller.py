@@ -2,8 +2,7 @@
 
 Once elected, it reads the cluster's state from the metadata store and decides the consequences of new and missing brokers. It sends every
 live broker its replicas and the metadata, completes interrupted creations and deletions, and serves requests through its queue
-(`command_queue.py`). The controller shares no state with brokers: even the broker in the same process has only the messages that it was
-sent (`announcements.py`).
+(`command_queue.py`). It shares no state with brokers: even the broker in its own process has only its messages (`announcements.py`).
 
 With the embedded store a request is usually answered before the method returns. A large one is written in parts, one in each iteration of
 the event loop (`PARTITIONS_PER_WRITE`, `command_queue.OPERATIONS_AT_ONCE_MAX`). Answers about topics, new partitions and requested
@@ -44,6 +43,7 @@ from ottla.controller.api import (
     ScramResult,
     TopicResult,
     TopicsDone,
+    failed_elections,
 )
 from ottla.controller.balance import decide_balance
 from ottla.controller.broker_watch import BrokerWatch
@@ -426,16 +426,10 @@ class LocalController:
     def elect_leaders(
         self, kind: ElectionType, partitions: Sequence[tuple[str, int]] | None, done: ElectionsDone, *, timeout_ms: int | None = None
     ) -> None:
-        def fail(code: ErrorCode) -> None:
-            if partitions is None:
-                done([], code)
-            else:
-                done([PartitionResult(topic=topic, partition=index, error=code) for topic, index in partitions], ErrorCode.NONE)
-
         self._submit(
             lambda state: machine.decide_elect_leaders(state, kind, partitions, self._rules, self.own_failed()),
             lambda results: self._announcements.call_when_settled(lambda: done(results, ErrorCode.NONE), timeout_ms),
-            fail,
+            lambda code: done(*failed_elections(partitions, code)),
         )
 
     def alter_reassignments(self, requests: Sequence[Reassignment], done: Callable[[list[PartitionResult]], None]) -> None:

@@ -1,9 +1,9 @@
 """The lower bound of a replicated write: a leader and two followers that send and write the bytes of one write, and do nothing else.
 
 The client sends a request to the leader. The leader writes it to a file and sends it to both followers. Each follower writes it to its own
-file and sends its next request, which tells the leader that it has the bytes. After both, the leader sends the acknowledgement. So a write
-takes the same four hops as a write with acks=all in a cluster of three brokers: client, leader, followers, leader, client. Messages have
-the sizes of Kafka's messages for a record of 100 bytes; nothing is decoded or checked.
+file and sends its next request, by which the leader knows that the follower has the bytes. Then the leader sends the acknowledgement.
+So a write takes the same four hops as a write with acks=all in a cluster of three brokers: client, leader, followers, leader, client.
+Messages have the sizes of Kafka's messages for a record of 100 bytes; nothing is decoded or checked.
 
 usage: python -m tools.bench.bare_chain leader FILE              (prints READY host:port; stop it with SIGTERM)
        python -m tools.bench.bare_chain follower FILE HOST:PORT
@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from abc import ABC, abstractmethod
 from typing import cast
 
 import uvloop
@@ -27,7 +28,7 @@ FOLLOWER = b"f"
 """The first byte that a follower sends. A client's first byte is another."""
 
 
-class Peer(asyncio.Protocol):
+class Peer(asyncio.Protocol, ABC):
     """A connection that gets messages of one size. `message` is called for each."""
 
     def __init__(self) -> None:
@@ -45,8 +46,9 @@ class Peer(asyncio.Protocol):
             del received[: self.size]
             self.message(message)
 
+    @abstractmethod
     def message(self, message: bytes) -> None:
-        raise NotImplementedError
+        """Processes one message."""
 
 
 class Leader:
