@@ -23,7 +23,7 @@ from typing import NamedTuple
 from confluent_kafka.admin import AdminClient
 
 from tools.bench.bare_chain import PRODUCE_BYTES
-from tools.bench.brokers import Broker, cpu_us_of, launch
+from tools.bench.brokers import Broker, cpu_seconds_of, launch
 from tools.bench.cluster import MeasuredCluster, running_clusters
 from tools.bench.loads import new_topic
 from tools.bench.report import machine, number
@@ -69,7 +69,7 @@ class Writer(ABC):
         return Write(p50_us, p99_us, leader_us / writes, statistics.mean(follower_us) / writes)
 
     def _cpu_us(self) -> list[float]:
-        return [cpu_us_of(pid) for pid in (self.leader_pid, *self.follower_pids)]
+        return [cpu_seconds_of(pid) * 1e6 for pid in (self.leader_pid, *self.follower_pids)]
 
 
 class ClusterWriter(Writer):

@@ -26,7 +26,7 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsReques
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.records import Record, encode_batch
-from tools.bench.brokers import cpu_us_of, start_ottla
+from tools.bench.brokers import cpu_seconds_of, start_ottla
 from tools.bench.report import machine, number
 
 DEPTH = 20
@@ -130,11 +130,11 @@ def measure(broker_core: int, client_core: int, requests: int) -> dict[str, Cost
 def cost_of(client: PlainClient, pid: int, make: Callable[[], bytes], depth: int, requests: int) -> Cost:
     for _ in range(WARM_UP):
         client.ask(make())
-    frames, cpu_us, began = make() * depth, cpu_us_of(pid), time.perf_counter()
+    frames, cpu_s, began = make() * depth, cpu_seconds_of(pid), time.perf_counter()
     for _ in range(requests // depth):
         client.ask(frames, depth)
     wall_us = (time.perf_counter() - began) * 1e6
-    return Cost((cpu_us_of(pid) - cpu_us) / requests, wall_us / requests)
+    return Cost((cpu_seconds_of(pid) - cpu_s) * 1e6 / requests, wall_us / requests)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
