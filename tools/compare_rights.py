@@ -37,6 +37,7 @@ SETTINGS = (
     "allow.everyone.if.no.acl.found=true", "group.initial.rebalance.delay.ms=0", "auto.create.topics.enable=true",
     "offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=1", "share.coordinator.state.topic.num.partitions=1",
 )  # fmt: skip
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SECONDS_MAX = 30
 T = TypeVar("T")
 
@@ -80,6 +81,9 @@ class Side:
         self._create([_rule(kind, 2, ADMIN) for kind in (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID)])
         self._create([_rule(ResourceType.CLUSTER, 2, ADMIN)])
         self.world = self._patiently(lambda: World(self.admin))
+
+    def close(self) -> None:
+        self.admin.socket.close()
 
     def grant(self, rights: Sequence[Right]) -> bool:
         """Gives the client these rights and no others, and waits until they are in force. Returns False if the broker does not know one of
@@ -203,24 +207,29 @@ def compare(theirs: Side, ours: Side, names: Sequence[str]) -> Iterator[Outcome]
         if not api.rights or api.key not in theirs.versions or api.key not in ours.versions or (names and api.name not in names):
             continue
         newest = min(api.max_version, theirs.versions[api.key], ours.versions[api.key])
-        for rights in _choices(api):
+        for rights in choices(api):
             if not (theirs.grant(rights) and ours.grant(rights)):
                 continue
-            words = " + ".join(f"{right.operation.name} {right.resource_type.name}" for right in rights) or "none"
-            for variant, maker in enumerate(_makers(api)):
+            for variant, maker in enumerate(makers(api)):
                 version = VERSIONS_OF.get(maker, newest)
                 try:
                     answers = [side.answer(maker, version) for side in (theirs, ours)]
                 except TypeError:  # this version has no such request
                     continue
-                yield Outcome(api.name, variant, version, words, *answers)
+                yield Outcome(api.name, variant, version, words_of(rights), *answers)
 
 
-def _makers(api: ServedApi) -> list[Maker]:
+def makers(api: ServedApi) -> list[Maker]:
+    """Returns the functions that make the requests of an API, in the order of their numbers."""
     return [lambda world, make: _sensible(world, make, api), *VARIANTS.get(api.name, [])]
 
 
-def _choices(api: ServedApi) -> list[tuple[Right, ...]]:
+def words_of(rights: Sequence[Right]) -> str:
+    return " + ".join(f"{right.operation.name} {right.resource_type.name}" for right in rights) or "none"
+
+
+def choices(api: ServedApi) -> list[tuple[Right, ...]]:
+    """Returns no right, each right of the API alone, and all of them."""
     single = [(right,) for right in api.rights]
     return [(), *single, *([tuple(api.rights)] if len(single) > 1 else [])]
 
@@ -230,10 +239,9 @@ def _both() -> Iterator[tuple[Side, Side]]:
     from tools.bench.brokers import start_kafka, start_ottla
     from tools.bench.peer import JARS
 
-    standard = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-    kafka = start_kafka(JARS.absolute(), f"authorizer.class.name={standard}", *SETTINGS)
+    kafka = start_kafka(JARS.absolute(), f"authorizer.class.name={STANDARD_AUTHORIZER}", *SETTINGS)
     try:
-        settings = ("node.id=1", f"authorizer.class.name={standard}", *SETTINGS)
+        settings = ("node.id=1", f"authorizer.class.name={STANDARD_AUTHORIZER}", *SETTINGS)
         words = [word for setting in settings for word in ("--set", setting)]
         ottla = start_ottla(*words)
         try:

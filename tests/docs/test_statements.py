@@ -132,6 +132,13 @@ def test_each_answer_to_an_attack_names_its_tests() -> None:
     assert len(named) > 15 and [attack for attack, tests in named.items() if not tests or not all(map(exists, tests))] == []
 
 
+def test_the_commands_of_the_secured_broker_are_counted() -> None:
+    title, text = re.findall(r"^## (From nothing, in .*)\n((?s:.*?))^## ", (ROOT / "docs/security.md").read_text(), re.MULTILINE)[0]
+    commands = re.findall(r"^(?:\$ )?(?:echo [^|\n]*\| )?ottla ", text, re.MULTILINE)
+    assert (title, len(commands)) == ("From nothing, in eight commands", 8)
+    assert "sets it up in eight commands" in (ROOT / "README.md").read_text()
+
+
 def test_the_rules_find_what_is_wrong() -> None:
     assert wrong_defaults("`ottla.open.files.max` (512) limits, `message.max.bytes` (1 MiB)") != []
     assert wrong_defaults("`socket.request.max.bytes` (100 MiB), `other.thing` (7)") == []
