@@ -32,7 +32,7 @@ FIELDS = frozenset({
     "salt",
 })  # fmt: skip
 NO_SECRET = "Password encoder secret not configured: set password.encoder.secret of this broker and start it again"
-NO_LIBRARY = "Passwords cannot be encrypted without the package cryptography; install it: pip install cryptography"
+NO_LIBRARY = "passwords cannot be encrypted or decrypted without the package cryptography; install it: pip install cryptography"
 WRONG_SECRET = "it was encrypted by another secret than password.encoder.secret and password.encoder.old.secret"
 
 
@@ -160,7 +160,8 @@ def _split(stored: str) -> dict[str, str] | None:
 
 
 def _decrypted(fields: Mapping[str, str], secret: str) -> str | None:
-    """Returns the password; None if `secret` is wrong. Raises `SettingError` for a damaged form, an unknown cipher or key factory."""
+    """Returns the password; None if `secret` is wrong. Raises `SettingError` for a damaged form, for an unknown cipher or key factory, and
+    without the library."""
     from base64 import b64decode
 
     if fields["cipherAlgorithm"] != CIPHER:
@@ -175,9 +176,12 @@ def _decrypted(fields: Mapping[str, str], secret: str) -> str | None:
         raise SettingError("its encrypted form is damaged") from None
     if bits not in KEY_BITS or iterations < 1 or len(vector) != BLOCK_BYTES or len(data) % BLOCK_BYTES:
         raise SettingError("its encrypted form is damaged")
+    plain = _decrypt(_derive_key(secret, digest, salt, iterations, bits // 8), vector, data)
+    if plain is None:
+        return None
     try:
-        text = _decrypt(_derive_key(secret, digest, salt, iterations, bits // 8), vector, data).decode()
-    except ValueError:
+        text = plain.decode()
+    except UnicodeDecodeError:
         return None
     return text if _java_length(text) == length else None
 
@@ -195,13 +199,13 @@ def _encrypt(key: bytes, vector: bytes, data: bytes) -> bytes:
     return bytes(encryptor.update(data + bytes([padding]) * padding) + encryptor.finalize())
 
 
-def _decrypt(key: bytes, vector: bytes, data: bytes) -> bytes:
-    """Returns the decrypted data. Raises `ValueError` if the padding shows that the key is wrong."""
+def _decrypt(key: bytes, vector: bytes, data: bytes) -> bytes | None:
+    """Returns the decrypted data; None if the padding shows that the key is wrong. Raises `SettingError` without the library."""
     decryptor = _cipher(key, vector).decryptor()
     padded = bytes(decryptor.update(data) + decryptor.finalize())
     padding = padded[-1] if padded else 0
     if not 1 <= padding <= BLOCK_BYTES or padded[-padding:] != bytes([padding]) * padding:
-        raise ValueError("the padding is wrong")
+        return None
     return padded[:-padding]
 
 

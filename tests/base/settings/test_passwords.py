@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from ottla.base.config import BrokerConfig, SettingError
 from ottla.base.settings.gathering import Notice
-from ottla.base.settings.passwords import WRONG_SECRET
+from ottla.base.settings.passwords import NO_LIBRARY, WRONG_SECRET
 from tests.fakes.randomness import SeededRandom
 
 BY_KAFKA = (
@@ -77,6 +79,13 @@ def test_what_cannot_be_decrypted_has_no_effect_and_a_notice(secret: str, stored
     assert config(secret).passwords.readable({NAME: stored, "log.retention.ms": "1"}, notices) == {"log.retention.ms": "1"}
     assert len(notices) == 1 and NAME in notices[0].text and reason in notices[0].text
     assert config(secret).passwords.exposed({NAME: stored}) == {}
+
+
+def test_without_the_library_the_notice_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers", None)
+    notices: list[Notice] = []
+    assert config("encoder-secret").passwords.readable({NAME: BY_KAFKA}, notices) == {}
+    assert [notice.text for notice in notices] == [f"the stored password {NAME} has no effect: {NO_LIBRARY}"]
 
 
 def test_nothing_is_encrypted_without_a_secret() -> None:
