@@ -149,6 +149,7 @@ class ListenerValues:
                 if of_listener.listener not in names:
                     raise ConfigError(f"{name}: there is no listener {of_listener.listener.upper()} ({entry.where})")
                 _check_text(SETTINGS_OF_LISTENERS[of_listener.setting], name, entry)
+        for name, entry in self._given.items():
             if name.endswith(HANDLER) and entry.text.strip():
                 self._check_handler(endpoints, name, entry)
         for endpoint in endpoints:

@@ -76,6 +76,17 @@ def test_a_listener_that_lacks_something_stops_the_start(text: str, reason: str)
     assert "topsecret" not in str(refusal.value) and "\n" not in str(refusal.value)
 
 
+def test_an_invalid_value_of_a_listener_stops_the_start_wherever_it_is() -> None:
+    handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+    text = (
+        "sasl.enabled.mechanisms=OAUTHBEARER\n"
+        f"listener.name.other.oauthbearer.sasl.server.callback.handler.class={handler}\n"
+        "listener.name.other.oauthbearer.sasl.oauthbearer.clock.skew.seconds=abc\n"
+    )
+    with pytest.raises(ConfigError, match=r"abc .*clock\.skew\.seconds"):
+        config(text)
+
+
 def test_users_change_while_the_broker_runs() -> None:
     before = config("sasl.enabled.mechanisms=PLAIN\nottla.sasl.plain.users.a=1")
     changed = before.take_over(config("sasl.enabled.mechanisms=PLAIN\nottla.sasl.plain.users.b=2"))
