@@ -372,14 +372,7 @@ class BrokerConfig(_AllSettings):
 
     def _static_value(self, setting: Setting[Any]) -> Any:
         given = self._given.get(setting.name)
-        if given is None:
-            return self._default(setting)
-        if setting.default is None and not given.text.strip():
-            return None
-        try:
-            return setting.parse(given.text)
-        except SettingError as error:
-            raise ConfigError(f"{error} ({given.where})") from None
+        return self._default(setting) if given is None else _given_value(setting, given)
 
     def _dynamic_value(self, setting: Setting[Any], of_broker: Mapping[str, str]) -> Any:
         for values in (of_broker, self._cluster_dynamic):
@@ -470,9 +463,9 @@ def problems(given: Mapping[str, Given]) -> list[str]:
         setting = BROKER_SETTINGS.get(name)  # None: a setting of one listener or PLAIN user; `BrokerConfig` checks it
         try:
             if setting is not None:
-                setting.parse(entry.text)
-        except SettingError as error:
-            found.append(f"{error} ({entry.where})")
+                _given_value(setting, entry)
+        except ConfigError as error:
+            found.append(str(error))
         else:
             usable[name] = entry
     try:
@@ -480,3 +473,13 @@ def problems(given: Mapping[str, Given]) -> list[str]:
     except ConfigError as error:
         found.append(str(error))
     return found
+
+
+def _given_value(setting: Setting[Any], given: Given) -> Any:
+    """Returns the value of a text; None for an empty text if the setting has no default. Raises `ConfigError`, which names the source."""
+    if setting.default is None and not given.text.strip():
+        return None
+    try:
+        return setting.parse(given.text)
+    except SettingError as error:
+        raise ConfigError(f"{error} ({given.where})") from None

@@ -19,7 +19,9 @@ from ottla.base.config import (
     BrokerConfig,
     ConfigError,
     ConfigSource,
+    gather,
     load,
+    problems,
 )
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.log_config import LogConfig
@@ -243,6 +245,13 @@ def test_a_bad_value_stops_the_start_with_one_line(text: str, words: list[str]) 
     message = str(caught.value)
     assert "\n" not in message
     assert all(word in message for word in words), message
+
+
+def test_an_empty_value_of_an_optional_setting_is_no_problem() -> None:
+    given, _notices = gather(tuple(BROKER_SETTINGS), file_text="log.retention.ms=\nlog.retention.hours=x\n", file_name="f")
+    assert [line for line in problems(given) if "log.retention.ms" in line] == []
+    assert len(problems(given)) == 1
+    assert load(file_text="log.retention.ms=\n")[0].log_retention_ms is None
 
 
 def test_a_compose_file_for_apaches_image_starts() -> None:
