@@ -237,12 +237,9 @@ class Broker(BrokerHandle):
     def snapshot(self, path: str | Path | None = None) -> Path:
         """Copies the broker's current data to `path` (which must not exist), or to a new directory that is removed when this process ends.
         """
-        from ottla.testing.snapshot import copy_data, new_snapshot, take_snapshot
+        from ottla.testing.snapshot import new_snapshot, take_snapshot
 
-        target = new_snapshot(path)
-        if self.process.is_suspended:
-            return copy_data(self.data_dir, target)
-        return take_snapshot(self.process.pid, self.data_dir, target)
+        return take_snapshot(self.process.pid, self.data_dir, new_snapshot(path), is_suspended=self.process.is_suspended)
 
     def mark(self) -> Mark:
         """Keeps the broker's state and its time, for `rewind`."""

@@ -35,7 +35,8 @@ class Marks:
         """Keeps the broker's state. Later calls are for other states; any of them may be gone back to."""
         if self._spare is None:
             self._spare = process.spare()
-        self._last = Mark(take_snapshot(process.pid, process.data_dir, new_snapshot(None)), process.time.state)
+        data = take_snapshot(process.pid, process.data_dir, new_snapshot(None), is_suspended=process.is_suspended)
+        self._last = Mark(data, process.time.state)
         return self._last
 
     def rewind(self, process: BrokerProcess, mark: Mark | None) -> BrokerProcess:

@@ -244,7 +244,7 @@ def suspend(pid: int) -> None:
     """Sends SIGSTOP and waits until the process has stopped. Raises `TimeoutError`."""
     os.kill(pid, signal.SIGSTOP)
     deadline = time.monotonic() + SUSPEND_SECONDS_MAX
-    while not _has_stopped(pid):
+    while not has_stopped(pid):
         if time.monotonic() > deadline:
             raise TimeoutError(f"process {pid} does not stop")
         time.sleep(POLL_SECONDS)
@@ -254,7 +254,7 @@ def resume(pid: int) -> None:
     os.kill(pid, signal.SIGCONT)
 
 
-def _has_stopped(pid: int) -> bool:
+def has_stopped(pid: int) -> bool:
     """Whether every thread of the process has stopped."""
     try:
         tasks = list(Path(f"/proc/{pid}/task").iterdir())

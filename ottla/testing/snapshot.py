@@ -33,8 +33,11 @@ def new_snapshot(path: str | Path | None) -> Path:
     return Path(path).resolve() if path is not None else temporary_directory("ottla-snapshot-") / "data"
 
 
-def take_snapshot(pid: int, data_dir: Path, target: Path) -> Path:
-    """Copies the data of the broker that runs as `pid` to `target`, which must not exist."""
+def take_snapshot(pid: int, data_dir: Path, target: Path, *, is_suspended: bool = False) -> Path:
+    """Copies the data of the broker that runs as `pid` to `target`, which must not exist. Suspends the broker during the copy. A broker
+    that is already suspended stays so."""
+    if is_suspended:
+        return copy_data(data_dir, target)
     suspend(pid)
     try:
         return copy_data(data_dir, target)

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from ottla.testing.broker import Broker
+from ottla.testing.process import has_stopped
 from tests.clients.broker_process import eventually
 
 
@@ -47,6 +48,16 @@ def test_any_of_several_marks(marked: Broker) -> None:
         assert values(marked) == [b"one", b"two", b"three"][:expected]
     marked.rewind()  # to the one that was gone back to
     assert values(marked) == [b"one"]
+
+
+def test_a_mark_of_a_suspended_broker_leaves_it_suspended(marked: Broker) -> None:
+    marked.add_record("orders", "before")
+    with marked.pause():
+        marked.mark()
+        assert has_stopped(marked.process.pid)
+    marked.add_record("orders", "after")
+    marked.rewind()
+    assert values(marked) == [b"before"]
 
 
 def test_time_goes_back_with_the_mark(marked: Broker) -> None:
