@@ -12,7 +12,8 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from ottla.adapters.lock import lock
@@ -45,8 +46,10 @@ class SharedBroker(BrokerHandle):
         return {"the shared broker": self.data_dir.parent / LOG_FILE}
 
     def snapshot(self, path: str | Path | None = None) -> Path:
-        """Copies the broker's current data, like `Broker.snapshot`. Meanwhile the broker is suspended for all processes."""
-        return take_snapshot(self.pid, self.data_dir, new_snapshot(path))
+        """Copies the broker's current data, like `Broker.snapshot`. Meanwhile the broker is suspended for all processes. Waits for the end
+        of another process's snapshot, which would resume the broker too early."""
+        with _locked(self.data_dir.parent):
+            return take_snapshot(self.pid, self.data_dir, new_snapshot(path))
 
     @property
     def clock(self) -> Clock:
@@ -64,15 +67,13 @@ def share_broker(directory: Path, settings: dict[str, str], *, controller_pid: i
     owner = Reaper(directory.name, after_pid=controller_pid)
     owner.add_directory(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        _wait_for(descriptor)
-        state_file = directory / STATE_FILE
-        if not state_file.exists():
-            _start_shared(directory, settings, owner, logins_of(users))
-        state = json.loads(state_file.read_text())
+        with _locked(directory):
+            state_file = directory / STATE_FILE
+            if not state_file.exists():
+                _start_shared(directory, settings, owner, logins_of(users))
+            state = json.loads(state_file.read_text())
     finally:
-        os.close(descriptor)
         owner.close()  # from now on it waits for the controller alone
     logins = logins_of(users, administrator_password=state["administrator"])
     return SharedBroker(state["bootstrap"], state["pid"], directory / "data", logins)
@@ -128,6 +129,17 @@ def _signal(pid: int, number: int) -> bool:
         return not Path("/proc/self").exists()  # it has just ended, or the system has no /proc
 
 
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Holds the lock in the directory during the block. Raises `TimeoutError`."""
+    descriptor = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        _wait_for(descriptor)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def _wait_for(descriptor: int) -> None:
     deadline = time.monotonic() + LOCK_SECONDS_MAX
     while True:
@@ -136,5 +148,6 @@ def _wait_for(descriptor: int) -> None:
             return
         except OSError:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"another test process has been starting a broker for {LOCK_SECONDS_MAX:g} s") from None
+                reason = f"another test process has been starting or copying the broker for {LOCK_SECONDS_MAX:g} s"
+                raise TimeoutError(reason) from None
             time.sleep(POLL_SECONDS)

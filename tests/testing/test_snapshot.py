@@ -13,8 +13,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
+from ottla.adapters.lock import lock
 from ottla.client.core.transaction_admin import list_transactions
+from ottla.testing import sharing
 from ottla.testing.broker import Broker
+from ottla.testing.process import has_stopped
 from ottla.testing.snapshot import copy_data
 from tests.clients.left_open import leaves_nothing_open
 
@@ -182,3 +185,16 @@ def test_a_fork_continues_with_topics_groups_and_transactions_of_that_moment(tmp
             fork.add_record("orders", "of the fork")
             assert [record.value for record in fork.records("orders")] == [b"whole", b"of the fork"]
             assert [record.value for record in broker.records("orders")] == [b"whole", b"open"]
+
+
+def test_snapshots_of_a_shared_broker_wait_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Broker(data_dir=tmp_path / "data") as own:
+        shared = sharing.SharedBroker(own.direct_server, own.process.pid, own.data_dir)
+        descriptor = os.open(tmp_path / sharing.LOCK_FILE, os.O_RDWR | os.O_CREAT)
+        lock(descriptor)
+        monkeypatch.setattr(sharing, "LOCK_SECONDS_MAX", 0.0)
+        with pytest.raises(TimeoutError, match="another test process"):
+            shared.snapshot()
+        assert not has_stopped(own.process.pid)
+        os.close(descriptor)
+        assert (shared.snapshot() / "meta.properties").exists()
