@@ -180,6 +180,7 @@ class BrokerHandle:
         """Writes the settings for Java to a file that only this user can read."""
         file = Path(path)
         file.touch(0o600)
+        file.chmod(0o600)  # it may have existed before
         file.write_text(properties_text(self.java_config(user=user, mechanism=mechanism)), encoding="utf-8")
         return file
 

@@ -141,7 +141,9 @@ def test_no_password_is_an_argument_of_the_process_or_in_its_log(broker: Broker)
 
 
 def test_a_file_for_tools_is_read_as_java_reads_it(broker: Broker, tmp_path: Path) -> None:
-    file = broker.write_java_config(tmp_path / "alice.properties", user="alice")
+    path = tmp_path / "alice.properties"
+    path.touch(0o644)
+    file = broker.write_java_config(path, user="alice")
     assert file.stat().st_mode & 0o077 == 0
     found = parse_properties(file.read_text())
     assert found["bootstrap.servers"] == broker.bootstrap_server
