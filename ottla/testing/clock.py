@@ -48,7 +48,7 @@ class Clock:
         return self._ask({"advance_ms": span_ms(span)})
 
     def freeze(self) -> datetime:
-        """Stops the clock until `run` or the end of the test; `advance` still moves it."""
+        """Stops the clock until `run`, `reset` of the broker or the end of the test; `advance` still moves it."""
         return self._ask({"freeze": True})
 
     def run(self) -> datetime:

@@ -282,12 +282,11 @@ class BrokerHandle:
             time.sleep(POLL_SECONDS)
 
     def reset(self) -> None:
-        """Deletes every topic except internal ones, and every group without members; ends faults."""
+        """Ends faults, and deletes every topic except internal ones, and every group without members."""
         from ottla.base.errors import ApiError
         from ottla.client.core import group_admin
 
-        if self._proxy is not None:
-            self._proxy.reset()
+        self.end_faults()
         names = self.topics()
         if names:
             self.delete_topics(names)

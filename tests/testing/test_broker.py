@@ -151,6 +151,13 @@ def test_a_snapshot_of_a_suspended_broker(broker: Broker, topic: str, tmp_path: 
     assert broker.records(topic)
 
 
+def test_reset_ends_a_pause() -> None:
+    with Broker(topics=["t"]) as broker:
+        broker.pause()
+        broker.reset()
+        assert broker.topics() == []
+
+
 def test_a_killed_broker_closes_its_connections() -> None:
     with Broker() as broker:
         connection = BlockingConnection(parse_addresses(broker.bootstrap_server)[0]).open()
