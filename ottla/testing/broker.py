@@ -279,9 +279,10 @@ def unknown_setting(name: str) -> str:
     """Returns an error text for a setting that neither Ottla nor Kafka knows, with the most similar name; empty for a known one."""
     from ottla.base.config import BROKER_SETTINGS
     from ottla.base.settings.known import is_known_to_kafka
+    from ottla.base.settings.security import is_family_name
     from ottla.base.settings.sources import nearest
 
-    if name in BROKER_SETTINGS or is_known_to_kafka(name):
+    if name in BROKER_SETTINGS or is_family_name(name) or is_known_to_kafka(name):
         return ""
     likely = nearest(name, list(BROKER_SETTINGS))
     return f"unknown setting {name!r}" + (f"; did you mean {likely!r}?" if likely else "")

@@ -14,7 +14,7 @@ from ottla.client.addresses import parse_addresses
 from ottla.client.blocking.connection import BlockingConnection
 from ottla.client.blocking.readable import readable
 from ottla.client.errors import ClientError
-from ottla.testing.broker import Broker
+from ottla.testing.broker import Broker, unknown_setting
 from ottla.testing.cluster import cluster_defaults
 from ottla.testing.process import BrokerDidNotStart
 from ottla.wire.messages.list_groups import ListGroupsRequest
@@ -182,6 +182,10 @@ def test_lines_written_for_testcontainers_work() -> None:
         assert b"READY" in kafka.get_logs()[1]
         assert "abcdefghijklmnopqrstuv" in (kafka.data_dir / "meta.properties").read_text()
     assert container.direct_server == ""
+
+
+def test_a_user_of_plain_is_a_known_setting() -> None:
+    assert unknown_setting("ottla.sasl.plain.users.alice") == ""
 
 
 @pytest.mark.parametrize(
