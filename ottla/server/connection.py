@@ -63,7 +63,7 @@ class Executor(Protocol):
 
 
 class ConnectionOwner(Protocol):
-    """`server/listener.py`: is notified when a connection ends, and why."""
+    """`server/listener.py`: is notified of closed connections, and of failures that concern more than one connection."""
 
     def on_closed(self, connection: Connection) -> None: ...
     def on_storage_error(self, error: StorageError) -> None: ...

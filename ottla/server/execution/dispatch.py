@@ -1,9 +1,10 @@
 """Executes request frames: header, decoding, handler, encoding of the answer.
 
 A route (`route.py`) holds the compiled codec of one API version and its handler; it is made at the first request of that version. Large
-requests run in turns (`long_requests.py`); `scheduler.py` decides how long a connection may execute. An API key or version that is not
-served closes the connection, except ApiVersions, which answers every version (error 35 in a body of version 0), so that a newer client can
-learn the versions of this broker. The keys of Ottla's extensions are not served to connections that have not asked for them.
+requests run in turns (`long_requests.py`); `scheduler.py` decides how long a connection may execute. A request with an API key or version
+that is not served closes the connection. Exception: ApiVersions in an unknown version is answered with error 35 in a body of version 0, so
+that a newer client learns the versions of this broker. The keys of Ottla's extensions are not served to connections that have not asked for
+them.
 """
 
 from __future__ import annotations
@@ -130,8 +131,9 @@ class Dispatcher:
         return now_ns > scheduler.slice_end_ns
 
     def first_slice(self, route: Route, response: Any) -> Any:
-        """Runs a task for `FIRST_PIECE_NS`, or for the rest of the connection's time slice. Returns its result, or the task if it is not
-        done. A task whose request has records runs to its end: they are views of a buffer that the next frame overwrites."""
+        """Runs a task for `FIRST_PIECE_NS` or until the current time slice is over, whichever is shorter, but at least one step. Returns its
+        result, or the task if it is not done. A task whose request has records runs to its end: they are views of a buffer that the next
+        frame overwrites."""
         end_ns = min(self.scheduler.slice_end_ns, self.now_ns() + FIRST_PIECE_NS)
         task = settled(response)
         try:
@@ -273,7 +275,7 @@ class Dispatcher:
         done(b"".join(frame)[FRAME_SIZE_BYTES:])
 
     def _name_client(self, connection: Connection, frame: memoryview) -> None:
-        """Remembers the client id, which is the same in every request of a connection."""
+        """Remembers the client id, so that it is not decoded again while the requests of a connection have the same one. Raises `WireError`."""
         (length,) = read_length(frame, CLIENT_ID_AT)
         start = CLIENT_ID_AT + 2
         end = start + max(length, 0)

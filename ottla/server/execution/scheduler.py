@@ -34,7 +34,7 @@ read_kind = Struct(">i").unpack_from
 SLICE_NS = 10_000_000
 """The time slice of a batch. Costly requests of an iteration share it."""
 SLICE_NS_MIN = 200_000
-"""The shortest time slice, however much time costly requests have taken in this iteration."""
+"""The shortest time slice, however much time costly requests have taken in this iteration. Unfinished long requests divide it further."""
 COSTLY_NS = 150_000
 """A request that takes longer is costly: it counts for the averages and for the iteration. The limit is low because several hundred
 connections may each send one request at the same moment."""
@@ -95,7 +95,7 @@ class Scheduler:
     # A batch
 
     def begin_batch(self) -> None:
-        """A connection begins to execute what one read has brought."""
+        """A connection begins to execute a batch of requests."""
         self._waiters.is_batching = True
         now_ns = self.last_ns = self.now_ns()
         self.slice_end_ns = now_ns + (self._short_slice() if self._unfinished or self._costly_ns else SLICE_NS)
@@ -140,8 +140,8 @@ class Scheduler:
 
     def is_likely_costly(self, connection: ScheduledClient, route: Route | None, kind: int, size: int) -> bool:
         """Whether the next request of a connection is likely to be costly. `kind` is the key and version as one number; `route` is None
-        before the first request of this kind. Until the first request of a connection has run, the connection's average is that of the
-        request's kind."""
+        before the first request of this kind. Until the first request of a connection has run, this sets the connection's average to the
+        average of the request's kind, or to `HEAVY_NS` if the request is large. A Produce is judged by its size only."""
         is_produce = kind >> 16 == PRODUCE
         is_large = size > LARGE_BYTES and not (is_produce and size > SHARED_BYTES)
         if connection.contexts and connection.cost_ns <= COSTLY_NS:
@@ -172,14 +172,14 @@ class Scheduler:
 
     def _resume_next(self) -> Iterator[None]:
         _, _, connection = heappop(self._queue)
-        self.is_crowded = False  # the connection has waited for this
+        self.is_crowded = False  # otherwise the connection would join the queue again
         connection.resume()
         yield
 
 
 def moving_cost(average_ns: int, elapsed_ns: int, rise_bits: int) -> int:
-    """The moving average after one more request. A cheaper request halves the distance to 0; a costlier one raises the average by
-    1/2^`rise_bits` of the difference, because a single measurement may contain work of other processes."""
+    """Returns the moving average after one more request. A cheaper request lowers the average by half of the difference. A costlier one
+    raises it by 1/2^`rise_bits` of the difference, because a single measurement may contain work of other processes."""
     if elapsed_ns > average_ns and elapsed_ns > CHEAP_NS:
         return average_ns + ((min(elapsed_ns, HEAVY_NS) - average_ns) >> rise_bits)
     average_ns = (average_ns + elapsed_ns) >> 1

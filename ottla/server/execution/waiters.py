@@ -20,6 +20,7 @@ from ottla.handlers.context import PartitionNotifier
 from ottla.replication.leader import Leader
 
 ROUND_NS_MAX = 10_000_000
+"""Time slice of a round for readers, and another one for acknowledgements, in nanoseconds."""
 PIECE_MS = 5
 """Time slice for requests that wait for thousands of partitions, in one iteration of the event loop, in milliseconds."""
 WAKES_PER_LOOK = 16
@@ -103,7 +104,7 @@ class Waiters:
         self._ready: deque[Watch] = deque()
         self._acknowledged: deque[Watch] = deque()
         self.is_batching = False
-        """Whether all wakes are held back until `run`: a connection is executing what one read brought."""
+        """Whether all wakes are held back until `run`, because a connection is executing a batch of requests."""
         self._is_scheduled = False
         self._is_closing = False
         self._is_waking = False
