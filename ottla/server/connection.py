@@ -221,7 +221,7 @@ class Connection:
             if not self.info.is_authenticated:
                 self._check_unauthenticated(large.frame())
             is_costly = self._scheduler.is_crowded and self._executor.is_likely_costly(self, large.frame(), 0, large.size)
-            if is_costly or (self.is_new and self._executor.owes(self, large.frame())):
+            if is_costly or (self.is_new and self.info.is_authenticated and self._executor.owes(self, large.frame())):
                 large.finish()
                 self._yield(b"")
             else:

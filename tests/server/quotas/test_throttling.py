@@ -26,11 +26,13 @@ from ottla.wire.framing import load, write_request
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.list_groups import ListGroupsRequest
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from tests.fakes.world import World
 from tests.server.connection_world import LIMITS, FakeChannel
 from tests.server.responses import responses
 
 PRODUCE, HEARTBEAT, LIST_GROUPS = KEYS["Produce"], KEYS["Heartbeat"], KEYS["ListGroups"]
+SASL_AUTHENTICATE = KEYS["SaslAuthenticate"]
 
 
 class ThrottlingWorld(World):
@@ -150,6 +152,21 @@ def test_a_client_that_connects_again_waits_for_what_it_owes(size: int) -> None:
         world.timers.advance(owed_ms)
         world.pump()
     assert len(world.executed) == 2 and world.channel.sent
+
+
+def test_a_large_frame_before_the_authentication_does_not_make_a_connection_old() -> None:
+    """The first request after the authentication was executed, because the quota of the anonymous client had been looked up before."""
+    world = ThrottlingWorld(producer_byte_rate=1_000)
+    world.quotas.update({(("user", "alice"),): {"producer_byte_rate": 1_000.0}})
+    world.info.authenticated("User:alice")
+    world.send(upload(30_000))
+    world.connect()
+    world.info.is_authenticated = False
+    world.send(SaslAuthenticateRequest(auth_bytes=b"x" * (SHARED_BYTES + 1)))
+    assert world.executed == [PRODUCE, SASL_AUTHENTICATE]
+    world.info.authenticated("User:alice")
+    world.send(upload(500))
+    assert world.executed == [PRODUCE, SASL_AUTHENTICATE]
 
 
 def test_a_client_that_owes_nothing_is_served_on_a_new_connection() -> None:
