@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from ottla.base.ports import Channel, Part
+from ottla.base.ports import Channel, Part, Slice
 from ottla.server.memory.answer_memory import AnswerAccount, ConnectionLimits, Slot
 
 
@@ -36,7 +36,7 @@ class AnswerQueue:
     def add(self, parts: list[Part]) -> None:
         """Adds the answer of the request that is being executed."""
         if self.slots:
-            self._park(Slot(parts, sum(map(len, parts))))
+            self._park(Slot(parts, memory_bytes(parts)))
         else:
             self._queue(parts)
 
@@ -57,7 +57,7 @@ class AnswerQueue:
         slot.parts = parts
         slots = self.slots
         if slots and slots[0] is not slot:  # an earlier request is not answered yet
-            self.charge(slot, sum(map(len, parts)))
+            self.charge(slot, memory_bytes(parts))
             return
         freed_bytes = 0
         while slots and (head := slots[0].parts) is not None:
@@ -106,3 +106,8 @@ class AnswerQueue:
         if len(parts) > 1:
             self._has_slices = True
         self.out_bytes += sum(map(len, parts))
+
+
+def memory_bytes(parts: list[Part]) -> int:
+    """Returns the size of the parts that are in memory. The others are slices of files."""
+    return sum(len(part) for part in parts if not isinstance(part, Slice))

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from ottla.server.memory.answer_memory import AnswerMemory
+from ottla.server.answer_queue import AnswerQueue
+from ottla.server.memory.answer_memory import AnswerMemory, ConnectionLimits
+from ottla.storage.file_slice import BytesFile, FileSlice, SharedFile
+from tests.server.connection_world import FakeChannel
 
 
 class Peer:
@@ -95,3 +98,17 @@ def test_what_a_closed_connection_gives_back_counts_once(memory: AnswerMemory) -
     peer.account.note_unsent()
     peer.account.note_taken()
     assert memory.total_bytes == 0
+
+
+def test_i46_slices_of_files_behind_a_waiting_request_do_not_count(memory: AnswerMemory) -> None:
+    """Answers to pipelined fetches counted with the length of their slices, so that connections were closed for memory that nobody used."""
+    limits = ConnectionLimits(frame_bytes_max=1000, in_flight_max=10, queued_bytes_max=1_000_000, memory=memory)
+    channel = FakeChannel()
+    answers = AnswerQueue(channel, limits, "10.0.0.1")
+    piece = FileSlice(SharedFile(BytesFile(b"", "x")), 0, 200_000)
+    waiting, later = answers.reserve(100), answers.reserve(300)
+    answers.add([b"head", piece])
+    answers.fill(later, [b"first", piece])
+    assert memory.total_bytes == 100 + len(b"head") + len(b"first")
+    answers.fill(waiting, [])
+    assert memory.total_bytes == 0 and answers.out_bytes == 2 * 200_000 + len(b"headfirst")
