@@ -131,9 +131,9 @@ class Dispatcher:
         return now_ns > scheduler.slice_end_ns
 
     def first_slice(self, route: Route, response: Any) -> Any:
-        """Runs a task for `FIRST_PIECE_NS` or until the current time slice is over, whichever is shorter, but at least one step. Returns its
-        result, or the task if it is not done. A task whose request has records runs to its end: they are views of a buffer that the next
-        frame overwrites."""
+        """Runs a task for `FIRST_PIECE_NS` or until the current time slice is over, whichever is shorter, but at least one step. Returns
+        its result, or the task if it is not done. A task whose request has records runs to its end: they are views of a buffer that the
+        next frame overwrites."""
         end_ns = min(self.scheduler.slice_end_ns, self.now_ns() + FIRST_PIECE_NS)
         task = settled(response)
         try:
@@ -275,7 +275,7 @@ class Dispatcher:
         done(b"".join(frame)[FRAME_SIZE_BYTES:])
 
     def _name_client(self, connection: Connection, frame: memoryview) -> None:
-        """Remembers the client id, so that it is not decoded again while the requests of a connection have the same one. Raises `WireError`."""
+        """Remembers the client id of a connection, which is decoded again only if it changes. Raises `WireError` if it is malformed."""
         (length,) = read_length(frame, CLIENT_ID_AT)
         start = CLIENT_ID_AT + 2
         end = start + max(length, 0)
