@@ -101,7 +101,7 @@ def test_what_a_closed_connection_gives_back_counts_once(memory: AnswerMemory) -
 
 
 def test_i46_slices_of_files_behind_a_waiting_request_do_not_count(memory: AnswerMemory) -> None:
-    """Answers to pipelined fetches counted with the length of their slices, so that connections were closed for memory that was not in use."""
+    """Answers to pipelined fetches counted with the length of their slices: connections were closed for memory that was not in use."""
     limits = ConnectionLimits(frame_bytes_max=1000, in_flight_max=10, queued_bytes_max=1_000_000, memory=memory)
     channel = FakeChannel()
     answers = AnswerQueue(channel, limits, "10.0.0.1")
