@@ -140,8 +140,8 @@ class Console:
             if visit.session.take(token):
                 try:
                     results[token] = handler.act(visit)
-                except OttlaError:
-                    results[token] = Done("This form was sent before and was refused; open the page again.", "/", "bad")
+                except BaseException:
+                    results[token] = Done("This form was sent before, and its action failed; open the page again.", "/", "bad")
                     raise
                 visit.desk.snapshot.renew()
         except OttlaError as error:

@@ -1,6 +1,7 @@
-"""Elections and changes of the in-sync replicas, found by comparing the metadata of one look with the look before.
+"""Elections and changes of the in-sync replicas, found by comparing the metadata of all topics with the metadata before.
 
-It works with any Kafka. A change that is taken back between two looks is only seen by its leader epoch.
+It works with any Kafka. The snapshot asks for the metadata every `METADATA_EVERY_S`. A change that is taken back in the meantime is only
+seen by its leader epoch.
 """
 
 from __future__ import annotations

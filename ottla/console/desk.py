@@ -1,4 +1,4 @@
-"""A desk: the connections and the snapshot of one identity, with whose rights its pages see and act."""
+"""A desk: the connections and the snapshot of one identity. Pages see and do what this identity may see and do."""
 
 from __future__ import annotations
 

@@ -41,7 +41,8 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table. `key` is its name in JSON. The first table of a page is filtered, sorted and paged by the query of the request."""
+    """A table. `key` is its name in JSON. The first table of a page is filtered, sorted and paged by the query of the request; an HTML page
+    has only the first rows of the others."""
 
     key: str
     title: str

@@ -20,7 +20,9 @@ from ottla.console.visit import PAGES, Visit
 
 FOLDER = Path(__file__).parent
 ROWS_A_PAGE = 100
-"""Rows of the first table in one HTML page. With 2,000 topics a page stays below 200 kB. JSON has all rows."""
+"""Rows of a table in one HTML page. With 2,000 topics a page stays below 200 kB. Only the first table of a page has further pages; JSON has
+all rows.
+"""
 CELL_LETTERS_MAX = 300
 SECTIONS = ("Cluster", "Data", "Access", "Console")
 """The sections of the menu, in their order."""

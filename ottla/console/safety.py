@@ -2,7 +2,8 @@
 
 A session is a random cookie. A form has a token: a time and a random number, signed with the key of the session. A page of another site
 cannot make one, so the token stops forged requests. The result of an action is stored under its token, so a form that is sent twice acts
-once. Requests with an unknown `Host` are refused, because a foreign name that resolves to this machine would make a foreign page ours.
+once. On the loopback address, requests with an unknown `Host` are refused, because a foreign name that resolves to this machine would make
+a foreign page ours.
 """
 
 from __future__ import annotations

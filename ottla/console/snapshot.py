@@ -1,6 +1,7 @@
 """A snapshot of the cluster in memory, which a thread renews. List pages are served from it, so opening a page costs the cluster nothing.
 
-If the cluster does not answer, the last view remains, and `problem` has the reason. It is renewed less often while no page is open.
+If the cluster does not answer, the last view remains, and `problem` has the reason. The snapshot is renewed less often while no page is
+open.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from ottla.console.changes import Changes
 from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 INTERVAL_S = 5.0
-"""Seconds between looks while pages are open. With 15 minutes of history a chart has 180 points."""
+"""Seconds between looks while pages are open. The history then covers 15 minutes."""
 IDLE_INTERVAL_S = 30.0
+"""Seconds between looks when no page was requested for `IDLE_AFTER_S`."""
 COST_SHARE_MAX = 0.01
 """Share of a core that looks may take. A look that costs more CPU time than 50 ms delays the next one. A broker's cost of a look is smaller
 than the console's."""
@@ -30,10 +32,12 @@ METADATA_EVERY_S = 20.0
 """Seconds between requests for the metadata of all topics. An action of this console asks at once."""
 IDLE_AFTER_S = 120.0
 HISTORY_POINTS = 180
+"""Looks whose figures the charts show."""
 DISKS_EVERY_S = 30.0
 GROUPS_MAX = 500
+"""Groups whose lag a look computes."""
 FIRST_VIEW_S = 5.0
-"""Seconds that a page waits for the first view of a new snapshot."""
+"""Seconds that a page waits for the first view of a new snapshot, and an action for the look after it."""
 
 SERIES = ("messages", "bytes_in", "bytes_out", "produce_p99", "fetch_p99", "lag", "open_transactions")
 
@@ -69,7 +73,7 @@ class Snapshot:
     def __init__(self, cluster: Cluster, metrics: Callable[[], str] | None = None) -> None:
         self.cluster = cluster
         self.view: View | None = None
-        self.problem = "The cluster was not asked yet."
+        self.problem = "The cluster has not answered yet."
         self.history: deque[tuple[float, dict[str, float | None]]] = deque(maxlen=HISTORY_POINTS)
         self.changes = Changes()
         self._metrics = metrics

@@ -30,7 +30,8 @@ class Visit(NamedTuple):
         return self.desk.snapshot.current()
 
     def whole(self, name: str, default: int | None = None) -> int:
-        """Returns a field of the form or the query as a whole number. Raises `PageError` for other text, and if it is missing."""
+        """Returns a field of the form or the query as a whole number. Raises `PageError` for other text, and for
+        a missing field without a default."""
         text = (self.form.get(name) or self.query.get(name) or "").strip()
         if not text and default is not None:
             return default

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Iterator
 from urllib.parse import quote
 
@@ -13,7 +14,10 @@ from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.producer import Producer
 from ottla.client.core import admin, group_admin
 from ottla.client.errors import FencedError
-from ottla.console.visit import ACTIONS, PAGES
+from ottla.console.model import Done
+from ottla.console.pages.overview import SNIPPETS
+from ottla.console.visit import ACTIONS, PAGES, ActionHandler
+from ottla.spark.options import SOURCE_TABLE
 from ottla.testing.broker import Broker
 from tests.console.world import SCRIPT, Visitor, commit, console_of, write
 
@@ -164,6 +168,27 @@ def test_the_newest_records_of_several_partitions_are_shown(visitor: Visitor, cl
     assert numbers("from=to_offset&at=2&count=3") == [5, 4, 3]
 
 
+def test_a_filter_says_how_far_back_it_has_looked(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.console.pages.messages.FILTERED_OFFSETS", 5)
+    assert "The search looked at 5 offsets of each partition" in visitor.get("/topics/orders/messages?text=plain+7")
+    assert "The search looked" not in visitor.get("/topics/orders/messages?from=earliest&text=plain+7")
+    assert "The search looked" not in visitor.get("/topics/orders/messages")
+
+
+def test_a_record_before_the_start_of_the_log_is_not_waited_for(visitor: Visitor, cluster: Cluster) -> None:
+    admin.create_topic(cluster, "trimmed", partitions=1)
+    write(cluster, "trimmed", b"one", b"two")
+    assert not any(isinstance(one, Exception) for one in admin.delete_records(cluster, {TopicPartition("trimmed", 0): 1}).values())
+    assert "its log begins at offset 1" in visitor.get("/topics/trimmed/record?partition=0&offset=0", 404)
+    assert "<pre" in visitor.get("/topics/trimmed/record?partition=0&offset=1")
+
+
+def test_the_line_for_spark_has_an_option_that_the_source_knows(visitor: Visitor) -> None:
+    (text,) = [text for name, text in SNIPPETS if name == "Spark"]
+    assert set(re.findall(r'option\("([^"]+)"', text)) <= {option.name for option in SOURCE_TABLE}
+    assert "kafka.bootstrap.servers" in visitor.get("/")
+
+
 def test_records_are_downloaded_without_formulas(visitor: Visitor, cluster: Cluster) -> None:
     write(cluster, "odd.json", b"=1+1")
     text = visitor.get("/topics/odd.json/download?form=csv&from=earliest")
@@ -196,6 +221,17 @@ def test_a_form_that_is_sent_twice_acts_once(visitor: Visitor, cluster: Cluster)
     again = visitor.post("/do/topics/odd.json/produce", form)
     assert "The record was written" in first and "The record was written" in again
     assert len(visitor.json("/api/v1/topics/odd.json/messages?from=earliest&text=once")["records"]) == 1
+
+
+def test_a_form_whose_action_has_failed_says_so_when_it_is_sent_again(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_visit: object) -> Done:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("ottla.console.app.ACTIONS", [ActionHandler("/fail", fail)])
+    with console_of(broker.bootstrap_server) as visitor:
+        form = visitor.form("/topics", "/do/topics/create")
+        assert "its log has the reason" in visitor.post("/do/fail", form, 500)
+        assert "was sent before, and its action failed" in visitor.post("/do/fail", form)
 
 
 def test_a_topic_is_created_changed_and_deleted(visitor: Visitor, cluster: Cluster) -> None:
@@ -293,6 +329,12 @@ def test_a_cluster_that_goes_away_and_one_that_never_was() -> None:
     with console_of(address, timeout_s=1.0) as visitor:
         assert "cannot reach" in visitor.get("/", 503)
         assert "cannot reach" in visitor.get("/api/v1/topics", 503)
+
+
+def test_a_cluster_that_is_silent_has_not_answered_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.console.snapshot.FIRST_VIEW_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent, console_of(f"127.0.0.1:{silent.getsockname()[1]}") as visitor:
+        assert "The cluster has not answered yet." in visitor.get("/", 503)
 
 
 def test_users_log_in_and_act_under_their_own_rights() -> None:

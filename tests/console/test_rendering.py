@@ -53,6 +53,13 @@ def test_a_table_is_filtered_sorted_and_paged() -> None:
     assert downwards.index("topic-0249") < downwards.index("topic-0248") and 'aria-sort="descending"' in downwards
 
 
+def test_a_further_table_says_that_it_has_only_the_first_rows() -> None:
+    (large,) = page(250).tables
+    both = shown(Page("Topics", tables=[Table("none", "None", TITLES, []), large]))
+    assert "The first 100 rows are shown; JSON has all." in both and "topic-0100" not in both
+    assert "rows are shown" not in shown(page(250))
+
+
 @pytest.mark.parametrize("hostile", ["<script>x</script>", '"><img src=x onerror=y>', "{{ 1234 * 1001 }}", "\u202egpj.exe", "' onload='x"])
 def test_text_is_never_markup(hostile: str) -> None:
     rows = [{"topic": Link(hostile, href("topics", hostile)), "records": hostile, "rate": Mark(hostile, "ok"), "groups": [hostile]}]

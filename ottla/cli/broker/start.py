@@ -23,7 +23,8 @@ SNIPPETS = """
   confluent-kafka      Producer({{"bootstrap.servers": "{address}"}})
   kafka-python         KafkaProducer(bootstrap_servers="{address}")
   aiokafka             AIOKafkaProducer(bootstrap_servers="{address}")
-  Java, Spark          bootstrap.servers={address}
+  Java                 bootstrap.servers={address}
+  Spark                kafka.bootstrap.servers={address}
   this program         echo hello | ottla produce first -b {address}
                        ottla consume first --from-beginning -b {address}
 

@@ -245,7 +245,8 @@ def plan_page(
 
 
 def planned_offsets(visit: Visit) -> dict[TopicPartition, int]:
-    """Returns the offsets of the plan that the form shows. Raises `PageError` unless the group's name was typed."""
+    """Returns the offsets of the plan that the form shows. Raises `PageError` unless the group's name was typed, and for a plan that cannot
+    be read."""
     check_typed(visit, visit.field("name"))
     offsets: dict[TopicPartition, int] = {}
     for step in visit.field("steps").split():

@@ -29,7 +29,8 @@ SPANS_MAX = 2_000
 
 
 def _batches(visit: Visit, place: TopicPartition, offset: int) -> list[tuple[BatchHeader, memoryview]]:
-    """Returns whole batches from the batch with `offset` on, control batches included."""
+    """Returns whole batches from the batch with `offset` on, at most `BATCHES_MAX`, control batches included. Raises `PageError` if they
+    cannot be read, and for messages from before Kafka 0.11."""
     deadline = time.monotonic() + 3.0
     size = FETCH_BYTES
     while True:

@@ -18,6 +18,8 @@ from ottla.wire.records import Record
 
 COUNT = 50
 COUNT_MAX = 500
+FILTERED_OFFSETS = 20 * COUNT_MAX
+"""Offsets before the end of each partition that a filter looks at if it shows the newest records."""
 STARTS = (
     ("latest", "the newest"), ("earliest", "the oldest"), ("from_offset", "from an offset on"), ("to_offset", "up to an offset"),
     ("from_time", "from a time on"), ("to_time", "up to a time"),
@@ -45,14 +47,20 @@ def messages(visit: Visit) -> Page:
         visit.cluster, records.Wanted(positions, ends, count, filter_, is_committed, has_markers, is_backwards)
     )  # fmt: skip
     shown = list(reversed(found.records)) if is_backwards else found.records
-    notes = [Note(f"The search stopped after {records.READ_S:g} s and {found.scanned} records; name a later position to go on.", "warn")]
+    notes = []
+    if query.get("text") and found.is_partial:
+        notes.append(
+            Note(f"The search stopped after {records.READ_S:g} s and {found.scanned} records; name a later position to go on.", "warn")
+        )
+    if any(ends[place] - positions[place] == FILTERED_OFFSETS for place in places) and is_backwards and query.get("text"):
+        notes.append(Note(f"The search looked at {FILTERED_OFFSETS:,} offsets of each partition; for older ones name an earlier position."))
     extra = {
         "records": [one._asdict() for one in shown],
         "scanned": found.scanned,
         "lists": {"topic": name, "form": _form(visit, name, len(topic.partitions)), "records": shown, "links": _downloads(visit, name)},
     }
     return Page(
-        name, forms=[_produce_form(name)], notes=notes if found.is_partial and query.get("text") else [], tabs=tabs_of(name), trail=TRAIL,
+        name, forms=[_produce_form(name)], notes=notes, tabs=tabs_of(name), trail=TRAIL,
         template="messages.html", extra=extra,
     )  # fmt: skip
 
@@ -80,7 +88,7 @@ def _positions(
     elif start != "latest":
         raise PageError(f"{start[:40]!r} is no position; choose one from the list.")
     if visit.query.get("text"):
-        count = 20 * COUNT_MAX  # a filter looks at more records than it shows
+        count = FILTERED_OFFSETS
     return {place: max(starts[place], ends[place] - count) for place in places}, ends, True
 
 
@@ -165,6 +173,9 @@ def record(visit: Visit) -> Page:
 
 def one_record(visit: Visit, place: TopicPartition, offset: int) -> Record:
     """Returns the record at an offset. Raises `PageError` if there is none."""
+    start = bounds_of(visit.cluster, [place])[place].start
+    if offset < start:
+        raise PageError(f"{place} has no record at offset {offset}: its log begins at offset {start}.", 404)
     deadline = time.monotonic() + records.READ_S
     with Consumer(visit.cluster, partition_bytes_max=records.PARTITION_BYTES, max_wait_ms=100) as consumer:
         consumer.assign({place: offset})

@@ -11,7 +11,7 @@ SNIPPETS = (
     ("kafka-python", 'from kafka import KafkaProducer\nproducer = KafkaProducer(bootstrap_servers="{address}")'),
     ("aiokafka", 'from aiokafka import AIOKafkaProducer\nproducer = AIOKafkaProducer(bootstrap_servers="{address}")'),
     ("Java", "bootstrap.servers={address}"),
-    ("Spark", 'spark.readStream.format("ottla").option("bootstrap.servers", "{address}")'),
+    ("Spark", 'spark.readStream.format("ottla").option("kafka.bootstrap.servers", "{address}")'),
     ("Command line", "ottla topic list -b {address}"),
 )
 
@@ -66,7 +66,7 @@ def overview(visit: Visit) -> Page:
     return Page("Overview", facts, tables, template="overview.html", extra=extra, refresh_s=10)
 
 
-@page("/metrics", "The series of the charts of the last 15 minutes", name="Metrics", section="Cluster")
+@page("/metrics", "The series of the charts, of the last 180 looks", name="Metrics", section="Cluster")
 def metrics(visit: Visit) -> Page:
     view = visit.view()
     points = list(visit.desk.snapshot.history)
