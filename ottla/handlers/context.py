@@ -296,6 +296,9 @@ class WaitingRequest(Protocol):
     def add_acknowledgement(self, leader: Leader, last_offset: int, acks: int) -> None:
         """Also wakes the request when the leader acknowledges the append up to `last_offset`, or can no longer acknowledge it."""
 
+    def shorten(self, timeout_ms: int) -> None:
+        """Replaces the timeout: the request now waits for `timeout_ms` from now on."""
+
     def cancel(self) -> None: ...
 
 

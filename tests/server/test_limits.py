@@ -233,9 +233,9 @@ def test_a_waiting_request_ends_with_its_connection(make_server: MakeServer, loo
     server.node.create_topics([("t", 1)])
     sock = connect(server)
     ask_fetch(sock, wait_ms=2**31 - 1)
-    run_until(loop, lambda: len(server.node.waiters.watches) == 1)
+    run_until(loop, lambda: len(server.node.waiters.deadlines.waits()) == 1)
     sock.close()
-    run_until(loop, lambda: not server.node.waiters.watches)
+    run_until(loop, lambda: not server.node.waiters.deadlines.waits())
     assert not server.node.listeners.connections
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.ports import TimerHandle
 from ottla.handlers.context import Broker, Pending, RequestContext, WaitingRequest
 from ottla.handlers.rights import is_broker
 from ottla.replication.follower_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FollowedPartition, FollowerSession
@@ -84,7 +83,7 @@ def _session_of(broker: Broker, request: RequestContext, body: FetchRequest) -> 
 class FollowerRequest:
     """One Fetch of a follower: tried immediately, and again when a partition of its session has changed."""
 
-    __slots__ = ("_body", "_broker", "_by_ids", "_is_full", "_pause", "_pending", "_session", "_watch")
+    __slots__ = ("_body", "_broker", "_by_ids", "_is_full", "_is_pausing", "_pending", "_session", "_watch")
 
     def __init__(self, broker: Broker, request: RequestContext, body: FetchRequest, session: FollowerSession) -> None:
         self._broker = broker
@@ -94,7 +93,8 @@ class FollowerRequest:
         self._is_full = body.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH)
         self._pending: Pending | None = None
         self._watch: WaitingRequest | None = None
-        self._pause: TimerHandle | None = None
+        self._is_pausing = False
+        """Whether the request waits for `WATERMARK_MS` at most, because it has a new high watermark for the follower."""
 
     def answer_or_wait(self) -> FetchResponse | Pending:
         session, body = self._session, self._body
@@ -126,7 +126,8 @@ class FollowerRequest:
     def _wait(self) -> Pending:
         session = self._session
         pending = self._pending = Pending()
-        watch = self._watch = self._broker.waiters.watch((), self._body.max_wait_ms, self._woken, self._give_up)
+        timeout_ms = min(WATERMARK_MS, self._body.max_wait_ms) if self._is_pausing else self._body.max_wait_ms
+        watch = self._watch = self._broker.waiters.watch((), timeout_ms, self._woken, self._give_up)
         pending.abandon = self._abandon
         session.wake = watch.mark
         session.end_wait = self._give_up
@@ -157,8 +158,6 @@ class FollowerRequest:
     def _end(self) -> None:
         session, watch = self._session, self._watch
         session.wake = session.end_wait = None
-        if self._pause is not None:
-            self._pause.cancel()
         if watch is not None:
             watch.cancel()
         if session.session_id == BY_ITSELF:
@@ -189,8 +188,10 @@ class FollowerRequest:
             found.append((entry, read))
         is_urgent = is_urgent or (has_watermark and self._is_full)
         if not is_urgent and size < body.min_bytes:
-            if has_watermark and self._pause is None:
-                self._pause = self._broker.timers.call_later(WATERMARK_MS, self._give_up)
+            if has_watermark and not self._is_pausing:
+                self._is_pausing = True
+                if self._watch is not None:
+                    self._watch.shorten(WATERMARK_MS)
             self._keep(found)
             return None
         self._broker.follower_sessions.bytes_out += size

@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
+from ottla.base.loop.deadlines import Deadlines
 from ottla.base.loop.turns import Turns
-from ottla.base.ports import Clock, TimerHandle, Timers
+from ottla.base.ports import Clock, Timers
 from ottla.handlers.context import PartitionNotifier
 from ottla.replication.leader import Leader
 
@@ -34,25 +35,23 @@ def _nothing() -> None:
 class Watch:
     """One waiting request: `wake` may be called many times until `cancel`."""
 
-    __slots__ = ("_appended", "_is_marked", "_on_timeout", "_timer", "_waiters", "_watched", "is_cancelled", "wake")
+    __slots__ = ("_appended", "_deadline", "_marked", "_on_timeout", "_waiters", "_watched", "is_cancelled", "is_marked", "wake")
 
-    def __init__(self, waiters: Waiters, watched: Sequence[PartitionNotifier], wake: Callable[[], None]) -> None:
+    def __init__(
+        self, waiters: Waiters, watched: Sequence[PartitionNotifier], timeout_ms: int, wake: Callable[[], None], on_timeout: Callable[[], None]
+    ) -> None:  # fmt: skip
         self._waiters = waiters
         self._watched = watched
+        # A request that watches no partition waits for an acknowledgement, or is a follower's.
+        self._marked = waiters.readers if watched else waiters.acknowledged
         self._appended: list[Leader] = []
-        self._is_marked = False
-        self._on_timeout: Callable[[], None] | None = None
-        self._timer: TimerHandle | None = None
+        self._on_timeout = on_timeout
+        self.is_marked = False
         self.is_cancelled = False
         self.wake = wake
-
-    def start(self, timeout_ms: int, on_timeout: Callable[[], None]) -> None:
-        mark = self.mark
-        for notifier in self._watched:
-            notifier.add_watcher(mark)
-        self._on_timeout = on_timeout
-        self._waiters.watches[self] = None
-        self._timer = self._waiters.timers.call_later(timeout_ms, on_timeout)
+        for notifier in watched:
+            notifier.add_watcher(self.mark)
+        self._deadline = waiters.deadlines.begin(self, timeout_ms)
 
     def add_acknowledgement(self, leader: Leader, last_offset: int, acks: int) -> None:
         """Also wakes the request when the leader acknowledges the append up to `last_offset`, or can no longer acknowledge it."""
@@ -61,37 +60,34 @@ class Watch:
         self._appended.append(leader)
         leader.call_when_acknowledged(last_offset, acks, self.mark)
 
-    @property
-    def is_reader(self) -> bool:
-        """Whether the request waits for changes of partitions, not for an acknowledgement."""
-        return bool(self._watched)
-
     def mark(self) -> None:
         """Wakes the request soon."""
-        if not self._is_marked:
-            self._is_marked = True
-            self._waiters.add_ready(self)
+        if not self.is_marked:
+            self.is_marked = True
+            self._marked.append(self)
+            if not self._waiters.is_batching:
+                self._waiters.schedule()
+
+    def shorten(self, timeout_ms: int) -> None:
+        """Replaces the timeout: the request now waits for `timeout_ms` from now on."""
+        self._deadline.end(self)
+        self._deadline = self._waiters.deadlines.begin(self, timeout_ms)
 
     def expire(self) -> None:
-        """Ends the wait as a timeout does, because the broker stops."""
-        if self._on_timeout is not None and not self.is_cancelled:
+        """Ends the wait, because the timeout has passed or the broker stops."""
+        if not self.is_cancelled:
             self._on_timeout()
-
-    def unmark(self) -> None:
-        self._is_marked = False
 
     def cancel(self) -> None:
         self.is_cancelled = True
-        self._waiters.watches.pop(self, None)
+        self._deadline.end(self)
         mark = self.mark
         for notifier in self._watched:
             notifier.remove_watcher(mark)
         for leader in self._appended:
-            leader.forget_acknowledgement(self.mark)
-        if self._timer is not None:
-            self._timer.cancel()
+            leader.forget_acknowledgement(mark)
         # The request refers to this watch. Without this only the garbage collector could free the two.
-        self._watched, self._appended, self._timer, self._on_timeout, self.wake = (), [], None, None, _nothing
+        self._watched, self._appended, self._on_timeout, self.wake = (), [], _nothing, _nothing
 
 
 class Waiters:
@@ -100,9 +96,11 @@ class Waiters:
     def __init__(self, clock: Clock, timers: Timers) -> None:
         self.timers = timers
         self._now_ns = clock.nanoseconds
-        self.watches: dict[Watch, None] = {}
-        self._ready: deque[Watch] = deque()
-        self._acknowledged: deque[Watch] = deque()
+        self.deadlines = Deadlines(clock, timers)
+        self.readers: deque[Watch] = deque()
+        """Marked requests that wait for changes of partitions."""
+        self.acknowledged: deque[Watch] = deque()
+        """Marked requests that wait for an acknowledgement, and those of followers. They are woken first."""
         self.is_batching = False
         """Whether all wakes are held back until `run`, because a connection is executing a batch of requests."""
         self._is_scheduled = False
@@ -117,20 +115,14 @@ class Waiters:
     ) -> Watch:
         """Calls `wake` after changes of a watched partition (once for several changes), and `on_timeout` once after `timeout_ms`, until
         cancelled."""
-        watch = Watch(self, watched, wake)
-        watch.start(0 if self._is_closing else timeout_ms, on_timeout)
-        return watch
+        return Watch(self, watched, 0 if self._is_closing else timeout_ms, wake, on_timeout)
 
     def do_in_turns(self, steps: Iterator[object]) -> None:
         """Executes long work of a waiting request in time slices, alternating with the work of other waiting requests."""
         self.turns.add_later(steps)
 
-    def add_ready(self, watch: Watch) -> None:
-        (self._ready if watch.is_reader else self._acknowledged).append(watch)
-        if not self.is_batching:
-            self._schedule()
-
-    def _schedule(self) -> None:
+    def schedule(self) -> None:
+        """Wakes the marked requests in the next iteration of the loop."""
         if not self._is_scheduled:
             self._is_scheduled = True
             self.timers.call_soon(self._run_scheduled)
@@ -143,23 +135,23 @@ class Waiters:
         """Ends every wait as its timeout does. Later requests do not wait either, because each answer lets the next pipelined request of
         a client begin."""
         self._is_closing = True
-        for watch in list(self.watches):
+        for watch in self.deadlines.waits():
             watch.expire()
 
     def run(self) -> None:
         """Wakes the marked watches, or as many as a round has time for. If one fails, the others are woken in the next iteration."""
         self.is_batching = False
-        if not self._ready and not self._acknowledged:
+        if not self.readers and not self.acknowledged:
             return
         self._is_waking = True
         try:
-            self._wake(self._acknowledged)
+            self._wake(self.acknowledged)
             if not self._is_scheduled:  # If a round is scheduled, it wakes the readers.
-                self._wake(self._ready)
+                self._wake(self.readers)
         finally:
             self._is_waking = False
-            if self._ready or self._acknowledged:
-                self._schedule()
+            if self.readers or self.acknowledged:
+                self.schedule()
             if self._finishing:
                 self._finish()
 
@@ -169,7 +161,7 @@ class Waiters:
         end_ns = self._now_ns() + ROUND_NS_MAX if left > WAKES_PER_LOOK else 0
         while left:
             watch = marked.popleft()
-            watch.unmark()
+            watch.is_marked = False
             if not watch.is_cancelled:
                 watch.wake()
             left -= 1

@@ -287,4 +287,4 @@ def test_a_step_that_fails_closes_the_connection_and_lets_the_producer_go_on(mon
     world.timers.run_due()
     assert pending.is_done and pending.error is failure
     assert not world.broker.stages.call_when_attached(T0, PRODUCER, lambda: followed.append("late"))
-    assert not world.waiters.watches
+    assert not world.waiters.deadlines.waits()

@@ -60,7 +60,7 @@ def test_the_answer_comes_when_the_followers_have_deleted_too(world: RecordsWorl
         assert not pending.is_done
     fetch(world, 2)
     assert results(pending) == [(2, 0), (2, 0), (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
-    assert not world.waiters.watches
+    assert not world.waiters.deadlines.waits()
 
 
 def test_a_partition_without_followers_is_answered_at_once(world: RecordsWorld) -> None:
@@ -92,7 +92,7 @@ def test_a_checkpoint_that_is_not_written(world: RecordsWorld) -> None:
     pending = delete(world, 1, timeout_ms=0)
     world.timers.advance(NOTE_MS_MAX)
     assert results(pending) == [(-1, ErrorCode.REQUEST_TIMED_OUT)]
-    assert not world.waiters.watches
+    assert not world.waiters.deadlines.waits()
 
 
 def test_a_leadership_that_ends_meanwhile(world: RecordsWorld) -> None:

@@ -125,7 +125,7 @@ def test_a_fetch_waits_and_is_answered_by_the_next_append() -> None:
     assert pending.is_done and [values(result) for result in results(pending.response)] == [[], [b"late"]]
     append(world, 1, b"later")
     world.timers.advance(600)
-    assert not world.waiters.watches, "a fetch that was answered waits no more"
+    assert not world.waiters.deadlines.waits(), "a fetch that was answered waits no more"
 
 
 def test_min_bytes_and_max_wait() -> None:

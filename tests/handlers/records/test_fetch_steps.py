@@ -106,7 +106,7 @@ def test_the_time_ends_it(world: RecordsWorld) -> None:
     assert isinstance(pending, Pending) and not pending.is_done
     world.timers.advance(1)
     assert found_in(pending) == {}
-    assert not world.waiters.watches
+    assert not world.waiters.deadlines.waits()
 
 
 def test_time_that_ends_within_the_first_look_ends_it(world: RecordsWorld) -> None:
@@ -121,7 +121,7 @@ def test_time_that_ends_within_the_first_look_ends_it(world: RecordsWorld) -> No
 def test_a_client_that_goes_within_the_first_look_leaves_nothing(world: RecordsWorld, looked_at: int) -> None:
     steps = begun(world, waiting(), looked_at)
     steps.close()
-    assert not world.waiters.watches
+    assert not world.waiters.deadlines.waits()
     assert not any(partition.notifier.watchers for partition in world.partitions)
 
 
@@ -132,13 +132,13 @@ def test_a_client_that_goes_while_it_is_woken_leaves_nothing(world: RecordsWorld
     world.waiters.run()
     pending.abandon()
     assert world.timers.run_due() < PARTITIONS, "nothing more is read"
-    assert not pending.is_done and not world.waiters.watches
+    assert not pending.is_done and not world.waiters.deadlines.waits()
     assert not any(partition.notifier.watchers for partition in world.partitions)
 
 
 def test_a_fetch_that_does_not_wait_watches_nothing(world: RecordsWorld) -> None:
     assert found_in(run(steps_of(world, waiting(wait_ms=0)))) == {}
-    assert not world.waiters.watches
+    assert not world.waiters.deadlines.waits()
 
 
 # Sessions
@@ -253,5 +253,5 @@ def test_a_later_look_that_fails_ends_the_wait_and_closes_the_connection(
         append(world, 1, b"b")
         world.timers.run_due()
     assert pending.is_done and pending.error is failure
-    assert not world.waiters.watches and world.waiters.turns.is_idle
+    assert not world.waiters.deadlines.waits() and world.waiters.turns.is_idle
     assert not any(partition.notifier.watchers for partition in world.partitions)

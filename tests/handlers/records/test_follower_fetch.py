@@ -160,7 +160,7 @@ def test_a_moved_watermark_goes_with_the_records_that_come_soon(leader: Leader) 
     leader.run()
     assert list(answered(second)) == [1]
     leader.run(10 * WATERMARK_MS)
-    assert not leader.world.waiters.watches, "the pause of an answered request is over"
+    assert not leader.world.waiters.deadlines.waits(), "the pause of an answered request is over"
 
 
 def test_kip_1166_a_follower_that_knows_the_watermark_waits(leader: Leader) -> None:
@@ -237,7 +237,7 @@ def test_a_session_ends_with_its_connection_and_leaves_nothing(leader: Leader) -
     leader.connection.connection.closed()
     assert len(leader.world.broker.follower_sessions) == 0
     assert not any(partition.notifier.watchers for partition in leader.world.partitions)
-    assert not leader.world.waiters.watches
+    assert not leader.world.waiters.deadlines.waits()
     leader.connection = leader.connect()
     assert refusal(leader.send()) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 

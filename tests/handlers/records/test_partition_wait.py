@@ -65,7 +65,7 @@ def test_each_move_leads_to_a_look_until_there_is_a_result(world: PartitionWaitW
     assert request.outcomes == ["result"] and request.wait.is_over
     world.move()
     world.timers.advance(200)
-    assert request.looks == [False, False] and not world.waiters.watches
+    assert request.looks == [False, False] and not world.waiters.deadlines.waits()
 
 
 def test_the_end_of_the_time_leads_to_the_last_look(world: PartitionWaitWorld) -> None:
@@ -80,7 +80,7 @@ def test_a_look_that_fails_fails_its_own_request_only(world: PartitionWaitWorld)
     failing, other = world.request(failure), world.request("result")
     world.move()
     assert failing.outcomes == [failure] and other.outcomes == ["result"]
-    assert not world.waiters.watches and not world.partition.watchers
+    assert not world.waiters.deadlines.waits() and not world.partition.watchers
 
 
 def test_a_wait_that_is_cancelled_looks_no_more(world: PartitionWaitWorld) -> None:
@@ -89,7 +89,7 @@ def test_a_wait_that_is_cancelled_looks_no_more(world: PartitionWaitWorld) -> No
     request.wait.cancel()
     world.timers.run_due()
     world.timers.advance(200)
-    assert request.looks == [] and request.outcomes == [] and not world.waiters.watches
+    assert request.looks == [] and request.outcomes == [] and not world.waiters.deadlines.waits()
 
 
 def test_a_move_during_a_look_leads_to_another_one() -> None:

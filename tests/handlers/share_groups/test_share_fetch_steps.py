@@ -140,7 +140,7 @@ def test_a_waiting_request_is_woken_in_turns(empty: ShareWorld) -> None:
     empty.append(1, partition=PARTITIONS - 1)
     assert empty.timers.run_due() > PARTITIONS // PARTITIONS_PER_STEP, "each step has a turn"
     assert acquired(answer_of(pending.response)) == {PARTITIONS - 1: [(0, 0, 1)]}
-    assert not empty.waiters.watches
+    assert not empty.waiters.deadlines.waits()
 
 
 def test_what_becomes_available_within_a_later_look_is_noticed(empty: ShareWorld) -> None:
@@ -171,7 +171,7 @@ def test_a_client_that_goes_while_its_request_looks_again_has_nothing_locked(emp
     empty.append(1)
     empty.timers.call_soon(lambda: empty.timers.call_soon(pending.abandon))
     assert empty.timers.run_due() > 2
-    assert not pending.is_done and not empty.waiters.watches
+    assert not pending.is_done and not empty.waiters.deadlines.waits()
     assert not any(run.member == "a" for share in empty.shares for run in share.flight.runs)
 
 
@@ -181,7 +181,7 @@ def test_the_time_ends_the_wait(empty: ShareWorld) -> None:
     assert not pending.is_done
     empty.timers.advance(1)
     assert acquired(answer_of(pending.response)) == {}
-    assert not empty.waiters.watches
+    assert not empty.waiters.deadlines.waits()
 
 
 def test_an_answer_is_made_in_steps(monkeypatch: pytest.MonkeyPatch, world: ShareWorld) -> None:
@@ -211,4 +211,4 @@ def test_a_later_look_that_fails_ends_the_wait_and_closes_the_connection(
     empty.append(1)
     empty.timers.run_due()
     assert pending.is_done and pending.error is failure
-    assert not empty.waiters.watches and empty.waiters.turns.is_idle
+    assert not empty.waiters.deadlines.waits() and empty.waiters.turns.is_idle

@@ -32,8 +32,8 @@ def test_a_batch_wakes_each_watch_once_when_it_is_over() -> None:
 
 
 def test_without_a_batch_the_next_turn_of_the_loop_wakes() -> None:
-    timers = ManualTimers(ManualClock())
-    waiters, called = Waiters(ManualClock(), timers), []
+    timers = ManualTimers()
+    waiters, called = Waiters(timers.clock, timers), []
     started(waiters, called, "first").mark()
     assert called == []
     timers.run_due()
@@ -66,8 +66,8 @@ def test_a_watch_that_is_over_keeps_nothing_of_its_request() -> None:
         def wake(self) -> None:
             """Not called."""
 
-    timers, request = ManualTimers(ManualClock()), Request()
-    waiters = Waiters(ManualClock(), timers)
+    timers, request = ManualTimers(), Request()
+    waiters = Waiters(timers.clock, timers)
     request.watch = waiters.watch((), 1000, request.wake, request.wake)
     request.watch.cancel()
     timers.advance(1000)  # these timers keep a cancelled function until its time
@@ -81,8 +81,8 @@ def test_a_watch_that_is_over_keeps_nothing_of_its_request() -> None:
 
 
 def test_time_runs_out() -> None:
-    timers = ManualTimers(ManualClock())
-    waiters, called = Waiters(ManualClock(), timers), []
+    timers = ManualTimers()
+    waiters, called = Waiters(timers.clock, timers), []
     started(waiters, called, "first")
     started(waiters, called, "second").cancel()
     timers.advance(1000)
@@ -90,8 +90,8 @@ def test_time_runs_out() -> None:
 
 
 def test_a_failed_wake_leaves_the_others_of_its_round_to_the_next_turn() -> None:
-    timers = ManualTimers(ManualClock())
-    waiters, called = Waiters(ManualClock(), timers), []
+    timers = ManualTimers()
+    waiters, called = Waiters(timers.clock, timers), []
 
     def fail() -> None:
         called.append("failed")
@@ -107,8 +107,8 @@ def test_a_failed_wake_leaves_the_others_of_its_round_to_the_next_turn() -> None
 
 
 def test_a_failed_follower_of_a_wake_leaves_the_others_to_the_next_turn() -> None:
-    timers = ManualTimers(ManualClock())
-    waiters, called = Waiters(ManualClock(), timers), []
+    timers = ManualTimers()
+    waiters, called = Waiters(timers.clock, timers), []
 
     def fail() -> None:
         raise StorageError("cannot send", "/data")
@@ -180,4 +180,4 @@ def test_a_request_behind_those_that_a_stop_answers_does_not_wait() -> None:
         before = len(answered)
         timers.run_due()
         assert len(answered) > before, "it waits"
-    assert answered == [0, 1, 2, 3, 4, 5] and not waiters.watches
+    assert answered == [0, 1, 2, 3, 4, 5] and not waiters.deadlines.waits()

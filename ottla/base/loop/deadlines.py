@@ -1,0 +1,84 @@
+"""Deadlines of many short waits. All waits with the same timeout share one timer.
+
+Most waits end long before their deadline. Beginning and ending a wait costs one entry of a dictionary, where a timer of its own would be set
+and cancelled. Waits with the same timeout expire in the order in which they began, so their timer is only for the oldest one. A timer whose
+wait has ended looks for the next due wait when it fires.
+"""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from typing import Protocol
+
+from ottla.base.ports import Clock, TimerHandle, Timers
+
+_IDLE_MAX = 16
+"""Number of timeouts without a wait that may keep their timer. Clients choose timeouts, so there may be many different ones."""
+
+
+class Expiring(Protocol):
+    """One wait."""
+
+    def expire(self) -> None:
+        """Called once, when the timeout has passed. The wait has ended then."""
+
+
+class SameTimeout:
+    """All waits with one timeout."""
+
+    __slots__ = ("_deadlines", "_timeout_ms", "_timer", "due_ms")
+
+    def __init__(self, deadlines: Deadlines, timeout_ms: int) -> None:
+        self._deadlines = deadlines
+        self._timeout_ms = timeout_ms
+        self._timer: TimerHandle = deadlines.timers.call_later(timeout_ms, self._fire)
+        self.due_ms: dict[Expiring, int] = {}
+        """The deadline of each wait in monotonic milliseconds, in ascending order."""
+
+    def end(self, wait: Expiring) -> None:
+        """Ends a wait early. Does nothing if it has ended."""
+        self.due_ms.pop(wait, None)
+        if not self.due_ms and len(self._deadlines.by_timeout) > _IDLE_MAX:
+            self._timer.cancel()
+            self._forget()
+
+    def _fire(self) -> None:
+        """Expires the due waits. If one fails, the others expire in the next iteration of the loop."""
+        now_ms = self._deadlines.clock.monotonic_ms()
+        due = list(takewhile(lambda wait: self.due_ms[wait] <= now_ms, self.due_ms))
+        try:
+            for wait in due:
+                if self.due_ms.pop(wait, None) is not None:
+                    wait.expire()
+        finally:
+            if self.due_ms:
+                next_ms = next(iter(self.due_ms.values()))
+                self._timer = self._deadlines.timers.call_later(max(0, next_ms - now_ms), self._fire)
+            else:
+                self._forget()
+
+    def _forget(self) -> None:
+        by_timeout = self._deadlines.by_timeout
+        if by_timeout.get(self._timeout_ms) is self:
+            del by_timeout[self._timeout_ms]
+
+
+class Deadlines:
+    """All waits of one owner."""
+
+    def __init__(self, clock: Clock, timers: Timers) -> None:
+        self.clock = clock
+        self.timers = timers
+        self.by_timeout: dict[int, SameTimeout] = {}
+
+    def begin(self, wait: Expiring, timeout_ms: int) -> SameTimeout:
+        """Begins a wait. Calls its `expire` after `timeout_ms` milliseconds, unless `end` of the result ends it before."""
+        same = self.by_timeout.get(timeout_ms)
+        if same is None:
+            same = self.by_timeout[timeout_ms] = SameTimeout(self, timeout_ms)
+        same.due_ms[wait] = self.clock.monotonic_ms() + timeout_ms
+        return same
+
+    def waits(self) -> list[Expiring]:
+        """Returns the waits that have not ended."""
+        return [wait for same in self.by_timeout.values() for wait in same.due_ms]
