@@ -73,6 +73,7 @@ class LoopConnection:
         self._threads = threads
         self._line: RequestLine[_Waiting] = RequestLine(self.protocol, share, may_login_again=begin_login is not None)
         self._timer: TimerHandle | None = None
+        self._timer_ms = 0.0  # the deadline that the timer was set for
         self.is_closed = False
         self.on_hang_up: Callable[[], object] | None = None
         """Called when the other side has closed the connection after it was open."""
@@ -177,12 +178,14 @@ class LoopConnection:
             self._send(asked, frame)
 
     def _arm(self) -> None:
-        """Sets the only timer, for the oldest request."""
-        self._cancel_timer()
+        """Sets the only timer for the oldest request. An earlier timer stays: when it fires, it sets the next one. So a timer is set every
+        `timeout_s` instead of for each request."""
         first = self._line.first
-        if first is not None:
-            delay_ms = max(0.0, first.deadline_ms - self._clock.monotonic_ms())
-            self._timer = self._timers.call_later(delay_ms, self._time_out)
+        if first is None or (self._timer is not None and self._timer_ms <= first.deadline_ms):
+            return
+        self._cancel_timer()
+        self._timer_ms = first.deadline_ms
+        self._timer = self._timers.call_later(max(0.0, first.deadline_ms - self._clock.monotonic_ms()), self._time_out)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
@@ -190,8 +193,11 @@ class LoopConnection:
             self._timer = None
 
     def _time_out(self) -> None:
+        self._timer = None
         first = self._line.first
-        assert first is not None, "the timer is for a request"
+        if first is None or first.deadline_ms > self._clock.monotonic_ms():
+            self._arm()
+            return
         late = RequestTimeoutError(f"{self.address} did not answer within {first.timeout_s:g} s")
         self._fail(ConnectError(f"the connection to {self.address} was closed: an earlier request was not answered"), late)
 

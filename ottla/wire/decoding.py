@@ -251,9 +251,11 @@ class _DecoderSource(GeneratedSource):
         self.emit(f"while {count}:")
         self.depth += 1
         self.emit(f"{count} -= 1")
-        self.emit(f"{tag}, pos = uvarint(buf, pos)")
-        self.emit(f"{end}, pos = uvarint(buf, pos)")
-        self.emit(f"check_tag({tag}, {last}, {end}, size - pos)")
+        # Tags and their sizes usually take one byte each, so this case is inlined.
+        self.emit(f"{tag} = buf[pos]; {end} = buf[pos + 1]")
+        self.emit(f"if {tag} < 128 and {end} < 128: pos += 2")
+        self.emit(f"else: {tag}, pos = uvarint(buf, pos); {end}, pos = uvarint(buf, pos)")
+        self.emit(f"if {tag} <= {last} or {end} > size - pos: check_tag({tag}, {last}, {end}, size - pos)")
         self.emit(f"{last} = {tag}; {end} += pos")
         branch = "if"
         for field in tagged:

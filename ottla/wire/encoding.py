@@ -183,8 +183,12 @@ class _WriterSource(GeneratedSource):
 
     def differs(self, field: Field, value: str) -> str:
         """Returns an expression that is true if the value differs from the default."""
-        default = f" and {value} != {self.constant('default', shared_default(field))}" if isinstance(field.default, StructType) else ""
-        return self.is_set(field, value) + default
+        if not isinstance(field.default, StructType):
+            return self.is_set(field, value)
+        differences = [self.differs(inner, f"{value}.{inner.name}") for inner in field.struct.__fields__]
+        if field.nullable_since is not None:
+            differences.insert(0, f"{value} is None")
+        return f"{self.is_set(field, value)} and ({' or '.join(differences)})"
 
     def is_set(self, field: Field, value: str) -> str:
         """Returns a cheaper expression than `differs`. For a struct it is true unless the value is the shared default itself."""
@@ -212,10 +216,10 @@ class _WriterSource(GeneratedSource):
             self.emit("count += 1; parts = []")
             self.field(field, value, True)
             self.flush()
-            self.emit("body = join(parts)")
-            self.emit(f"section += (uvarint({field.tag}), uvarint(len(body)), body)")
+            self.emit("body = join(parts); size = len(body)")
+            self.emit(f"section += ({uvarint(field.tag or 0)!r}, compact_counts[size - 1], body)")
             self.depth = 1
-        self.emit("return uvarint(count) + join(section)")
+        self.emit("return compact_counts[count - 1] + join(section)")
         self.functions += self.lines
         self.lines, self.depth, self.row, self.pending = outer
         self.is_outside_of_tags = True

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any, TypeVar, cast
 
@@ -29,9 +29,10 @@ _CLIENT_ID_SINCE = {key: api.client_id_since for key, api in APIS.items()}
 _FIRST_FLEXIBLE = {key: VERSION_MAX + 1 if api.flexible_since is None else api.flexible_since for key, api in APIS.items()}
 
 _read_request_start = struct.Struct(">hhih").unpack_from
-_REQUEST_START_BYTES = 10
-_write_header_start = struct.Struct(">hhi").pack
-_stamped_size = struct.Struct(">i").pack
+REQUEST_START_BYTES = 8
+"""Bytes of a request's key, version and correlation id."""
+pack_request_start = struct.Struct(">ihhi").pack
+"""Packs the size of a request's frame, the key, the version and the correlation id."""
 _stamp_response = struct.Struct(">ii").pack_into
 _read_int32 = struct.Struct(">i").unpack_from
 
@@ -71,7 +72,7 @@ def read_request_header(buffer: Buffer, offset: int = 0) -> tuple[int, int, int,
         key, version, correlation_id, length = _read_request_start(buffer, offset)
         if not has_client_id(key, version):
             return key, version, correlation_id, None, offset + 8
-        end = offset + _REQUEST_START_BYTES
+        end = offset + REQUEST_START_BYTES + 2  # and the length of the client id
         if length >= 0:
             start = end
             end += length
@@ -138,11 +139,12 @@ def write_response(cls: type[ResponseT], version: int) -> Callable[[ResponseT, i
     return write_frame
 
 
-def response_head(key: int, version: int, correlation_id: int, body_bytes: int) -> bytes:
-    """Returns the size and the header of a response whose body of `body_bytes` is sent in parts (`codec.encoder_parts`)."""
+def response_header(key: int, version: int) -> tuple[Callable[[int, int], bytes], int]:
+    """Returns a function (size of the frame, correlation id) -> size and header of a response that is sent in parts
+    (`codec.encoder_parts`), and the number of bytes of the header, which the size includes."""
     if has_flexible_response_header(key, version):
-        return b"%b\0" % struct.pack(">ii", body_bytes + 5, correlation_id)
-    return struct.pack(">ii", body_bytes + 4, correlation_id)
+        return struct.Struct(">iix").pack, 5
+    return struct.Struct(">ii").pack, 4
 
 
 # Requests as a client writes them, responses as it reads them
@@ -150,36 +152,43 @@ def response_head(key: int, version: int, correlation_id: int, body_bytes: int) 
 
 def write_request(key: int, version: int, correlation_id: int, client_id: str | None, body: Buffer) -> bytes:
     """Returns the frame of a request, which begins with its size."""
-    return b"".join(request_pieces(key, version, correlation_id, client_id, [body]))
+    header_end = request_header_end(key, version, client_id)
+    size = REQUEST_START_BYTES + len(header_end) + len(body)
+    return b"".join((pack_request_start(size, key, version, correlation_id), header_end, body))
 
 
-def request_pieces(key: int, version: int, correlation_id: int, client_id: str | None, body: Iterable[Buffer]) -> list[Buffer]:
-    """As `write_request`, but in pieces. The pieces of the body are not copied."""
-    pieces = [request_header(key, version, correlation_id, client_id), *body]
-    return [_stamped_size(sum(map(len, pieces))), *pieces]
-
-
-def request_header(key: int, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """Returns the header of a request, without the frame's size."""
-    start = _write_header_start(key, version, correlation_id)
+def request_header_end(key: int, version: int, client_id: str | None) -> bytes:
+    """Returns the bytes of a request's header behind the correlation id. They are the same in all requests of a connection with this key
+    and version."""
     if not has_client_id(key, version):
-        return start
+        return b""
     if client_id is None:
         name = b"\xff\xff"
     else:
         data = encode_string(client_id)
         name = len(data).to_bytes(2, "big") + data
-    return start + name + b"\0" if is_flexible(key, version) else start + name
+    return name + b"\0" if is_flexible(key, version) else name
 
 
 def read_response_header(key: int, version: int, buffer: Buffer, offset: int = 0) -> tuple[int, int]:
     """Returns (correlation id, offset of the body) of the response to a request of this key and version. Raises `WireError` if the bytes
     are not a header.
     """
+    return response_header_reader(key, version)(buffer, offset)
+
+
+def response_header_reader(key: int, version: int) -> Callable[[Buffer, int], tuple[int, int]]:
+    """Returns `read_response_header` for one key and version: a function (buffer, offset) -> (correlation id, offset of the body)."""
+    return _read_flexible_header if has_flexible_response_header(key, version) else _read_plain_header
+
+
+def _read_plain_header(buffer: Buffer, offset: int) -> tuple[int, int]:
     try:
-        (correlation_id,) = _read_int32(buffer, offset)
+        return _read_int32(buffer, offset)[0], offset + 4
     except struct.error as error:
         raise WireError(f"not a response header: {error}") from None
-    if has_flexible_response_header(key, version):
-        return correlation_id, skip_tags(buffer, offset + 4)
-    return correlation_id, offset + 4
+
+
+def _read_flexible_header(buffer: Buffer, offset: int) -> tuple[int, int]:
+    correlation_id, end = _read_plain_header(buffer, offset)
+    return correlation_id, skip_tags(buffer, end)

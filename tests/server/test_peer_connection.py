@@ -160,7 +160,39 @@ def test_requests_share_a_connection_and_get_their_own_answers(step: int) -> Non
     world.settle()
     assert [(answer.error_code, error) for answer, error in world.results] == [(1, None), (2, None), (3, None)]
     assert len(world.network.channels) == 1
-    assert world.timers.pending() == 0
+    world.timers.advance(30_000)  # the timer of the first request fires, and finds that it was answered
+    assert world.timers.pending() == 0 and not world.network.channels[0].is_closed
+
+
+def test_a_request_times_out_at_its_own_deadline_behind_an_answered_one() -> None:
+    answers = _heartbeat(1)
+    silent: Answer = lambda body, version: answers(body, version) if not world.results else None  # noqa: E731
+    world = PeerWorld(script={HEARTBEAT: silent})
+    world.ask(timeout_s=30.0)
+    world.settle()
+    assert len(world.results) == 1
+    world.timers.advance(1_000)
+    world.ask(timeout_s=2.0)  # earlier than the deadline of the timer that is set
+    world.settle()
+    world.timers.advance(1_999)
+    assert len(world.results) == 1
+    world.timers.advance(1)
+    assert isinstance(world.error(), RequestTimeoutError) and world.network.channels[0].is_closed
+
+
+def test_a_later_request_has_its_whole_time() -> None:
+    answers = _heartbeat(1)
+    silent: Answer = lambda body, version: answers(body, version) if not world.results else None  # noqa: E731
+    world = PeerWorld(script={HEARTBEAT: silent})
+    world.ask(timeout_s=30.0)
+    world.settle()
+    world.timers.advance(20_000)
+    world.ask(timeout_s=30.0)
+    world.settle()
+    world.timers.advance(29_999)
+    assert len(world.results) == 1
+    world.timers.advance(1)
+    assert isinstance(world.error(), RequestTimeoutError)
 
 
 def test_an_address_that_refuses_is_named() -> None:

@@ -24,8 +24,8 @@ from ottla.wire.framing import (
     load,
     read_request_header,
     read_response_header,
-    request_header,
-    response_head,
+    request_header_end,
+    response_header,
     skip_tags,
     write_request,
     write_response,
@@ -63,8 +63,8 @@ def test_request_headers_by_hand() -> None:
 def test_controlled_shutdown_0_has_no_client_id() -> None:
     frame = bytes.fromhex("0007 0000 00000005 00000001")
     assert read_request_header(frame) == (7, 0, 5, None, 8)
-    assert request_header(7, 0, 5, "ignored") == frame[:8]
-    assert read_request_header(request_header(7, 1, 5, "c")) == (7, 1, 5, "c", 11)
+    assert write_request(7, 0, 5, "ignored", b"") == b"\0\0\0\x08" + frame[:8]
+    assert read_request_header(write_request(7, 1, 5, "c", b"")[4:]) == (7, 1, 5, "c", 11)
 
 
 def test_an_unknown_key_is_read_for_the_caller_to_refuse() -> None:
@@ -75,7 +75,8 @@ def test_an_unknown_key_is_read_for_the_caller_to_refuse() -> None:
 def test_request_headers_survive_and_an_independent_codec_writes_the_same(
     key: int, version: int, correlation_id: int, client_id: str | None
 ) -> None:
-    header = request_header(key, version, correlation_id, client_id)
+    start = key.to_bytes(2, "big") + version.to_bytes(2, "big") + correlation_id.to_bytes(4, "big", signed=True)
+    header = start + request_header_end(key, version, client_id)
     expected = None if (key, version) == (7, 0) else client_id
     assert read_request_header(header + b"body") == (key, version, correlation_id, expected, len(header))
     frame = write_request(key, version, correlation_id, client_id, b"body")
@@ -130,7 +131,8 @@ def test_responses_whole_and_in_parts_are_the_same_and_can_be_read() -> None:
         message = sample(cls, version, random)
         frame = write_response(cls, version)(message, -7)
         parts = encoder_parts(cls, version)(message)
-        assert frame == response_head(key, version, -7, sum(map(len, parts))) + b"".join(parts)
+        pack, header_bytes = response_header(key, version)
+        assert frame == pack(sum(map(len, parts)) + header_bytes, -7) + b"".join(parts)
         assert int.from_bytes(frame[:4], "big") == len(frame) - 4
         correlation_id, body = read_response_header(key, version, frame, 4)
         assert correlation_id == -7

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from ottla.wire.codec import encoder_parts
-from ottla.wire.framing import request_pieces
+from ottla.wire.codec import encoder
+from ottla.wire.framing import write_request
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -76,7 +76,7 @@ class PlainClient:
 
 def frame(api: tuple[int, int], body: Any) -> bytes:
     key, version = api
-    return b"".join(request_pieces(key, version, 7, CLIENT_ID, encoder_parts(type(body), version)(body)))
+    return write_request(key, version, 7, CLIENT_ID, encoder(type(body), version)(body))
 
 
 def produce_frame(topic: str = TOPIC, acks: int = 1) -> bytes:

@@ -27,7 +27,7 @@ from ottla.client.core.versions import HANDSHAKE_VERSION, Versions
 from ottla.client.errors import ConnectError, MalformedResponseError, refused
 from ottla.wire.apis import API_NAMES
 from ottla.wire.codec import decoder, encoder_parts
-from ottla.wire.framing import API_VERSIONS, load, read_response_header, request_pieces
+from ottla.wire.framing import API_VERSIONS, REQUEST_START_BYTES, load, pack_request_start, request_header_end, response_header_reader
 from ottla.wire.messages.api_versions import EXTENSIONS_VERSION, NO_EXTENSIONS, ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.schema import Buffer, Request
 
@@ -61,13 +61,22 @@ ALLOWED: dict[State, frozenset[State]] = {
 }
 
 
+class RequestForm(NamedTuple):
+    """The codecs of one class of request in one version, and the end of its header on this connection."""
+
+    api_key: int
+    version: int
+    header_end: bytes
+    encode: Callable[[Any], list[Any]]
+    read_header: Callable[[Buffer, int], tuple[int, int]]
+    decode: Callable[[Any, int], tuple[Any, int]]
+
+
 class PendingRequest(NamedTuple):
     """A request whose answer has not arrived."""
 
     correlation_id: int
-    api_key: int
-    version: int
-    decode: Callable[[Any, int], tuple[Any, int]]
+    form: RequestForm
 
 
 class ConnectionProtocol:
@@ -92,6 +101,7 @@ class ConnectionProtocol:
         self.versions = Versions(peer)
         self.frames = FrameReader()
         self.pending: deque[PendingRequest] = deque()
+        self._forms: dict[tuple[type[Request], int], RequestForm] = {}
         self._software_version = software_version
         self._sasl: SaslExchange | None = None
         self._second_half: Callable[[], bytes] | None = None
@@ -188,11 +198,11 @@ class ConnectionProtocol:
             if _INT32.unpack_from(frame, 0)[0] != pending.correlation_id:
                 raise WireError("an answer to another request")
             # A broker that lacks the version answers in the form of version 0 (KIP-511).
-            version = 0 if bytes(frame[4:6]) == _UNSUPPORTED_VERSION else pending.version
+            version = 0 if bytes(frame[4:6]) == _UNSUPPORTED_VERSION else pending.form.version
             answer: ApiVersionsResponse = decoder(ApiVersionsResponse, version)(frame, 4)[0]
         except (WireError, struct.error) as error:
             raise self.malformed(error) from None
-        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION and pending.version:
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION and pending.form.version:
             return self._ask_versions(0)
         if answer.error_code:
             raise MalformedResponseError(f"{self.peer} refused the request for its API versions (error {answer.error_code})")
@@ -254,12 +264,23 @@ class ConnectionProtocol:
             version = self.versions.version_of(key)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         try:
-            pieces = request_pieces(key, version, self._correlation_id, self.client_id, encoder_parts(cls, version)(body))
+            form = self._forms.get((cls, version)) or self._form(cls, version)
+            pieces = form.encode(body)
         except ApiError as error:  # this version cannot encode a value of the request
             raise refused(error.code, error.message) from None
+        size = REQUEST_START_BYTES + len(form.header_end) + sum(map(len, pieces))
+        pieces.insert(0, pack_request_start(size, key, version, self._correlation_id) + form.header_end)
         if is_answered:
-            self.pending.append(PendingRequest(self._correlation_id, key, version, decoder(load(key)[1], version)))
+            self.pending.append(PendingRequest(self._correlation_id, form))
         return pieces
+
+    def _form(self, cls: type[Request], version: int) -> RequestForm:
+        key = cls.API_KEY
+        form = self._forms[cls, version] = RequestForm(
+            key, version, request_header_end(key, version, self.client_id),
+            encoder_parts(cls, version), response_header_reader(key, version), decoder(load(key)[1], version),
+        )  # fmt: skip
+        return form
 
     def response(self, frame: memoryview) -> Any:
         """Returns the answer to the oldest pending request. Bytes fields are views into the frame. A malformed answer closes the
@@ -269,11 +290,12 @@ class ConnectionProtocol:
             self.close()
             raise MalformedResponseError(f"{self.peer} answers though nothing was asked; is that the right port?")
         pending = self.pending.popleft()
+        form = pending.form
         try:
-            correlation_id, start = read_response_header(pending.api_key, pending.version, frame)
+            correlation_id, start = form.read_header(frame, 0)
             if correlation_id != pending.correlation_id:
                 raise WireError(f"an answer to request {correlation_id} instead of {pending.correlation_id}")
-            answer = pending.decode(frame, start)[0]
+            answer = form.decode(frame, start)[0]
             self._was_answered = True
             return answer
         except WireError as error:
@@ -281,5 +303,6 @@ class ConnectionProtocol:
             raise self.malformed(error, pending) from None
 
     def malformed(self, error: Exception, pending: PendingRequest | None = None) -> MalformedResponseError:
-        what = f" to {API_NAMES[pending.api_key]} {pending.version}" if pending and pending.api_key != API_VERSIONS else ""
+        form = pending.form if pending is not None else None
+        what = f" to {API_NAMES[form.api_key]} {form.version}" if form is not None and form.api_key != API_VERSIONS else ""
         return MalformedResponseError(f"{self.peer} does not answer{what} like a Kafka broker ({error}); is that the right port?")

@@ -13,7 +13,7 @@ from ottla.server.execution.splitting import PARTS_AT_ONCE, items_of
 from ottla.server.monitoring.histogram import new_buckets
 from ottla.wire.codec import bounded_decoder, decoder, element_writer, encoder_parts, spliced_writer, step_decoder, step_writer
 from ottla.wire.decoding import holds_records
-from ottla.wire.framing import is_flexible, load, response_head, write_response
+from ottla.wire.framing import is_flexible, load, response_header, write_response
 
 OBJECTS_AT_ONCE_MAX = 2000
 """A request with more objects is decoded in steps; this many take some milliseconds. A request that can be cut into pieces has another
@@ -43,6 +43,7 @@ class Route:
         self.decode: Callable[[memoryview, int], tuple[Any, int]] = decoder(request_class, version)
         self.write = write_response(response_class, version)
         self.encode_parts = encoder_parts(response_class, version) if api.has_file_slices else None
+        self._pack_header, self._header_bytes = response_header(key, version)
         self.has_request_tags = is_flexible(key, version)
         self.has_throttle_time = any(field.name == "throttle_time_ms" for field in response_class.__fields__)
         self.items = items_of(key, version)
@@ -99,7 +100,7 @@ class Route:
     def framed(self, pieces: list[Any], correlation_id: int) -> list[Part]:
         """Returns the frame of an encoded answer. File slices are kept as separate parts."""
         size = sum(map(len, pieces))
-        pieces.insert(0, response_head(self.key, self.version, correlation_id, size))
+        pieces.insert(0, self._pack_header(size + self._header_bytes, correlation_id))
         return pieces if size > JOINED_BYTES_MAX or self.encode_parts is not None else [b"".join(pieces)]
 
     def frame_in_steps(self, response: Any, correlation_id: int) -> Generator[None, None, list[Part]]:
@@ -129,5 +130,6 @@ class Route:
         if self.encode_parts is None:
             return [self.write(response, correlation_id)]
         parts: list[Part] = self.encode_parts(response)
-        parts[0] = response_head(self.key, self.version, correlation_id, sum(map(len, parts))) + parts[0]  # type: ignore[operator]
+        header = self._pack_header(sum(map(len, parts)) + self._header_bytes, correlation_id)
+        parts[0] = header + parts[0]  # type: ignore[operator]
         return parts
