@@ -84,6 +84,8 @@ def parse_lines(data: bytes, path: str, parse: Callable[[list[str]], _Line], fie
     """Returns the entries of a checkpoint file with these contents. Raises `StorageError` if it is malformed."""
     try:
         lines = data.decode("utf-8").splitlines()
+        if not data.endswith(b"\n"):  # The last number may lack digits.
+            raise StorageError(f"{path} is damaged: it ends within a line", path)
         if len(lines) < 2 or lines[0].strip() != _VERSION:
             raise StorageError(f"{path} is damaged: it does not open with version {_VERSION} and a count", path)
         entries = [line.split() for line in lines[2:] if line.strip()]

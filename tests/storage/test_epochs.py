@@ -185,6 +185,18 @@ def test_no_torn_file_passes_for_a_whole_one(count: int, added: int) -> None:
             assert torn[:size] in (old, new)
 
 
+@given(runs.filter(bool))
+def test_no_beginning_of_a_file_passes_for_a_whole_one(first: list[tuple[int, int]]) -> None:
+    """A replaced file that was not synced may be there in part: "1 2" instead of "1 21" made epoch 1 begin at offset 2."""
+    entries = written(first)[0].entries()
+    disk, _epochs, path = stored(entries)
+    whole = read_whole(disk, path) or b""
+    for size in range(1, len(whole)):
+        disk.write_file(path, whole[:size])
+        with pytest.raises(StorageError):
+            read_epochs(disk, ROOT)
+
+
 def test_a_power_failure_in_a_truncation_leaves_the_epochs_before_it_or_after_it() -> None:
     """The file that was synced is not replaced by one that is not: an epoch whose batches compaction has removed is in no batch."""
     built = LogBuilder()
