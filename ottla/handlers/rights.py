@@ -39,7 +39,7 @@ def describable_topics(broker: Broker, request: RequestContext) -> Callable[[str
 
 def is_broker(broker: Broker, request: RequestContext) -> bool:
     """Whether a broker of this cluster has sent the request: CLUSTER_ACTION on the cluster is allowed."""
-    return is_allowed_on_cluster(broker, request, AclOperation.CLUSTER_ACTION)
+    return broker.authorizer.is_allowed(request.connection, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def permits_on_cluster(broker: Broker, request: RequestContext, operation: AclOperation) -> bool:

@@ -34,6 +34,8 @@ FINAL_EPOCH = -1
 EPOCH_MAX = 0x7FFFFFFF
 UNKNOWN_HIGH_WATERMARK = 0x7FFFFFFFFFFFFFFF
 
+_new_tuple = tuple.__new__
+
 Key = tuple[str | bytes, int]
 """Topic id (below version 13 of Fetch the topic name), and partition."""
 
@@ -72,7 +74,21 @@ class FollowedPartition:
         partition = self.partition
         if self.error or partition is None or self.diverging_epoch is not None:
             return True
-        return self.is_behind(partition) or self.has_moved(partition.high_watermark, partition.log.log_start_offset)
+        state = partition.state
+        log = state.log
+        has_records = self.asked.fetch_offset < log.log_end_offset
+        return has_records or state.high_watermark > self.known_watermark or log.log_start_offset > self.known_log_start
+
+    def has_at_most_watermark(self) -> bool:
+        """Whether a read would return nothing new, except possibly the high watermark."""
+        partition, asked = self.partition, self.asked
+        if self.error or partition is None or self.diverging_epoch is not None:
+            return False
+        leader = partition.leader
+        if leader is None or 0 <= asked.current_leader_epoch != leader.epoch:
+            return False
+        log = leader.log
+        return asked.fetch_offset == log.log_end_offset and log.log_start_offset <= self.known_log_start
 
     def is_behind(self, partition: Partition) -> bool:
         """Whether the log has records beyond the fetch offset."""
@@ -179,9 +195,11 @@ class FollowerSession:
             )
 
     def _position(self, asked: FetchPartition) -> FollowerFetch:
-        return FollowerFetch(
-            self.replica_id, self.broker_epoch, asked.fetch_offset, asked.log_start_offset, self.last_fetch_ms, asked.durable_end
+        fetch: FollowerFetch = _new_tuple(
+            FollowerFetch,
+            (self.replica_id, self.broker_epoch, asked.fetch_offset, asked.log_start_offset, self.last_fetch_ms, asked.durable_end),
         )
+        return fetch
 
     def judge_outsiders(self) -> None:
         """Proposes the follower for each ISR that it may join now, among the partitions in `outside`."""
@@ -193,8 +211,9 @@ class FollowerSession:
 
     def note_membership(self, entry: FollowedPartition) -> None:
         """Updates `outside` for a partition."""
-        if entry.partition is None or self.replica_id in entry.partition.isr:
-            self.outside.pop(entry, None)
+        if entry.partition is None or self.replica_id in entry.partition.state.isr_state.members:
+            if self.outside:
+                self.outside.pop(entry, None)
         else:
             self.outside[entry] = None
 

@@ -295,7 +295,11 @@ class Leader:
         elif self._is_alone:
             move_high_watermark(state, base_offset + header[6] + 1)
         else:
-            self.advance_high_watermark()
+            for member in state.isr_state.members:
+                if member in self.followers:  # The watermark moves when it has fetched these records.
+                    break
+            else:
+                self.advance_high_watermark()
         notifier = self._notifier
         if notifier.watchers or notifier.waiters:
             log.active.open_files.keep_latest(log.active, batch)
@@ -412,7 +416,8 @@ class Leader:
         has_start_moved = fetch.log_start_offset > follower.log_start_offset >= 0
         follower.on_fetch(fetch, end)
         self.maybe_expand_isr(follower, fetch.now_ms)
-        if self.advance_high_watermark() or has_start_moved:
+        # The watermark is the smallest end, so a follower at or below it does not move it.
+        if (follower.durable_end > state.high_watermark and self.advance_high_watermark()) or has_start_moved:
             state.notify()
 
     def maybe_expand_isr(self, follower: FollowerProgress, now_ms: int) -> None:

@@ -353,7 +353,8 @@ class Partition:
         """Records the progress of a follower's Fetch. Callers call it once for each request. If the logs diverge, it records nothing and
         returns the divergence as (epoch, end offset)."""
         leader = self.require_leading(current_leader_epoch)
-        if last_fetched_epoch >= 0:
+        # Within the leader's own epoch the logs can only diverge beyond the leader's end.
+        if last_fetched_epoch >= 0 and (last_fetched_epoch != leader.epoch or fetch.offset > leader.log.log_end_offset):
             diverging = reads.find_divergence(self.state, fetch.offset, last_fetched_epoch)
             if diverging is not None:
                 return diverging

@@ -65,8 +65,8 @@ def read_as_consumer(state: PartitionState, offset: int, bytes_max: int, isolati
                 end = max(sorted(first for _, first in aborted)[ABORTED_MAX], offset + 1)
                 found = log.read(offset, found.length, end_offset=end) or found
                 aborted = _aborted(log, found, offset, end)
-    elif offset > end:
-        _require_within(state, offset)
+    elif offset > log.log_end_offset:
+        raise _out_of_range(state, offset)
     read: PartitionRead = _new_tuple(PartitionRead, (found, high_watermark, stable, log.log_start_offset, aborted, None))
     return read
 
@@ -97,7 +97,8 @@ def _aborted(log: Log, found: FileSlice, offset: int, end: int) -> list[tuple[in
 def read_as_follower(state: PartitionState, offset: int, bytes_max: int, min_one: bool) -> PartitionRead:
     log = state.log
     end = log.log_end_offset
-    _require_within(state, offset)
+    if not log.log_start_offset <= offset <= end:
+        raise _out_of_range(state, offset)
     if state.damage is not None and offset < end:
         bytes_max = state.damage.limit_read(log, offset, bytes_max)
     found = log.read(offset, bytes_max, end_offset=end, min_one=min_one) if offset < end else None
@@ -156,11 +157,10 @@ def list_offset(
     return NO_TIMESTAMP, NO_OFFSET, NO_LEADER_EPOCH
 
 
-def _require_within(state: PartitionState, offset: int) -> None:
+def _out_of_range(state: PartitionState, offset: int) -> ApiError:
     log = state.log
-    if not log.log_start_offset <= offset <= log.log_end_offset:
-        message = f"offset {offset} of {state.topic_partition}, which reaches from {log.log_start_offset} to {log.log_end_offset}"
-        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+    message = f"offset {offset} of {state.topic_partition}, which reaches from {log.log_start_offset} to {log.log_end_offset}"
+    return ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
 
 
 def _not_available(state: PartitionState) -> ApiError:

@@ -83,6 +83,7 @@ class Connection:
         self._scheduler = executor.scheduler
         self._buffers = buffers
         self._limits = limits
+        self._memory = limits.memory
         self._owner = owner
         # this client
         self.info = info
@@ -134,13 +135,13 @@ class Connection:
                         inbox.begun_tick = begun_tick
                 else:
                     self._consume(self._buffers.shared_view, count)
-                if self.state is not CLOSED:
+                if self.answers.out_bytes and self.state is not CLOSED:
                     self.answers.flush()
             finally:
                 self._is_in_batch = False
                 self._scheduler.end_batch()
-            if self.answers.slots or self.channel.queued_bytes:
-                self._limits.memory.relieve()
+            if self._memory.total_bytes > self._memory.bytes_max:
+                self._memory.relieve()
         except Exception as error:
             self.fail(error)
 
@@ -160,8 +161,7 @@ class Connection:
             finally:
                 self._is_in_batch = False
                 self._scheduler.end_batch()
-            if self.answers.slots or self.channel.queued_bytes:
-                self._limits.memory.relieve()
+            self._memory.relieve()
         except Exception as error:
             self.fail(error)
 
@@ -300,10 +300,12 @@ class Connection:
             self._flush_filled()
 
     def _flush_filled(self) -> None:
-        self._flush()
-        if self.channel.queued_bytes:
-            self._limits.memory.relieve()
-        self._note_answered()
+        if self.state is not CLOSED:
+            self.answers.flush()
+        if self._memory.total_bytes > self._memory.bytes_max:
+            self._memory.relieve()
+        if self.state is not READING:
+            self._note_answered()
 
     def _flush(self) -> None:
         if self.state is not CLOSED:

@@ -168,7 +168,7 @@ class FollowerRequest:
     def _attempt(self, *, is_last: bool) -> FetchResponse | None:
         """Reads the changed partitions of the session. Returns the answer, or None if the request should wait for more."""
         body, session = self._body, self._session
-        if not session.dirty and not is_last:
+        if not is_last and (not session.dirty or (not self._is_full and self._has_only_watermarks())):
             return None
         left = min(body.max_bytes, self._broker.config.fetch_max_bytes)
         dirty, session.dirty = session.dirty, []
@@ -188,14 +188,38 @@ class FollowerRequest:
             found.append((entry, read))
         is_urgent = is_urgent or (has_watermark and self._is_full)
         if not is_urgent and size < body.min_bytes:
-            if has_watermark and not self._is_pausing:
-                self._is_pausing = True
-                if self._watch is not None:
-                    self._watch.shorten(WATERMARK_MS)
+            if has_watermark:
+                self._begin_pause()
             self._keep(found)
             return None
         self._broker.follower_sessions.bytes_out += size
         return self._answer(found)
+
+    def _has_only_watermarks(self) -> bool:
+        """Whether the changed partitions have nothing for the follower except new high watermarks. If so, the request waits for at most
+        `WATERMARK_MS`."""
+        session = self._session
+        dirty = session.dirty
+        for entry in dirty:
+            if not entry.has_at_most_watermark() and session.followed.get(entry.key) is entry:
+                return False
+        session.dirty = left = []
+        for entry in dirty:
+            partition = entry.partition
+            entry.is_dirty = partition is not None and partition.state.high_watermark > entry.known_watermark
+            if session.followed.get(entry.key) is entry:
+                session.note_membership(entry)
+                if entry.is_dirty:
+                    left.append(entry)
+        if left:
+            self._begin_pause()
+        return True
+
+    def _begin_pause(self) -> None:
+        if not self._is_pausing:
+            self._is_pausing = True
+            if self._watch is not None:
+                self._watch.shorten(WATERMARK_MS)
 
     def _read(self, entry: FollowedPartition, left: int, is_first: bool) -> PartitionRead | ErrorCode:
         partition, asked = entry.partition, entry.asked

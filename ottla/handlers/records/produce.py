@@ -174,12 +174,14 @@ class Produce:
 
     def wait(self) -> Pending:
         """Answers when every append is acknowledged, or at the timeout."""
-        self._pending = Pending(keeps_request=any(leader is None for leader, _, _ in self.unacknowledged))
+        self._pending = Pending(keeps_request=False)
         timeout_ms = self._timeout_ms if self._acks == ALL else max(self._timeout_ms, UNREPLICATED_TIMEOUT_MS)
         self._watch = self._broker.waiters.watch((), timeout_ms, self._settle, self._time_out)
         self._pending.abandon = self._watch.cancel
         for leader, last_offset, _ in self.unacknowledged:
-            if leader is not None:
+            if leader is None:  # The batch is not appended yet.
+                self._pending.keeps_request = True
+            else:
                 self._watch.add_acknowledgement(leader, last_offset, self._acks)
         return self._pending
 

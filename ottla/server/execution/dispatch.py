@@ -310,7 +310,8 @@ class UnansweredRequest:
 
     def arrived(self, response: Any) -> None:
         """Answers the request with a response, or with the response of a task or of another `Pending`."""
-        call_guarded(self._take, self._connection.fail, response)
+        is_later = type(response) is GeneratorType or type(response) is Pending
+        call_guarded(self._take if is_later else self._answer, self._connection.fail, response)
 
     def _take(self, response: Any) -> None:
         connection, dispatcher = self._connection, self._dispatcher

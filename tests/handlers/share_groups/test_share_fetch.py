@@ -304,7 +304,7 @@ def test_the_client_is_gone_before_the_answer() -> None:
     world.append(10)
     world.timers.run_due()
     assert not pending.is_done
-    assert world.waiters.deadlines.waits() == {}
+    assert world.waiters.deadlines.waits() == []
 
 
 def test_a_forgotten_partition_is_read_no_more() -> None:
