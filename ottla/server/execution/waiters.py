@@ -38,7 +38,8 @@ class Watch:
     __slots__ = ("_appended", "_deadline", "_marked", "_on_timeout", "_waiters", "_watched", "is_cancelled", "is_marked", "wake")
 
     def __init__(
-        self, waiters: Waiters, watched: Sequence[PartitionNotifier], timeout_ms: int, wake: Callable[[], None], on_timeout: Callable[[], None]
+        self, waiters: Waiters, watched: Sequence[PartitionNotifier], timeout_ms: int, wake: Callable[[], None],
+        on_timeout: Callable[[], None],
     ) -> None:  # fmt: skip
         self._waiters = waiters
         self._watched = watched
