@@ -146,14 +146,15 @@ class LoopConnection:
             self._send(asked, frame)
 
     def _send(self, asked: _Waiting, frame: bytes | OttlaError) -> None:
-        """Sends a request's frame. If `frame` is an error, the request fails with it."""
+        """Sends a request's frame. If `frame` is an error, the request fails with it. If an earlier send has found the connection closed,
+        the request has failed already."""
         if isinstance(frame, OttlaError):
             self._timers.call_soon(lambda: asked.done(None, frame))
             return
         if self._line.first is asked:
             self._arm()
-        assert self._channel is not None, "an open connection has a channel"
-        self._channel.send([frame])
+        if self._channel is not None:
+            self._channel.send([frame])
 
     def _login_again_when_idle(self) -> None:
         """Logs in again before the session ends, when no request is in flight."""

@@ -93,6 +93,25 @@ def test_what_is_asked_during_a_login_waits_for_it() -> None:
     assert len(sessions.world.results) == 5 and sessions.errors() == [] and sessions.made == 2
 
 
+def test_held_requests_fail_when_the_first_of_them_finds_the_connection_closed() -> None:
+    """The second one was sent on a closed connection: a broken invariant, which stops a broker."""
+    sessions = Sessions()
+    sessions.ask()
+    sessions.world.settle()
+    (channel,) = sessions.world.network.channels
+
+    def reset(_body: Any, _version: int) -> None:
+        channel.close()
+        channel.receiver.closed()
+
+    sessions.world.peer.script[HEARTBEAT] = reset
+    sessions.world.timers.advance(920)
+    sessions.ask(3)
+    sessions.world.settle()
+    assert sessions.errors() == [ConnectError] * 3
+    assert sessions.world.timers.pending() == 0
+
+
 def test_a_login_that_is_refused_fails_what_waits_for_it() -> None:
     sessions = Sessions()
     sessions.ask()
