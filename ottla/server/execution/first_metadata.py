@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from ottla.base.loop.guarded import call_guarded
 from ottla.base.ports import Timers
 from ottla.handlers.context import Broker, Pending, RequestContext
 
@@ -54,6 +55,9 @@ class FirstMetadata:
 
         def answer() -> None:
             deadline.cancel()
+            call_guarded(respond, pending.fail)
+
+        def respond() -> None:
             response = execute()
             if isinstance(response, Pending):
                 later.append(response)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from ottla.base.errors import WireError
 from ottla.handlers.context import Pending
 from ottla.handlers.served_apis import TABLE
 from ottla.server.execution.first_metadata import WAIT_MS, FirstMetadata
@@ -62,6 +63,25 @@ def test_after_a_while_the_answer_is_what_is_known() -> None:
     assert pending.response == "nothing" and len(first) == 0
     first.arrived()
     pending.abandon()
+
+
+def test_a_handler_that_fails_later_ends_its_request_and_no_other() -> None:
+    """Its connection was not closed, and the requests behind it waited for their deadlines."""
+    timers, failure = ManualTimers(), WireError("no such request")
+    first = FirstMetadata(timers)
+
+    def execute(_broker: Any, _request: Any, body: str) -> str:
+        if body == "bad":
+            raise failure
+        return body
+
+    handle = first.awaiting(execute)
+    bad, good, late = (handle(BROKER, REQUEST, body) for body in ("bad", "good", "bad"))
+    timers.advance(WAIT_MS - 1)
+    first.arrived()
+    timers.run_due()
+    assert bad.error is failure and good.response == "good" and late.error is failure
+    assert timers.pending() == 0
 
 
 def test_an_answer_that_takes_longer_is_given_up_with_its_client() -> None:
