@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.base.cluster_metadata import CONFIG_BROKER_LOGGER
+from ottla.base.loop.guarded import call_guarded
 from ottla.cluster.controller_link import ControllerLink
 from ottla.handlers.context import Broker, Pending, RequestContext
 from ottla.handlers.served_apis import ServedApi
@@ -54,7 +55,7 @@ class Forwarder:
 
         def here() -> None:
             end()
-            pending.complete(handle_here())
+            call_guarded(lambda: pending.complete(handle_here()), pending.fail)
 
         def answered(response: Any) -> None:
             found = answer_in(key, version, response)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from ottla.base.cluster_metadata import CONFIG_BROKER, CONFIG_BROKER_LOGGER, CONFIG_TOPIC
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ErrorCode, WireError
+from ottla.handlers.context import ConnectionInfo, RequestContext
 from ottla.handlers.served_apis import TABLE
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.security.principal import Requester
@@ -151,6 +152,24 @@ def test_a_broker_that_does_not_answer_holds_up_a_request_for_its_own_time_only(
         answer = nodes.ask(asked, body)
         assert [one.error_code for one in getattr(answer, results)] == [ErrorCode.NONE]
         assert nodes.timers.clock.monotonic_ms() - begun_ms < max(timeout_ms, 0) + 200
+
+
+def test_a_handler_that_fails_in_place_of_the_controller_ends_its_request() -> None:
+    """The exception reached the event loop, and the client waited for its own timeout."""
+    nodes, failure = Nodes(2), WireError("no such request")
+    node = nodes.nodes[OTHER]
+    assert node.links is not None
+
+    def execute(_broker: Any, _request: Any, _body: Any) -> None:
+        raise failure
+
+    key = KEYS["CreateTopics"]
+    handle = node.links.forwarder.forwarding(TABLE[key], 7, execute)
+    client = ConnectionInfo(identity="test:1", host="10.0.0.1", listener="PLAINTEXT")
+    pending = handle(node.broker, RequestContext(7, "c", client), create("a", timeout_ms=1_000))
+    nodes.kill(1)
+    nodes.until(lambda: pending.is_done)
+    assert pending.error is failure
 
 
 def ask_as_broker(nodes: Nodes, body: EnvelopeRequest, to: int = 1) -> Any:
