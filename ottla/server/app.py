@@ -1,7 +1,7 @@
 """The asyncio shell of a broker: real ports for `node.py`, the directories' locks, signals, the HTTP port, the READY line.
 
-Everything runs on one event loop; `LoopThreads` does what blocks. A broken invariant ends the process at once, without the marker of a
-clean shutdown, so that the next start recovers.
+Everything runs on one event loop; `LoopThreads` runs blocking calls in threads. A broken invariant ends the process at once, without the
+marker of a clean shutdown, so that the next start recovers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Periodic work: retention, compaction, scrub, checkpoints, flushes by age, expiry of producer ids, idle connections, failed directories.
+"""Periodic work: retention, compaction, scrub, checkpoints, flushes by age, expiry of producer ids, in-sync sets, connections, failed
+directories.
 
 Each task has an interval and runs on the loop in time slices, because there may be tens of thousands of partitions. Slow disk operations
 (checkpoints with fsync, removal of files, tests of a failed directory) run in a thread.
@@ -147,7 +148,7 @@ class Housekeeping:
             return
         self._name_future(partition, now_ms)
         if paths:
-            log.info("%s: %d files of expired segments go", partition.topic_partition, len(paths))
+            log.info("%s: %d files of expired segments are removed", partition.topic_partition, len(paths))
             self.remove_later(paths, partition.log.config.file_delete_delay_ms)
 
     def _name_future(self, partition: Partition, now_ms: int) -> None:
@@ -167,13 +168,14 @@ class Housekeeping:
         self._ages.timers.call_later(delay_ms, lambda: self._threads.run(lambda: self._remove(paths, self._disk.remove), ignore))
 
     def remove_tree_later(self, path: str, delay_ms: int) -> None:
-        """Removes the directory of a deleted partition after the delay, and its entries from the checkpoints at once."""
+        """Removes the directory of a deleted partition after the delay. Its entries in the checkpoints are removed by the next round, which
+        is scheduled now."""
         self._checkpoints_due()
         self._ages.timers.call_later(delay_ms, lambda: self._threads.run(lambda: self._remove([path], self._disk.remove_tree), ignore))
 
     def write_checkpoints(self) -> None:
-        """Writes recovery aids, and then recovery points, high watermarks and log start offsets in a thread. Does nothing while another
-        round runs."""
+        """Writes recovery aids on the loop. Then writes recovery points, high watermarks and log start offsets in a thread. Does nothing
+        while another round runs."""
         if not self._is_writing_checkpoints:
             self._with_each("recovery aids", self._write_recovery_aids)
             self._write_checkpoints()

@@ -132,7 +132,7 @@ class Inspections:
         if self._is_closed:
             return
         if answer is None:
-            log.warning("the process that looks into records ended before its work did; what it looked into is refused")
+            log.warning("the worker process that decodes records ended before it answered; the request that waited for it is refused")
         queue = self._waiting.get(client)
         try:
             if queue is not None:

@@ -1,8 +1,8 @@
 """Listening addresses: which connections are admitted, and which are open.
 
-A new connection is closed if it exceeds `max.connections` of the broker or of its listener, the limit of its address, or the descriptors of
-the process. If only a limit of the broker is reached, a new connection on the brokers' listener replaces the client connection that has
-been idle longest. A sweep closes idle connections.
+A new connection is closed if it exceeds `max.connections` of the broker or of its listener, the limit of its address, the descriptors of
+the process, or the memory for TLS. If only a limit of the broker is reached, a new connection on the brokers' listener replaces the client
+connection that has been idle longest. A sweep closes idle connections.
 
 Memory is bounded by `ottla.memory.max.bytes`: half of it is for requests that are being received (`queued.max.request.bytes`, if that is
 less), and half is divided equally among the connections, for their answers and waiting requests.
@@ -124,7 +124,8 @@ class Listeners:
             self.gate.close()
 
     def pause_all(self) -> None:
-        """Stops reading requests. Running requests continue."""
+        """Stops reading requests until `finish`. Running requests continue. A connection that waits for one of them reads again after
+        it."""
         for connection in list(self.connections):
             connection.channel.pause_reading()
 
@@ -299,7 +300,7 @@ class Listeners:
 
 
 def _certified(certificate: bytes, map_subject: Mapper) -> str | None:
-    """Returns the principal of a verified client certificate, or None if no mapping rule matches its subject."""
+    """Returns the principal of a verified client certificate. Returns None if its subject cannot be read or no mapping rule matches it."""
     from ottla.security.distinguished_name import CertificateError, subject_of
 
     try:

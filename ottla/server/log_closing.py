@@ -27,7 +27,7 @@ SYNCED_IN_TURN = 16
 """Number of changed logs that one thread syncs one after another."""
 SYNCED_SINGLY_MAX = 256
 """With more changed logs in a log directory, one call syncs its whole file system. A new log has three files and a directory to sync, and
-nearly each of these syncs waits for a commit of the file system's journal. With few logs this is faster nevertheless: the file system may
+nearly each of these syncs waits for a commit of the file system's journal. With fewer logs, single syncs are faster: the file system may
 hold unwritten files of other programs."""
 
 Changed = tuple[Partition, int, Sequence[Syncable]]

@@ -4,9 +4,9 @@ Production gives it the ports of the operating system (`app.py`), the simulation
 below it import no clock, socket, thread, file or random generator (an import contract holds that).
 
 The constructor claims the log directories and creates the parts. `start` binds the listeners, registers in the metadata store and accepts
-connections. Then the controller sends this broker its replicas: logs are recovered, and coordinators load. `stop` is in `closing.py`. A
-failed read, write or sync takes the log directory offline; a damaged log is taken offline alone. A broken invariant is passed to
-`on_broken_invariant`, which ends the process without the clean-shutdown marker, so that the next start recovers.
+connections. Then the controller sends this broker its replicas: logs are recovered, and coordinators load. `stop` hands leadership over and
+then stops by `closing.py`. A failed read, write or sync takes the log directory offline; a damaged log is taken offline alone. A broken
+invariant is passed to `on_broken_invariant`, which ends the process without the clean-shutdown marker, so that the next start recovers.
 """
 
 from __future__ import annotations
@@ -413,7 +413,7 @@ class Node:
 
     def storage_failed(self, error: StorageError) -> None:
         """Handles a failed read outside of a partition's methods: finds the partition by the path, and takes its log or log directory
-        offline."""
+        offline. Only logs the error if no partition has this path."""
         for partition in self.partitions.all():
             if f"{error.path}/".startswith(f"{partition.log.directory}/"):
                 self._partition_failed(partition, error)

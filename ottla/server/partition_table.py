@@ -1,8 +1,9 @@
 """The logs of this broker: found at the start, opened, created and deleted by orders of the controller, taken offline with their directory.
 
-A partition is in one of `log.dirs`: where its directory was found at the start, else in the online directory with the fewest partitions
-(not a cordoned one, unless all are); `directories/moves.py` moves it to another. A deleted topic's directory in a log directory that was
-offline is removed when that one works again, or set aside as Kafka's `-stray` when a new topic needs the name.
+A partition is in one of `log.dirs`: where its directory was found at the start, else in the directory that a client has chosen for it, else
+in the online directory with the fewest partitions (not a cordoned one, unless all are). `directories/moves.py` moves it to another one. If
+a topic is deleted while a log directory is offline, its directories there are removed when the log directory is online again. If a new
+topic needs such a name before, the old directory is renamed to `-stray`, as in Kafka.
 """
 
 from __future__ import annotations
@@ -233,7 +234,7 @@ class PartitionTable:
         return opened
 
     def close_copy(self, partition: Partition, copy: Log) -> None:
-        """Removes a closed copy from the table. Its directory is kept."""
+        """Forgets that the copy is open. Its directory is kept, so that the move can continue."""
         directory = self.directory_at(copy.directory.rpartition("/")[0])
         if directory is not None:
             directory.copies.pop(partition.topic_partition, None)
@@ -314,7 +315,7 @@ class PartitionTable:
 
     def strays(self, assigned: Collection[tuple[bytes, int]]) -> list[tuple[TopicPartition, bytes]]:
         """Returns the logs in online directories, open or not, that are not in `assigned` (topic id, partition). Logs that name no topic
-        are skipped."""
+        are skipped. Removes all logs that are not in `assigned` from the ledgers."""
         for directory in self._directories:
             if directory.is_claimed:
                 directory.ledger.keep(assigned)

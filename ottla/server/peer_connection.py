@@ -1,8 +1,8 @@
 """A connection to another broker, on the event loop: the client's core over the ports for network and timers.
 
 For requests to other brokers (`server/peers.py`). Everything happens in callbacks on the loop that owns all state: `done(answer, error)` is
-called once for each request, never before the call returns. A request that is not answered in time closes its connection, because a broker
-answers in order and no later answer could arrive.
+called once for each request. It is called before `request` returns only if the peer turns out to have closed the connection. A request that
+is not answered in time closes its connection, because a broker answers in order and no later answer could arrive.
 
 If the broker limits the session's lifetime (KIP-368), a connection with `begin_login` logs in again in time. Later requests wait until the
 running ones are answered and the login is done. Slow parts of a login run in a thread.

@@ -109,7 +109,7 @@ class ReplicaChanges:
 
     def _remove_strays(self, assigned: Collection[tuple[bytes, int]]) -> Iterator[None]:
         for key, topic_id in self._partitions.strays(assigned):
-            log.warning("%s of topic id %s is not assigned to this broker any more; its log goes", key, uuid_to_text(topic_id))
+            log.warning("%s of topic id %s is not assigned to this broker any more; its log is removed", key, uuid_to_text(topic_id))
             self._stop(
                 StoppedReplica(topic=key.topic, topic_id=topic_id, partition=key.partition, leader_epoch=NO_EPOCH, is_deleted=True)
             )

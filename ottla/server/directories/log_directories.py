@@ -61,7 +61,7 @@ class LogDirectoryState:
         since its last use, or records were synced before they were acknowledged."""
         self.is_online = True
         self.is_cordoned = False
-        """Whether new replicas are placed in other directories, as long as one of those is online (KIP-1066)."""
+        """Whether new replicas are placed in other directories, if another directory is online and not cordoned (KIP-1066)."""
         self.reason = ""
         self.was_clean = False
         self.has_failed = False
@@ -261,7 +261,8 @@ class LogDirectoryState:
         return True
 
     def plan_checkpoints(self, partitions: Iterable[Partition]) -> Callable[[], StorageError | None]:
-        """Collects the present checkpoints. Returns a function that writes them in any thread. Only one round may run at a time."""
+        """Collects the present checkpoints. Returns a function that writes them in any thread and returns the error of a failure. Only one
+        round may run at a time."""
         return run_steps(self.plan_in_steps([partitions]))
 
     def plan_in_steps(self, pieces: Iterable[Iterable[Partition]]) -> Generator[None, None, Callable[[], StorageError | None]]:

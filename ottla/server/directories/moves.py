@@ -33,7 +33,7 @@ log = logging.getLogger("ottla.storage")
 
 PIECE_BYTES = 2 << 20
 LAST_BYTES = 1 << 18
-"""With at most this many bytes left to copy or to sync, the copy replaces the log in one iteration of the event loop."""
+"""With at most this many bytes left to copy, and fewer to sync, the copy replaces the log in one iteration of the event loop."""
 SYNC_BYTES = 64 << 20
 PAUSE_MS = 50
 AT_A_TIME_MAX = 3

@@ -33,7 +33,8 @@ class Forwarder:
         self._under_way = dict.fromkeys(FORWARD_LANES, 0)
 
     def forwarding(self, api: ServedApi, version: int, handle: Handle) -> Handle:
-        """Returns a handler that executes requests on this broker if it is the controller, and forwards them otherwise."""
+        """Returns a handler that forwards requests. It executes them on this broker if this broker is the controller, or if they only
+        change log levels."""
 
         def handle_or_forward(broker: Broker, request: RequestContext, body: Any) -> Any:
             if self._route.is_here or _is_for_this_process(body):

@@ -6,9 +6,9 @@ request is answered without a wait. The rest alternates with other unfinished re
 other request until this one has been executed; its answer may still be given later.
 
 Bounds. Only a few requests are decoded and executed at a time: fewer with large frames, because these hold many objects once they are
-decoded. Other requests wait as bytes. The encoded part of an answer counts against its connection. At most `PIECES_OUTSTANDING_MAX` pieces
-of a request wait at a time for a replica or the controller; while they wait, requests of other connections are executed. Once the answer is
-larger than `ottla.response.max.bytes`, all further pieces are answered with POLICY_VIOLATION without calling the handler.
+decoded. Other large requests wait as bytes. The encoded part of an answer counts against its connection. At most `PIECES_OUTSTANDING_MAX`
+pieces of a request wait at a time for a replica or the controller; while they wait, requests of other connections are executed. Once the
+answer is larger than `ottla.response.max.bytes`, all further pieces are answered with POLICY_VIOLATION without calling the handler.
 """
 
 from __future__ import annotations

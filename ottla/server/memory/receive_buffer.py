@@ -112,7 +112,7 @@ class ReceiveBuffers:
         return self.bytes_lent <= self.full_bytes
 
     def wait(self, frame: LargeFrame) -> None:
-        """Lets a frame wait that must grow. Its connection reads again when there is memory."""
+        """Lets a frame wait that must grow. Its connection reads again when there is memory. Drops the slowest requests until then."""
         self._waits += 1
         frame.waiting_number = self._waits
         self._waiting[frame.waiting_number] = frame
@@ -269,7 +269,7 @@ class LargeFrame:
         self._buffers.stop_waiting(self)
         self.finish()
         self._buffers.give_back(self.buffer)
-        self.buffer, self.view, self.filled = bytearray(), memoryview(b""), 0  # the notes of rates refer to the frame, not to its bytes
+        self.buffer, self.view, self.filled = bytearray(), memoryview(b""), 0  # `unfinished` may refer to this frame for a tick
 
     def grow(self) -> None:
         """Makes the buffer larger. The caller has checked the limit."""

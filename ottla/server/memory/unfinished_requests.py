@@ -1,8 +1,9 @@
 """Requests that are not executed yet, most of them incomplete, and their order of eviction when memory is short.
 
-While requests wait for memory, the slowest are dropped. The pace of a request is the number of bytes that it received in the last two ticks
-(a tick is `ottla.tick.interval.ms`). If two requests have the same pace, their average since they began decides, because a peer may send
-much at first and then a byte each second. A request that will be complete soon at its pace is not dropped.
+While requests wait for memory, the slowest are dropped. The pace of a request is the number of bytes that it has received since the tick
+before the last one (a tick is `ottla.tick.interval.ms`). It is compared first, because a peer may send much at first and then a byte each
+second. If two requests have the same pace, their averages since they began decide. A request that will be complete soon at its pace is not
+dropped for slowness.
 
 Requests of a peer that always opens new connections are too young to be judged by their pace. So when requests fill the memory, the address
 whose requests use the most memory loses requests first. Its requests are dropped in this order: requests on connections that have not sent
@@ -131,7 +132,7 @@ class UnfinishedRequests:
         return one.received_bytes - self._noted_before.get(one, 0)
 
     def _pace(self, one: Unfinished) -> tuple[int, float]:
-        """Returns the bytes received in the last ticks, and the average per tick."""
+        """Returns the bytes received since the tick before the last one, and the average per tick since the request began."""
         return self._came_lately(one), one.received_bytes / (self.tick - one.begun_tick)
 
     def _is_on_its_way(self, one: Unfinished) -> bool:

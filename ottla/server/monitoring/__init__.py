@@ -1,1 +1,1 @@
-"""Metrics and health over HTTP. Imported only where `ottla.metrics.listen` is set."""
+"""Metrics and health over HTTP."""

@@ -1,8 +1,8 @@
 """Answers the probes of the HTTP port: whether the broker lives, whether it has started, whether it can serve.
 
 Alive means that the event loop answers. It depends on nothing else, because a broker that cannot serve for a while must not be killed.
-Ready means that clients should connect: the broker listens, its session with the metadata store is alive, its logs are recovered. Each
-reason why it is not ready is one sentence. Started means that it has been ready once.
+Ready means that clients should connect: the broker has opened its replicas, its session with the metadata store is alive, a log directory
+is online, and no coordinator is loading. Each reason why it is not ready is one sentence. Started means that it was ready at a probe.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Histograms of durations whose cost is one addition, with a bucket for each number of bits.
 
 Bucket n counts durations of n bits, 2^(n-1) <= nanoseconds < 2^n; so a duration is filed by `buckets[nanoseconds.bit_length()] += 1`.
-A quantile is interpolated within its bucket: it is off by less than the bucket is wide, a factor of two, and usually by far less. That is
-enough to see whether a request takes 50 microseconds or 50 milliseconds, which is what a dashboard is asked.
+A quantile is interpolated within its bucket: it is off by less than the bucket is wide, a factor of two, and usually by far less. So a
+dashboard shows whether a request takes 50 microseconds or 50 milliseconds.
 
 `Recent` turns counts since the start into counts of the last minutes, by keeping earlier readings.
 """
@@ -62,7 +62,8 @@ class Histogram:
 
 
 class Recent:
-    """The counts of named histograms in the last five minutes, or since the start of the process if that is less."""
+    """The counts of named histograms since the last reading that is at least five minutes old. Without such a reading, the counts since the
+    start of the process."""
 
     __slots__ = ("_snapshots",)
 
@@ -70,8 +71,8 @@ class Recent:
         self._snapshots: deque[tuple[float, dict[str, tuple[int, ...]]]] = deque()
 
     def of(self, now: float, histograms: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
-        """Returns the recent counts of a name. `now` is in seconds. If nothing was counted in the window, returns the counts since the
-        start."""
+        """Returns the recent counts of each name. `now` is in seconds. If nothing was counted in the window, returns the counts since the
+        start. Keeps these counts as a reading, unless the last one is too young."""
         snapshots = self._snapshots
         while len(snapshots) > 1 and snapshots[1][0] <= now - WINDOW_SECONDS:
             snapshots.popleft()

@@ -116,7 +116,7 @@ class HttpPort:
             log.warning("%s is not encrypted: passwords and tokens can be read on the way; set ottla.metrics.ssl.certificate", self.url)
 
     def reload(self) -> None:
-        """Reads token and certificate again; open connections keep theirs."""
+        """Reads token and certificate again. Open connections keep the certificate; their next requests need the new token."""
         try:
             self._access.read_files()
         except AddressError as error:
@@ -165,8 +165,7 @@ class HttpPort:
             _close(sock, writer)
 
     def _drop_longest(self) -> None:
-        """Closes the connection that has waited longest for a request. If all have one, closes the connection that has waited longest for
-        its peer to take the answer."""
+        """Closes the connection that has waited longest for a request. If all have one, closes the connection with the oldest request."""
         longest = next(iter(self._waiting or self._answering))
         self._waiting.pop(longest, None)
         self._answering.pop(longest, None)

@@ -45,7 +45,7 @@ class HttpAccess:
         self.read_files()
 
     def read_files(self) -> None:
-        """Reads token and certificate again. An invalid file changes nothing."""
+        """Reads token and certificate again. An invalid file changes nothing. Raises `AddressError`."""
         token = _read_token(self._token_file) if self._token_file else b""
         self.tls = _context(*self._files) if self.is_encrypted else None
         self._token = token
@@ -69,8 +69,8 @@ class HttpAccess:
         return basic + ('WWW-Authenticate: Bearer realm="ottla"\r\n' if self._token else "")
 
     def is_host(self, name: str, listen_host: str) -> bool:
-        """Whether the Host header may have this name. A foreign name is refused, because an attacker can make it resolve to this address
-        (DNS rebinding)."""
+        """Whether the Host header may have this name. A foreign name is refused on a loopback address and if `ottla.metrics.hosts` is set,
+        because an attacker can make the name resolve to this address (DNS rebinding)."""
         if name in self._hosts:
             return True
         if is_loopback(listen_host):

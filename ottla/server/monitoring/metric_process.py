@@ -58,7 +58,7 @@ def _open_descriptors() -> int:
 
 
 def _started_seconds() -> float:
-    """Wall time of the process's start; where the system does not say, the current time is near enough."""
+    """Returns the wall time of the process's start, in seconds since 1970; the current time if the system does not provide it."""
     try:
         with open("/proc/self/stat", "rb") as file:
             # The name, the second field, is in brackets and may contain blanks.
@@ -69,7 +69,7 @@ def _started_seconds() -> float:
 
 
 class LoopLag:
-    """How late the loop runs what is due."""
+    """Measures the delay of the event loop's timers."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers

@@ -1,6 +1,6 @@
 """Metrics of requests and connections: how many, how long each kind takes, how idle the broker is.
 
-Quantiles cover the last five minutes (`histogram.Recent`), counts and sums everything since the start, as Prometheus expects both.
+Quantiles cover about the last five minutes (`histogram.Recent`). Counts and sums cover the time since the start, as Prometheus expects.
 `FetchConsumer` repeats `Fetch`, because boards use one or the other. In a cluster both include the fetches of followers.
 """
 

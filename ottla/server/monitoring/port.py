@@ -1,6 +1,6 @@
 """Monitoring of a running broker: connects its parts to the metrics, the health checks and the HTTP port that serves both.
 
-Imported only if `ottla.metrics.listen` is set.
+Imported only if `ottla.metrics.listen` is set, or for the charts of a console.
 """
 
 from __future__ import annotations

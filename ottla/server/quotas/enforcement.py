@@ -35,7 +35,8 @@ class Quotas:
         self.throttling = Throttling(self.clients, clock, broker.ages.timers)
 
     def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]], changed: Collection[QuotaEntity] | None) -> None:
-        """Applies these quotas and the rates in the settings. `changed` has the entities with changed quotas, None for all."""
+        """Applies these quotas and the rates in the settings, and ends all throttling. `changed` has the entities with changed quotas, None
+        for all."""
         config = self._broker.config
         self.clients.update(quotas, changed)
         self.throttling.release_all()

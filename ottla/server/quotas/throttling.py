@@ -75,7 +75,7 @@ class Throttling:
         return owed_ms > 0
 
     def charge_forwarded(self, route: Route, request: RequestContext, response: Any, spent_ns: int) -> None:
-        """Charges a request that another broker has forwarded. That broker throttles the connection."""
+        """Charges a request that another broker has forwarded, if its answer has a throttle time. That broker throttles the connection."""
         if route.has_throttle_time:
             response.throttle_time_ms = max(response.throttle_time_ms, self._charge(route, request, 0, spent_ns))
 
