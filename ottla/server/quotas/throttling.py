@@ -12,6 +12,7 @@ the connection for the time in the answer.
 
 from __future__ import annotations
 
+from types import GeneratorType
 from typing import Any
 
 from ottla.base.ports import Clock, TimerHandle, Timers
@@ -54,6 +55,8 @@ class Throttling:
         throttle_ms = self._charge(route, request, size, spent_ns)
         if type(response) is Pending:
             response = response.response
+            if type(response) is Pending or type(response) is GeneratorType:
+                response = None  # The answer is given later (`note`).
         if route.has_throttle_time and response is not None:
             throttle_ms = response.throttle_time_ms = max(throttle_ms, response.throttle_time_ms)
         if throttle_ms:

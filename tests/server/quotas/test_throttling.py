@@ -5,6 +5,7 @@ The bytes pass a real connection and a real dispatcher; the clock is moved by ha
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from types import SimpleNamespace
 from typing import Any
 
@@ -239,6 +240,24 @@ def test_an_answer_that_comes_later_says_how_much_is_left() -> None:
     assert 6000 < left_ms < 7000
     world.timers.advance(left_ms)
     assert world.channel.is_reading
+
+
+@pytest.mark.parametrize("is_task", [False, True])
+def test_an_answer_that_is_made_in_steps_or_by_another_request_says_how_much_is_left(is_task: bool) -> None:
+    """As Metadata, when too many requests wait for an election. The connection was closed."""
+    world = ThrottlingWorld(producer_byte_rate=100)
+    made, later = Pending(), Pending()
+
+    def task() -> Generator[None, None, ProduceResponse]:
+        yield
+        return ProduceResponse(responses=[])
+
+    made.complete(task() if is_task else later)
+    world.answers = [made]
+    world.send(upload(2040))
+    later.complete(ProduceResponse(responses=[]))
+    world.timers.run_due()
+    assert 10_000 < world.times()[0] < 11_000 and not world.channel.is_closed
 
 
 def test_an_answer_that_comes_after_the_time_asks_for_nothing() -> None:
