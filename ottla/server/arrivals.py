@@ -68,7 +68,7 @@ class Arrivals:
             return
         if _plain(arrived_at) in addresses:
             return
-        text = "a client at %s came by %s, which %s does not advertise: it is sent to %s and must be able to reach that, else set %s=%s"
+        text = "a client at %s connected to %s, but %s advertises %s: clients must be able to reach that address, otherwise set %s=%s"
         is_lost = all(address.is_loopback for address in addresses) and not _plain(client_host).is_loopback
         log.log(
             logging.WARNING if is_lost else logging.INFO, text, client_host, arrived_at, listener, advertised, "advertised.listeners",

@@ -46,15 +46,15 @@ def test_a_loopback_address_advertised_to_another_machine_is_a_warning(caplog: p
     ((level, line),) = lines_of(caplog, "localhost", ("10.0.0.99", "10.0.0.5"), ("10.0.0.98", "10.0.0.5"))
     assert level == logging.WARNING
     assert line == (
-        "a client at 10.0.0.99 came by 10.0.0.5, which OUTSIDE does not advertise: it is sent to localhost:9092 and must be able to "
-        "reach that, else set advertised.listeners=OUTSIDE://10.0.0.5:9092"
+        "a client at 10.0.0.99 connected to 10.0.0.5, but OUTSIDE advertises localhost:9092: clients must be able to reach that address, "
+        "otherwise set advertised.listeners=OUTSIDE://10.0.0.5:9092"
     )
 
 
 def test_each_address_is_mentioned_once_and_may_be_meant(caplog: pytest.LogCaptureFixture) -> None:
     found = lines_of(caplog, "kafka.example", ("127.0.0.1", "127.0.0.1"), ("10.0.0.9", "10.0.0.7"), ("10.0.0.8", "10.0.0.7"))
     assert [level for level, _ in found] == [logging.INFO, logging.INFO]
-    assert sorted("127.0.0.1, which" in line for _, line in found) == [False, True]
+    assert sorted("connected to 127.0.0.1, but" in line for _, line in found) == [False, True]
 
 
 def test_an_advertised_name_that_does_not_resolve_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -77,4 +77,4 @@ def test_what_to_set_names_every_listener(caplog: pytest.LogCaptureFixture) -> N
         if thread.name == "ottla-arrivals":
             thread.join(60)
     (record,) = caplog.records
-    assert record.getMessage().endswith("else set advertised.listeners=INSIDE://broker:29092,OUTSIDE://10.0.0.5:9092")
+    assert record.getMessage().endswith("otherwise set advertised.listeners=INSIDE://broker:29092,OUTSIDE://10.0.0.5:9092")

@@ -127,7 +127,7 @@ def test_a_lost_worker_is_an_answer(bench: InspectionsWorld, caplog: pytest.LogC
     bench.inspections.ask(connection(), order(), answers.append)
     bench.threads.run_all()
     assert answers == [None]
-    assert "ended before its work did" in caplog.text
+    assert "ended before it answered" in caplog.text
 
 
 def test_nothing_is_answered_after_the_end(bench: InspectionsWorld) -> None:
