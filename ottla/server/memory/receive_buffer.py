@@ -166,7 +166,8 @@ class ReceiveBuffers:
         """Drops at most `DROPPED_MAX` requests in the order of eviction, until no more than `bytes_max` is lent. This is below
         `full_bytes`, so that more than one request can begin."""
         dropped = self._drop(self.unfinished.dispensable(newcomer), self.bytes_max)
-        log.warning("closed %d connections with unfinished requests, because memory is full", dropped)
+        if dropped:
+            log.warning("closed %d connections with unfinished requests, because memory is full", dropped)
 
     def _end_standstill(self, *, has_waited: bool) -> None:
         """Called when all frames wait for each other. Drops unfinished requests of connections that have not sent a whole request yet; with

@@ -388,3 +388,12 @@ def test_i46_requests_that_wait_count_together() -> None:
     small.feed(frame(b"later-----"))
     assert large.channel.is_closed and not small.channel.is_closed
     assert limits.memory.total_bytes == 30_000
+
+
+def test_a_request_that_finds_no_other_to_drop_is_refused_and_logs_no_dropped_ones(caplog: pytest.LogCaptureFixture) -> None:
+    """All memory is in use by requests that are being executed. A line said that 0 connections were closed."""
+    buffers, (world,) = shares(1 << 20, 1)
+    buffers.lend(2 << 20)
+    world.feed(frame(bytes(900_000))[:60_000])
+    assert world.channel.is_closed and "there is no memory for more unfinished requests" in caplog.text
+    assert "closed 0" not in caplog.text
