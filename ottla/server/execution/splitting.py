@@ -455,9 +455,7 @@ class JoinedAnswer:
         return number
 
     def add(self, number: int, response: Any) -> Iterator[None]:
-        """Adds the answer of a piece: None if the client wants no answer. An exception (`Pending.fail`) is raised here."""
-        if isinstance(response, Exception):
-            raise response
+        """Adds the answer of a piece: None if the client wants no answer. Yields between the steps of encoding."""
         run = self._run_of[number]
         self._missing[run] -= 1
         if response is not None:

@@ -6,19 +6,8 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pytest
-
-from ottla.base.errors import WireError
 from ottla.server.execution.splitting import PARTS_AT_ONCE, JoinedAnswer, join_rest
 from ottla.wire.messages.describe_cluster import DescribeClusterResponse
-
-
-def test_a_piece_that_closes_the_connection_closes_it_for_the_whole() -> None:
-    answer = JoinedAnswer(cast(Any, None), cast(Any, None))
-    first, second = answer.expect(is_end=True), answer.expect(is_end=True)
-    assert list(answer.add(first, None)) == []
-    with pytest.raises(WireError, match="refused"):
-        list(answer.add(second, WireError("refused")))
 
 
 def test_the_parts_of_a_large_element_are_joined_some_at_a_time() -> None:
