@@ -1,9 +1,8 @@
 """The logs of this broker: found at the start, opened, created and deleted by orders of the controller, taken offline with their directory.
 
-A partition is in one of `log.dirs`: where its directory was found at the start, else in the directory that a client has chosen for it, else
-in the online directory with the fewest partitions (not a cordoned one, unless all are). `directories/moves.py` moves it to another one. If
-a topic is deleted while a log directory is offline, its directories there are removed when the log directory is online again. If a new
-topic needs such a name before, the old directory is renamed to `-stray`, as in Kafka.
+A partition is in the log directory where it was found at the start. A new one is in the directory that a client chose for it, else in the
+online one with the fewest partitions (not a cordoned one, unless all are). `directories/moves.py` moves it to another. A deleted topic's
+directory in an offline log directory is removed when that is online again, or renamed to `-stray` when a new topic needs its name.
 """
 
 from __future__ import annotations
