@@ -1,6 +1,6 @@
 """Exactly-once pipelines on Spark: a data source and sink named `ottla`, and the relay that commits their output.
 
-Tasks read record batches into Arrow and encode Arrow into record batches. The driver sends the encoded output in one transaction with the
+Tasks read record batches into Arrow and encode Arrow into record batches. The driver commits the encoded output in one transaction with the
 group's offsets. Importing the package imports neither pyspark nor pyarrow; only the modules that need them do. `ottla.spark.Pipeline` is
 imported on first use.
 """

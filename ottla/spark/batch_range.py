@@ -7,7 +7,8 @@ a batch without data, so a batch that finds a marked file has no new offsets. A 
 sources with another group (`source_groups.py`).
 
 A stream that is used twice in a query, as in a join with itself, has equal offsets for each use. Two separate reads of a topic have their
-own offsets. If these differ for a partition, the lowest is committed, with a checksum of all offsets.
+own offsets. If the reads differ in an offset, or one of them has more partitions, the lowest offset of each partition is committed, with a
+checksum of all offsets.
 
 A query without an `ottla` source counts its batches instead (`decision.py`). At least one source must have the sink's group. A source with
 another group is refused, because the sink commits only the offsets of its own group. A source without a group keeps its position in the
@@ -48,12 +49,12 @@ _NO_OFFSET = "-"
 def find_batch_range(
     checkpoint: str | None, batch_id: int, *, group: str | None, sink_topic: str | None = None, seen_groups: Iterable[str] = ()
 ) -> BatchRange:
-    """Returns the range of a batch over all partitions of the query's `ottla` sources with this group. For a sink without a group it is the
-    batch number.
+    """Returns the range of a batch over all partitions of the query's `ottla` sources with this group. If the sink has no group or the
+    query has no `ottla` source, the range is the batch number.
 
-    `checkpoint` is the sink's option `checkpointLocation`. `sink_topic` is the sink's option `topic`, where a query without `ottla` sources
-    counts its batches. `seen_groups` are groups of sources that the batch's tasks have seen, possibly not all. Raises `OffsetConflictError`
-    if the range cannot be determined, or source and sink have different groups.
+    `checkpoint` is the sink's option `checkpointLocation`. `sink_topic` is the sink's option `topic`; its partition 0 counts the batches.
+    `seen_groups` are groups of sources that the batch's tasks have seen, possibly not all. Raises `OffsetConflictError` if the range cannot
+    be determined, or source and sink have different groups.
     """
     directory = local_path(checkpoint)
     if group is None:
@@ -114,7 +115,7 @@ def group_of_query(query_id: str) -> str:
 
 
 def local_path(checkpoint: str | None) -> Path | None:
-    """Returns the directory of a checkpoint (a plain path or a `file:` URI); None for another file system."""
+    """Returns the directory of a checkpoint (a plain path or a `file:` URI); None for another file system or without a checkpoint."""
     if not checkpoint:
         return None
     parts = urlsplit(checkpoint)
@@ -166,7 +167,7 @@ def _merged(group: str, sources: Sequence[StoredOffsets]) -> StoredOffsets:
 
 
 def _are_apart(sources: Sequence[StoredOffsets]) -> bool:
-    """Whether two sources that share a partition have different offsets."""
+    """Whether two sources share a partition and differ in an offset or in their partitions."""
     return any(one.offsets != other.offsets and not one.offsets.keys().isdisjoint(other.offsets) for one, other in combinations(sources, 2))
 
 
@@ -247,7 +248,7 @@ def leave_range(
 
 
 def _is_of_another_source(before: _Entry, planned: BatchRange) -> bool:
-    """Whether another source of the query wrote the range before: one of other topics alone, or a running process with another range."""
+    """Whether another source of the query wrote the entry: its topics are all different, or another running process wrote another range."""
     topics, found = _topics(before.range.end), _topics(planned.end)
     if topics != found and not topics & found:
         return True
@@ -256,7 +257,7 @@ def _is_of_another_source(before: _Entry, planned: BatchRange) -> bool:
 
 
 def mark_used(group: str, batch_id: int) -> None:
-    """Records that the range was committed as this batch, so that a next batch without data does not use it again."""
+    """Records that the range was committed as this batch, so that a later batch without data does not use it again."""
     left = _read_entry(group)
     if left is not None:
         _write_entry(group, left._replace(used_by=batch_id))

@@ -1,8 +1,8 @@
 """The commits of a pipeline's group, read from `__consumer_offsets` in log order.
 
-Each record is a committed offset of one partition. Records of one transaction have its producer id and epoch and form one commit. Outside
-transactions (a plain consumer, a manual reset) each record batch is a commit. Compaction only removes a prefix of each partition's commits,
-so the remaining chain has no gaps.
+Each record is a committed offset of one partition, or its deletion. Consecutive records of one transaction have its producer id and epoch
+and form one commit. Outside transactions (a plain consumer, a manual reset) each record batch is a commit. Compaction only removes a prefix
+of each partition's commits, so the remaining chain has no gaps.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class CommittedTransaction(NamedTuple):
 
 
 class CommittedRange(NamedTuple):
-    """One partition's part of a commit. `end` is None if the offset was deleted, `metadata` if a program other than a pipeline wrote it."""
+    """One partition's part of a commit. `end` is the committed offset, None for a deletion. `metadata` is None unless a pipeline wrote it.
+    """
 
     end: int | None
     metadata: CommitMetadata | None
@@ -47,7 +48,7 @@ class GroupCommit(NamedTuple):
 
     @property
     def metadata(self) -> CommitMetadata | None:
-        """Returns the metadata of a pipeline's commit, from any of its partitions."""
+        """Returns the metadata of a pipeline's commit, from any of its partitions; None for the commit of another program."""
         return next((found.metadata for found in self.ranges.values() if found.metadata is not None), None)
 
 

@@ -1,8 +1,8 @@
 """The metadata of each committed offset of a pipeline: the query and number of the batch that ends there, and a digest of the batch's
 output.
 
-It is committed in the same transaction as the offset. The relay compares it when offsets alone decide nothing (a batch that moved no
-offset), and `verify` compares the sink with it. It is JSON of some dozen bytes, far below `offset.metadata.max.bytes` (4096).
+The relay compares the metadata when offsets alone decide nothing (such as for a batch that moves no offset), and `verify` compares the sink
+with it. It is JSON of 90 to 150 bytes, far below `offset.metadata.max.bytes` (4096).
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 class CommitMetadata(NamedTuple):
     """The description of one batch, stored with one source partition.
 
-    `start` is the partition's offset at the start of the batch; the committed offset is its end. `rows` and `digest` describe the batch's
-    whole output in all partitions (`OutputDigest`). `topic_id` is the id of the partition's topic, empty if unknown. `apart` is a checksum
-    of the offsets of all sources if several sources read a partition at different offsets; the committed offset is then the lowest one.
+    `start` is the partition's offset at the start of the batch, -1 for a partition that is new in the batch; the committed offset is its
+    end. `rows` and `digest` describe the batch's whole output in all partitions (`OutputDigest`). `topic_id` is the id of the partition's
+    topic, empty if unknown. `apart` is a checksum of the offsets of all sources if several sources share a partition but not all offsets;
+    the committed offset is then the lowest one.
     """
 
     query_id: str

@@ -1,8 +1,8 @@
 """Clients of the cluster in Spark's processes, one for each set of options, and their errors as one line.
 
-Spark's Python processes serve many batches and tasks, one at a time, so a client is opened once and reused. A client whose cluster could
-not be reached is dropped, and the next use opens another one. Read-only requests (`ask`) are repeated while connections break, within the
-request timeout.
+Spark's Python processes serve many batches and tasks, one at a time, so a client is opened once and reused. When a transport error is
+reported, the clients with these options are closed, and the next use opens another one. Read-only requests (`ask`) are repeated while
+connections break, within the request timeout.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ def explained(connection: ClusterConnection, option: str) -> Iterator[None]:
 
 
 def ask(connection: ClusterConnection, option: str, question: Callable[[Client], T], *, use: str = "") -> T:
-    """Returns the result of a read-only request, which is repeated while connections break, for `timeout_s` at most.
+    """Returns the result of a read-only request, which is repeated while connections break, for `timeout_s` at most. Raises `PipelineError`
+    as `explained` does.
 
     `use` chooses the client as in `client_of`. A cluster that this process has not reached yet gets only a few quick attempts, because
     waiting does not help if the address is wrong.
@@ -94,10 +95,10 @@ def ask(connection: ClusterConnection, option: str, question: Callable[[Client],
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Wraps functions that Spark calls: lets Spark show a `PipelineError` without its own stack frames, because the message is sufficient.
+    """Wraps functions that Spark calls, so that Spark shows a `PipelineError` without a stack trace, because the message is sufficient.
 
-    In Spark's Python workers, which end with their first error, it sets the environment variable SPARK_HIDE_TRACEBACK. Other processes are
-    unchanged.
+    In Spark's Python workers, which end with their first error, it sets the environment variable SPARK_HIDE_TRACEBACK, and tunes the memory
+    (`freeze_imports`). It changes nothing in other processes.
     """
     freeze_imports()
     try:

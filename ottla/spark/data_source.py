@@ -2,11 +2,11 @@
 
     spark.readStream.format("ottla").option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "orders").load()
 
-Columns: `COLUMNS`, or some of them with `.schema("key BINARY, value BINARY")`. Spark requests all columns of a Python source and copies
-each of them for every row, whether the query uses it or not.
+Columns: `COLUMNS` (and `headers` with `includeHeaders`), or some of them with `.schema("key BINARY, value BINARY")`. Spark requests all
+columns of a Python source and copies each column for every row, whether the query uses the column or not.
 
 A batch read is a snapshot taken at `load()`: each action reads the same records. With `.schema(...)` the snapshot is taken when the action
-begins. Options are checked when the DataFrame is made, so that a misspelled one is reported immediately.
+begins. The options of a source are checked when the DataFrame is made, so that a misspelled one is reported immediately.
 """
 
 from __future__ import annotations
@@ -134,9 +134,9 @@ def _columns(schema: StructType) -> list[tuple[str, bool]]:
 def _require_options(options: Any) -> None:
     if not options:
         raise OptionError(
-            "kafka.bootstrap.servers: missing; Spark keeps the options of CREATE TABLE from sources in Python: use CREATE TEMPORARY VIEW "
-            "... USING ottla OPTIONS (...), or give them with the query: SELECT ... FROM the_table WITH (...), INSERT INTO the_table WITH "
-            "(...) SELECT ..., or CREATE VIEW ... AS SELECT ... FROM the_table WITH (...), which keeps them"
+            "kafka.bootstrap.servers: missing; Spark does not pass the options of CREATE TABLE to sources in Python: use CREATE TEMPORARY "
+            "VIEW ... USING ottla OPTIONS (...), or give them with the query: SELECT ... FROM the_table WITH (...), INSERT INTO the_table "
+            "WITH (...) SELECT ..., or CREATE VIEW ... AS SELECT ... FROM the_table WITH (...), which keeps them"
         )
 
 

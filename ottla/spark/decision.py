@@ -1,14 +1,14 @@
 """Decides whether a batch is committed, still to be sent, or in conflict, by comparing its range with the group's committed offsets.
 
-If the committed offsets equal the batch's start, it is to be sent. If they equal its end, it is done. Anything else is a conflict. A batch
-whose start equals its end moves no offset (a watermark closed windows, or another source had the data). Then the metadata of the committed
-offsets decides, which names query and batch. The metadata also decides if several sources of the query read a partition at different
-offsets, because one committed offset cannot represent all of them.
+If the committed offsets equal the batch's start, the batch is to be sent. If they equal its end, the batch is done. Anything else is a
+conflict. A batch whose start equals its end moves no offset (a watermark closed windows, or another source had the data). Then the metadata
+of the committed offsets decides, which names query and batch. The metadata also decides if several sources of the query read a partition at
+different offsets, because one committed offset cannot represent all of them.
 
 A query without offsets in its group (files, the rate source, sources without a group) is counted in it: batch n moves the group's offset of
-one partition from n to n + 1, in the transaction with the output. The partition is partition 0 of the option `topic`. If rows name their
-topics in a column, it is partition 0 of the alphabetically first topic in the first batch with output; later batches find it in the group's
-offsets. Batches before the first output have nothing to commit.
+one partition from n to n + 1, in the transaction with the output. The batches are counted in partition 0 of the sink's topic. If rows name
+their topics in a column, the first batch with output chooses partition 0 of its alphabetically first topic, and later batches find this
+partition in the group's offsets. Batches before the first output have nothing to commit.
 
 The offsets must be read after InitProducerId, so that no transaction of an earlier driver can still change them.
 """
@@ -35,8 +35,8 @@ class BatchRange(NamedTuple):
     A partition missing in `start` is new in this batch, as are partitions of a topic that was deleted and created again since the previous
     batch. `start` is None if it is unknown; then only the first batch of a checkpoint can be decided. `topic_ids` are the known ids at the
     end of the batch. If several sources read a partition, `start` and `end` have the lowest offset; if their offsets differ, `apart` has a
-    checksum of all offsets at the start and at the end. `is_counted`: the query has no source with offsets, and the range is the batch
-    number (`counted_range`).
+    checksum of all offsets at the start and at the end. `is_counted`: no source has offsets of the group, and the range is the batch number
+    (`counted_range`).
     """
 
     start: BatchOffsets | None
@@ -62,7 +62,8 @@ class PlannedBatch(NamedTuple):
 def decide(
     batch: PlannedBatch, committed: Mapping[TopicPartition, Committed], targets: Collection[TopicPartition]
 ) -> tuple[PlannedBatch, bool]:
-    """Returns the batch, with its partition for counting if it needs one, and whether it is committed. Raises `OffsetConflictError`."""
+    """Returns the batch, with its partition for counting if it needs one, and whether it is committed. `targets` are the partitions with
+    output. Raises `OffsetConflictError`."""
     if batch.range.is_counted and not batch.range.end:
         batch = place_count(batch, committed, targets)
     check_query(batch, committed)
@@ -103,7 +104,10 @@ def is_replaced(before: str, now: str) -> bool:
 
 def _places(batch: PlannedBatch, start: BatchOffsets, committed: Mapping[TopicPartition, Committed]) -> tuple[bool, bool]:
     """Returns whether any partition is committed at the batch's start, and whether any is committed at its end, among the partitions that
-    the batch moves. Raises `OffsetConflictError` for an offset at neither, and for a missing one unless the checkpoint is trusted.
+    the batch moves. A partition without a committed offset counts as at the start.
+
+    Raises `OffsetConflictError` for an offset at neither. It also refuses a missing offset, unless the partition is new, the batch is the
+    first one, or the checkpoint is trusted.
     """
     at_start = at_end = False
     for partition, end in batch.range.end.items():
@@ -158,7 +162,8 @@ def _is_committed_apart(batch: PlannedBatch, start: BatchOffsets, committed: Map
 
 
 def _is_committed_first(batch: PlannedBatch, committed: Mapping[TopicPartition, Committed]) -> bool:
-    """Like `is_committed`, if the start is unknown. Raises `OffsetConflictError` for any but the first batch of a checkpoint."""
+    """Like `is_committed`, if the start is unknown. Raises `OffsetConflictError` for any but the first batch of a checkpoint, and if the
+    offsets leave open whether the batch is committed."""
     if batch.batch_id > 0:
         raise _conflict(batch, committed, f"the checkpoint's offset log has no entry {batch.batch_id - 1}")
     found = {partition: committed[partition].offset for partition in batch.range.end if partition in committed}
@@ -174,7 +179,8 @@ def _is_committed_first(batch: PlannedBatch, committed: Mapping[TopicPartition, 
 
 
 def _last_batches(batch: PlannedBatch, committed: Mapping[TopicPartition, Committed]) -> set[CommitMetadata | None]:
-    """Returns the metadata of the committed offsets; in a pipeline's own commit all belong to one batch."""
+    """Returns the batches that the metadata of the committed offsets names, None for an offset of another program. All partitions of a
+    pipeline's commit name the same batch."""
     found = (parse_metadata(committed[partition].metadata) for partition in batch.range.end if partition in committed)
     return {None if one is None else one._replace(start=0, topic_id="") for one in found}
 
@@ -214,7 +220,10 @@ def counted_range(batch_id: int, topic: str | None) -> BatchRange:
 
 def place_count(batch: PlannedBatch, committed: Mapping[TopicPartition, Committed], targets: Collection[TopicPartition]) -> PlannedBatch:
     """Returns the batch with the partition that counts its batches: the partition where the query, or else another pipeline of the group,
-    has counted before; else partition 0 of the first topic with output. Without either the batch is unchanged."""
+    has counted before; else partition 0 of the first topic with output. Without either the batch is unchanged.
+
+    A partition that is chosen now has no committed offset yet, so `trusts_checkpoint` is set.
+    """
     of_pipelines = {partition: found for partition, one in committed.items() if (found := parse_metadata(one.metadata)) is not None}
     own = [partition for partition, found in sorted(of_pipelines.items()) if found.query_id == batch.query_id]
     known = own or sorted(of_pipelines)

@@ -27,8 +27,9 @@ BatchFunction = Callable[[Any, int], Any]
 def exactly_once(function: BatchFunction, options: Mapping[str, str], *, checkpoint: str) -> BatchFunction:
     """Returns a function for `DataStreamWriter.foreachBatch` that commits the result of `function(rows, batch_id)`.
 
-    The result is a DataFrame with the sink's columns, several of them, or None for no output. `options` are the sink's; without `group` it
-    raises `OptionError`. `checkpoint` is the query's `checkpointLocation`, which Spark does not pass on.
+    The result is a DataFrame with the sink's columns, a list of such DataFrames, or None for no output. `options` are the sink's options.
+    `checkpoint` is the query's `checkpointLocation`, which Spark does not pass on. Raises `OptionError` for invalid options, and without
+    `group`.
     """
     parsed = parse_sink({**options, "checkpointLocation": checkpoint})
     if parsed.group is None:

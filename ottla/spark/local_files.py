@@ -1,4 +1,4 @@
-"""Small files that processes of one host share: replaced as a whole, and ignored when the process that wrote them has ended."""
+"""Small files that processes of one host share: writers replace a file as a whole, and readers can check whether its writer still runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def replace_file(path: Path, text: str, mode: int = 0o600) -> None:
-    """Writes a temporary file beside `path`, in a directory that it makes if needed, and renames it."""
+    """Replaces a file atomically: writes a temporary file beside `path`, and renames it. Makes the directory if it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:

@@ -41,7 +41,8 @@ def write_offsets(
     topic_ids: Mapping[str, str] | None = None,
     gone: Mapping[TopicPartition, int] | None = None,
 ) -> dict[str, Any]:
-    """Encodes the offsets of a source: the next record of each partition, and the known topic ids."""
+    """Encodes the offsets of a source (the next record of each partition), its group, the ids of these topics, and the offsets of missing
+    partitions."""
     topics, gone_topics = _by_topic(offsets), _by_topic(gone or {})
     ids = {topic: topic_ids[topic] for topic in sorted({*topics, *gone_topics}) if topic in topic_ids} if topic_ids else {}
     return {**topics, OWN_KEY: {"group": group, **({"ids": ids} if ids else {}), **({"gone": gone_topics} if gone_topics else {})}}

@@ -1,9 +1,9 @@
 """The options of the source and the sink, with the names of Spark's own Kafka connector, parsed and checked.
 
 A query is migrated by changing its format. Options without use here are accepted and ignored (`WITHOUT_EFFECT`). A key whose meaning the
-pipeline itself defines (`OWNED`) is refused, and so is a name without `kafka.` that resembles a known option. Any other unknown key
-gives a warning. Names are case-insensitive. Every refusal is an `OptionError` whose message begins with the option's name. `SOURCE_TABLE`
-and `SINK_TABLE` are the reference page. Needs no pyspark.
+pipeline itself defines (`OWNED`) is refused, unless its value is in `AS_OWNED`. A name without `kafka.` that resembles a known option is
+refused too. Any other unknown key gives a warning. Names are case-insensitive. Every refusal is an `OptionError` whose message begins with
+the option's name. `SOURCE_TABLE` and `SINK_TABLE` are the reference page. Needs no pyspark.
 """
 
 from __future__ import annotations
@@ -58,10 +58,11 @@ SOURCE_TABLE = (
     Option("subscribe", "", "streaming, batch", "Topics, separated by commas. Exactly one of `subscribe`, `subscribePattern` and `assign` "
         "is required."),
     Option("subscribePattern", "", "streaming, batch", "A regular expression (Python's) that whole topic names match. Internal topics "
-        "are left out. A stream may begin before any topic matches."),
+        "are not read. A stream may begin before any topic matches."),
     Option("assign", "", "streaming, batch", 'Single partitions as JSON: `{"orders":[0,1]}`.'),
     Option("group", "", "streaming, batch", "The consumer group whose committed offsets are where a query without checkpoint begins. The "
-        "sink commits to it. Without a group, or if it has committed nothing, the query begins at `startingOffsets`."),
+        "sink commits to it. Without a group, or if it has committed nothing, the query begins at `startingOffsets`. A batch read with "
+        "both options begins at `startingOffsets`."),
     Option("isolation", "read_committed", "streaming, batch", "`read_committed` or `read_uncommitted`. `kafka.isolation.level` is the "
         "same."),
     Option("startingOffsets", "latest; batch: earliest", "streaming, batch", "`earliest`, `latest` (streaming only), or an offset for "
@@ -85,8 +86,8 @@ SOURCE_TABLE = (
     Option("maxTriggerDelay", "15m", "streaming", "How long a batch may wait for `minOffsetsPerTrigger`: a number with `ms`, `s`, `m`, "
         "`h` or `d`."),
     Option("minPartitions", "", "streaming, batch", "Splits large ranges, so that there are at least this many tasks. If neither it "
-        "nor `maxRecordsPerPartition` is set, reads of more than some megabytes are divided over the processors; with 1 each partition "
-        "is one task."),
+        "nor `maxRecordsPerPartition` is set, reads of more than some megabytes are divided over the processors of the driver's host; "
+        "with 1 each partition is one task."),
     Option("maxRecordsPerPartition", "", "streaming, batch", "Splits ranges with more offsets than this."),
     Option("failOnDataLoss", "true", "streaming, batch", "Whether the query stops if records that it has not read no longer exist: the "
         "log begins after them, or the topic was deleted (and perhaps created again). Gaps of compaction and transactions are no loss."),
@@ -146,7 +147,7 @@ WITHOUT_EFFECT = {
     "kafkaConsumer.pollTimeoutMs": _BY_TIME,
     "fetchOffset.numRetries": _BY_TIME,
     "fetchOffset.retryIntervalMs": _BY_TIME,
-    "groupIdPrefix": "no group is made up for reading",
+    "groupIdPrefix": "no group is generated for reading",
     "kafka.acks": "all replicas in sync acknowledge, always",
     "kafka.linger.ms": _SINK,
     "kafka.buffer.memory": _SINK,
@@ -161,7 +162,7 @@ WITHOUT_EFFECT = {
     "kafka.session.timeout.ms": _NO_MEMBER,
     "kafka.heartbeat.interval.ms": _NO_MEMBER,
     "kafka.default.api.timeout.ms": _BY_TIME,
-    "kafka.metadata.max.age.ms": "the driver asks for each batch",
+    "kafka.metadata.max.age.ms": "the driver requests metadata for each batch",
 }
 """Options of Spark's connector and of Kafka's clients that are accepted and ignored, with the reason."""
 

@@ -1,8 +1,8 @@
 """A digest of a transaction's output, computed either from the batches before they are sent or from the log afterwards.
 
-For each partition it has the number of rows, and the CRC-32C of all batches without the header fields before the record count. These are
-the fields that stamping and appending change: producer id, epoch, sequence, base offset and leader epoch. If a topic's `compression.type`
-is not `producer`, the log has other bytes than were sent, and only the rows can be compared.
+For each partition it has the number of rows, and the CRC-32C of all batches without the header fields before the record count. Stamping and
+appending change only fields before the record count: base offset, leader epoch, checksum, timestamps, producer id, epoch and sequence. If a
+topic's `compression.type` is not `producer`, the log has other bytes than were sent, and only the rows can be compared.
 """
 
 from __future__ import annotations

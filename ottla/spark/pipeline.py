@@ -45,6 +45,7 @@ class Pipeline:
     - `starting_offsets`: where a group without offsets begins: `earliest`, `latest`, or JSON per partition.
     - `trigger`: empty to run one batch after another, `available-now` to stop at the current end of the source, or an interval such as `5
       seconds`.
+    - `output_mode`: `append`, `update` or `complete`. `name`: the query's name in Spark's user interface, by default the group.
     - `checkpoint`: a directory, by default `checkpoints/GROUP`. Without it stateful queries lose their state, other queries nothing.
     - `connection`: the client's security settings. `source_options` and `sink_options`: more options of the data source.
     - `settings`: Spark's settings for the session that `run` makes.

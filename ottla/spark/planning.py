@@ -47,7 +47,7 @@ BoundsByPartition = Mapping[TopicPartition, LogBounds]
 
 
 def wanted_timestamps(position: ReadPosition, partitions: Iterable[TopicPartition]) -> SourceOffsets:
-    """Returns the timestamps to look up for a position; empty if it needs none. Raises `OptionError` if partitions are missing."""
+    """Returns the timestamps to look up for a position; empty if it needs none. Raises `OptionError` for a missing or unknown partition."""
     if position.kind == "timestamp":
         return dict.fromkeys(partitions, position.timestamp)
     if position.kind == "timestamps":
@@ -75,7 +75,10 @@ def starting_offsets(
 
 
 def ending_offsets(position: ReadPosition, bounds: BoundsByPartition, found: Mapping[TopicPartition, int]) -> SourceOffsets:
-    """Returns where each partition ends, at most the end of its bounds. Raises `OptionError` as `starting_offsets`, and for `earliest`."""
+    """Returns where each partition ends, at most the end of its bounds. `found` is as in `starting_offsets`; the end of a partition without
+    a record at or after the timestamp is the end of its bounds. Raises `OptionError` for `earliest`, an offset beyond the end, and a
+    missing or unknown partition.
+    """
     if position.kind == "earliest":
         raise OptionError(f"{position.option}: earliest makes no sense as an end")
     if position.kind in ("timestamp", "timestamps"):

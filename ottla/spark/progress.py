@@ -1,7 +1,7 @@
 """Maintains the state of a running pipeline from Spark's progress of its batches and the commits in the group's log.
 
-It has its own client with a short timeout, so that an unreachable broker does not delay the pipeline. A failed request is repeated at the
-next observation.
+The recorder has its own client with a short timeout, so that an unreachable broker does not delay the pipeline. After a failed request the
+log is read again at a later observation, with growing pauses.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla.spark.state_file import KILLED, RUNNING, PipelineState, SourcePositio
 
 REQUEST_SECONDS_MAX = 2.0
 LOG_PAUSE_SECONDS = 1.0
-"""Minimum seconds between two reads of the log, which is sufficient for a state file."""
+"""Minimum seconds between two reads of the log. Readers of a state file do not need newer data."""
 LOG_PAUSE_SECONDS_MAX = 30.0
 """Maximum pause while the log cannot be read, for example without permission to read `__consumer_offsets`; the pause doubles up to this."""
 
@@ -51,7 +51,7 @@ class ProgressRecorder:
         self._save()
 
     def observe(self, progresses: Iterable[Mapping[str, Any]], *, is_last: bool = False) -> bool:
-        """Processes Spark's progress reports, oldest first, and what is new in the log; returns whether the state has changed."""
+        """Processes Spark's progress reports, oldest first, and new commits in the log; returns whether the state has changed."""
         has_new = False
         for progress in progresses:
             has_new = self._take(progress) or has_new

@@ -1,7 +1,7 @@
 """Compares a pipeline's commits with the records in its sink: each input range once, each batch's output complete and once.
 
 Pure: `judge` returns `Findings` about its arguments. A fault with a transaction may be temporary, because markers reach partitions one
-after another; the caller then reads on and judges again. A fault without one is final.
+after another; the caller then reads further and judges again. A fault without a transaction is final.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def judge(
     _judge_ranges(commits, findings)
     _judge_batches(commits[len(left) :], findings)
     if left:
-        findings.notes.append(f"not judged: {len(left)} commits of partitions that later batches do not read; those between are removed")
+        what = f"{len(left)} commits of partitions that later batches do not read"
+        findings.notes.append(f"not judged: {what}; compaction has removed the commits after them")
     ours = [commit for commit in commits[len(left) :] if commit.metadata is not None and commit.transaction is not None]
     known = {commit.transaction.producer_id for commit in ours if commit.transaction is not None}
     covered = {commit.transaction for commit in (*left, *ours)}
@@ -117,7 +118,7 @@ def _judge_other_commit(partition: TopicPartition, known: InputRange | None, end
 def _judge_range(partition: TopicPartition, known: InputRange | None, end: int, metadata: CommitMetadata, findings: Findings) -> None:
     if known is not None and is_replaced(known.topic_id, metadata.topic_id):
         findings.notes.append(
-            f"{partition}: the topic was deleted and created again after offset {known.end}; the proof is of the new one alone "
+            f"{partition}: the topic was deleted and created again after offset {known.end}; only the new topic is judged "
             f"(id {metadata.topic_id})"
         )
         known = None
@@ -128,7 +129,7 @@ def _judge_range(partition: TopicPartition, known: InputRange | None, end: int, 
     if known is None:
         known = InputRange(start, start, 0)
     if start < known.end:
-        what = f"offsets {start} to {min(end, known.end) - 1} twice" if end > start else f"from {start}, which was behind {known.end}"
+        what = f"offsets {start} to {min(end, known.end) - 1} twice" if end > start else f"from {start}, before {known.end}"
         findings.faults.append(ProofFault("overlap", f"{partition}: {name} committed {what}"))
     elif start > known.end:
         findings.faults.append(ProofFault("gap", f"{partition}: offsets {known.end} to {start - 1} are in no batch before {name}"))
@@ -156,7 +157,7 @@ def _judge_batches(commits: Iterable[GroupCommit], findings: Findings) -> None:
         if newest is not None and newest.query_id != metadata.query_id:
             findings.notes.append(
                 f"query {metadata.query_id} took over after batch {newest.batch_id} of query {newest.query_id}: it began with a new "
-                "checkpoint. If it keeps state (windows, joins, totals), the content of the state was never written"
+                "checkpoint. If the earlier query kept state (windows, joins, totals), the output from that state was never written"
             )
         newest = metadata
 

@@ -61,7 +61,7 @@ STABLE_S = 1.0
 """Seconds to wait for a transaction that is committing the group's offsets. Most are open for milliseconds."""
 
 SENT_BYTES_PER_S_MIN = 512 * 1024
-"""Assumed lowest sending rate in bytes per second, from which the transaction's timeout is computed, up to `TIMEOUT_MS_MAX`.
+"""Assumed lowest sending rate in bytes per second. The transaction's timeout is computed with this rate, up to `TIMEOUT_MS_MAX`.
 
 At 512 KiB per second a batch of 256 MiB gets 8.5 minutes. 15 minutes is the default of the broker's `transaction.max.timeout.ms`.
 """
@@ -154,7 +154,8 @@ class _Sending(NamedTuple):
 
 
 class Relay:
-    """The transactions of one group in this process. It keeps connections and identity between batches as an optimization."""
+    """The transactions of one group, or of one batch job, in this process. A relay keeps its client and producer identity between batches
+    as an optimization."""
 
     def __init__(
         self,
@@ -242,8 +243,8 @@ class Relay:
     def _compare(
         self, client: Client, batch: PlannedBatch, outputs: Sequence[TaskOutput], *, timeout_s: float | None = None
     ) -> tuple[PlannedBatch, bool]:
-        """Returns whether the group's offsets show the batch as committed. A query without source offsets counts its batches as offsets of
-        one partition (`decision.py`); this partition is added to the returned batch.
+        """Returns the batch, and whether the group's offsets show it as committed. A query without source offsets counts its batches as
+        offsets of one partition (`decision.py`); this partition is added to the returned batch.
         """
         partitions = None if batch.range.is_counted and not batch.range.end else batch.range.end
         committed = client.committed(batch.group, partitions, require_stable=True, timeout_s=timeout_s)
@@ -261,7 +262,8 @@ class Relay:
         transaction.commit_offsets(batch.group, offsets)
 
     def _initialize(self, client: Client, batch: PlannedBatch, outputs: Sequence[TaskOutput]) -> Transaction:
-        """Takes over the transactional id, with the identity that this process holds, if any."""
+        """Takes over the transactional id, with the identity that this process holds, if any. Halves the transaction's timeout while it is
+        above the broker's maximum, but not below the option's value."""
         held = self._identity or _Identity(-1, -1, "", 0)
         self._sending = None
         least_ms, size = self.target.transaction_timeout_ms, sum(output.size_bytes for output in outputs)
@@ -347,7 +349,8 @@ class Relay:
             pause_s = min(PAUSE_S_MAX, pause_s * 2)
 
     def _repeat(self, attempt: Callable[[], CommitOutcome], name: str) -> CommitOutcome:
-        """Repeats the batch after retriable failures, for up to `retry_s`."""
+        """Repeats the batch after retriable failures, for up to `retry_s`. Raises `FencedDriverError` after fencing, `BrokerError` after
+        any other failure of a request. After a `SpoolError` it ends the open transaction."""
         deadline = self._now() + self.target.retry_s
         pause_s, tries = PAUSE_S_MIN, 1
         while True:

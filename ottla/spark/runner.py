@@ -100,7 +100,8 @@ class RunningPipeline:
         return None if error is None else failure_of(str(error))
 
     def close(self, *, is_asked: bool) -> QueryFailedError | None:
-        """Stops the query, after its batch if that ends soon, and stores the last state; returns the failure, if any."""
+        """Stops the query, after its batch if that ends soon, and stores the last state. Returns the failure; None if there is none, or if
+        the stop was asked for."""
         try:
             if self.is_active:
                 stop_query(self.query)

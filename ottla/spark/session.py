@@ -57,7 +57,7 @@ SAID_BY_THE_FAILURE = "|".join([
 """Messages that Java logs when a query fails, each with the same error; the error is reported afterwards (`QueryFailedError`)."""
 
 CONTEXT_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
-"""pyspark's loggers of errors with a place in a query. They write all that Java knows, twelve kilobytes for a misspelt function."""
+"""pyspark's loggers of errors with a place in a query. They write Java's stack traces: 12 kilobytes for a misspelled function."""
 
 UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 """Spark's setting for Unix sockets instead of TCP between Java and its Python workers: reading 1 KB rows is 1.4 times as fast."""
@@ -100,8 +100,9 @@ def _check_version(requirement: Requirement, text: str) -> None:
 
 
 def prepare_environment(config: Mapping[str, str]) -> None:
-    """Sets JAVA_HOME and PYSPARK_PYTHON for the Java process, unless the user has set them. `spark.pyspark.python` in `config` takes
-    precedence over PYSPARK_PYTHON.
+    """Sets JAVA_HOME and PYSPARK_PYTHON for the Java process. A usable JAVA_HOME and the PYSPARK_PYTHON of the user are kept, but
+    `spark.pyspark.python` in `config` takes precedence over PYSPARK_PYTHON. Raises `MissingRequirementError` if there is no usable Java, or
+    if the chosen Python lacks a requirement.
     """
     home = java_home(os.environ)
     if home is not None:

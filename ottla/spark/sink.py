@@ -52,9 +52,9 @@ _HINTS = {
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "choose another compression",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "the topics of source and sink have to exist, all of them on one cluster",
     ErrorCode.INVALID_TRANSACTION_TIMEOUT: "lower kafka.transaction.timeout.ms, or raise the broker's transaction.max.timeout.ms",
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the principal needs the right to write to topic",
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: "the principal needs the right to read group",
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "the principal needs the rights to describe and write the transactional id",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the principal needs an ACL for WRITE on the topic",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "the principal needs an ACL for READ on the group",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "the principal needs ACLs for DESCRIBE and WRITE on the transactional id",
 }
 
 
@@ -158,8 +158,8 @@ class OttlaStreamWriter(_Writer, DataSourceStreamArrowWriter):
 
 
 def commit_outputs(options: SinkOptions, outputs: Sequence[TaskOutput], batch_id: int, seen: Iterable[str], query_id: str = "") -> None:
-    """Commits a batch of a stream. `seen` are the groups of sources that its tasks have seen. `query_id` is for a checkpoint that cannot be
-    read here.
+    """Commits a batch of a stream, and marks its range as used (`mark_used`). `seen` are the groups of sources that the batch's tasks have
+    seen. `query_id` is for a checkpoint that cannot be read here.
     """
     query_id = find_query_id(options.checkpoint) or query_id
     batch_range = find_batch_range(options.checkpoint, batch_id, group=options.group, sink_topic=options.topic, seen_groups=seen)

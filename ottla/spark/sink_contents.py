@@ -1,9 +1,9 @@
 """The committed transactions in a pipeline's sink topics, read with read_committed: for each, the number of rows and a digest. Other
 producers may have written to the topics, too.
 
-The headers and checksums of batches have all that is needed. Only a batch that begins before the log start is decoded, because
-DeleteRecords may cut a batch, and readers get only the records after the cut. Aborted transactions are not visible, and open ones are above
-the last stable offset, where `extend` stops.
+Rows are counted by the batch headers, and digests are made of the batches' bytes. Only a batch that begins before the log start is decoded,
+because DeleteRecords may cut a batch, and readers get only the records after the cut. Aborted transactions are not visible, and open ones
+are above the last stable offset, where `extend` stops.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from ottla.wire.records import iter_records
 class SinkPartition(NamedTuple):
     """One partition of the sink: its first and next offset, and the rows between them by transaction (None: outside of transactions).
 
-    `spans` has the first and last offset of each transaction's batches.
+    `has_open` is True if there are records after the last stable offset. `spans` has the first and last offset of each transaction's
+    batches.
     """
 
     start: int
@@ -45,7 +46,7 @@ class SinkContents:
         self.outputs: dict[CommittedTransaction, OutputDigest] = {}
 
     def extend(self) -> bool:
-        """Reads each partition up to its last stable offset; returns whether the end has moved or a transaction is open."""
+        """Reads each partition up to its last stable offset; returns whether an end has moved or a transaction is open."""
         ends = self._client.list_offsets(dict.fromkeys(self.partitions, LATEST))
         log_ends = self._client.list_offsets(dict.fromkeys(self.partitions, LATEST), isolation="read_uncommitted")
         is_moving = False

@@ -6,13 +6,13 @@ no connection; `connections.py` does, in each process.
 
 - Ends are last stable offsets: the contents of a range never change, and reading it again gives the same records. With
   `isolation=read_uncommitted` ends are high watermarks; then records of the range may turn out to be aborted.
-- The first batch of a new streaming query is empty, unless the query reads all that is available. Spark writes only the end of a batch into
-  its offset log, and asks for the initial offsets again if the first batch must be repeated. The end of the empty batch is the start of the
-  next one, so the log has the start of every batch with records.
-- Records are lost only if a range starts before the log start or after the log end. Gaps in offsets prove nothing, nor does a topic that is
-  missing in metadata for a while (`topics.Absence`).
+- The first batch of a new streaming query is empty, except with the trigger `once`. Spark writes only the end of a batch into its offset
+  log, and asks for the initial offsets again if the first batch must be repeated. The end of the empty batch is the start of the next one,
+  so the log has the start of every batch with records.
+- Records are lost if a range starts before the log start or after the log end, or if its topic was deleted. Neither a gap in offsets nor a
+  topic that is missing in metadata for a while (`topics.Absence`) is a loss.
 - Offsets belong to a topic id: a topic that is deleted and created again under the same name is another topic. The offset log and the
-  metadata of the group's offsets have the ids; they are compared when a batch is planned and when a range has been read.
+  metadata of the group's offsets have the ids. The ids are compared when a batch is planned and after a range was read.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @reported()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Returns the end of the next batch, within `limit` and the options."""
+        """Returns the end of the next batch, within `limit` and the options; `start` if no batch is to run yet."""
         is_all = isinstance(limit, ReadAllAvailable)
         is_first, self._is_first = self._is_first, False
         if is_first and not is_all and start == self._initial:
@@ -187,7 +187,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """For a query that stops by itself: limits the ends to those at its start, without partitions that were created later."""
         assert self._final is not None
         for partition in starts.keys() & ends.keys():
-            self._final.setdefault(partition, ends[partition])  # metadata did not have it when the query began
+            self._final.setdefault(partition, ends[partition])  # metadata did not have the partition when the query began
         return {one: min(end, max(self._final[one], starts.get(one, 0))) for one, end in ends.items() if one in self._final}
 
     def _offsets_within(self, limit: ReadLimit, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
@@ -226,12 +226,12 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @reported()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Returns the ranges of a batch, which cover the same offsets whenever it is planned."""
+        """Returns the ranges of a batch, and writes them for the sink of the same group. They cover the same offsets in each call."""
         before, (_, ends, topic_ids, _) = self._from_json(start), self._from_json(end)
         starts = {one: at for one, at in same_topics(before, topic_ids).items() if one in ends}
         starts.update(self._starts_of_new(ends, starts))
         self._last_batch_at = time.monotonic()
-        self._is_first = False  # planned before a restart, and repeated now
+        self._is_first = False  # after a restart Spark may repeat a batch first, so the next batch need not be empty
         if self.options.group is not None:
             self._check_group_moves(self.options.group, starts, ends)
             cluster = self._ask(lambda client: client.cluster_id)
@@ -258,7 +258,8 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset_bytes
 
     def _readable(self, starts: SourceOffsets, ends: SourceOffsets, topic_ids: Mapping[str, str]) -> SourceOffsets:
-        """Returns the ends without topics that were created again since the batch was planned; raises `DataLossError` for lost records.
+        """Returns the ends without topics that were created again since the batch was planned. If the batch has records of such a topic, it
+        raises `DataLossError`, or warns if `failOnDataLoss` is false.
 
         The cluster is asked only if another process has planned the batch.
         """
@@ -278,7 +279,8 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         A partition that is missing in metadata for a while gets its start as its end, so nothing is read from it. A query that stops by
         itself (`is_waiting`) waits until the partition is back or counts as deleted. Raises `DataLossError` for a partition that ends
-        before it starts and, unless `failOnDataLoss` is false, for a deleted partition or topic.
+        before it starts and, unless `failOnDataLoss` is false, for a deleted partition and a topic that was created again. Raises
+        `PipelineError` if the brokers cannot describe a topic for too long.
         """
         ends, gone, kept = self._settled_ends(before, is_waiting=is_waiting)
         starts = same_topics(before, self._topic_ids)
@@ -287,7 +289,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_partitions(before.offsets, {*ends, *kept, *(one for one in before.offsets if one not in starts)},
                          is_loss_fatal=self.options.is_loss_fatal)  # fmt: skip
         if gone:
-            _log.warning("%s are deleted or no longer subscribed; they are left out (failOnDataLoss=false)", named(sorted(gone)))
+            _log.warning("not read any more, because deleted or no longer subscribed (failOnDataLoss=false): %s", named(sorted(gone)))
         ends |= {one: starts[one] for one in kept}
         left = {one: starts.pop(one) for one in list(starts) if one not in ends}
         self._check_progress(starts, ends)
@@ -339,14 +341,15 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def read_snapshot(client: Client, options: SourceOptions, *, may_match_later: bool = False) -> BoundsByPartition:
-    """Returns first offset and end of all partitions to read. Raises a client's error or `OptionError` if some cannot be read."""
+    """Returns first offset and end of all partitions to read. Raises `ClientError` or `PipelineError` if some cannot be read."""
     partitions = topics.settled_partitions(client, options.subscription)
     topics.check_subscription(client, options.subscription, partitions, may_match_later=may_match_later)
     return topics.read_bounds(client, partitions, options.isolation)
 
 
 def read_range(options: SourceOptions, assigned: InputPartition, columns: ReadColumns | None = None) -> Iterator[Any]:
-    """Yields the records of a range as pyarrow record batches with these columns (default: all). Runs in the tasks."""
+    """Yields the records of a range as pyarrow record batches with these columns (default: all). Runs in the tasks, and notes the group for
+    writing tasks (`leave_group`). Raises `PipelineError`, such as `DataLossError`."""
     from ottla.arrow.decode import arrow_schema, chosen_fields, decode_batches
 
     leave_group(options.group)
@@ -424,7 +427,7 @@ def _planned(
     topic_ids: Mapping[str, str],
     offset_bytes: Callable[[], float],
 ) -> list[InputPartition]:
-    """Splits the ranges. Without an option a large read is divided among all processors, according to `offset_bytes`."""
+    """Splits the ranges. Without an option a large read is divided among the processors of this host, according to `offset_bytes`."""
     ranges = plan_ranges(starts, ends, topic_ids)
     least = options.min_partitions
     if not least and not options.max_records and sum(one.end - one.start for one in ranges) >= SPLIT_OFFSETS_MIN:
@@ -460,7 +463,7 @@ def _committed(client: Client, options: SourceOptions, partitions: BoundsByParti
     """Returns the group's committed offsets. For a topic that was created again it raises `DataLossError`, or omits the topic and warns.
 
     Without `may_be_apart` it raises `OffsetConflictError` if the group's last batch left several sources of one query at different offsets,
-    because a new query cannot begin at the lowest.
+    because a new query cannot begin at the lowest. It also warns that the state of an earlier query with this group is lost.
     """
     topic_ids = topics.known_ids(client, partitions)
     offsets: SourceOffsets = {}
@@ -481,8 +484,8 @@ def _committed(client: Client, options: SourceOptions, partitions: BoundsByParti
             offsets[partition] = committed.offset
     if last.batch_id > 0 and not may_be_apart:
         _log.warning(
-            "group: this query begins with a new checkpoint where batch %d of query %s has left group %r; if the query keeps state "
-            "(windows, joins, totals), the content of the state is never written: restore that query's checkpoint",
+            "group: this query begins with a new checkpoint where batch %d of query %s has left group %r; if that query kept state "
+            "(windows, joins, totals), the output from its state is never written: restore its checkpoint",
             last.batch_id, last.query_id, options.group,
         )  # fmt: skip
     return offsets

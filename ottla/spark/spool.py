@@ -9,8 +9,8 @@ truncated or foreign file is a `SpoolError` and never output. Files are read bat
 are not synced, because an uncommitted batch is run again after a crash of the host.
 
 A directory is removed when its batch ends (`discard`), together with the directories of failed attempts of the same query. Its name
-contains the id of the process that owns the driver's Python workers. The next driver on the host removes the directories of killed drivers,
-all directories that are a day old, and the files of `source_groups.py` of that age.
+contains the id of the process that owns the driver's Python workers. `Spool.create` also removes the directories of killed drivers on the
+host, all directories that are a day old, and the files of `source_groups.py` of that age.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class TaskOutput:
         return {*self.partitions, *(part.partition for part in (self.staged.parts if self.staged is not None else ()))}
 
     def batches(self) -> Iterator[SpooledBatch]:
-        """Yields each batch in the order of writing, checked; a file is read lazily. Raises `SpoolError`."""
+        """Yields each batch that is not staged, in the order of writing, checked; a file is read lazily. Raises `SpoolError`."""
         pieces = iter(self.data) if self.path is None else _pieces(self.path, self.index)
         for lane, size, count, crc in _ENTRY.iter_unpack(self.index):
             piece = next(pieces, b"")

@@ -156,7 +156,7 @@ class StagedWriter:
         lane.waiting = []
 
     def _upload(self) -> None:
-        """Uploads the waiting batches, after the previous upload was answered."""
+        """Starts the upload of the waiting batches, after the previous upload was answered. Without staging moves them to the message."""
         self._await_round()
         if not self._is_offered():
             self._relay_everything()
@@ -254,7 +254,7 @@ def attach(transaction: Transaction, attachment: Attachment) -> None:
 
 
 def steps(outputs: Sequence[TaskOutput]) -> Iterator[SentSlice | Attachment]:
-    """Yields the slices to send and the output to attach, in task order; a task's staged output is first."""
+    """Yields the slices to send and the output to attach, in task order. A task's staged output precedes its output in the message."""
     for token, group in groupby((output for output in outputs if output.rows), lambda output: output.staged and output.staged.token):
         if not token:
             yield from slices(list(group))

@@ -1,6 +1,6 @@
 """Requests of the driver before it plans: the partitions of a subscription, their bounds, the offsets of timestamps.
 
-It needs one request for metadata and one or two per leader for offsets, whatever the number of partitions.
+A plan needs one request for metadata and one or two per leader for offsets, whatever the number of partitions.
 
 The sink needs a topic's number of partitions and its largest batch. For the option `topic` the driver asks once per batch and sends the
 answer with the writer. For topics named by rows, the first task in a process asks, and again after `REMEMBERED_S`. Before the tasks of a
@@ -151,9 +151,9 @@ class Absence:
 def committed_offsets(client: Client, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
     """Returns the committed offsets of a group.
 
-    It waits for a pending transactional commit of a pipeline. If the transaction is still open after `STABLE_S`, its driver seems to have
-    died, and the older offsets are returned. The sink ends such a transaction before it compares its batch with the group's offsets, and
-    stops if the transaction was committed after all.
+    It waits for a pending transactional commit of a pipeline. If the transaction is still open after `STABLE_S` and is not ending, its
+    driver seems to have died, and the older offsets are returned. The sink ends such a transaction before it compares its batch with the
+    group's offsets, and stops if the transaction was committed after all.
     """
     wanted = list(partitions)
     try:
@@ -208,7 +208,8 @@ def read_ends(client: Client, partitions: Iterable[TopicPartition], isolation: s
 
 
 def sample_offset_bytes(client: Client, starts: Mapping[TopicPartition, int], isolation: str) -> float | None:
-    """Returns the stored bytes per offset, sampled from the next records of some partitions; None if there are no records or an error."""
+    """Returns the stored bytes per offset, sampled from the next records of some partitions; None if there are no records, or if a broker
+    refuses the request."""
     some = dict(sorted(starts.items())[:: max(1, len(starts) // SAMPLED_PARTITIONS)][:SAMPLED_PARTITIONS])
     try:
         sampled = client.fetch(some, isolation=isolation, max_wait_ms=0, max_bytes=SAMPLE_BYTES, partition_max_bytes=SAMPLE_BYTES)
@@ -240,7 +241,8 @@ NONE_KNOWN = KnownTopics({})
 
 
 def known_topics(options: SinkOptions) -> KnownTopics:
-    """Requests the topic of the option `topic`; returns nothing if rows name their topics."""
+    """Requests the topic of the option `topic`; returns `NONE_KNOWN` if rows name their topics. Does not raise `PipelineError`, but returns
+    it as `refused`."""
     if options.topic is None:
         return NONE_KNOWN
     try:

@@ -26,7 +26,8 @@ SETTLE_PAUSE_SECONDS = 0.2
 
 
 class SourceProof(NamedTuple):
-    """The offsets of one source partition that were committed exactly once. `rows` is the number of their records in the log now."""
+    """The offsets of one source partition that the remaining commits cover. `rows` is the number of their records in the log now, `lag` the
+    number of offsets after `end`."""
 
     topic: str
     partition: int
@@ -70,8 +71,9 @@ class Verification(NamedTuple):
 def verify(
     client: Client, group: str, sinks: Sequence[str], *, may_share_sink: bool = False, settle_s: float = SETTLE_SECONDS_MAX
 ) -> Verification:
-    """With `may_share_sink`, records of other producers in the sink are a note and not a fault. Raises `UnknownTopicError` for a sink that
-    does not exist.
+    """Compares the commits of a pipeline's group with its sink topics. With `may_share_sink`, records of other producers in the sink are a
+    note and not a fault. `settle_s` limits the wait for a batch that is being committed. Raises `UnknownTopicError` for a sink that does
+    not exist.
     """
     sink = SinkContents(client, sinks)
     try:

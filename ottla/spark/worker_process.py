@@ -30,7 +30,8 @@ def is_worker_process() -> bool:
 
 
 def freeze_imports() -> None:
-    """Called when Spark enters our code; does nothing outside of its workers."""
+    """Excludes the objects of imported modules from garbage collection, and keeps freed memory. Called when Spark enters our code; does
+    nothing outside of Spark's workers."""
     count = len(sys.modules)
     if count not in _frozen_counts and is_worker_process():
         if not _frozen_counts:
@@ -40,7 +41,7 @@ def freeze_imports() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Does nothing without glibc's `mallopt`."""
+    """Makes the C library keep freed memory for later buffers; does nothing without glibc's `mallopt`."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, KEPT_BUFFER_BYTES_MAX)

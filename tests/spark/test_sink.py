@@ -265,7 +265,7 @@ def test_a_stream_commits_by_a_writer_of_its_own(broker: Broker, client: Client,
     ("code", "hint"),
     [
         ("MESSAGE_TOO_LARGE", "make values smaller, or raise the topic's max.message.bytes"),
-        ("TOPIC_AUTHORIZATION_FAILED", "the principal needs the right to write to topic"),
+        ("TOPIC_AUTHORIZATION_FAILED", "the principal needs an ACL for WRITE on the topic"),
     ],
 )
 def test_refusals_of_the_broker_come_with_a_hint(broker: Broker, topic: str, code: str, hint: str) -> None:
@@ -282,11 +282,11 @@ def test_refusals_of_the_broker_come_with_a_hint(broker: Broker, topic: str, cod
 @pytest.mark.parametrize(
     ("api", "code", "hint"),
     [
-        ("InitProducerId", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "rights to describe and write the transactional id"),
+        ("InitProducerId", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "ACLs for DESCRIBE and WRITE on the transactional id"),
         ("InitProducerId", "INVALID_TRANSACTION_TIMEOUT", "lower kafka.transaction.timeout.ms, or raise the broker's"),
-        ("OffsetFetch", "GROUP_AUTHORIZATION_FAILED", "the principal needs the right to read group"),
-        ("Produce", "TOPIC_AUTHORIZATION_FAILED", "the principal needs the right to write to topic"),
-        ("TxnOffsetCommit", "GROUP_AUTHORIZATION_FAILED", "the principal needs the right to read group"),
+        ("OffsetFetch", "GROUP_AUTHORIZATION_FAILED", "the principal needs an ACL for READ on the group"),
+        ("Produce", "TOPIC_AUTHORIZATION_FAILED", "the principal needs an ACL for WRITE on the topic"),
+        ("TxnOffsetCommit", "GROUP_AUTHORIZATION_FAILED", "the principal needs an ACL for READ on the group"),
     ],
 )
 def test_a_stream_without_a_right_stops_and_goes_on_when_it_has_it(

@@ -370,7 +370,7 @@ def test_a_new_checkpoint_behind_another_query_warns_that_state_is_lost(
     assert offsets(reader.initialOffset())[topic, 0] == 3
     reader.initialOffset()
     (warning,) = warnings(caplog)
-    assert warning.startswith(f"group: this query begins with a new checkpoint where batch 41 of query q has left group '{group}'; if the")
+    assert warning.startswith(f"group: this query begins with a new checkpoint where batch 41 of query q has left group '{group}'; if that")
     batch_values(broker, subscribe=topic, group=group)
     assert len(warnings(caplog)) == 1, "a batch read keeps no state"
 

@@ -59,7 +59,7 @@ def test_a_lost_checkpoint_gives_a_new_query_that_goes_on(pipeline: HandMadePipe
     found = check(pipeline)
     assert found.is_proved
     assert [note.partition(":")[0] for note in found.notes] == [f"query another took over after batch 0 of query {first}"]
-    assert "If it keeps state (windows, joins, totals), the content of the state was never written" in found.notes[0]
+    assert "If the earlier query kept state (windows, joins, totals), the output from that state was never written" in found.notes[0]
 
 
 def test_a_history_without_its_beginning_says_where_the_proof_begins(pipeline: HandMadePipeline) -> None:
