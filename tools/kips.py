@@ -87,7 +87,7 @@ ABOUT: dict[int, About] = {
     679: About("Producers are idempotent by default"),
     699: About("FindCoordinator for several keys"),
     709: About("OffsetFetch for several groups"),
-    714: About("Metrics of clients, by subscription", "subscriptions are stored; the requests of clients are not served"),
+    714: About("Metrics of clients, by subscription"),
     734: About("ListOffsets of the record with the largest timestamp"),
     768: About("OAUTHBEARER with an identity provider (OIDC)"),
     778: About("UpdateFeatures with upgrades and downgrades of several kinds"),

@@ -226,6 +226,8 @@ class ClusterMetadata:
         self.scram: dict[str, Mapping[str, str]] = {}
         """The SCRAM credentials of users, by mechanism (`security/credentials.py`)."""
         self.partition_count = 0
+        self.client_metrics_version = 0
+        """The number of changes of subscriptions to metrics of clients."""
         self._topics: dict[str, TopicMetadata] = {}
         self._names_by_id: dict[bytes, str] = {}
         self._configs: dict[tuple[int, str], Mapping[str, str]] = {}

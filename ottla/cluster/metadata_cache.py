@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from ottla.base.cluster_metadata import (
+    CONFIG_CLIENT_METRICS,
     CONFIG_TOPIC,
     NO_LEADER,
     BrokerMetadata,
@@ -148,7 +149,9 @@ class MetadataCache(ClusterMetadata):
             self.on_quotas(None if message.is_complete else entities)
         if message.is_complete or any(isinstance(change, ScramPut) for change in message.changes):
             self.on_credentials()
-        return [key for key in {**before, **dict.fromkeys(keys)} if before.get(key) != self._configs.get(key)] + topics
+        changed = [key for key in {**before, **dict.fromkeys(keys)} if before.get(key) != self._configs.get(key)]
+        self.client_metrics_version += any(kind == CONFIG_CLIENT_METRICS for kind, _ in changed)
+        return changed + topics
 
     def _put(self, topic: TopicMetadata) -> bool:
         known = self._sent.get(topic.name) or self._topics.get(topic.name)

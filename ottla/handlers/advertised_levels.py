@@ -2,7 +2,8 @@
 
 A level is the name of a Kafka release. At a level, this broker offers only the APIs and versions that the release had, as far as it serves
 them itself. `CHANGES` has the highest version of each API in 3.0, then the changes in each later release. The data come from ApiVersions
-answers of Kafka brokers. A test compares them with kafka-python's table of broker versions.
+answers of Kafka brokers. A test compares them with kafka-python's table of broker versions. Kafka's brokers offer the APIs of client
+telemetry (71, 72) only with a plugin, so earlier levels do not have them.
 
 Features (KIP-584): Kafka has `transaction.version` and `group.version` since 4.0, `share.version` since 4.1, `streams.version` since 4.2.
 Kafka 4.1 had the APIs of share groups, but the feature was at level 0, so requests of share groups were refused. Since 4.2 it is at level
@@ -44,7 +45,7 @@ CHANGES: dict[str, dict[int, int]] = {
     },
     "4.2": {2: 11, 8: 10, 9: 10, 27: 2, 78: 2, 79: 2, 80: 1, 85: 1, 87: 1, 88: 0, 89: 0, 90: 1},
     "4.3": {35: 5},
-    NEWEST: {18: 5, 22: 6, 28: 6, 42: 3, 88: 1, 89: 1},
+    NEWEST: {18: 5, 22: 6, 28: 6, 42: 3, 71: 0, 72: 0, 88: 1, 89: 1},
 }  # fmt: skip
 
 

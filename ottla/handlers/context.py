@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ottla.sharing.state_coordinators import ShareStateCoordinators
     from ottla.storage.future_log import FutureLog
     from ottla.storage.time_search import TimeAnswers
+    from ottla.telemetry.clients import ReportingClients
     from ottla.transactions.coordinators import TransactionCoordinators
 
 
@@ -438,6 +439,7 @@ class Broker:
     isr_changes: IsrCounters | None
     """None for a single broker."""
     audit: AuditLog
+    reporting_clients: ReportingClients
     quotas: ClientQuotas | None = None
     """None while no client has a quota."""
     acl_rules: AccessRules | None = None

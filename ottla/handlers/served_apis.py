@@ -164,6 +164,8 @@ TABLE: dict[int, ServedApi] = {
         _line("transactions", "ListTransactions", DESCRIBE_TRANSACTIONAL_ID),
         _line("groups", "ConsumerGroupHeartbeat", READ_GROUP, DESCRIBE_TOPIC),
         _line("groups", "ConsumerGroupDescribe", DESCRIBE_GROUP, DESCRIBE_TOPIC),
+        _line("telemetry", "GetTelemetrySubscriptions"),
+        _line("telemetry", "PushTelemetry", parked_factor=2),
         _line("configs", "ListConfigResources", DESCRIBE_CONFIGS[1]),
         _line("topics", "DescribeTopicPartitions", DESCRIBE_TOPIC, awaits_metadata=True),
         _line("share_groups", "ShareGroupHeartbeat", READ_GROUP, DESCRIBE_TOPIC),

@@ -74,6 +74,8 @@ from ottla.sharing.registry import SharePartitions
 from ottla.sharing.sessions import ShareSessions
 from ottla.sharing.state_coordinators import ShareStateCoordinators
 from ottla.storage.log import Log
+from ottla.telemetry.clients import ReportingClients
+from ottla.telemetry.subscriptions import Subscriptions
 from ottla.transactions.coordinators import TransactionCoordinators
 from ottla.transactions.markers import IsDeleted, LocalMarkers, MarkerDelivery, always_deleted
 from ottla.transactions.producer_ids import ProducerIds
@@ -90,6 +92,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla")
 
 CONNECTIONS_MAX = 1 << 30
+TELEMETRY_PART = 128
+"""Divisor of `ottla.memory.max.bytes` for the metrics of clients. 128: 8 MiB by default, some 30,000 series."""
 EVERY_ADDRESS = ("", "0.0.0.0", "::")
 
 
@@ -283,42 +287,26 @@ class Node:
         session_partitions = config.ottla_memory_max_bytes // SESSION_PARTITION_BYTES
         self.follower_sessions = FollowerSessions(lambda: config.leader_replication_throttled_rate)
         return Broker(
-            broker_id=config.this_broker_id,
-            config=config,
-            clock=ports.ages.clock,
-            timers=ports.timers,
-            ages=ports.ages,
-            random=ports.random,
-            metadata=self.metadata,
-            controller=self.controller,
-            controller_link=self.route,
-            control=ControlInbox(self.member.receiver),
-            forwarded=self,
+            broker_id=config.this_broker_id, config=config, clock=ports.ages.clock, timers=ports.timers, ages=ports.ages,
+            random=ports.random, metadata=self.metadata, controller=self.controller, controller_link=self.route,
+            control=ControlInbox(self.member.receiver), forwarded=self,
             cluster_identity=self.links.identity if self.links is not None else None,
-            partitions=self.partitions,
-            groups=self.groups,
-            transactions=self.transactions,
-            share_states=self.share_states,
-            share_persister=self.share_persister,
-            share_partitions=self.share_partitions,
+            partitions=self.partitions, groups=self.groups, transactions=self.transactions, share_states=self.share_states,
+            share_persister=self.share_persister, share_partitions=self.share_partitions,
             share_sessions=ShareSessions(
                 self.share_partitions, config.group_share_max_share_sessions, session_partitions, self.waiters.turns
             ),
-            internal_topics=self.internal_topics,
-            waiters=self.waiters,
-            inspections=self.inspections,
+            internal_topics=self.internal_topics, waiters=self.waiters, inspections=self.inspections,
             fetch_sessions=FetchSessions(ports.random, config.max_incremental_fetch_session_cache_slots, session_partitions),
-            stages=self.stages,
-            authorizer=AllowClients() if self.acl_authorizer is None else self.acl_authorizer,
-            audit=self.audit,
-            acl_rules=self.member.acl_rules,
-            delegation_tokens=self.member.delegation_tokens,
-            follower_sessions=self.follower_sessions,
-            directory_moves=self.moves,
-            isr_changes=self.links.isr_changes if self.links is not None else None,
+            stages=self.stages, authorizer=AllowClients() if self.acl_authorizer is None else self.acl_authorizer, audit=self.audit,
+            reporting_clients=ReportingClients(
+                Subscriptions(self.metadata), ports.ages.clock, ports.random, config.ottla_memory_max_bytes // TELEMETRY_PART
+            ),
+            acl_rules=self.member.acl_rules, delegation_tokens=self.member.delegation_tokens, follower_sessions=self.follower_sessions,
+            directory_moves=self.moves, isr_changes=self.links.isr_changes if self.links is not None else None,
             suspects=self.links.suspects if self.links is not None else None,
             lease=self.member.lease if self.member.lease.may_lapse else None,
-        )
+        )  # fmt: skip
 
     def _make_partition(self, opened: Log, high_watermark: int) -> Partition:
         config = self.config

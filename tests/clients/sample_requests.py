@@ -238,6 +238,7 @@ plain(51, upsertions=[scram.ScramCredentialUpsertion(name="sample", mechanism=1,
 plain(60, include_cluster_authorized_operations=True)
 plain(64, broker_id=77)
 plain(66)
+plain(71)
 plain(74)
 plain(80, cluster_id=None, voter_id=1, voter_directory_id=bytes(range(16)))
 plain(81, cluster_id=None, voter_id=1, voter_directory_id=bytes(range(16)))
@@ -565,6 +566,12 @@ def _consumer_group_describe(world: World, make: In, cls: Any) -> Any:
     group = world.fresh("consumer-group")
     world.client.ask(load(68)[0](**world.first_heartbeat(group)), 1)
     return make(cls, group_ids=[group], include_authorized_operations=True)
+
+
+@api(72)
+def _push_telemetry(world: World, make: In, cls: Any) -> Any:
+    subscription = world.client.ask(load(71)[0](), 0)
+    return make(cls, client_instance_id=subscription.client_instance_id, subscription_id=subscription.subscription_id)
 
 
 @api(20000)

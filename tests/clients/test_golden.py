@@ -21,7 +21,7 @@ from ottla.wire.schema import Struct
 from tests.golden.captures import CLIENTS, Frame, conversation, ready_broker
 from tests.golden.record import frame_from
 
-DRAWN = {"cluster_id", "leader", "member_id", "session_id", "topic_id"}
+DRAWN = {"client_instance_id", "cluster_id", "leader", "member_id", "session_id", "subscription_id", "topic_id"}
 """Fields with drawn values; also the elements that a response names by them."""
 MEASURED = {"throttle_time_ms"}
 CRC, TIMES = slice(17, 21), slice(27, 43)

@@ -22,7 +22,7 @@ from ottla.handlers.share_groups import share_group_heartbeat
 from ottla.handlers.transactions import add_partitions_to_txn
 from ottla.machine import host
 from ottla.replication import fetch_sessions, reads
-from ottla.server import coordinators, listener
+from ottla.server import coordinators, listener, node
 from ottla.sharing import partition_memory, state_shard
 from ottla.sharing import sessions as share_sessions
 from ottla.transactions import shard as transactions_shard
@@ -68,6 +68,7 @@ LIMITS = {
     "memory of settings": [],
     "memory of stored states": [],
     "memory of partitions": [],
+    "memory of metrics": [(BROKER_SETTINGS["ottla.memory.max.bytes"].default // node.TELEMETRY_PART) >> 20],
     "connections by TLS": [
         listener.TLS_CONNECTION_BYTES,
         BROKER_SETTINGS["ottla.memory.max.bytes"].default // listener.TLS_CONNECTION_BYTES,

@@ -95,6 +95,8 @@ KAFKA: dict[str, set[tuple[str, str]]] = {
     "ListTransactions": {("DESCRIBE", TRANSACTIONAL_ID)},
     "ConsumerGroupHeartbeat": {("READ", GROUP)},
     "ConsumerGroupDescribe": {("DESCRIBE", GROUP)},
+    "GetTelemetrySubscriptions": set(),
+    "PushTelemetry": set(),
     "ListConfigResources": {("DESCRIBE_CONFIGS", CLUSTER)},
     "DescribeTopicPartitions": {("DESCRIBE", TOPIC)},
     "AddRaftVoter": {("ALTER", CLUSTER)},
@@ -169,7 +171,9 @@ def test_every_api_needs_the_rights_that_kafka_asks_for() -> None:
 def test_only_what_needs_no_right_is_served_before_authentication() -> None:
     assert {api.name for api in TABLE.values() if api.is_before_authentication} == {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
     by_secret = {"RenewDelegationToken", "ExpireDelegationToken"}  # whose owner or renewer one is
-    assert {api.name for api in TABLE.values() if not api.rights} == {"ApiVersions", "SaslHandshake", "SaslAuthenticate", *by_secret}
+    by_subscription = {"GetTelemetrySubscriptions", "PushTelemetry"}  # which the operator has made
+    before = {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
+    assert {api.name for api in TABLE.values() if not api.rights} == before | by_secret | by_subscription
 
 
 def test_every_resource_has_its_refusal() -> None:

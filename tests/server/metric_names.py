@@ -55,6 +55,10 @@ ottla_eventloop_lag_seconds quantile
 ottla_damage_(found_total|repaired_total|unrepaired)
 ottla_scrub_batches_total
 ottla_fsync_seconds quantile
+kafka_server_client_metrics_instance_count
+kafka_server_client_metrics_(unknown_subscription_request|throttle)_total
+ottla_client_info client_id,client_instance_id,client_software_name,client_software_version,client_source_address
+ottla_client_metrics_(pushes_total|dropped_total|series)
 ottla_stage_bytes
 ottla_stage_(staged_bytes|expired_bytes|refused)_total
 """

@@ -1,7 +1,6 @@
 """Settings of a subscription to the metrics of clients (KIP-714): the metrics, the interval, and the clients.
 
-Subscriptions are stored, described and listed as any other settings. They have no effect, as in an Apache Kafka without a telemetry plugin:
-the APIs for telemetry are not served, so no client sends metrics.
+Subscriptions are stored, described and listed as any other settings. `telemetry/subscriptions.py` finds the subscriptions of a client.
 """
 
 from __future__ import annotations

@@ -80,7 +80,6 @@ ssl.allow.dn.changes ssl.allow.san.changes
 ssl.engine.factory.class ssl.keymanager.algorithm
 ssl.protocol ssl.provider ssl.secure.random.implementation
 ssl.trustmanager.algorithm
-telemetry.max.bytes
 unclean.leader.election.interval.ms
 unstable.api.versions.enable unstable.feature.versions.enable
 zookeeper.clientCnxnSocket zookeeper.max.in.flight.requests zookeeper.metadata.migration.enable zookeeper.ssl.cipher.suites

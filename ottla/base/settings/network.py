@@ -91,6 +91,9 @@ class NetworkSettings:
     max_request_partition_size_limit = integer(
         "max.request.partition.size.limit", 2000, "Maximum partitions in a DescribeTopicPartitions response.", valid=at_least(1)
     )
+    telemetry_max_bytes = integer(
+        "telemetry.max.bytes", 1048576, "Maximum bytes of metrics in a push of a client, before and after decompression.", valid=at_least(1)
+    )
     request_timeout_ms = integer("request.timeout.ms", 30000, "Time that this broker waits for another broker's response.")
     quota_window_num = integer("quota.window.num", 11, "Samples in the window of a quota.", valid=at_least(1))
     quota_window_size_seconds = integer("quota.window.size.seconds", 1, "Length of one sample of a quota.", valid=at_least(1))

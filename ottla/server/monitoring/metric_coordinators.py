@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
+from ottla.base.metric_text import escape
 from ottla.groups.states import GroupState, GroupType
 from ottla.handlers.context import Partitions
 from ottla.machine.host import HostState, MachineHost
 from ottla.server.monitoring.metric_families import GROUP_COORDINATOR, GROUPS, SHARE_COORDINATOR, TRANSACTIONS
-from ottla.server.monitoring.metric_page import Page, escape
+from ottla.server.monitoring.metric_page import Page
 from ottla.sharing.state_coordinators import ShareStateCoordinators
 
 PIECE = 200

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-COUNTER, GAUGE, SUMMARY = "counter", "gauge", "summary"
+COUNTER, GAUGE, SUMMARY, UNTYPED = "counter", "gauge", "summary", "untyped"
 
 
 class Family(NamedTuple):
@@ -33,6 +33,7 @@ GROUPS = "kafka_coordinator_group_groupmetadatamanager_numgroups"
 TRANSACTIONS = "kafka_server_transaction_coordinator_metrics_"
 GROUP_COORDINATOR = "kafka_server_group_coordinator_metrics_"
 SHARE_COORDINATOR = "kafka_server_share_coordinator_metrics_"
+CLIENT_METRICS = "kafka_server_client_metrics_"
 SESSION = "kafka_server_sessionexpirelistener_zookeeper"
 
 FAMILIES: dict[str, Family] = {
@@ -141,6 +142,14 @@ FAMILIES: dict[str, Family] = {
         Family(f"{SESSION}disconnects_total", COUNTER, "Lost ZooKeeper connections.", "zookeeperdisconnectspersec"),
         Family(f"{SESSION}expires_total", COUNTER, "ZooKeeper sessions expired.", "zookeeperexpirespersec"),
         Family(f"{SESSION}syncconnects_total", COUNTER, "Connections to ZooKeeper after the first.", "zookeepersyncconnectspersec"),
+        # Metrics that clients push (KIP-714). The pushed series have names of their own, `kafka_client_...`.
+        Family(f"{CLIENT_METRICS}instance_count", GAUGE, "Clients that have asked for their subscription to metrics, or push metrics."),
+        Family(f"{CLIENT_METRICS}unknown_subscription_request_total", COUNTER, "Pushes for another subscription than the present one."),
+        Family(f"{CLIENT_METRICS}throttle_total", COUNTER, "Requests of clients before their push interval was over."),
+        Family("ottla_client_info", GAUGE, "1 for each client that pushes metrics, with its software and address."),
+        Family("ottla_client_metrics_pushes_total", COUNTER, "Pushes that were taken."),
+        Family("ottla_client_metrics_series", GAUGE, "Series in the last pushes of all clients."),
+        Family("ottla_client_metrics_dropped_total", COUNTER, "Pushed values for which there was no memory."),
         # The process
         Family("process_cpu_seconds_total", COUNTER, "CPU time of the process."),
         Family("process_start_time_seconds", GAUGE, "When the process started, in seconds since 1970."),

@@ -8,23 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.server.monitoring.metric_families import DIALECTS, FAMILIES, Family, alias
+from ottla.server.monitoring.metric_families import DIALECTS, FAMILIES, UNTYPED, Family, alias
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Page:
-    """Gathers the lines of one scrape. `lines[name]` takes lines that end in a newline, `blocks[name]` encoded blocks of lines."""
+    """Gathers the lines of one scrape. `lines[name]` takes lines that end in a newline, `blocks[name]` encoded blocks of lines. `pushed`
+    has the lines of metrics that clients push."""
 
-    __slots__ = ("blocks", "lines")
+    __slots__ = ("_pushed", "blocks", "lines")
 
     def __init__(self) -> None:
         self.lines: dict[str, list[str]] = {name: [] for name in FAMILIES}
         self.blocks: dict[str, list[bytes]] = {name: [] for name in FAMILIES}
+        self._pushed: dict[str, tuple[str, list[str]]] = {}
 
     def put(self, name: str, value: float, labels: str = "") -> None:
         """Adds one sample. `labels` is a text from `labels_text`."""
         self.lines[name].append(f"{name}{labels} {value}\n")
+
+    def pushed(self, name: str, kind: str) -> list[str]:
+        """Returns the lines of a metric that clients push. The metric is untyped if it was asked for with another kind before."""
+        known, lines = self._pushed.get(name, (kind, []))
+        self._pushed[name] = (kind if kind == known else UNTYPED, lines)
+        return lines
 
     def encode(self, dialects: Sequence[str] = ()) -> bytes:
         parts: list[bytes] = []
@@ -34,6 +42,8 @@ class Page:
             parts += self.blocks[name]
             if family.per_second and lines:
                 parts += ["".join(_translated(family, dialect, lines)).encode() for dialect in dialects]
+        for name, (kind, lines) in self._pushed.items():
+            parts.append((Family(name, kind, "Pushed by clients.").header + "".join(lines)).encode())
         return b"".join(parts)
 
 
@@ -41,18 +51,6 @@ def _translated(family: Family, dialect: str, lines: Sequence[str]) -> list[str]
     """Returns the same samples with their name in another dialect. Counters are single lines, never blocks."""
     name = alias(family, dialect)
     # Without `_total` a strict reader would not take the family for a counter.
-    kind = family.kind if DIALECTS[dialect] else "untyped"
+    kind = family.kind if DIALECTS[dialect] else UNTYPED
     header = family._replace(name=name, kind=kind).header
     return [header, *(name + line[len(family.name) :] for line in lines)]
-
-
-def labels_text(**labels: object) -> str:
-    """Returns `{topic="a",partition="0"}` for the labels."""
-    return "{" + ",".join(f'{name}="{escape(str(value))}"' for name, value in labels.items()) + "}"
-
-
-def escape(value: str) -> str:
-    """Escapes a label's value, because clients may choose any names."""
-    if "\\" in value or '"' in value or "\n" in value:
-        return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return value

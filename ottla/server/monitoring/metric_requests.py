@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from ottla.base.metric_text import labels_text
 from ottla.server.execution.dispatch import Dispatcher
 from ottla.server.execution.route import Route
 from ottla.server.listener import Listeners
 from ottla.server.monitoring.histogram import Recent, add_up, new_buckets, quantile_ns
 from ottla.server.monitoring.metric_families import REQUESTS
-from ottla.server.monitoring.metric_page import Page, labels_text
+from ottla.server.monitoring.metric_page import Page
 
 QUANTILES = (("0.50", 0.5), ("0.75", 0.75), ("0.95", 0.95), ("0.98", 0.98), ("0.99", 0.99), ("0.999", 0.999))
 NOTHING = ("requestqueuetimems", "responsequeuetimems", "responsesendtimems")

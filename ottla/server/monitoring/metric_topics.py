@@ -14,11 +14,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ottla.base.cluster_metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
+from ottla.base.metric_text import escape, labels_text
 from ottla.handlers.context import Partitions
 from ottla.replication.partition import Partition
 from ottla.replication.traffic import Traffic
 from ottla.server.monitoring.metric_families import TRAFFIC
-from ottla.server.monitoring.metric_page import Page, escape, labels_text
+from ottla.server.monitoring.metric_page import Page
 
 PIECE = 100
 

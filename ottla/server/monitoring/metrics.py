@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from ottla._version import __version__
 from ottla.base.broker_ports import Ports
 from ottla.base.errors import StorageError
+from ottla.base.metric_text import labels_text
 from ottla.base.ports import SessionEvent
 from ottla.base.settings.listeners import host_and_port
 from ottla.controller.local_controller import LocalController
@@ -25,9 +26,10 @@ from ottla.server.flusher import Flusher
 from ottla.server.housekeeping import Housekeeping
 from ottla.server.listener import Listeners
 from ottla.server.monitoring.histogram import Histogram, Recent, quantile_ns
+from ottla.server.monitoring.metric_clients import PushedMetrics
 from ottla.server.monitoring.metric_coordinators import GroupMetrics, ShareStateMetrics, TransactionMetrics
 from ottla.server.monitoring.metric_families import SESSION, TRAFFIC
-from ottla.server.monitoring.metric_page import Page, labels_text
+from ottla.server.monitoring.metric_page import Page
 from ottla.server.monitoring.metric_process import LoopLag, ProcessMetrics
 from ottla.server.monitoring.metric_requests import QUANTILES, RequestMetrics
 from ottla.server.monitoring.metric_topics import TopicMetrics
@@ -74,6 +76,7 @@ class Metrics:
         self._groups = GroupMetrics(broker.groups.all_hosts, broker.partitions)
         self._transactions = TransactionMetrics(broker.transactions.all_hosts, broker.clock.wall_ms)
         self._share_states = ShareStateMetrics(broker.share_states)
+        self._pushed = PushedMetrics(broker.reporting_clients)
         self._requests = RequestMetrics(parts.dispatcher, parts.listeners, [endpoint.name for endpoint in broker.config.endpoints])
         self._process = ProcessMetrics()
         self._session_events = dict.fromkeys(SessionEvent, 0)
@@ -100,6 +103,7 @@ class Metrics:
         yield from self._groups.collect(page)
         yield from self._transactions.collect(page)
         yield from self._share_states.collect(page)
+        yield from self._pushed.collect(page)
         yield from self._requests.collect(page)
         yield from self._process.collect(page)
         self._collect_cluster(page)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
+from ottla.base.metric_text import labels_text
 from ottla.security.quotas.clients import ClientQuotas
 from ottla.security.quotas.limits import FETCH, MUTATION, PRODUCE, REQUEST, QuotaShare
-from ottla.server.monitoring.metric_page import Page, labels_text
+from ottla.server.monitoring.metric_page import Page
 
 THROTTLE_TIMES = {
     PRODUCE: "kafka_server_produce_throttle_time",

@@ -10,6 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.base.errors import ApiError, ErrorCode, StorageError
+from ottla.base.metric_text import escape, labels_text
 from ottla.base.ports import SessionEvent
 from ottla.controller.api import NewTopic
 from ottla.groups.offsets.store import CommittedOffset
@@ -21,7 +22,7 @@ from ottla.replication.stage_space import CHARGE_BYTES_MIN
 from ottla.replication.stages import ChunkToken
 from ottla.server.app import BrokerServer
 from ottla.server.monitoring.metric_families import FAMILIES, GROUPS, SESSION, SUMMARY
-from ottla.server.monitoring.metric_page import Page, escape, labels_text
+from ottla.server.monitoring.metric_page import Page
 from ottla.server.monitoring.metrics import Metrics
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.records import Record, encode_batch
@@ -72,8 +73,10 @@ def test_every_family_has_a_sample_or_a_reason(make_server: MakeServer) -> None:
     server = make_server()
     create(server, "orders", 2)
     found = {name for name, _ in samples(metrics_of(server).render())}
-    # Those need a group with offsets or a request, which test_metrics_scrape.py has, or a TLS listener, which test_tls.py has.
-    conditional = {name for name in FAMILIES if name.startswith(("kafka_consumergroup", "kafka_network_requestmetrics", "ottla_tls_"))}
+    # Those need a group with offsets or a request, which test_metrics_scrape.py has, a TLS listener, which test_tls.py has, or a client
+    # that pushes, which test_metric_clients.py has.
+    begins = ("kafka_consumergroup", "kafka_network_requestmetrics", "ottla_tls_", "ottla_client_info")
+    conditional = {name for name in FAMILIES if name.startswith(begins)}
     missing = {name for name, family in FAMILIES.items() if name not in found and family.kind != SUMMARY}
     assert missing <= conditional
     assert found <= exported_names()

@@ -1,0 +1,1 @@
+"""Clients ask for subscriptions, and push metrics (KIP-714)."""
