@@ -47,7 +47,7 @@ class Respond:
 
 @immutable
 class Schedule:
-    """Effect: runs `decide(now_ms)` after `delay_ms`. It replaces a scheduled decision with the same key. Soft state."""
+    """Effect: runs `decide(now_ms)` after `delay_ms`. It replaces a scheduled decision with the same key. Schedules are soft state."""
 
     key: str
     delay_ms: int
@@ -83,8 +83,9 @@ class Decision:
     """The result of a command: records to log first, and effects to release when they are committed. `draft.py` builds it.
 
     `refused` returns the effects if the append fails, or if the host closes before the records are committed. They must answer every caller
-    that `effects` would have answered. `parts` (instead of `records`) are independent decisions: each is logged or refused separately, in
-    as few batches as `max.message.bytes` allows. If all parts were logged, `effects` follow, otherwise `refused`.
+    that `effects` would have answered. `parts` (instead of `records`) are independent decisions: each is logged or refused separately. The
+    host logs them in one batch, or halves a batch that is larger than `max.message.bytes`. If all parts were logged, `effects` follow,
+    otherwise `refused`.
     """
 
     records: Sequence[LogRecord] = ()
@@ -113,7 +114,7 @@ class Machine(Protocol):
         """Applies a logged record to hard state; a `transactional` record is pending until `apply_marker`."""
 
     def apply_marker(self, offset: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
-        """Ends a client's transaction in this log."""
+        """Commits or aborts a client's transaction in this log."""
 
     def resume(self, now_ms: int) -> Decision:
         """Called once when loading has reached the end of the log."""
@@ -122,7 +123,7 @@ class Machine(Protocol):
 class MachineLog(Protocol):
     """The partition that a host writes to: one term of its leadership (`replication/leader.py`), or a list in a test.
 
-    After the term appends are refused and nothing more is committed; then the owner of the host closes it.
+    After the term, appends are refused and nothing more is committed. The owner of the host then closes the host.
     """
 
     def append_records(self, records: Sequence[LogRecord], transactional: Transactional | None, now_ms: int) -> int:

@@ -56,7 +56,7 @@ class LedPartition(Protocol):
 
 
 def reader_of(log: Log, bytes_max: int) -> BatchReader:
-    """Returns a reader of a coordinator's log in pieces of up to `bytes_max` bytes."""
+    """Returns a reader of a coordinator's log in pieces of up to `bytes_max` bytes. A larger batch is a piece of its own."""
 
     def read(offset: int) -> bytes | None:
         if offset >= log.log_end_offset:
@@ -98,7 +98,7 @@ class Coordinator(Generic[CoordinatorKey]):
     # Leadership
 
     def lead(self, partition: LedPartition) -> None:
-        """Begins to coordinate a partition that this broker leads now."""
+        """Begins to coordinate a partition that this broker leads now. A former host of the partition is closed."""
         index, leader = partition.topic_partition.partition, partition.leader
         self.resign(index)
         if leader is not None:
@@ -107,7 +107,7 @@ class Coordinator(Generic[CoordinatorKey]):
             host.load(reader_of(partition.log, self._load_bytes()), partition.log.log_start_offset)
 
     def attach(self, index: int, host: MachineHost) -> None:
-        """Lets requests find a shard, before it is loaded."""
+        """Lets requests find a shard before the shard is loaded."""
         self._hosts[index] = host
         host.machine.begin(lambda decide: host.run(decide) if host.state is HostState.ACTIVE else None)
 

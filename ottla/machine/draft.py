@@ -16,7 +16,7 @@ from ottla.base.errors import ErrorCode
 from ottla.machine.contract import Call, Cancel, Decision, Effect, LogRecord, Reply, Respond, Schedule, Transactional
 
 MakeRefusal = Callable[[ErrorCode], Any]
-"""Makes the answer with this error."""
+"""Makes the answer with an error code."""
 Undo = Callable[["Draft", ErrorCode], object]
 """Repairs soft state after the log has refused the records. The function may add effects to the given draft, which the host releases."""
 
@@ -52,7 +52,7 @@ class Draft:
         self._undo.append(undo)
 
     def separate(self, records: Iterable[LogRecord]) -> None:
-        """Adds each record as an independent part. The host logs them in as few batches as possible."""
+        """Adds each record as an independent part. The host logs them in one batch, or in several if that batch is too large."""
         self.parts += [Decision(records=(record,)) for record in records]
 
     def include(self, part: Draft) -> None:

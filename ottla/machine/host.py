@@ -3,8 +3,8 @@
 A host connects one machine with one led partition. `run` processes a command: decide, append, apply, hold, release. Effects wait in one
 queue, in the order of their decisions, until the high watermark reaches the end of the log at the time of the decision. Effects without
 records wait as well, so that no answer depends on records that may still be lost. A refused append changes nothing, and the effects of
-`refused(code)` are released instead; a refusal that answers no client is written to the broker's log. Independent parts of a decision are
-logged in one batch, or in several if that batch is too large.
+`refused(code)` are released instead. A refusal that answers no client, or because of the size, is written to the broker's log. Independent
+parts of a decision are logged in one batch, or in several if that batch is too large.
 
 The host is Loading (commands are refused with COORDINATOR_LOAD_IN_PROGRESS), then Active, then Closed (NOT_COORDINATOR). Loading applies
 the log in pieces, one in each iteration of the event loop, and ends with `resume`. Closing answers every caller whose answer is held or who
@@ -85,7 +85,8 @@ class LogReader(Protocol):
     """The log of the partition, decoded piece by piece (`loading.py` is one)."""
 
     def read_piece(self, offset: int) -> LogPiece | None:
-        """Returns a piece of limited size from `offset` on; None at the end of the log."""
+        """Returns a piece of limited size from `offset` on; None at the end of the log. Raises `ApiError`, `StorageError` or `WireError` if
+        the log cannot be read."""
 
 
 class LogPiece(Protocol):
@@ -99,8 +100,8 @@ class LogPiece(Protocol):
 class SlewedClock:
     """Wall time without jumps: it advances with the monotonic clock, and slowly approaches the system's wall clock after that was set.
 
-    Deadlines and the timestamps in record values use this clock. When an operator sets the system clock an hour forward, no deadline passes
-    early. Timestamps remain comparable with the timestamps of the next coordinator.
+    Deadlines and the timestamps in record values use this clock. When an operator sets the system clock an hour forward, a time-out is at
+    most 7 % shorter. Timestamps remain comparable with the timestamps of the next coordinator.
     """
 
     __slots__ = ("_clock", "_last_ms", "_offset_ms")
@@ -240,7 +241,8 @@ class MachineHost:
         self.applied_end = end
 
     def apply_marker(self, offset: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
-        """Applies a marker that was appended to this partition at `offset`. Does nothing while loading, because the log has the marker."""
+        """Applies a marker that was appended to this partition at `offset`. Does nothing while loading, because the log then
+        provides the marker."""
         if self.state is not HostState.ACTIVE:
             return
         assert offset >= self.applied_end, f"a marker at {offset}, {self.applied_end} is applied"
@@ -326,7 +328,7 @@ class MachineHost:
         self.activate()
 
     def activate(self) -> None:
-        """Makes the host active after loading: resumes the machine; commands are accepted from then on."""
+        """Makes the host active after loading, and resumes the machine. Commands are accepted from then on."""
         assert self.state is HostState.LOADING
         self.state = HostState.ACTIVE
         self.run(self.machine.resume)

@@ -26,7 +26,8 @@ from ottla.wire.records import (
 )
 
 ReadBytes = Callable[[int], Buffer | None]
-"""Returns whole batches from the one with this offset on (an incomplete last one is ignored); None at the end of the log."""
+"""Returns the batches from the batch with this offset on; None at the end of the log. The first batch is whole. An incomplete last batch is
+ignored."""
 
 
 class BatchPiece:

@@ -1,15 +1,15 @@
 """Limits the memory of one kind of state that coordinators keep: members, offsets, transactional ids or share states.
 
 Memory use is estimated per shard. Adding something raises the estimate; removing does not lower it, because state is removed in many ways
-(a member is removed, an offset expires, a log refuses a record). When the total exceeds the limit, each request recounts up to
-`COUNTED_AT_ONCE` items of its own shard and of one other. If the total is still too large, the request is refused with
+(a member is removed, an offset expires, a log refuses a record). When a request would exceed the limit of the total or of its owner, it
+first recounts up to `COUNTED_AT_ONCE` items of its own shard and of one other. If it would still exceed a limit, it is refused with
 COORDINATOR_NOT_AVAILABLE, and clients try again later.
 
 Share groups count their memory exactly (`ExactShare`), so their requests recount nothing.
 
 Owners are the principals of clients. When less than a quarter of the memory is free, an owner gets more only while it holds less than is
 free. So one user cannot take all memory, and every other user can get half of the free memory. State that was loaded from a log has no
-owner until its principal uses it again. Clients without a login have no owner either, because they all have the same name.
+owner until a principal uses it. Clients without a login are no owners, because they all have the same name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ COUNTED_AT_ONCE = 1000
 """Items that one request recounts in a shard. Counting 1,000 takes about a millisecond."""
 NO_OWNER = ""
 SHARED_PART = 4
-"""Divisor of the limit. 4: when less than a quarter is free, an owner gets more only while it holds less than is free."""
+"""Divisor of the limit. 4: the limit of an owner applies when less than a quarter of the memory is free."""
 Sizes = Callable[[], Iterable[tuple[str, int]]]
 """Yields the owner and the bytes of each item."""
 
@@ -144,8 +144,8 @@ class CoordinatorMemory:
             if counted is not None:
                 counted.count_on()
         if self._lacks(size, owner):
-            message = f"the {self._things} of this broker take as much memory as they may, or as {owner or 'one user'} may have"
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
+            part = f", or the part of it that {owner} may use" if owner != NO_OWNER else ""
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the memory for the {self._things} of this broker is used up{part}")
 
     def _lacks(self, size: int, owner: str) -> bool:
         free = self.bytes_max - self.total_bytes() - size

@@ -1,7 +1,7 @@
 """The format of a coordinator's records: a key is an int16 for its kind, then its fields; a value is an int16 version, then its fields.
 
 `wire/messages/*_records.py` declare the keys and values. Unknown records (another kind, a later version, damaged bytes) are read as None,
-and coordinators skip them: they are no error, because a client could have written them.
+and coordinators skip them. An unknown record is no error, because a client could have written it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class RecordFormat:
         return key if end == len(data) else None
 
     def read_value(self, key: RecordKey, data: bytes) -> RecordValue | None:
-        """Decodes the value of a record with this key."""
+        """Decodes the value of a record with this key, which `read_key` returned."""
         cls, version = self._values[key.API_KEY], _INT16.unpack_from(data)[0] if len(data) >= 2 else -1
         if not cls.VERSIONS[0] <= version <= cls.VERSIONS[1]:
             return None

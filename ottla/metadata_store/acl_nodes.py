@@ -1,7 +1,7 @@
 """The nodes of ACLs in the metadata store, in the form that Kafka uses in ZooKeeper. One node has the rules of one pattern:
 `/kafka-acl/Topic/orders` for a literal name, `/kafka-acl-extended/prefixed/Topic/ord` for a prefix. A pattern without rules has no node.
-Each change adds a sequential node that names the pattern. Other brokers watch these nodes. Characters that a path must not have are written
-as `%XX`; Kafka creates no rules for names with such characters.
+Each change adds a sequential node that names the pattern. Other brokers watch these nodes. `%` and the characters that a path must not have
+are written as `%XX`. Kafka writes `%` unchanged, and creates no rules for names with the other characters.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def change(pattern: Pattern) -> Create:
 
 
 def read_change(path: str, data: bytes) -> Pattern:
-    """Returns the pattern with changed rules. Raises `NodeError`."""
+    """Returns the pattern whose rules have changed. Raises `NodeError`."""
     if path.startswith(f"{CHANGES[PatternType.LITERAL]}/"):
         kind, colon, name = _text(data).partition(":")
         if not colon:
@@ -131,7 +131,7 @@ def _in_path(name: str) -> str:
 
 
 def _is_allowed_in_path(letter: str) -> bool:
-    """Whether a path may have this character unescaped: ZooKeeper accepts it, and it is neither the separator / nor the escape character %.
-    """
+    """Whether a path may have this character unescaped: ZooKeeper accepts the character, and it is neither / (the separator) nor % (the
+    escape character)."""
     code = ord(letter)
     return letter not in "/%" and code >= 0x20 and not 0x7F <= code <= 0x9F and not 0xD800 <= code <= 0xF8FF and code < 0xFFF0

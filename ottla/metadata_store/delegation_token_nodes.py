@@ -56,7 +56,7 @@ def token_bytes(token: DelegationToken) -> bytes:
 
 
 def read_token(data: bytes) -> DelegationToken:
-    """Raises `NodeError`."""
+    """Decodes a token. A token without a requester was requested by its owner. Raises `NodeError`."""
     value = read_json(data)
     owner, renewers = _principal(value.get("owner")), value.get("renewers", [])
     if not isinstance(renewers, list) or not isinstance(value.get("tokenId"), str):
@@ -77,7 +77,7 @@ def read_change(data: bytes) -> str:
     """Returns the id of the changed token. Raises `NodeError`."""
     text = data.decode("utf-8", "replace")
     if not is_token_id(text):
-        raise NodeError("a change of delegation tokens names none")
+        raise NodeError("a change of delegation tokens names no token")
     return text
 
 

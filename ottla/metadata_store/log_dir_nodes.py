@@ -14,7 +14,7 @@ from ottla.base.uuids import uuid_from_text, uuid_to_text
 from ottla.metadata_store.node_json import BROKER_EPOCH_MAX, NodeError, integer_of, integers, list_of, read_json, write_json
 
 LOGS_FAILED = 1
-"""Kafka's number of the kind of event."""
+"""Kafka's number for the kind of event; there is only this kind."""
 
 
 @immutable(kw_only=True)
@@ -30,7 +30,8 @@ class ShortLeader:
 @immutable(kw_only=True)
 class LogDirEvent:
     """The report of one broker. `replicas`: all replicas (topic id and partition) of the broker that do not work now. `reopened`: replicas
-    that were opened again since the last report and may have lost records. `short`: leaders that its replicas refuse to follow.
+    that were opened again since the last report and may have lost records. `short`: leaders that the broker's replicas refuse to follow.
+    A large report is cut (`cluster/failed_replicas.py`).
     """
 
     broker_id: int

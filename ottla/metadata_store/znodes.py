@@ -1,8 +1,8 @@
 """The nodes of the metadata store: their paths and their JSON, in the form that Kafka uses in ZooKeeper.
 
-Writers write Kafka's fields. They add the following fields of our own only when these have a value: `clean`, `incarnation`, `log_dirs` and
-`cordons` of a broker, `eligible`, `last_leader`, `last_known`, `emptied` and `loss_epoch` of a partition. Readers accept any order of
-fields and unknown fields, and raise `NodeError` for invalid content. Loading ignores such a node and logs a line, so that an invalid node
+Writers write Kafka's fields. They add our own fields only if the fields have a value: `clean`, `incarnation`, `log_dirs` and `cordons` of a
+broker, `eligible`, `last_leader`, `last_known`, `emptied` and `loss_epoch` of a partition. Readers accept any order of fields and unknown
+fields, and raise `NodeError` for invalid content. The code that loads the nodes skips an invalid node and logs a line, so that the node
 does not stop a broker.
 """
 
@@ -35,7 +35,8 @@ from ottla.metadata_store.node_json import NodeError as NodeError  # noqa: PLC04
 
 BROKER_IDS = "/brokers/ids"
 BROKER_EPOCHS = "/brokers/epochs"
-"""Ours: the broker epochs that the controller has processed (`controller/membership.py`). A single broker has no such node."""
+"""Ours: for each broker, the epoch that the controller has processed, the epoch that it has declared dead, and the log directories
+(`controller/membership.py`). A single broker has no such node."""
 RENEWALS = "/brokers/generations"
 """Ours: a node for each broker of a cluster, with the renewals of its log directories (`storage/generations.py`)."""
 TOPICS = "/brokers/topics"
@@ -77,7 +78,7 @@ BASE_PATHS = (
     "/isr_change_notification",
     LOG_DIR_EVENTS,
 )
-"""Nodes that must exist before any other node is written, parents first."""
+"""Nodes that must exist before topics, brokers and settings are written, parents first."""
 
 SENSITIVE_PATHS = ("/cluster/secret", USERS, CONFIG_FOLDERS[CONFIG_BROKER], "/delegation_token")
 """Nodes with secrets. If ZooKeeper's ACLs are on, only brokers may read these nodes and their descendants."""
@@ -161,7 +162,7 @@ def change_bytes(path: str) -> bytes:
 
 
 def read_change(data: bytes) -> str:
-    """Returns the path of the changed settings."""
+    """Returns the path of the changed settings. Raises `NodeError`."""
     path = field_of(read_json(data), "entity_path")
     if not isinstance(path, str) or not path:
         raise NodeError("a change of settings names no path")
@@ -216,8 +217,8 @@ def read_cluster_id(data: bytes) -> str:
 
 
 def broker_bytes(broker: BrokerMetadata, protocols: Mapping[str, str], now_ms: int, *, incarnation: str = "") -> bytes:
-    """Encodes a registration. `host` and `port` are the address of a PLAINTEXT listener, for clients that do not know listeners; null
-    and -1 without such a listener. `incarnation` lists the ids of the broker's log directories, with commas.
+    """Encodes a registration. The fields `host` and `port` are the address of the first PLAINTEXT listener, for clients that do not know
+    listeners. Without such a listener they are null and -1. `incarnation` has the ids of the broker's log directories, separated by commas.
     """
     plain = next((address for name, address in broker.endpoints.items() if protocols[name] == "PLAINTEXT"), (None, -1))
     value: dict[str, Any] = {
@@ -244,7 +245,7 @@ def broker_bytes(broker: BrokerMetadata, protocols: Mapping[str, str], now_ms: i
 
 
 def read_incarnation(data: bytes) -> str:
-    """Returns the ids of the log directories of the broker that registered, with commas; empty if there are none."""
+    """Returns the ids of the registered broker's log directories, separated by commas; empty if there are none."""
     return str(read_json(data).get("incarnation", ""))
 
 
@@ -324,7 +325,7 @@ def read_noted_directories(data: bytes) -> tuple[dict[int, tuple[str, ...]], dic
 
 
 def renewals_bytes(renewals: Mapping[str, Renewal]) -> bytes:
-    """Encodes a broker's node below `RENEWALS`; `renewals` by the ids of its log directories."""
+    """Encodes a broker's node below `RENEWALS`. The keys of `renewals` are the ids of the broker's log directories."""
     return write_json({"version": 1, "directories": {key: renewals[key]._asdict() for key in sorted(renewals)}})
 
 
