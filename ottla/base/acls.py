@@ -18,8 +18,8 @@ WILDCARD = "*"
 
 ANY_PRINCIPAL = "User:*"
 ANY, MATCH = 1, 2
-"""Values in filters. `ANY` matches every value. `MATCH` as the pattern type matches every pattern that applies to a resource of this
-name."""
+"""Values in filters. `ANY` matches every value. `MATCH` as the pattern type matches every pattern that applies to a resource with the
+filter's name."""
 
 
 class ResourceType(IntEnum):

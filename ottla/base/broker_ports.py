@@ -8,12 +8,13 @@ from ottla.base.immutable import immutable
 from ottla.base.ports import Clock, Disk, MakeTokenSource, MetadataStore, Network, Peers, Random, ReadDocument, Threads, Timers
 
 TIME_VARIABLE = "OTTLA_TIME"
-"""Environment variable of a broker whose ages the test fixture moves (`adapters/movable_time.py`)."""
+"""Environment variable of a broker whose `Ages` the test fixture moves (`adapters/movable_time.py`)."""
 
 
 class Ages(NamedTuple):
-    """The clock that decides when records, sessions, transactions, offsets, tokens and quotas expire. It is the broker's clock and timers,
-    unless a test moves it (`adapters/movable_time.py`). Retries, pauses and time limits of requests do not follow it."""
+    """The clock and timers that decide when records, group members, transactions, offsets, producers, logins, tokens and quotas expire.
+    They are the broker's own clock and timers, unless a test moves them (`adapters/movable_time.py`). Retries, pauses and time limits of
+    requests always use the broker's own clock and timers."""
 
     clock: Clock
     timers: Timers

@@ -100,7 +100,7 @@ class BrokerConfig(_AllSettings):
         return self._static_value(BROKER_SETTINGS[name])
 
     def text(self, name: str) -> str | None:
-        """Returns the current value as text; None for a setting without a value and a default."""
+        """Returns the current value as text; None for a setting that has neither a value nor a default."""
         value = self.value(name)
         return None if value is None else BROKER_SETTINGS[name].text(value)
 
@@ -108,7 +108,7 @@ class BrokerConfig(_AllSettings):
         return self.synonyms(name)[0].source
 
     def where(self, name: str) -> str:
-        """Returns the place where the current value was written, for people."""
+        """Returns the source of the current value, for people: a file's name, `environment`, `--set`, `dynamic` or `default`."""
         source = self.source(name)
         if source is ConfigSource.STATIC_BROKER:
             return self._given[name].where
@@ -153,7 +153,8 @@ class BrokerConfig(_AllSettings):
 
     @property
     def inter_broker_listener(self) -> str:
-        """Returns the listener for other brokers: the named one, else the first with the configured protocol, else the first one."""
+        """Returns the name of the listener for other brokers: the configured name, else the first listener with the configured protocol,
+        else the first listener."""
         if self.inter_broker_listener_name:
             return self.inter_broker_listener_name
         endpoints = self.endpoints
@@ -196,7 +197,8 @@ class BrokerConfig(_AllSettings):
         )
 
     def take_over(self, newer: BrokerConfig) -> frozenset[str]:
-        """Takes over the changeable values of a configuration that was read again. Returns the names of changed settings."""
+        """Takes over the changeable values of a configuration that was read again, and calls the functions of `on_change`. Returns the
+        names of changed settings."""
         before = {name: self.value(name) for name in BROKER_SETTINGS}
         for name, setting in BROKER_SETTINGS.items():
             if setting.update is not UpdateMode.READ_ONLY:
@@ -234,8 +236,8 @@ class BrokerConfig(_AllSettings):
         return setting.default
 
     def topic_synonyms(self, name: str, overrides: Mapping[str, str]) -> list[Synonym]:
-        """Returns every value of a topic setting and of the broker settings that it falls back on, the current one first. As in Kafka, only
-        the first broker setting adds its default, because the others may have another unit."""
+        """Returns every value of a topic setting and of the broker settings that it falls back on, the current value first. As in Kafka,
+        only the default of the first broker setting is included, because the other settings may have another unit."""
         setting = TOPIC_SETTINGS[name]
         found = [Synonym(name, overrides[name], ConfigSource.DYNAMIC_TOPIC)] if name in overrides else []
         for broker_name, _ in setting.broker_names:
@@ -314,7 +316,7 @@ class BrokerConfig(_AllSettings):
     # Groups
 
     def group_value(self, name: str, overrides: Mapping[str, str]) -> Any:
-        """Returns the current value of a group setting, limited to the broker's current bounds."""
+        """Returns the current value of a group setting, limited to the broker's current bounds. An invalid stored override is ignored."""
         setting = GROUP_SETTINGS[name]
         broker_name = setting.broker_names[0][0] if setting.broker_names else ""
         value = self.value(broker_name) if broker_name else setting.default
@@ -357,7 +359,7 @@ class BrokerConfig(_AllSettings):
     # Brokers
 
     def check_broker(self, overrides: Mapping[str, str | None], *, is_cluster_default: bool) -> None:
-        """Raises `ApiError` INVALID_REQUEST or INVALID_CONFIG if these cannot be set while the broker runs."""
+        """Raises `ApiError` INVALID_REQUEST or INVALID_CONFIG if these values cannot be set while the broker runs."""
         check_values(BROKER_SETTINGS, overrides, is_cluster_default=is_cluster_default)
 
     def _group_bounds(self, broker_name: str) -> tuple[int, int]:

@@ -1,8 +1,8 @@
 """The messages from a controller to a broker, and the ports on both sides.
 
-Every message has the controller epoch of its sender and the broker epoch of its receiver. A broker refuses a message with an older epoch
-than it knows. A message of a broker to itself is a call. Between brokers LeaderAndIsr (key 4), StopReplica (5) and UpdateMetadata (6) are
-requests. UpdateConfigs is not sent to other brokers: each broker reads the settings in the metadata store.
+Every message has the controller epoch of its sender and the broker epoch of its receiver. A broker refuses a message if one of these epochs
+is older than the epoch that it knows. A message of a broker to itself is a call. Between brokers LeaderAndIsr (key 4), StopReplica (5) and
+UpdateMetadata (6) are requests. UpdateConfigs is not sent to other brokers: each broker reads the settings in the metadata store.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class BrokerMessenger(Protocol):
     def send(self, broker: BrokerMetadata, message: ControlMessage, done: Callable[[ErrorCode], object]) -> None:
         """Sends a message, and calls `done` once with the outcome: NONE, the broker's refusal, or NETWORK_EXCEPTION if the message was
         given up because this controller or that registration of the broker was replaced. Messages to one broker arrive in order. A message
-        may be merged into an earlier one that is still waiting. Then the later message's `done` is called at once with NONE, and the
-        earlier message's `done` has the outcome of both.
+        may be merged into an earlier message that is still waiting. Then the later message's `done` is called at once with NONE, and the
+        earlier message's `done` is called with the outcome of both.
         """
 
 

@@ -1,5 +1,5 @@
-"""A delegation token (KIP-48): clients log in with it as its owner, until it expires. Its secret is not stored: it is computed from the id
-(`security/delegation_token_logins.py`)."""
+"""A delegation token (KIP-48). Clients log in with the token as its owner, until the token expires. The secret of a token is not stored: it
+is computed from the token's id (`security/delegation_token_logins.py`)."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ class ErrorCode(IntEnum):
 
 
 def error_code(number: int) -> ErrorCode:
-    """Returns the code of a received number; UNKNOWN_SERVER_ERROR for an unknown one."""
+    """Returns the error code with a received number; UNKNOWN_SERVER_ERROR for an unknown number."""
     try:
         return ErrorCode(number)
     except ValueError:
@@ -171,7 +171,8 @@ class WireError(OttlaError):
 
 
 MESSAGE_LENGTH_MAX = 4000
-"""Number of characters after which a message is cut. A message may quote a very long name, and must fit into a string of the protocol."""
+"""Number of characters after which a message is cut. A message may quote a very long name, and has to fit into a string of the protocol
+(32,767 bytes)."""
 
 
 def shortened(message: str) -> str:
@@ -207,7 +208,7 @@ class StorageError(OttlaError):
 
 
 class StoreUnreachable(OttlaError):
-    """No session with the metadata store: it did not answer in time, or refused the login, the TLS files or the chroot."""
+    """No session with the metadata store: it did not answer in time, or the login, the TLS files or the chroot cannot be used."""
 
 
 class DiskError(StorageError):

@@ -1,7 +1,7 @@
-"""The features of the cluster (KIP-584): the supported levels, and the current level. Clients read them in ApiVersions: with
-`transaction.version` 2 producers use transactions v2 (KIP-890), with `group.version` 1 the broker serves the consumer protocol of KIP-848,
-with `share.version` 1 share groups (KIP-932), with `streams.version` 1 streams groups (KIP-1071). A broker advertises the levels that its
-configuration allows.
+"""The features of the cluster (KIP-584): the supported levels, and the current level. Clients read them in ApiVersions. With
+`transaction.version` 2 producers use transactions v2 (KIP-890). With `group.version` 1 the broker serves the consumer protocol (KIP-848),
+with `share.version` 1 share groups (KIP-932), and with `streams.version` 1 streams groups (KIP-1071). A broker advertises the levels that
+its configuration allows (`handlers/advertised_levels.py`).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ ID_CHARACTERS_MAX = 1000
 TOPIC_NAME_CHARACTERS_MAX = 249
 """Characters of a topic's name: Kafka's limit, because name and partition number form the name of a directory."""
 CLIENT_ID_CHARACTERS_MAX = 255
-"""Characters of a client id. A longer one is cut and not refused."""
+"""Characters of a client id. A longer client id is cut and not refused."""
 
 
 def is_too_long(*names: str | None) -> bool:

@@ -1,4 +1,4 @@
-"""Java's `String.hashCode`. Kafka uses it to choose a partition of an internal topic for each group and transactional id.
+"""Java's `String.hashCode`. Kafka uses it to choose a partition of an internal topic for each group, transactional id and share partition.
 
 A directory that Kafka wrote has the records of a group in that partition, so the broker must use the same function.
 """
@@ -27,8 +27,8 @@ def _to_int32(value: int) -> int:
 
 
 def java_abs(value: int) -> int:
-    """Returns the absolute value of a signed 32-bit number. Returns 0 for -2^31, because 2^31 does not fit into 32 bits; Kafka does the
-    same."""
+    """Returns the absolute value of the lowest 32 bits, as a signed number. Returns 0 for -2^31, as Kafka does, because 2^31 does not fit
+    into 32 bits."""
     number = _to_int32(value)
     return 0 if number == -_INT_SIGN else abs(number)
 

@@ -52,7 +52,7 @@ class NamePattern:
         return self._of_unicode.fullmatch(name) is not None
 
     def compile_for_unicode(self) -> None:
-        """Compiles the pattern for names that are not ASCII, too. Raises `PatternError` if it is too large for them."""
+        """Compiles the pattern also for names that are not ASCII. Raises `PatternError` if the program for such names is too large."""
         if self._of_unicode is None:
             self._of_unicode = _compile(self._text, is_ascii=False)
 

@@ -18,8 +18,8 @@ Result = TypeVar("Result")
 
 
 class Clock(Protocol):
-    """`monotonic_ms` is for intervals and deadlines. `wall_ms` is only for timestamps and retention. `nanoseconds` is only for metrics and
-    for measuring how long work has blocked the loop."""
+    """`monotonic_ms` is for intervals and deadlines. `wall_ms` is only for timestamps, and for retention and expiry by stored timestamps.
+    `nanoseconds` is only for metrics and for measuring how long work has blocked the loop."""
 
     def monotonic_ms(self) -> int: ...
 
@@ -102,7 +102,7 @@ class Disk(Protocol):
 
     def map_cells(self, path: str) -> memoryview:
         """Maps a file into memory, as 64-bit numbers that can be changed. A change survives the end of the process. After a power failure
-        each number has its last value; if the file was not synced since, it may have any earlier value."""
+        a number has its value of the last sync, or any later value."""
 
     def free_bytes(self, path: str) -> tuple[int, int]:
         """Returns (total, usable) bytes of the file system with `path`."""
@@ -178,7 +178,7 @@ class Receiver(Protocol):
         """Processes `count` bytes, which are in the buffer that `buffer` returned. Does not raise."""
 
     def drained(self) -> None:
-        """Called when all bytes that `send` had to queue have been sent."""
+        """Called when all bytes that `send` had queued have been sent."""
 
     def closed(self) -> None:
         """Called once, when the channel was closed by the peer, by an error or by `close`."""
@@ -224,7 +224,7 @@ class SecuredChannel(Channel, Protocol):
     on_secured: Callable[[bytes | None], object]
     """Called once after the handshake, before any bytes are received, with the peer's certificate (DER); None if it has none."""
     on_failed: Callable[[str], object] | None
-    """Called instead with the reason if the handshake fails; the channel then closes. None: it is logged."""
+    """Called instead with the reason if the handshake fails; the channel then closes. None: the reason is logged."""
 
 
 class Listener(Protocol):
@@ -269,7 +269,8 @@ Locate = Callable[[int], tuple[str, int] | None]
 
 DEFAULT_LANE, CONTROL_LANE, FETCH_LANE = "default", "control", "fetch"
 """Names of the connections to another broker: one for most requests, one for messages between the controller and brokers, and one for
-followers' fetches. Further connections for fetches are `fetch-1` and so on."""
+followers' fetches. Further connections for fetches are `fetch-1` and so on. Forwarded requests and repairs have connections of their own.
+"""
 
 
 class Peers(Protocol):
@@ -283,14 +284,14 @@ class Peers(Protocol):
         answers the requests of one lane in order. A request that waits at that broker delays later requests of its lane only."""
 
     def call_at_hang_up(self, function: Callable[[int], object]) -> None:
-        """Calls `function` with the id of a broker each time that the broker closes an open connection."""
+        """Calls `function` with the id of a broker each time that the broker closes an open connection. A later function replaces it."""
 
     def close(self) -> None:
         """Closes all connections. Requests without an answer get NETWORK_EXCEPTION."""
 
 
 MULTI_BYTES_MAX = 512 * 1024
-"""Bytes of a multi or of a node, at most: half of ZooKeeper's default limit. Callers split larger writes."""
+"""Maximum bytes of a multi or of a node: half of ZooKeeper's default limit. Callers split larger writes."""
 
 OPERATION_OVERHEAD_BYTES = 64
 """Bytes that ZooKeeper's frame adds to the path and the data of one operation, rounded up."""
@@ -352,7 +353,7 @@ class StoreNode:
 
 @immutable
 class Create:
-    """`is_sequential`: the store appends a number of ten digits to the path, larger than all before it under the same parent."""
+    """`is_sequential`: the store appends a number of ten digits to the path, larger than all earlier numbers under the same parent."""
 
     path: str
     data: bytes = b""
@@ -391,8 +392,8 @@ def operation_bytes(operation: Operation) -> int:
 
 @immutable
 class Outcome:
-    """The result of a multi. `index` is the failed operation, -1 if there is none. `created` has the paths of the created nodes after
-    success."""
+    """The result of a multi. `index` is the index of the failed operation, -1 if there is none. After success `created` has the paths of
+    the created nodes."""
 
     result: StoreResult
     index: int = -1

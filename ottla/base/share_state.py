@@ -68,23 +68,23 @@ StateFound = Callable[[ErrorCode, ShareState | None], None]
 
 
 class Persister(Protocol):
-    """The share coordinators. Each call answers exactly once, now or later, by its callback. It raises nothing. With an error code the
-    state is None."""
+    """The share coordinators. Each call answers exactly once, now or later, by its callback, and raises nothing. With an error code the
+    found state is None."""
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, done: StateWritten) -> None:
         """Creates or replaces the state of a share partition. Answers FENCED_STATE_EPOCH for a state epoch below the stored one."""
 
     def read(self, key: SharePartitionKey, leader_epoch: int, found: StateFound) -> None:
-        """Reads a state for the partition's leader, and stores its leader epoch. Answers FENCED_LEADER_EPOCH for an epoch below the stored
-        one."""
+        """Reads a state for the partition's leader, and stores the leader's epoch. Answers FENCED_LEADER_EPOCH for an epoch below the
+        stored one."""
 
     def summary(self, key: SharePartitionKey, leader_epoch: int, found: StateFound) -> None:
         """Reads a state without its batches, for tools. Does not change the stored leader epoch."""
 
     def write(self, key: SharePartitionKey, state: ShareState, done: StateWritten) -> None:
         """Stores a change: `state.batches` has only the changed batches. Answers FENCED_LEADER_EPOCH for a leader epoch below the stored
-        one, and FENCED_STATE_EPOCH for another state epoch.
+        one, and FENCED_STATE_EPOCH for another state epoch, or if no leader has read the state since it was created again.
         """
 
     def delete(self, key: SharePartitionKey, done: StateWritten) -> None:
-        """Deletes the state. Answers NONE also if there was none."""
+        """Deletes the state. Answers NONE also if there was no state."""

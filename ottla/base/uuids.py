@@ -1,4 +1,5 @@
-"""Topic ids, directory ids and other ids of 16 bytes: Kafka's 22 characters of URL-safe base64 as text, bytes in memory and in messages.
+"""Topic ids, directory ids and other ids of 16 bytes. As text they are Kafka's 22 characters of URL-safe base64. In memory and in messages
+they are bytes.
 
 `Uuid` is plain `bytes`, because a slice of a frame is already one.
 """
@@ -36,7 +37,8 @@ def uuid_from_text(text: str) -> Uuid:
 
 
 def fresh_uuid(random_bytes: bytes) -> Uuid:
-    """Returns a version 4 UUID of these random bytes. Its text does not begin with `-`, which command lines would take for an option."""
+    """Returns a version 4 UUID of these random bytes. Its text does not begin with `-`, because a command line would read such a text as an
+    option."""
     assert len(random_bytes) == 16, f"a uuid has 16 bytes, not {len(random_bytes)}"
     data = bytearray(random_bytes)
     if data[0] >> 2 == 62:

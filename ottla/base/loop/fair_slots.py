@@ -1,9 +1,10 @@
 """Fair eviction: a bounded set of items, grouped by client address and connection.
 
-An item is added while there is a free slot. When there is none, a new item evicts one from the address that holds the most, if that address
-holds at least two more than its own address. Otherwise it evicts an item of its own address, or the least recently used item of all if its
-own address has none. So no address keeps others from a fair share. Within an address, the connection with the most items loses its least
-recently used item. If no connection has more than one item, the least recently used item of the address is evicted.
+An item is added while there is a free slot. When there is none, a new item evicts an item of the address that holds the most items, if that
+address holds at least two more items than the new item's address. Otherwise the new item evicts an item of its own address, or the least
+recently used item of all if its own address has none. So no address keeps others from a fair share. Within an address, the connection with
+the most items loses its least recently used item. If no connection has more than one item, the least recently used item of the address is
+evicted.
 
 The methods named `victim...` return the item to evict; the caller removes it.
 
@@ -18,7 +19,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 
 class Origin(Protocol):
-    """A client's connection: its address, and its address and port."""
+    """A client's connection: `host` is its address, `identity` its address and port."""
 
     @property
     def host(self) -> str: ...

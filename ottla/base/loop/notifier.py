@@ -18,7 +18,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 _STALE_MAX = 64
-"""Stale entries are removed from the heaps when there are more than this, and more than valid ones."""
+"""Stale entries are removed from the heaps when there are more stale entries than this number, and more than valid entries."""
 
 _END, _FUNCTION = 0, 2
 
@@ -47,11 +47,11 @@ class Notifier:
         self.watchers.pop(function, None)
 
     def call_when_committed(self, end: int, function: Callable[[], None]) -> None:
-        """Calls `function` once, at the first notification that everything below `end` is committed."""
+        """Calls `function` once, at the first notification that everything below `end` is committed, or after `end_waits`."""
         self._wait(self._committed, end, function)
 
     def call_when_durable(self, end: int, function: Callable[[], None]) -> None:
-        """Calls `function` once, at the first notification that everything below `end` is durable."""
+        """Calls `function` once, at the first notification that everything below `end` is durable, or after `end_waits`."""
         self._wait(self._durable, end, function)
 
     def forget(self, function: Callable[[], None]) -> None:

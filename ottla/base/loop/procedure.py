@@ -80,7 +80,7 @@ class _Run:
     def __init__(self, procedure: Procedure[object]) -> None:
         self._procedure = procedure
         self._waits = 0
-        """Incremented at the begin and at the end of each wait, so that a second answer is ignored."""
+        """Incremented at the beginning and at the end of each wait, so that a second answer is ignored."""
         self._value: Any = None
         self._is_stepping = False
         self.is_cancelled = False

@@ -22,6 +22,7 @@ class StoreFailure(Exception):
 
 
 def read_node(store: MetadataStore, path: str, watch: Watch | None = None) -> Procedure[StoreNode | None]:
+    """Returns the node; None if it does not exist."""
     result, node = yield partial(store.get, path, watch=watch)
     if node is None and result is not StoreResult.NO_NODE:
         raise StoreFailure(result)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from ottla.base.ports import MetadataStore, SessionEvent, StoreResult, Timers
 
 RETRY_MS = 100
+"""Pause before another attempt while the store is connected, in milliseconds."""
 RETRY_MS_MAX = 30_000
 """Longest pause between attempts, in milliseconds, after failures that an operator has to correct, such as a second broker with the same
 id."""

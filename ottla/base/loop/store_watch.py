@@ -1,7 +1,7 @@
 """Reads nodes of the metadata store, and reads them again whenever one of them has changed.
 
 A change cancels a reading in progress and starts another, so the last complete reading is newer than all changes. After a lost watch or a
-failed read, the reading is repeated when the store can be asked (`store_retries.py`). It ends when the session has expired.
+failed read, the reading is repeated when the store can be asked (`store_retries.py`). The watching ends when the session has expired.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class AccessSettings:
     ottla_login_settings_alterable = boolean(
         "ottla.login.settings.alterable", True,
         "Whether clients with Alter on the cluster may alter settings of logins: trust stores, users of PLAIN, keys of "
-        "tokens. With them a client can make itself a super user; false refuses it. Kafka has no such setting.",
+        "tokens. With such an alteration a client can make itself a super user. Kafka has no such setting.",
     )  # fmt: skip
     ottla_audit_granted = boolean(
         "ottla.audit.granted", False, "Whether the audit log also has a line for each granted authorization. Refusals are always logged."
@@ -68,8 +68,8 @@ def parse_super_users(text: str) -> list[str]:
 
 
 def why_contradictory(*, authorizer: str, named: frozenset[str], allows_without_rules: bool) -> str:
-    """Returns the reason to refuse the start if a setting restricts access and there is no authorizer to apply it; otherwise an empty text.
-    `named`: the settings that are given.
+    """Returns the reason to refuse the start if a setting restricts access and there is no authorizer to apply the setting; otherwise an
+    empty text. `named`: the settings that are given.
     """
     if authorizer:
         return ""

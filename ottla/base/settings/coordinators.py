@@ -136,7 +136,8 @@ class GroupSettings:
     group_share_initialize_retry_interval_ms = integer(
         "group.share.initialize.retry.interval.ms",
         30000,
-        "Pause before a failed request to initialize or delete the state of a share partition is repeated.",
+        "Pause before a failed request to initialize or delete the state of a share partition is repeated, at least "
+        "offsets.commit.timeout.ms.",
         valid=at_least(1),
         is_internal=True,
     )
@@ -277,7 +278,8 @@ class TransactionSettings:
 
 
 def bound_names(broker_name: str, known: Container[str]) -> tuple[str, str]:
-    """Returns the `known` settings that limit a broker's setting of groups from below and above; an empty name for no limit."""
+    """Returns the names of the `known` settings that limit a broker's setting of groups from below and from above; an empty name for no
+    limit."""
     _, kind, rest = broker_name.split(".", 2)
     lowest, highest = f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest.removeprefix('num.')}"
     return lowest if lowest in known else "", highest if highest in known else ""

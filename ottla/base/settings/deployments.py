@@ -1,4 +1,4 @@
-"""Defaults for a single broker, which replace the defaults in the tables of settings."""
+"""Defaults that depend on the deployment. They replace the defaults in the tables of settings."""
 
 from __future__ import annotations
 
@@ -15,3 +15,4 @@ SINGLE_BROKER_DEFAULTS: dict[str, Any] = {
 """Defaults without `zookeeper.connect`: a single broker can have one replica, and no other broker will join it."""
 
 CLUSTER_DEFAULTS: dict[str, Any] = {"listeners": ("PLAINTEXT://:9092",)}
+"""Defaults with `zookeeper.connect`: a broker of a cluster listens on all addresses, because other brokers connect to it."""

@@ -38,7 +38,7 @@ def usable_values(table: Table, values: Mapping[str, str], notices: list[Notice]
 
 
 def check_values(table: Table, values: Mapping[str, str | None], *, is_cluster_default: bool) -> None:
-    """Raises `ApiError` INVALID_REQUEST or INVALID_CONFIG if one of the values cannot be set while the broker runs. Accepts any value of a
+    """Raises `ApiError` INVALID_REQUEST or INVALID_CONFIG if one of the values cannot be set while the broker runs. Accepts any text for a
     name that is not served."""
     for name, text in values.items():
         setting, is_per_broker = _setting(table, name)
@@ -53,7 +53,7 @@ def check_values(table: Table, values: Mapping[str, str | None], *, is_cluster_d
 
 
 def _setting(table: Table, name: str) -> tuple[Setting[Any] | None, bool]:
-    """Returns the setting of this name (None if it is not served), and whether the cluster's default may not have it."""
+    """Returns the setting of this name (None if it is not served), and whether it can be set only for one broker."""
     of_listener = split_listener_name(name)
     if of_listener is not None:
         return SETTINGS_OF_LISTENERS[of_listener.setting], of_listener.setting not in LISTENER_LIMITS
@@ -66,7 +66,7 @@ def has_secret_word(name: str) -> bool:
 
 
 def is_password(table: Table, name: str) -> bool:
-    """Whether the setting is a password that may be stored: encrypted, and only for one broker."""
+    """Whether the setting is a password that may be stored. Passwords are stored encrypted, and only for one broker."""
     setting, _ = _setting(table, name)
     return holds_secret(table, name) and (setting is None or setting.update is not UpdateMode.READ_ONLY)
 

@@ -47,10 +47,10 @@ def gather(
     read_file: ReadFile | None = None,
 ) -> tuple[dict[str, Given], list[Notice]]:
     """Returns the given values of these names, of single listeners and of PLAIN users, from the source that takes precedence. Also returns
-    notices about all other names.
+    notices about all other names, skipped variables and derived listeners.
 
-    `read_file` reads the JAAS file; the file is ignored if `read_file` is None. Raises `ConfigError` if a source cannot be parsed, or for a
-    setting with `REFUSED_ENDINGS` that is not served.
+    `read_file` reads the JAAS file; the file is ignored if `read_file` is None. Raises `ConfigError` if a source cannot be read or parsed,
+    or for a setting with `REFUSED_ENDINGS` that is not served.
     """
     notices: list[Notice] = []
     known = frozenset(names)

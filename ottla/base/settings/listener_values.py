@@ -54,7 +54,8 @@ class ListenerValues:
         return self._value(name)
 
     def limit(self, listener: str, name: str) -> int | None:
-        """Returns the listener's own value of one of `LISTENER_LIMITS`, which applies in addition to the broker's; None if it has none."""
+        """Returns the listener's own value of one of `LISTENER_LIMITS`, which applies in addition to the broker's value; None if the
+        listener has no own value."""
         written, setting = listener_names(listener, name)[0], SETTINGS_OF_LISTENERS[name]
         for values in self._dynamic():
             if written in values:

@@ -1,6 +1,6 @@
 """Addresses of listeners (`NAME://host:port`): those to open, and those to advertise to clients. `listener.security.protocol.map` has the
 security protocol of each name; its default maps every protocol to itself. Listeners in `controller.listener.names` belong to a KRaft
-controller and are not opened; configurations for Apache's image often have them.
+controller and are not opened. Configurations for Apache's image often have such listeners.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Settings of OAUTHBEARER on listeners: the accepted issuers of tokens, and the required claims (KIP-768).
 
-Each may be set for one listener, as `listener.name.NAME.SETTING` or `listener.name.NAME.oauthbearer.SETTING`. As in Kafka 4.4, a listener
-for signed tokens needs an expected audience and an expected issuer, unless the settings allow any. Tokens without a signature are accepted
-only with `ottla.sasl.oauthbearer.unsecured.allowed`, which excludes signed tokens.
+Each setting may be set for one listener, as `listener.name.NAME.SETTING` or `listener.name.NAME.oauthbearer.SETTING`. As in Kafka 4.4, a
+listener for signed tokens needs an expected audience and an expected issuer, unless the settings allow any. Tokens without a signature are
+accepted only with `ottla.sasl.oauthbearer.unsecured.allowed`, which excludes signed tokens.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class TokenOptions(NamedTuple):
     is_unsecured_allowed: bool
 
     def why_unusable(self) -> str:
-        """Returns, in one sentence, why no token can be checked with these settings; empty if tokens can."""
+        """Returns, in one sentence, why no token can be checked with these settings; empty if tokens can be checked."""
         if self.jwks_url is None:
             return "" if self.is_unsecured_allowed else "the mechanism OAUTHBEARER needs sasl.oauthbearer.jwks.endpoint.url"
         if self.is_unsecured_allowed:
@@ -113,7 +113,7 @@ class TokenOptions(NamedTuple):
         return ""
 
     def unverified(self) -> list[str]:
-        """Returns the settings that let a signed token with any audience, or with any issuer, in."""
+        """Returns the settings that make the listener accept signed tokens with any audience or of any issuer."""
         audience = [ALLOW_ANY_AUDIENCE] if self.is_any_audience_allowed and not self.audiences else []
         return audience + ([ALLOW_ANY_ISSUER] if self.is_any_issuer_allowed and self.issuer is None else [])
 
@@ -124,7 +124,7 @@ def _needs(expected: str, allowed: str, whose: str) -> str:
 
 def why_handler_unserved(handler: str, mechanism: str, *, is_unsecured_allowed: bool) -> str:
     """Returns, in one sentence, why a callback handler class of Kafka has no counterpart here; empty if it has one. `mechanism`: the
-    mechanism that it is set for, empty for all."""
+    mechanism that the handler is set for, empty for all."""
     served = ("OAuthBearerValidatorCallbackHandler", *(("OAuthBearerUnsecuredValidatorCallbackHandler",) if is_unsecured_allowed else ()))
     if mechanism.upper() in ("", MECHANISM) and handler.rpartition(".")[2] in served:
         return ""

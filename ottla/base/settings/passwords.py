@@ -1,7 +1,7 @@
 """Passwords that are changed while brokers run. They are stored encrypted, in the format of Apache Kafka with ZooKeeper: a list of
 `name:value` pairs with the encrypted text and all parameters of the decryption except the secret. Each broker encrypts and decrypts its own
-passwords, so brokers may have different secrets. A stored value in clear is still read; `exposed` names such values, and values that only
-the old secret decrypts (`cluster/password_upkeep.py` encrypts them again).
+passwords, so brokers may have different secrets. A stored value in clear is still read. `exposed` returns such values, and values that only
+the old secret decrypts (`cluster/password_upkeep.py` encrypts both again).
 
 PBKDF2 derives the key from the secret and from a salt. A process uses one salt for all passwords that it encrypts, so it derives one key.
 Each password has its own initialization vector.
@@ -74,7 +74,7 @@ class _Decrypted(NamedTuple):
 
     text: str
     is_exposed: bool
-    """Whether it was stored in clear, or encrypted by the old secret."""
+    """Whether the stored form is in clear, or encrypted by the old secret."""
 
 
 class StoredPasswords:

@@ -70,7 +70,7 @@ class ConfigSource(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """One candidate for a setting's value. The first one of a list is in force."""
+    """One candidate for a setting's value. The first candidate of a list is in force."""
 
     name: str
     text: str | None
@@ -81,8 +81,8 @@ INTEGER_BITS = {Type.INT: 32, Type.SHORT: 16, Type.LONG: 64}
 
 
 class Setting(Generic[T]):
-    """One line of the table. `broker_names` of a topic setting: the broker settings that it falls back on, each with the factor to the
-    topic setting's unit. The first one that is set is used.
+    """One line of the table. `broker_names` of a setting of topics or groups: the broker settings that it falls back on, each with the
+    factor to its own unit. The first one with a value is used.
     """
 
     __slots__ = ("attribute", "broker_names", "default", "doc", "is_internal", "is_sensitive", "name", "scope", "type", "update", "valid")
@@ -126,7 +126,7 @@ class Setting(Generic[T]):
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether the setting may change while the broker runs. Settings of topics and groups always may."""
+        """Whether the setting may change while the broker runs. Settings of topics, groups and client metrics always may."""
         return self.scope is not Scope.BROKER or self.update is not UpdateMode.READ_ONLY
 
     @property

@@ -1,5 +1,5 @@
-"""Settings of share groups (KIP-932) for records in flight: number of deliveries, duration of locks, and number of records; and the number
-of share sessions of a broker. The broker's values are the defaults of groups. A group's own values must be within the broker's bounds.
+"""Settings of share groups (KIP-932). They limit records in flight (number of deliveries, duration of locks, number of records) and the
+share sessions of a broker. The broker's values are the defaults of groups. A group's own values must be within the broker's bounds.
 """
 
 from __future__ import annotations

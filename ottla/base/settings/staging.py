@@ -23,7 +23,7 @@ class StagingSettings:
     ottla_stage_retention_ms = long(
         "ottla.stage.retention.ms",
         600000,
-        "Staged records are removed if no transaction attaches them within this time after the last ones of their stage.",
+        "Staged records are removed if no transaction attaches them within this time after the last request to their stage.",
         valid=at_least(1),
         update=WIDE,
     )

@@ -1,8 +1,8 @@
 """Settings of a broker that logs in to others with a bearer token (OAUTHBEARER): the source of its tokens (KIP-255, KIP-768, KIP-1139).
 
-They are Kafka's settings of clients, which brokers have as well, for one listener (`listener.name.NAME.oauthbearer.SETTING`) or for all
-listeners. The options of the JAAS line (`clientId`, `clientSecret`, `scope`, `extension_...`, `ssl....`) have the same meaning. A token
-without a signature is made only for a listener that accepts such tokens.
+They are Kafka's settings of clients, which Kafka's brokers have as well. A setting is for one listener
+(`listener.name.NAME.oauthbearer.SETTING`) or for all listeners. The options of the JAAS line (`clientId`, `clientSecret`, `scope`,
+`extension_...`, `ssl....`) have the same meaning. A token without a signature is made only for a listener that accepts such tokens.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Settings of topics and of groups.
 
-A topic setting without its own value has the broker's: `broker_names` lists the broker settings with their factor to milliseconds, and the
-first one that is set is used (log.retention.ms before .minutes before .hours).
+A topic setting without its own value has the broker's value: `broker_names` lists the broker settings with the factor to the topic
+setting's unit, and the first broker setting with a value is used (log.retention.ms before .minutes before .hours).
 """
 
 from __future__ import annotations

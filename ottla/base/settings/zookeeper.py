@@ -24,7 +24,7 @@ PEM = OneOf("PEM", any_case=True)
 
 
 def name_and_password(text: str | None) -> str:
-    """Returns why a text is not `user:password`, empty if it is."""
+    """Returns why a text is not `user:password`; empty if it is, and for None."""
     user, _, password = (text or "").partition(":")
     return "" if text is None or (user and password) else "Expected user:password"
 
@@ -106,7 +106,7 @@ def parse_login(text: str) -> tuple[str, str]:
 
 
 def parse_access(texts: Mapping[str, str]) -> ZooKeeperAccess:
-    """Parses the settings of `ZooKeeperSettings` by name; other names are ignored, as in Kafka's tools. TLS is used if any of its settings
+    """Parses the settings of `ZooKeeperSettings` by name; other names are ignored, as in Kafka's tools. TLS is used if any setting of TLS
     is given, unless `zookeeper.ssl.client.enable` is false. Raises `SettingError`.
     """
     settings = {setting.name: setting for setting in settings_of(ZooKeeperSettings)}
