@@ -3,7 +3,7 @@
     with Broker() as broker:
         broker.get_bootstrap_server()
 
-`Broker` has the interface of testcontainers' `KafkaContainer`, so that changing the import is sufficient. Variables of `with_env` become
+`Broker` has the interface of testcontainers' `KafkaContainer`, so that a test only has to change its import. Variables of `with_env` become
 settings, and methods about the container's host return the address for clients on this machine. `snapshot()` copies the data directory, and
 `Broker.from_snapshot(path)` starts a broker on a copy of a snapshot.
 """
@@ -50,8 +50,8 @@ PLACES = (
 class Broker(BrokerHandle):
     """A broker in its own process, from `start` or the beginning of a `with` block to `stop` or its end.
 
-    `settings` are broker settings (`server.properties`); `topics` (`"orders:3"`) are created at the start. An `image` may be named, as for
-    a container, and is ignored. Without `data_dir` the data directory is temporary, and removed at the end.
+    `settings` are broker settings (`server.properties`); `topics` (`"orders:3"`) are created at the start. An `image` and a `port` may be
+    named, as for a container, and are ignored. Without `data_dir` the data directory is temporary, and removed at the end.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Broker(BrokerHandle):
     # Starting and stopping
 
     def start(self, timeout: float | None = None) -> Broker:
-        """Starts the broker; it is ready to serve when this returns."""
+        """Starts the broker, which is ready to serve when this returns. Raises `BrokerDidNotStart`."""
         assert self._process is None, "the broker is already running"
         if timeout is not None:
             self._start_timeout = timeout
@@ -147,7 +147,7 @@ class Broker(BrokerHandle):
 
     def with_env(self, key: str, value: str) -> Broker:
         """Sets a setting by its environment variable (`KAFKA_NUM_PARTITIONS` for `num.partitions`). Listeners, addresses and data
-        directories are ignored. Warns of any other variable without effect.
+        directories are ignored. Warns of any other variable that is not for a setting of Ottla or Kafka.
         """
         self._set_variable(key, value)
         return self
@@ -182,7 +182,7 @@ class Broker(BrokerHandle):
         return self
 
     def _as_it_is(self, *_: object, **__: object) -> Broker:
-        """Does nothing: there is no container to be named, put into a network, or to have its ports opened."""
+        """Does nothing, because there is no container that needs a name, a network or open ports."""
         return self
 
     with_name = with_exposed_ports = with_network = with_network_aliases = with_kwargs = maybe_emulate_amd64 = _as_it_is
@@ -242,12 +242,12 @@ class Broker(BrokerHandle):
         return take_snapshot(self.process.pid, self.data_dir, new_snapshot(path), is_suspended=self.process.is_suspended)
 
     def mark(self) -> Mark:
-        """Keeps the broker's state and its time, for `rewind`."""
+        """Keeps the broker's data and time, for `rewind`."""
         return self._marks.mark(self.process)
 
     def rewind(self, mark: Mark | None = None) -> None:
-        """Puts the broker back to a mark, the last one if None: its data, its time and its address are as they were. Connections are
-        closed, faults end. Raises `RuntimeError` without a mark."""
+        """Puts the broker back to a mark: its data and its time are as they were at the mark, and its address is the same. None is the mark
+        of the last `mark` or `rewind`. Connections are closed, and faults end. Raises `RuntimeError` without a mark."""
         self.end_faults()
         process = self._process = self._marks.rewind(self.process, mark)
         assert self._home is not None

@@ -65,16 +65,17 @@ class Clock:
             self.run()
 
     def until(self, condition: Callable[[], object], *, step: Span = "1 minute", limit: Span = "30 days") -> datetime:
-        """Advances by `step` until the condition is true, and returns the time. Raises `AssertionError` if it is not within `limit`."""
+        """Advances by `step` until the condition is true, and returns the time. Raises `AssertionError` if the condition does not become
+        true within `limit`."""
         left_ms, step_ms = span_ms(limit), max(span_ms(step), 1)
         while not condition():
-            assert left_ms > 0, f"not so within {limit}"
+            assert left_ms > 0, f"the condition is not true within {limit} of the broker's time"
             self._ask({"advance_ms": min(step_ms, left_ms)})
             left_ms -= step_ms
         return self.now()
 
     def _ask(self, order: dict[str, Any]) -> datetime:
-        """Gives an order to one broker after the other, and returns the time of the last."""
+        """Gives an order to one broker after the other, and returns the time of the last broker."""
         controls = self._controls()
         if not controls:
             raise RuntimeError("there is no clock to move, because no broker is running")
@@ -94,15 +95,15 @@ class TimeControl:
 
     @contextmanager
     def opened(self, *, waits: bool = False) -> Iterator[tuple[int, dict[str, str]]]:
-        """Opens the socket for a process that is started within the block: the descriptor that it inherits, and its environment variable.
-        With `waits` the process does nothing more before `begin`."""
+        """Opens the socket for a process that is started within the block. Yields the descriptor that the process inherits, and its
+        environment variable. With `waits` the process waits for `begin`."""
         self._socket, other_end = socket.socketpair()
         self._socket.settimeout(ANSWER_SECONDS_MAX)
         with other_end:
             yield other_end.fileno(), {TIME_VARIABLE: json.dumps([other_end.fileno(), None if waits else self.state])}
 
     def begin(self, state: list[int | None]) -> None:
-        """Lets a waiting process go on, with a clock of this state."""
+        """Lets a waiting process continue, with a clock of this state."""
         assert self._socket is not None
         self.state = state
         self._socket.sendall(json.dumps(state).encode() + b"\n")
@@ -113,8 +114,8 @@ class TimeControl:
             self._socket = None
 
     def ask(self, order: dict[str, Any]) -> int:
-        """Returns the broker's wall time in milliseconds after the order. Raises `RuntimeError` if it is refused or the broker has ended.
-        """
+        """Returns the broker's wall time in milliseconds after the order. Raises `RuntimeError` if the order is refused, or the broker has
+        ended or does not answer."""
         with self._lock:
             answer = self._answer(json.dumps(order).encode() + b"\n")
         if "error" in answer:

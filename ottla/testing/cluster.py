@@ -6,8 +6,8 @@
 
 A `Cluster` has the interface of a single broker (`handle.py`). Its wire faults hit any of its brokers; a wire fault of a `ClusterBroker`
 hits that broker. Process faults exist only for a `ClusterBroker`: `kill` (as kill -9), `stop`, `start`, `pause` and `resume`. A restarted
-broker keeps its port and its data. ZooKeeper is the Debian package `zookeeper` or the installation in ZOOKEEPER_HOME; without one, the
-start fails with one line.
+broker keeps its port and its data. ZooKeeper is the Debian package `zookeeper` or the installation in ZOOKEEPER_HOME; without ZooKeeper,
+the start fails with one line.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def cluster_defaults(broker_count: int) -> dict[str, str]:
 
 
 def replica_defaults(broker_count: int) -> dict[str, str]:
-    """Returns settings for replication: a replica on each broker, at most three; all but one must be in sync. Groups form immediately."""
+    """Returns settings for replication: a replica on each broker, at most three replicas, and all replicas but one must be in sync. Groups
+    form immediately."""
     replicas = min(broker_count, REPLICAS_MAX)
     in_sync = str(max(1, replicas - 1))
     found = {"group.initial.rebalance.delay.ms": "0", "default.replication.factor": str(replicas), "min.insync.replicas": in_sync}
@@ -122,8 +123,8 @@ class Cluster(BrokerHandle):
         zookeeper: str | None = None,
         start_timeout: float = START_SECONDS_MAX,
     ) -> None:
-        """`racks` and `ports` are for the brokers in order. `directory` keeps the data of all. `defaults` replaces the settings for tests.
-        `zookeeper` is the address of a running ZooKeeper."""
+        """`racks` and `ports` are for the brokers in order. `directory` keeps the data of all processes. `defaults` replaces the settings
+        for tests (`cluster_defaults`). `zookeeper` is the address of a running ZooKeeper."""
         checked = checked_settings(settings)
         super().__init__()
         assert brokers > 0, "a cluster has at least one broker"
@@ -143,7 +144,8 @@ class Cluster(BrokerHandle):
     # Starting and stopping
 
     def start(self) -> Cluster:
-        """Starts ZooKeeper, unless one is given, then all brokers at once, and creates the topics."""
+        """Starts ZooKeeper, unless its address is given, then all brokers at once, and creates the topics. Raises `ZooKeeperMissing`,
+        `ZooKeeperDidNotStart` or `BrokerDidNotStart`."""
         assert not self.brokers, "the cluster is already running"
         temporary = None if self._given is not None else temporary_directory("ottla-cluster-")
         home = self._given or temporary
@@ -205,8 +207,8 @@ class Cluster(BrokerHandle):
         return self._ports[number] if number < len(self._ports) else 0
 
     def stop(self) -> None:
-        """Stops everything and removes a temporary directory. If ZooKeeper has ended, no broker can hand over its leaderships, so each gets
-        a second signal, which ends it immediately.
+        """Stops everything and removes a temporary directory. If ZooKeeper has ended, no broker can hand over its leaderships. Each broker
+        then gets a second signal, which ends the broker immediately.
         """
         self.close()
         if self.zookeeper is not None and not self.zookeeper.is_running:

@@ -24,7 +24,7 @@ TITLE = "Console"
 
 @contextmanager
 def terminal(config: pytest.Config) -> Iterator[bool]:
-    """Gives the process its own standard input back for the block. Yields whether a user can answer there."""
+    """Gives the process its own standard input back for the block. Yields whether a user can answer on it."""
     capture = config.pluginmanager.getplugin("capturemanager")
     if capture is not None:
         capture.suspend(in_=True)
@@ -58,7 +58,7 @@ def show(config: pytest.Config, name: str, handles: Iterable[BrokerHandle]) -> N
 
 @contextmanager
 def console_of(handle: BrokerHandle, report: Callable[[str], object]) -> Iterator[ConsoleProcess]:
-    """A console on a free port, connected as the broker's administrator."""
+    """Yields a console on a free port, connected as the broker's administrator. Stops it after the block."""
     directory = temporary_directory("ottla-console-")
     # Passwords are in a file, because other users of the machine can see the options of a process.
     file = handle.write_java_config(directory / "client.properties")

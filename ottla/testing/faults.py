@@ -1,10 +1,10 @@
 """Faults between clients and a broker: a TCP proxy in the test's own process that understands frames.
 
-Clients connect to the proxy. `fail_next` answers a request, which the broker does not get (for Metadata it puts the error into the broker's
-answer). `lose_answer` lets the broker execute a request, and closes the connection instead of answering. `drop_connections` closes the
-clients' connections, `pause` delays all frames. The proxy replaces the addresses in the broker's answers by its own, so that clients
-continue to use the proxy. Each further broker gets a listening port when its address is first seen. This works with any Kafka-compatible
-broker, and the faults of a test process affect no other process.
+Clients connect to the proxy. `fail_next` answers a request, and the broker does not get the request (for Metadata, the proxy puts the error
+into the broker's answer). `lose_answer` lets the broker execute a request, and closes the connection instead of answering.
+`drop_connections` closes the clients' connections, `pause` delays all frames. The proxy replaces the addresses in the broker's answers by
+its own addresses, so that clients continue to use the proxy. Each further broker gets a listening port when its address is first seen. This
+works with any Kafka-compatible broker, and the faults of a test process affect no other process.
 
 A connection has two threads, one for each direction. A client's pending requests and made-up answers are in one queue in the order of its
 requests, because Kafka answers in order. Not supported: TLS, and the old SASL exchange without request headers.
@@ -55,7 +55,8 @@ class Fault(NamedTuple):
 
 
 class PendingAnswer(NamedTuple):
-    """An answer that a client waits for: the broker's, possibly altered, or a made-up one."""
+    """An answer that a client waits for: the broker's answer, possibly altered, or a made-up answer (`made_up`). `is_lost`: the connection
+    is closed instead."""
 
     key: int = -1
     version: int = -1
@@ -90,25 +91,25 @@ class FaultProxy:
     # Called by tests
 
     def fail_next(self, api: str, error: ErrorCode | str | int | None, times: int = 1, broker: Address | None = None) -> None:
-        """Makes the next `times` requests of an API (`"Produce"`), to this broker or to any, fail with an error (code or name). None closes
-        the connection instead.
+        """Makes the next `times` requests of an API (`"Produce"`) fail with an error (code or name). None closes the connection instead.
+        `broker` limits the fault to one broker. Raises `ValueError` for an API whose answer has no field for an error.
         """
         self._check_process()
         key = key_of(api)
         if error is not None and not refusals.can_refuse(key):
-            raise ValueError(f"an answer to {api} has no place for an error; use fail_next({api!r}, None) to close the connection instead")
+            raise ValueError(f"an answer to {api} has no field for an error; use fail_next({api!r}, None) to close the connection instead")
         code = None if error is None else int(code_of(error))
         with self._lock:
             self._faults += [Fault(key, code, broker=broker)] * times
 
     def lose_answer(self, api: str, times: int = 1, broker: Address | None = None) -> None:
-        """Lets the broker execute the next `times` requests of an API, and closes the connection when it has answered."""
+        """Lets the broker execute the next `times` requests of an API, and closes the connection when the broker has answered."""
         self._check_process()
         with self._lock:
             self._faults += [Fault(key_of(api), None, is_carried_out=True, broker=broker)] * times
 
     def drop_connections(self, broker: Address | None = None) -> int:
-        """Closes all connections, or all to this broker, like a network failure. Returns their number."""
+        """Closes all connections, or all connections to `broker`, like a network failure. Returns the number of closed connections."""
         self._check_process()
         return self._drop(broker)
 
@@ -154,7 +155,7 @@ class FaultProxy:
     # Called by links
 
     def take_fault(self, key: int, broker: Address) -> Fault | None:
-        """Removes and returns the fault for a request of this key to this broker."""
+        """Removes and returns the first fault for a request with this key to this broker; None if there is none."""
         if not self._faults:
             return None
         with self._lock:

@@ -145,7 +145,7 @@ class ForeignBroker(BrokerHandle):
 
 @contextmanager
 def foreign_broker(bootstrap: str, path: str, passwords: Mapping[str, str]) -> Iterator[ForeignBroker]:
-    """Yields the broker at these addresses, or at the addresses in the file of client options. Raises `ValueError` for an unusable file,
+    """Yields the broker at `bootstrap`, or at the addresses in the file `path` of client options. Raises `ValueError` for an unusable file,
     and without an address."""
     options = read_options(path) if path else {}
     address = bootstrap or options.get("bootstrap.servers", "")

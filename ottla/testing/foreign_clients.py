@@ -1,4 +1,5 @@
-"""Clients for tests from the installed library: confluent-kafka, kafka-python or aiokafka, or else `ottla.client`. Each is imported on use.
+"""Clients for tests from the installed library: confluent-kafka, kafka-python or aiokafka, or else `ottla.client`. A library is imported on
+use.
 
 Asynchronous clients need aiokafka. Settings have librdkafka's names, with dots or underscores; each library gets the names that it expects.
 Unless set, a consumer has a new group and reads from the beginning.
@@ -25,8 +26,8 @@ class NoClientInstalled(RuntimeError):
 def make(
     kind: str, libraries: tuple[str, ...], wanted: str | None, bootstrap: str, settings: ClientSettings, topics: Iterable[str] = ()
 ) -> Any:
-    """Makes a `Producer`, `Consumer` or `Admin` of the library `wanted`, by default of the first installed one. A client of aiokafka is not
-    started. Raises `NoClientInstalled`, or `ValueError` for another library."""
+    """Makes a `Producer`, `Consumer` or `Admin` of the library `wanted`, by default of the first installed library of `libraries`. A client
+    of aiokafka is not started. Raises `NoClientInstalled`, or `ValueError` if `wanted` is not one of `libraries`."""
     if kind == "Consumer":
         settings = {"group_id": f"ottla-{uuid.uuid4().hex}", "auto_offset_reset": "earliest", **_underscored(settings)}
     name, module = _load(libraries, wanted)

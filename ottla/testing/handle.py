@@ -27,7 +27,7 @@ WAIT_SECONDS = 10.0
 POLL_SECONDS = 0.1
 LOOK_AGAIN_SECONDS = 0.005
 SETTLE_SECONDS = 0.3
-"""Default seconds for which `assert_produces(exact=True)` looks for unexpected records. Clients send a record at most 5 ms after it was
+"""Default time of `assert_produces(exact=True)` for finding unexpected records, in seconds. Clients send a record at most 5 ms after it was
 produced.
 """
 OF_AN_OWN_BROKER = frozenset(
@@ -36,7 +36,7 @@ OF_AN_OWN_BROKER = frozenset(
         "rewind", "snapshot", "start", "stop", "with_cluster_id", "with_env", "with_envs",
     )
 )  # fmt: skip
-"""Members that only a `Broker` has, which this process has started."""
+"""Members of a `Broker`, which this process has started. Other handles have at most some of them."""
 SHOWN_RECORDS_MAX = 5
 SHOWN_BYTES_MAX = 60
 LOG_BYTES_MAX = 20_000
@@ -106,7 +106,7 @@ class BrokerHandle:
     if not TYPE_CHECKING:  # with it, a type checker would accept any name
 
         def __getattr__(self, name: str) -> Any:
-            """Raises `AttributeError`, which says whether only a broker of this process has the member, or none has."""
+            """Raises `AttributeError`. The error says whether only a broker of this process has the member, or no broker."""
             if name in OF_AN_OWN_BROKER:
                 needed = "a single broker that this process has started: kafka_cluster(1), or ottla.testing.Broker()"
                 raise AttributeError(f"{name!r} is not for {self.what}; it needs {needed}")
@@ -127,7 +127,7 @@ class BrokerHandle:
         self._log_ends = {path: path.stat().st_size for path in self.log_files.values() if path.exists()}
 
     def _new_logs(self) -> list[tuple[str, str]]:
-        """Returns a title and the lines since `_mark_logs` of each broker that has any, at most the last `LOG_BYTES_MAX`."""
+        """Returns a title and the log lines since `_mark_logs` for each broker with such lines, at most the last `LOG_BYTES_MAX` bytes."""
         found = []
         for name, path in self.log_files.items():
             if data := path.read_bytes()[self._log_ends.get(path, 0) :] if path.exists() else b"":
@@ -242,8 +242,8 @@ class BrokerHandle:
             producer.produce(topic, _encoded(value), _encoded(key), partition=partition, timestamp=timestamp, headers=sent)
 
     def records(self, topic: str, *, is_committed_only: bool = True) -> list[TopicRecord]:
-        """Returns a topic's records at this moment, ordered by partition and offset; without `is_committed_only` also uncommitted and
-        aborted ones.
+        """Returns a topic's records at this moment, ordered by partition and offset. If `is_committed_only` is false, uncommitted and
+        aborted records are included.
         """
         return self._read(topic, self._ends(topic, "EARLIEST", is_committed_only), is_committed_only)
 
@@ -251,9 +251,9 @@ class BrokerHandle:
     def assert_produces(
         self, topic: str, count: int = 1, *, timeout: float = WAIT_SECONDS, exact: bool = False, settle: float = SETTLE_SECONDS
     ) -> Iterator[list[TopicRecord]]:
-        """Fails unless the block adds at least `count` committed records to the topic, at the latest `timeout` seconds after its end. With
-        `exact` it also fails if more arrive within `settle` seconds after the end of the block and the last expected record. The yielded
-        list contains the records afterwards; the failure's message shows them.
+        """Fails unless the block adds at least `count` committed records to the topic, at the latest `timeout` seconds after the block's
+        end. With `exact` it also fails if more records arrive within `settle` seconds after the end of the block and the last expected
+        record. The yielded list contains the records afterwards; the failure's message shows them.
         """
         starts = self._ends(topic, "LATEST", True) if topic in self.topics() else None
         found: list[TopicRecord] = []
@@ -295,7 +295,7 @@ class BrokerHandle:
             try:
                 group_admin.delete_group(cluster, group.group_id)
             except ApiError:
-                pass  # it has members, or was deleted with its offsets
+                pass  # the group has members, or was deleted with its offsets
 
     # Faults
 

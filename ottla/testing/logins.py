@@ -30,7 +30,7 @@ _OWN = ("listeners", "sasl.enabled.mechanisms", "sasl.jaas.config")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logins:
-    """Passwords by user; none if clients do not log in. `authority` is the certificate file of the authority."""
+    """Passwords by user; empty if clients do not log in. `authority` is the certificate file of the authority; empty without TLS."""
 
     passwords: Mapping[str, str] = field(default_factory=dict, repr=False)
     authority: str = ""
@@ -72,7 +72,7 @@ class Logins:
         return {**found, "sasl.jaas.config": jaas_line(found["sasl.mechanism"], name, password)}
 
     def security(self) -> Security:
-        """The administrator's login, by PLAIN."""
+        """Returns the administrator's login by PLAIN, which works before the SCRAM credentials are stored."""
         from ottla.client.security import Security
 
         return Security(self.properties(mechanism="PLAIN") if self.passwords else self.properties())
@@ -81,7 +81,7 @@ class Logins:
         """Returns the broker's settings with these users. Raises `ValueError` for a setting that contradicts the users."""
         for name in _OWN:
             if name in given:
-                raise ValueError(f"users= and tls= set {name} by themselves; leave out one of the two")
+                raise ValueError(f"users= and tls= set {name} by themselves; remove users= and tls=, or the setting")
         if not self.passwords:
             return dict(given)
         found = {**given, "sasl.enabled.mechanisms": ",".join(MECHANISMS)}
@@ -141,12 +141,12 @@ def _escaped(text: str, *, is_key: bool = False) -> str:
 
 
 def jaas_line(mechanism: str, name: str, password: str) -> str:
-    """Returns the line of `sasl.jaas.config` for PLAIN or SCRAM. Raises `SettingError` for a name or password of several lines."""
+    """Returns the line of `sasl.jaas.config` for PLAIN or SCRAM. Raises `SettingError` if the name or password has several lines."""
     module = _MODULES.get(mechanism, "scram.ScramLoginModule")
     return f"org.apache.kafka.common.security.{module} required username={_quoted(name)} password={_quoted(password)};"
 
 
 def _quoted(text: str) -> str:
     if "\n" in text:
-        raise SettingError("a JAAS line has no room for a password of several lines")
+        raise SettingError("the user name and password in a JAAS line must not have several lines")
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

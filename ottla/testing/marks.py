@@ -1,7 +1,7 @@
-"""Marks of a broker's state, and the way back to them.
+"""Marks of a broker's state, and rewinding the broker to a mark.
 
-A mark is a snapshot (`snapshot.py`) and the broker's time. To rewind, the broker is killed, its data is replaced by the snapshot, and a
-process that has waited since takes its place, with everything imported.
+A mark is a snapshot (`snapshot.py`) and the broker's time. To rewind, the broker is killed, and its data is replaced by the snapshot. Then
+a process that has waited since the mark, with everything imported, takes the broker's place.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Marks:
         self._spare: BrokerProcess | None = None
 
     def mark(self, process: BrokerProcess) -> Mark:
-        """Keeps the broker's state. Later calls are for other states; any of them may be gone back to."""
+        """Keeps the broker's state. Each call makes another mark, and `rewind` accepts any of the marks."""
         if self._spare is None:
             self._spare = process.spare()
         data = take_snapshot(process.pid, process.data_dir, new_snapshot(None), is_suspended=process.is_suspended)
@@ -40,7 +40,8 @@ class Marks:
         return self._last
 
     def rewind(self, process: BrokerProcess, mark: Mark | None) -> BrokerProcess:
-        """Puts the broker back to a mark, the last one if None, and returns its new process. Raises `RuntimeError` without a mark."""
+        """Kills the broker and starts it again in the state of a mark. None is the mark of the last `mark` or `rewind`. Returns the new
+        process. Raises `RuntimeError` without a mark."""
         mark = mark or self._last
         if mark is None:
             raise RuntimeError("there is no mark to go back to; call mark() first")

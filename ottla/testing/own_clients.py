@@ -1,7 +1,7 @@
 """Clients for tests from `ottla.client`, for an environment without another Kafka library.
 
-They are its `Producer`, `Consumer` and `Client` with the same options. Each has its own connections, which are closed at the latest when
-the object is deleted.
+They are the `Producer`, `Consumer` and `Client` of `ottla.client` with the same options. Each object has its own connections, which are
+closed at the latest when the object is deleted.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _connected(bootstrap: str, settings: Mapping[str, Any]) -> Cluster:
 
 
 def _options(settings: Mapping[str, Any], kind: type) -> dict[str, Any]:
-    """Returns the settings that do not concern connections. Raises `ValueError` for an unknown one."""
+    """Returns the settings that do not concern connections. Raises `ValueError` for an unknown setting."""
     known = [*inspect.signature(kind).parameters][1:]
     found = {name.replace(".", "_"): value for name, value in settings.items() if not name.replace("_", ".").startswith(OF_CONNECTIONS)}
     for name in found:

@@ -51,7 +51,7 @@ def kafka_broker_users() -> Mapping[str, str]:
 def kafka_broker(
     request: pytest.FixtureRequest, kafka_broker_settings: Mapping[str, object], kafka_broker_users: Mapping[str, str]
 ) -> Iterator[BrokerHandle]:
-    """A running broker: `.bootstrap_server`, clients, records, faults. One for the whole run."""
+    """A running broker: `.bootstrap_server`, clients, records, faults. One broker serves the whole run."""
     worker_input = getattr(request.config, "workerinput", {})
     shared = worker_input.get(WORKER_INPUT)
     if _is_foreign():
@@ -95,7 +95,7 @@ def kafka_group_id(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def kafka_cluster() -> Iterator[Callable[..., Broker | Cluster]]:
-    """`kafka_cluster(n)` starts n brokers for this test, which stop at its end. Several brokers need kazoo (`pip install kazoo`) and a
+    """`kafka_cluster(n)` starts n brokers, which stop at the end of this test. Several brokers need kazoo (`pip install kazoo`) and a
     ZooKeeper on this machine (`apt install zookeeper`)."""
     from contextlib import ExitStack
 
@@ -124,7 +124,7 @@ def _foreign_addresses() -> str:
 
 
 def _unique(request: pytest.FixtureRequest) -> str:
-    """The test's name in characters that Kafka allows, and a unique suffix."""
+    """Returns the test's name in characters that Kafka allows, with a unique suffix."""
     name = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:NAME_CHARACTERS_MAX].strip("-.")
     return f"{name}-{uuid.uuid4().hex[:12]}"
 
@@ -228,7 +228,7 @@ def _is_library(module: str) -> bool:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Passes each worker the directory through which this run's broker is found; the first one that needs it makes it."""
+    """Passes each worker the directory through which this run's broker is found. The first worker that needs the broker makes it."""
     config = node.config
     if _directory_key not in config.stash:
         import tempfile

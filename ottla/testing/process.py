@@ -1,8 +1,8 @@
 """Starts a broker as a separate process, waits until it is ready, stops it within a time limit, and suspends and resumes it by signals.
 
 The process listens on the loopback address and keeps its data in one directory. `START_SECONDS_MAX` is for a machine under load; an idle
-one needs a fraction of a second. If the broker does not start, the error has the end of its log. The process has its own session, so that
-Ctrl-C reaches only the process that started it. When that process has died, its reaper (`reaper.py`) kills the broker.
+machine needs a fraction of a second. If the broker does not start, the error has the end of the broker's log. The process has its own
+session, so that Ctrl-C reaches only the process that started it. When that process has died, its reaper (`reaper.py`) kills the broker.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class BrokerPortTaken(BrokerDidNotStart):
 
 
 class ChildProcess:
-    """A process that this process starts, and may start again. Only the process that started it ends it, not a forked child of it."""
+    """A child process of the test process, which may start it several times. A forked child of the test process does not end it."""
 
     def __init__(self, log_file: Path, reaped_by: Reaper | None = None) -> None:
-        """`reaped_by` is the reaper that ends the process, if not this process's own."""
+        """`reaped_by` is the reaper that ends the process; None for the reaper of this process."""
         self.log_file = log_file
         self._reaped_by = reaped_by
         self._process: subprocess.Popen[bytes] | None = None
@@ -63,8 +63,8 @@ class ChildProcess:
         self, command: Sequence[str], directory: Path, given: Mapping[str, str], *, is_new_log: bool, output: int | None,
         passed: Sequence[int] = (),
     ) -> None:  # fmt: skip
-        """Starts the process. Its standard error is its log, and its standard output too unless `output` says otherwise. It inherits the
-        descriptors in `passed`."""
+        """Starts the process, which inherits the descriptors in `passed`. Its standard error is written to its log, and so is its standard
+        output unless `output` is given."""
         owner = self._reaped_by = self._reaped_by or reaper()
         with self.log_file.open("wb" if is_new_log else "ab") as log:
             self._process = subprocess.Popen(
@@ -114,7 +114,7 @@ class ChildProcess:
         return self.log_file.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").strip() or "it said nothing"
 
     def _own(self) -> subprocess.Popen[bytes] | None:
-        """Returns the process if this process has started it, and not a parent that it was forked from."""
+        """Returns the child process; None in a process that was forked after the start of the child."""
         return self._process if self._starter_pid == os.getpid() else None
 
     def _has_ended(self, process: subprocess.Popen[bytes]) -> None:
@@ -142,7 +142,7 @@ class BrokerProcess(ChildProcess):
         protocol: str = "PLAINTEXT",
         reaped_by: Reaper | None = None,
     ) -> None:
-        """`protocol` is the listener's."""
+        """`protocol` is the security protocol of the listener."""
         super().__init__(log_file, reaped_by)
         self.data_dir = data_dir
         self.port = 0
@@ -157,14 +157,14 @@ class BrokerProcess(ChildProcess):
         return self.wait_until_ready(seconds_max)
 
     def spare(self) -> BrokerProcess:
-        """Launches a process that waits to take this one's place: `self.time.begin`."""
+        """Launches a process that can take this one's place. It waits until `time.begin` is called on the returned object."""
         made = BrokerProcess(self.data_dir, self.log_file, self._settings, protocol=self._protocol, reaped_by=self._reaped_by)
         made.port = self.port
         made.launch(waits=True)
         return made
 
     def launch(self, *, waits: bool = False) -> None:
-        """Starts the process, which is not ready yet when this returns. With `waits` it waits for `self.time.begin` first."""
+        """Starts the process, which is not ready yet when this returns. With `waits` the process waits for `time.begin` first."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "ottla.cli.main", "start", "--data-dir", str(self.data_dir), *self._arguments()]
         with self.time.opened(waits=waits) as (descriptor, variable):
@@ -191,8 +191,8 @@ class BrokerProcess(ChildProcess):
         return found + (["--seed-topic", ",".join(self._topics)] if self._topics else [])
 
     def wait_until_ready(self, seconds_max: float = START_SECONDS_MAX) -> tuple[str, int]:
-        """Waits for the launched process, and returns its host and port. If it does not get ready it is killed. Raises `BrokerDidNotStart`,
-        or its subclass `BrokerPortTaken` if another process has the port.
+        """Waits until the launched process is ready, and returns its host and port. A process that does not become ready is killed. Raises
+        `BrokerDidNotStart`, or its subclass `BrokerPortTaken` if another process has the port.
         """
         address = self._ready_address(time.monotonic() + seconds_max)
         if address is None:
@@ -232,7 +232,7 @@ class BrokerProcess(ChildProcess):
 
 
 def environment() -> dict[str, str]:
-    """Returns this process's environment with the path to this package, and without variables that a broker would read as settings."""
+    """Returns this process's environment with the path to this package, and without variables that a broker would use."""
     foreign = ("CLUSTER_ID", "NOTIFY_SOCKET")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_") and name not in foreign}
     package_parent = str(Path(__file__).resolve().parents[2])

@@ -1,9 +1,9 @@
 """Ends the brokers of a test process and removes its temporary directories when that process has died, however it died.
 
-After `kill -9` a process cannot clean up. Therefore a second process (`reaper_process.py`) does it. It starts with the first broker,
-ZooKeeper or temporary directory. It reads from a pipe whose write end only the test process has; the system closes the write end when the
-test process ends. Brokers and ZooKeepers have the reaper's token in their environment, so that the reaper finds them. After a normal end of
-the test process the reaper only removes temporary directories that are left.
+After `kill -9` a process cannot clean up. Therefore a second process, the reaper (`reaper_process.py`), does it. The reaper starts with the
+first broker, ZooKeeper or temporary directory. It reads from a pipe whose write end only the test process has; the system closes the write
+end when the test process ends. Brokers and ZooKeepers have the reaper's token in their environment, so that the reaper finds them. After a
+normal end of the test process the reaper only removes the processes and temporary directories that are left.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SCRIPT = Path(__file__).with_name("reaper_process.py")
 
 
 class Reaper:
-    """One reaper; it waits for the end of this process, and of another one if that is given."""
+    """One reaper process. It waits for the end of this process or for `close`, and then for the end of the process `after_pid`."""
 
     def __init__(self, token: str = "", *, after_pid: int = 0) -> None:
         self.token = token or uuid.uuid4().hex
@@ -35,7 +35,7 @@ class Reaper:
         )  # fmt: skip
         os.close(reading)
         self.pid = process.pid
-        process.returncode = 0  # it outlives this process, and Popen must not warn of that
+        process.returncode = 0  # the reaper outlives this process, and Popen must not warn of that
 
     @property
     def environment(self) -> dict[str, str]:
@@ -50,7 +50,7 @@ class Reaper:
         self._write("-directory", path)
 
     def add_process(self, pid: int) -> None:
-        """Registers a process that the reaper is to kill. Only systems without /proc need it; elsewhere the environment variable is
+        """Registers a process that the reaper is to kill. Only systems without /proc need this call; elsewhere the environment variable is
         sufficient."""
         self._write("+process", pid)
 
@@ -64,8 +64,7 @@ class Reaper:
             self._pipe = -1
 
     def _write(self, kind: str, what: object) -> None:
-        """Writes one line to the reaper, short enough to be written at once. Does nothing in a forked child, and after the reaper has died.
-        """
+        """Writes one line to the reaper in one call. Does nothing in a forked child, and after the reaper has died."""
         if self._pipe < 0 or os.getpid() != self._owner_pid:
             return
         try:
@@ -80,7 +79,7 @@ _directories: set[Path] = set()
 
 
 def reaper() -> Reaper:
-    """This process's reaper, started on first use."""
+    """Returns this process's reaper, and starts it on first use."""
     if not _of_this_process:
         _of_this_process.append(Reaper())
     return _of_this_process[0]

@@ -3,9 +3,10 @@ directories.
 
     python -I -S reaper_process.py TOKEN PID
 
-Each line of the input is `+directory PATH`, `-directory PATH`, `+process PID` or `-process PID`. If PID is not 0, it then waits for the end
-of that process before it cleans up. If the system has /proc, it kills every process with the token in its environment, including one that
-was started just before the end; otherwise it kills the listed processes. It is a separate script with few imports, so that it starts fast.
+Each line of the input is `+directory PATH`, `-directory PATH`, `+process PID` or `-process PID`. If the argument PID is not 0, the reaper
+also waits for the end of that process before it cleans up. If the system has /proc, the reaper kills every process with the token in its
+environment, including a process that was started just before the end; otherwise it kills the listed processes. It is a separate script with
+few imports, so that it starts fast.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def main(token: str, pid: int) -> None:
 
 
 def read_orders() -> dict[str, list[str]]:
-    """Returns the entries that are not withdrawn, at the end of the input."""
+    """Reads the input to its end. Returns the directories and processes that were added and not withdrawn."""
     named: dict[str, list[str]] = {"directory": [], "process": []}
     for line in sys.stdin.buffer:
         kind, _, text = os.fsdecode(line.rstrip(b"\n")).partition(" ")
@@ -70,7 +71,7 @@ def kill_all(token: str, named: list[int]) -> None:
             try:
                 os.kill(pid, signal.SIGKILL)
             except OSError:
-                continue  # it has just ended
+                continue  # the process has just ended
         time.sleep(POLL_SECONDS)
 
 
@@ -84,7 +85,7 @@ def with_token(token: str) -> list[int]:
                 with open(f"/proc/{name}/environ", "rb") as file:
                     is_ours = wanted in file.read().split(b"\0")
             except OSError:
-                continue  # another user's, or it has just ended
+                continue  # the process is another user's, or has just ended
             if is_ours:
                 found.append(int(name))
     return found

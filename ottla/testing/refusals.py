@@ -1,7 +1,8 @@
 """Makes the answer of a broker that refuses a request with a given error, from the request alone.
 
-Most answers have one error code for the whole. The answers of `_BY_ITEM` have one for each topic, partition or group of the request. All of
-these are refused. Metadata is altered instead, because its answer needs brokers: the broker answers, and the error is put into its answer.
+Most answers have one error code for the whole request. The answers of `_BY_ITEM` have an error code for each topic, partition or group of
+the request, and all these items are refused. An answer to Metadata needs brokers. So the broker answers it, and the error is put into the
+broker's answer.
 """
 
 from __future__ import annotations
@@ -35,10 +36,11 @@ _ASKED = {
     "topic_results": ("topics",),
     "topics": ("topics",),
 }
-"""The lists of answers, each with the list in the request that it answers item by item: the first one that the request's version has."""
+"""For each list in an answer: the names of the list in the request that it answers item by item. The first name that the request's version
+has is used."""
 _CODES = ("error_code", "partition_error_code")
 _UNKNOWN = ("base_offset", "committed_offset", "high_watermark", "node_id", "port")
-"""Fields of a refused item that are -1."""
+"""Fields that are -1 in a refusal."""
 
 
 def is_altered(key: int) -> bool:
@@ -91,7 +93,7 @@ def _lists(kind: type[Struct], asked: Struct, version: int, code: int) -> dict[s
 
 
 def _refused(kind: type[Struct], asked: Any, version: int, code: int) -> Any:
-    """Returns the refusal of an item, which has the item's first field (a name or number) and its topic id."""
+    """Returns the refusal of an item. It has the first field of the item (a name or number), and its topic id."""
     fields = _fields(kind, version)
     values = _unknown(fields)
     if isinstance(asked, Struct):

@@ -1,8 +1,9 @@
-"""One broker for a whole pytest-xdist run: the worker that needs it first starts it, the others find it, the controller stops it.
+"""One broker for a whole pytest-xdist run. The first worker that needs the broker starts it, other workers find it, and the controller
+stops it.
 
-The controller gives every worker the name of one directory. The worker that holds the lock in it may start the broker and write its address
-there. Workers may end before others have finished, so none of them stops the broker. The controller stops it when all workers have ended,
-even if one has crashed. If the controller has died, the workers' reapers kill the broker.
+The controller gives every worker the name of one directory. The worker that holds the directory's lock may start the broker, and writes the
+broker's address to a file of the directory. Workers may end before others have finished, so no worker stops the broker. The controller
+stops the broker when all workers have ended, even if one has crashed. If the controller has died, the workers' reapers kill the broker.
 """
 
 from __future__ import annotations
@@ -53,17 +54,18 @@ class SharedBroker(BrokerHandle):
 
     @property
     def clock(self) -> Clock:
-        """Raises `RuntimeError`, because time would move for the tests of all workers."""
+        """Raises `RuntimeError`, because the time would move for the tests of all workers."""
         raise RuntimeError("the workers of pytest-xdist share this broker; move the time of the test's own: kafka_cluster(1).clock")
 
     def reset(self) -> None:
-        """Removes this process's faults. Topics are not deleted, because other workers use theirs."""
+        """Removes this process's faults. Topics and groups are not deleted, because other workers use theirs."""
         if self._proxy is not None:
             self._proxy.reset()
 
 
 def share_broker(directory: Path, settings: dict[str, str], *, controller_pid: int, users: Mapping[str, str] | None = None) -> SharedBroker:
-    """Returns the broker of this run, and starts it if no other worker has. It ends with the process `controller_pid` at the latest."""
+    """Returns the broker of this run. Starts the broker if no other worker has started it. The broker ends with the process
+    `controller_pid` at the latest. Raises `BrokerDidNotStart` or `TimeoutError`."""
     owner = Reaper(directory.name, after_pid=controller_pid)
     owner.add_directory(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -74,7 +76,7 @@ def share_broker(directory: Path, settings: dict[str, str], *, controller_pid: i
                 _start_shared(directory, settings, owner, logins_of(users))
             state = json.loads(state_file.read_text())
     finally:
-        owner.close()  # from now on it waits for the controller alone
+        owner.close()  # from now on the reaper waits for the controller alone
     logins = logins_of(users, administrator_password=state["administrator"])
     return SharedBroker(state["bootstrap"], state["pid"], directory / "data", logins)
 
@@ -126,7 +128,7 @@ def _signal(pid: int, number: int) -> bool:
         # The name, the second field, is in brackets and may contain blanks.
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2][:1] != b"Z"
     except FileNotFoundError:
-        return not Path("/proc/self").exists()  # it has just ended, or the system has no /proc
+        return not Path("/proc/self").exists()  # the process has just ended, or the system has no /proc
 
 
 @contextmanager

@@ -46,7 +46,7 @@ def take_snapshot(pid: int, data_dir: Path, target: Path, *, is_suspended: bool 
 
 
 def copy_data(source: Path, target: Path) -> Path:
-    """Copies a data directory that no process writes to."""
+    """Copies a data directory that no process writes to. Returns `target`. Raises `FileExistsError` if `target` exists."""
     target.parent.mkdir(parents=True, exist_ok=True)
     make_directory(source, target)
     for entry in os.scandir(source):
@@ -71,7 +71,7 @@ def _copy_partition(source: Path, target: Path) -> None:
 
 
 def make_directory(source: Path, target: Path) -> None:
-    """Makes a directory with another one's permissions and, as root, owner."""
+    """Makes the directory `target` with the permissions of `source` and, as root, its owner."""
     target.mkdir(0o700)
     found = source.stat()
     target.chmod(stat.S_IMODE(found.st_mode))

@@ -43,7 +43,8 @@ JVM_OPTIONS = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 )
 CHANCE = random.SystemRandom()
-"""Not the seeded generator, because processes that run the same tests concurrently must not choose the same ports."""
+"""Random numbers for ports. Not the seeded generator, because processes that run the same tests concurrently must choose different ports.
+"""
 
 ADDRESS_IN_USE = "Address already in use"
 
@@ -83,7 +84,7 @@ def java(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def free_port() -> int:
-    """Returns a port of the loopback address that is free now."""
+    """Returns a port of the loopback address that is free now. Raises `ZooKeeperDidNotStart` if no free port is found."""
     for _ in range(PORT_ATTEMPTS):
         port = CHANCE.choice(PORTS)
         with socket.socket() as probe:
@@ -117,13 +118,13 @@ class ZooKeeperProcess(ChildProcess):
         return f"{HOST}:{self.port}"
 
     def join(self, server_id: int, members: Mapping[str, str]) -> None:
-        """Makes it a server of an ensemble; `members` are the `server.N` lines."""
+        """Makes this server a member of an ensemble; `members` are the `server.N` lines of all members."""
         self.server_id = server_id
         self._members = dict(members)
 
     def start(self, seconds_max: float = START_SECONDS_MAX) -> ZooKeeperProcess:
-        """Starts the server and waits until it takes writes. If another process has taken the port, the first start chooses another one,
-        and later starts try again. Raises `ZooKeeperDidNotStart`.
+        """Starts the server and waits until it accepts writes. If another process has taken the port, the first start chooses another port,
+        and later starts try the same port again. Raises `ZooKeeperDidNotStart`.
         """
         deadline = time.monotonic() + seconds_max
         for attempt in range(START_ATTEMPTS):
@@ -145,7 +146,7 @@ class ZooKeeperProcess(ChildProcess):
         self._launch(self._command, self.directory, os.environ, is_new_log=True, output=None)
 
     def wait_until_ready(self, seconds_max: float = START_SECONDS_MAX) -> None:
-        """Raises `ZooKeeperDidNotStart` if the server ends or does not take writes in time; it is not running then."""
+        """Waits until the server accepts writes. Kills a server that does not accept writes in time. Raises `ZooKeeperDidNotStart`."""
         deadline = time.monotonic() + seconds_max
         while self.ask("isro") != "rw":
             has_ended = not self.is_running
@@ -217,7 +218,7 @@ class ZooKeeperEnsemble:
         return ",".join(server.connect for server in self.servers)
 
     def start(self, seconds_max: float = START_SECONDS_MAX) -> ZooKeeperEnsemble:
-        """Starts all servers and waits until each takes writes, with other ports if some are taken. Raises `ZooKeeperDidNotStart`."""
+        """Starts all servers and waits until each accepts writes. Chooses other ports if some are taken. Raises `ZooKeeperDidNotStart`."""
         for attempt in range(START_ATTEMPTS):
             for server in self.servers:
                 server.launch()

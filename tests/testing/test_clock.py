@@ -190,7 +190,7 @@ def test_advancing_until_something_is_so(broker: Broker) -> None:
     before = broker.clock.now()
     after = broker.clock.until(lambda: broker.records(topic) == [], step="1 day", limit="5 days")
     assert timedelta(hours=1) < after - before < timedelta(days=5, minutes=5)
-    with pytest.raises(AssertionError, match="not so within 2 minutes"):
+    with pytest.raises(AssertionError, match="not true within 2 minutes"):
         broker.clock.until(lambda: False, limit="2 minutes")
 
 

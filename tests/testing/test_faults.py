@@ -168,14 +168,14 @@ def test_a_stopped_broker_closes_its_port_of_the_proxy() -> None:
 
 
 def test_apis_that_cannot_fail_are_refused(broker: Broker) -> None:
-    with pytest.raises(ValueError, match="no place for an error"):
+    with pytest.raises(ValueError, match="no field for an error"):
         broker.fail_next("DescribeGroups", "NOT_COORDINATOR")
     with pytest.raises(ValueError, match="no API is called"):
         broker.fail_next("Nonsense", 1)
 
 
 def test_the_connection_can_be_closed_at_a_request_of_any_api(broker: Broker, connection: BlockingConnection) -> None:
-    """Closing needs no place for an error in the answer."""
+    """Closing needs no field for an error in the answer."""
     for name in API_NAMES.values():
         broker.fail_next(name, None)
     with pytest.raises(ClientError):
