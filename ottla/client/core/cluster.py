@@ -387,11 +387,20 @@ class ClusterCore:
             if size() < before:
                 backoff = Backoff(self.now() + limit_s)
             if failure is not None:
-                may_pass = isinstance(failure, TransportError) or (isinstance(failure, KafkaError) and failure.is_retriable)
-                if not may_pass or backoff.is_exhausted(self.now()):
+                if not is_temporary(failure) or backoff.is_exhausted(self.now()):
                     raise failure
                 self.metadata.forget(partitions)
                 yield Sleep(backoff.next_s())
+
+
+def is_temporary(failure: ClientError) -> bool:
+    """Whether the same request may succeed later: a broker is unreachable, or its refusal is retriable."""
+    return isinstance(failure, TransportError) or (isinstance(failure, KafkaError) and failure.is_retriable)
+
+
+def decisive(failures: Iterable[ClientError | None]) -> ClientError | None:
+    """Returns the failure that decides about a retry: the first permanent one, else the first one; None without a failure."""
+    return min((failure for failure in failures if failure is not None), key=is_temporary, default=None)
 
 
 def nearest_hint(name: str, known: Iterable[str], unfit: Container[str] = ()) -> str:

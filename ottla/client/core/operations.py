@@ -13,14 +13,14 @@ from ottla.base.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 from ottla.base.uuids import uuid_to_text
 from ottla.client.core import admin, group_admin, staging, transaction_admin
 from ottla.client.core.admin import OffsetAt
-from ottla.client.core.cluster import ClusterCore
+from ottla.client.core.cluster import ClusterCore, decisive, is_temporary
 from ottla.client.core.conversation import Ask, AskAll, Conversation
 from ottla.client.core.fetching import FETCH_BYTES_MAX, MAX_WAIT_MS, PARTITION_BYTES_MAX, Fetched, FetchLimits, fetch_request, read_answer
 from ottla.client.core.group_admin import Committed, GroupDescription, ListedGroup
 from ottla.client.core.operation import ClientOperation
 from ottla.client.core.raw_produce import produce_batches
 from ottla.client.core.transaction_admin import ListedTransaction, TransactionDescription
-from ottla.client.errors import ClientError, KafkaError
+from ottla.client.errors import ClientError, KafkaError, TransportError
 from ottla.wire.messages.metadata import MetadataResponseTopic
 
 K = TypeVar("K")
@@ -166,11 +166,12 @@ def fetch(
     partition_max_bytes: int = PARTITION_BYTES_MAX,
     timeout_s: float | None = None,
 ) -> Conversation[list[Fetched]]:
-    """Reads record batches as they are stored, from these offsets on, straight from the leaders, all of them at once.
+    """Reads record batches as they are stored, from these offsets on, with one request to each leader.
 
-    Returns the partitions that had records; an empty list if no records arrived within `max_wait_ms`. Errors are raised only if no
-    partition had records: `OffsetOutOfRangeError` if an offset is before the start of a log or after its end. After a retriable error the
-    leaders are looked up again and the fetch is repeated, for at most `timeout_s`.
+    Returns the partitions whose position advances (`next_offset`); an empty list if no records arrived within `max_wait_ms`. Errors are
+    raised only if no position advances: `OffsetOutOfRangeError` if an offset is before the start of a log or after its end. After a
+    retriable error the leader is looked up again by the next fetch. If no position advances, the fetch is repeated, for at most
+    `timeout_s`.
     """
     level = isolation_level(isolation)
     limits = FetchLimits(max_wait_ms, min_bytes, max_bytes, partition_max_bytes)
@@ -190,29 +191,40 @@ def fetch(
 def _fetch_once(
     cluster: ClusterCore, positions: Mapping[TopicPartition, int], level: int, limits: FetchLimits, found: list[Fetched]
 ) -> Conversation[ClientError | None]:
-    """Adds the partitions with records to `found`, and returns the first failure, or a permanent one."""
+    """Adds the partitions whose position advances to `found`. Forgets the leaders of partitions with a temporary failure. Returns the
+    decisive failure.
+    """
     asks: list[Ask] = []
     asked: list[dict[TopicPartition, int]] = []
+    failures: dict[TopicPartition, ClientError] = {}
+    leaders, reasons = yield from cluster.leaders(list(positions))
+    failures.update(reasons)
     try:
-        for broker_id, partitions in (yield from cluster.by_leader(positions)).items():
-            link = yield from cluster.take_link(broker_id)
+        for broker_id, partitions in leaders.items():
             some = {partition: positions[partition] for partition in partitions}
+            try:
+                link = yield from cluster.take_link(broker_id)
+            except (KafkaError, TransportError) as error:
+                failures.update(dict.fromkeys(some, error))
+                continue
             asks.append(Ask(link, fetch_request(some, level, limits), None, cluster.timeout_s + limits.max_wait_ms / 1000))
             asked.append(some)
         answers = yield AskAll(tuple(asks))
     finally:
         cluster.give_back(ask.link for ask in asks)
-    failure: ClientError | None = None
     for ask, some, answer in zip(asks, asked, answers, strict=True):
-        if isinstance(answer, ClientError):
-            failure = failure or answer
-            continue
-        for one in read_answer(some, answer, level, str(ask.link.address)):
-            if not isinstance(one, Fetched):
-                failure = one[1] if failure is None or not one[1].is_retriable else failure
-            elif one.next_offset > one.start:
-                found.append(one)
-    return failure
+        try:
+            if isinstance(answer, ClientError):
+                raise answer
+            for one in read_answer(some, answer, level, str(ask.link.address)):
+                if not isinstance(one, Fetched):
+                    failures[one[0]] = one[1]
+                elif one.next_offset > one.start:
+                    found.append(one)
+        except (KafkaError, TransportError) as error:
+            failures.update(dict.fromkeys(some, error))
+    cluster.metadata.forget(partition for partition, failure in failures.items() if is_temporary(failure))
+    return decisive(failures.values())
 
 
 # Groups

@@ -1,0 +1,82 @@
+"""The operations of the public clients, with answers made by the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.client.core.conversation import Ask
+from ottla.client.core.operations import fetch
+from ottla.client.errors import ConnectError, KafkaError
+from ottla.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.wire.records import Record, encode_batch
+from tests.client.core.drive import ByHand
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+RECORDS = bytes(encode_batch([Record(0, 0, None, b"v", ())]))
+
+
+def _partition(index: int, code: int = 0) -> PartitionData:
+    return PartitionData(partition_index=index, error_code=code, high_watermark=1, records=None if code else RECORDS)
+
+
+def _answer(*results: PartitionData, code: int = 0) -> FetchResponse:
+    return FetchResponse(error_code=code, responses=[FetchableTopicResponse(topic="t", partitions=list(results))])
+
+
+def _has_records(ask: Ask) -> FetchResponse:
+    body: Any = ask.body
+    return _answer(*(_partition(one.partition) for topic in body.topics for one in topic.partitions))
+
+
+def _damaged(_: Ask) -> FetchResponse:
+    return _answer(PartitionData(partition_index=1, high_watermark=1, records=RECORDS[:-1] + b"?"))
+
+
+def _lost(_: Ask) -> FetchResponse:
+    raise ConnectError("lost")
+
+
+@pytest.mark.parametrize(
+    "second",
+    [_damaged, _lost, lambda _: _answer(code=ErrorCode.KAFKA_STORAGE_ERROR), lambda _: _answer(code=ErrorCode.INVALID_REQUEST)],
+    ids=["damaged", "lost", "refused for now", "refused"],
+)
+def test_a_fetch_returns_the_records_of_one_leader_once_whatever_another_leader_answers(second: Callable[[Ask], FetchResponse]) -> None:
+    world = ByHand(lambda ask: (second if str(ask.link.address) == "b2:9092" else _has_records)(ask), leaders={"t": [1, 2]})
+    assert [one.partition for one in world.run(fetch(world.core, {A: 0, B: 0}))] == [A]
+    assert world.pauses == []
+
+
+def test_a_partition_without_a_leader_does_not_delay_others() -> None:
+    world = ByHand(_has_records, leaders={"t": [1, -1]})
+    assert [one.partition for one in world.run(fetch(world.core, {A: 0, B: 0}))] == [A]
+    assert world.pauses == []
+    with pytest.raises(KafkaError, match="t-1 has no leader"):
+        world.run(fetch(world.core, {B: 0}, timeout_s=1))
+
+
+def test_a_moved_leader_is_found_by_the_next_fetch_though_others_have_records() -> None:
+    def answer(ask: Ask) -> FetchResponse:
+        if str(ask.link.address) == "b2:9092":
+            return _answer(_partition(1, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        return _has_records(ask)
+
+    world = ByHand(answer, leaders={"t": [1, 2]})
+    assert [one.partition for one in world.run(fetch(world.core, {A: 0, B: 0}))] == [A]
+    world.leaders["t"] = [1, 3]
+    assert [one.partition for one in world.run(fetch(world.core, {A: 0, B: 0}))] == [A, B]
+
+
+def test_a_permanent_error_is_raised_if_no_partition_has_records() -> None:
+    codes = {"b1:9092": ErrorCode.NOT_LEADER_OR_FOLLOWER, "b2:9092": ErrorCode.OFFSET_OUT_OF_RANGE}
+    world = ByHand(
+        lambda ask: _answer(_partition(int(str(ask.link.address) == "b2:9092"), codes[str(ask.link.address)])), leaders={"t": [1, 2]}
+    )
+    with pytest.raises(KafkaError, match="OFFSET_OUT_OF_RANGE"):
+        world.run(fetch(world.core, {A: 0, B: 0}))
+    assert world.pauses == []
