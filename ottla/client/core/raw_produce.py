@@ -4,7 +4,7 @@ The batches of a partition are appended in the given order. A request contains a
 requests are in flight to each leader. After a temporary failure (a leader moved, a connection was lost) nothing more is sent until all
 answers have arrived or are lost. Then each partition's batches from the first unacknowledged one on are sent again unchanged: the broker
 drops duplicates by the producer id and the sequence numbers in their headers. Batches without a producer id are sent one at a time for each
-partition. If no answer to such a batch arrives, it is not sent again, and `OutcomeUnknownError` is raised.
+partition. If such a batch was sent and its answer is lost, it is not sent again, and `OutcomeUnknownError` is raised.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import TopicPartition
 from ottla.client.core.admin import timeout_ms
-from ottla.client.core.cluster import ClusterCore
+from ottla.client.core.cluster import ClusterCore, decisive
 from ottla.client.core.conversation import Ask, AskRolling, Conversation
 from ottla.client.core.topic_lists import each_partition, topic_list
-from ottla.client.errors import ClientError, OutcomeUnknownError, refused
+from ottla.client.errors import ClientError, NotSentError, OutcomeUnknownError, TransportError, refused
 from ottla.wire.batch_header import Buffer, read_batch_header
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ottla.client.core.ports import Link
 
 IN_FLIGHT_MAX = 5
-"""Requests in flight to one leader. Brokers remember the last five batches of a producer in a partition; with more in flight they would not
-recognize all duplicates.
+"""Maximum number of requests in flight to one leader. Brokers remember the last five batches of a producer in a partition; with more in
+flight they would not recognize all duplicates.
 """
 
 REQUEST_BYTES_MAX = 1024 * 1024
@@ -70,10 +70,11 @@ def produce_batches(
     version: int | None = None,
     timeout_s: float | None = None,
 ) -> Conversation[dict[TopicPartition, int]]:
-    """Appends encoded record batches (format 2) and returns the offset of each partition's first record.
+    """Appends encoded record batches (format 2) and returns the offset of each partition's first record (-1: unknown).
 
-    `acks` is -1 (all in-sync replicas) or 1. Raises `KafkaError` if a broker refuses a batch permanently, `OutcomeUnknownError` (see the
-    module), and the last temporary error if no batch is acknowledged for `timeout_s`. Earlier batches may have been appended.
+    `acks` is -1 (all in-sync replicas) or 1. Raises `KafkaError` if a broker refuses a batch permanently, `OutcomeUnknownError` if the
+    answer to a batch without a producer id is lost, and the last temporary error if no batch is acknowledged for `timeout_s`. After an
+    error some of the batches may have been appended.
     """
     lanes = [ProduceLane(partition, some) for partition, some in batches.items() if some]
     yield from cluster.in_rounds(
@@ -88,7 +89,7 @@ def produce_batches(
 def _send_round(
     cluster: ClusterCore, lanes: Sequence[ProduceLane], acks: int, transactional_id: str | None, version: int | None
 ) -> Conversation[ClientError | None]:
-    """Sends the remaining batches until a request fails, and waits for all answers. Returns the first failure, or None."""
+    """Sends the remaining batches until a request fails, and waits for all answers. Returns the decisive failure, or None."""
     by_partition = {lane.partition: lane for lane in lanes if not lane.is_done}
     leaders: list[_Leader] = []
     for broker_id, partitions in (yield from cluster.by_leader(by_partition)).items():
@@ -124,7 +125,7 @@ class _Leader:
 
 
 class _Window:
-    """The requests in flight to all leaders, and the first failure."""
+    """The requests in flight to all leaders, and the decisive failure."""
 
     def __init__(self, leaders: Sequence[_Leader], request: Callable[[Sequence[ProduceLane]], ProduceRequest], version: int | None) -> None:
         self.failure: ClientError | None = None
@@ -157,8 +158,7 @@ class _Window:
     def note(self, answer: ProduceResponse | ClientError) -> None:
         leader, lanes = self._under_way.popleft()
         leader.under_way -= 1
-        failed = _settle(lanes, answer)
-        self.failure = self.failure or failed
+        self.failure = decisive([self.failure, _settle(lanes, answer)])
 
 
 def _request(chosen: Sequence[ProduceLane], acks: int, transactional_id: str | None, wait_ms: int) -> ProduceRequest:
@@ -168,17 +168,19 @@ def _request(chosen: Sequence[ProduceLane], acks: int, transactional_id: str | N
 
 
 def _settle(lanes: Sequence[ProduceLane], answer: ProduceResponse | ClientError) -> ClientError | None:
-    """Notes the acknowledged batches of one answer. Returns its first failure, or None. A lane with a failure waits for the next round."""
+    """Notes the acknowledged batches of one answer. Returns the decisive failure, or None. A lane with a failure waits for the next round.
+    """
     if isinstance(answer, ClientError):
+        was_sent = isinstance(answer, TransportError) and not isinstance(answer, NotSentError)
         for lane in lanes:
             lane.is_stuck = True
-            if not lane.is_idempotent:
+            if was_sent and not lane.is_idempotent:
                 return OutcomeUnknownError(
                     f"a batch for {lane.partition} was sent and its answer lost: {answer}; it may have been appended"
                 )
         return answer
     results: dict[TopicPartition, Any] = dict(each_partition(answer.responses))
-    failure: ClientError | None = None
+    failures: list[ClientError] = []
     for lane in lanes:
         result = results.get(lane.partition)
         code = ErrorCode.UNKNOWN_SERVER_ERROR if result is None else error_code(result.error_code)
@@ -191,5 +193,5 @@ def _settle(lanes: Sequence[ProduceLane], answer: ProduceResponse | ClientError)
             continue
         lane.is_stuck = True
         message = str(lane.partition) if result is None or not result.error_message else f"{lane.partition}: {result.error_message}"
-        failure = failure or refused(code, message)
-    return failure
+        failures.append(refused(code, message))
+    return decisive(failures)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import TopicPartition
 from ottla.client.core.admin import timeout_ms
-from ottla.client.core.cluster import ClusterCore
+from ottla.client.core.cluster import ClusterCore, decisive
 from ottla.client.core.conversation import Ask, AskAll, Conversation
 from ottla.client.core.topic_lists import each_partition, topic_list
 from ottla.client.errors import ClientError, KafkaError, refused
@@ -130,7 +130,9 @@ def stage(
 def _stage_round(
     cluster: ClusterCore, lanes: Sequence[_StagingLane], token: bytes, attempt_id: int
 ) -> Conversation[ClientError | None]:
-    """Sends the next requests to all leaders and processes their answers. Returns the first failure, None if only quotas were exhausted."""
+    """Sends the next requests to all leaders and processes their answers. Returns the decisive failure, None if partitions were only given
+    up.
+    """
     by_partition = {lane.partition: lane for lane in lanes if not lane.is_done}
     asks: list[Ask] = []
     planned: list[list[tuple[_StagingLane, int]]] = []
@@ -144,11 +146,8 @@ def _stage_round(
         for chosen in _stage_requests(led):
             asks.append(Ask(link, _stage_request(chosen, token, attempt_id)))
             planned.append(chosen)
-    failure: ClientError | None = None
-    for chosen, answer in zip(planned, (yield AskAll(tuple(asks))), strict=True):
-        failed = _settle_stage(chosen, answer)
-        failure = failure or failed
-    return failure
+    answers = yield AskAll(tuple(asks))
+    return decisive([_settle_stage(chosen, answer) for chosen, answer in zip(planned, answers, strict=True)])
 
 
 def _stage_requests(lanes: Sequence[_StagingLane]) -> Iterator[list[tuple[_StagingLane, int]]]:
@@ -179,11 +178,13 @@ def _stage_request(chosen: Sequence[tuple[_StagingLane, int]], token: bytes, att
 
 
 def _settle_stage(chosen: Sequence[tuple[_StagingLane, int]], answer: Any) -> ClientError | None:
-    """Notes the acknowledged chunks of one answer, and gives up lanes with an exhausted quota. Returns the first other failure, or None."""
+    """Notes the acknowledged chunks of one answer, and gives up lanes with an exhausted quota. Returns the decisive one of the other
+    failures, or None.
+    """
     if isinstance(answer, ClientError):
         return answer
     codes = _codes(answer)
-    failure: ClientError | None = None
+    failures: list[ClientError] = []
     for lane, at in chosen:
         code, message = codes.get(lane.partition, (ErrorCode.UNKNOWN_SERVER_ERROR, None))
         if not code:
@@ -193,8 +194,8 @@ def _settle_stage(chosen: Sequence[tuple[_StagingLane, int]], answer: Any) -> Cl
         if code is ErrorCode.THROTTLING_QUOTA_EXCEEDED:
             lane.refuse(error)
         else:
-            failure = failure or error
-    return failure
+            failures.append(error)
+    return decisive(failures)
 
 
 def _codes(answer: Any) -> dict[TopicPartition, tuple[ErrorCode, str | None]]:
@@ -267,7 +268,7 @@ def attach(
 def _attach_round(
     cluster: ClusterCore, producing: Producing, left: Mapping[TopicPartition, list[AttachPiece]], offsets: dict[TopicPartition, int]
 ) -> Conversation[ClientError | None]:
-    """Sends one request to each leader and removes appended pieces from `left`. Returns the first failure, or None."""
+    """Sends one request to each leader and removes appended pieces from `left`. Returns the decisive failure, or None."""
     asks: list[Ask] = []
     for broker_id, partitions in (yield from cluster.by_leader(left)).items():
         link = yield from cluster.link(broker_id)
@@ -275,30 +276,27 @@ def _attach_round(
             raise refused(ErrorCode.UNKNOWN_STAGE, f"the broker at {link.address} leads {partitions[0]} now and attaches no records")
         request = _attach_request(producing, left, partitions, timeout_ms(cluster))
         asks.append(Ask(link, request, ATTACH_V2 if producing.uses_v2 else 0))
-    failure: ClientError | None = None
-    for ask, answer in zip(asks, (yield AskAll(tuple(asks))), strict=True):
-        failed = _settle_attach(ask.body, answer, left, offsets)
-        failure = failure or failed
-    return failure
+    answers = yield AskAll(tuple(asks))
+    return decisive([_settle_attach(ask.body, answer, left, offsets) for ask, answer in zip(asks, answers, strict=True)])
 
 
 def _settle_attach(
     asked: Any, answer: Any, left: Mapping[TopicPartition, list[AttachPiece]], offsets: dict[TopicPartition, int]
 ) -> ClientError | None:
-    """Removes the acknowledged pieces of one answer from `left`. Returns a failure or None; a permanent failure has priority."""
+    """Removes the acknowledged pieces of one answer from `left`. Returns the decisive failure, or None."""
     if isinstance(answer, ClientError):
         return answer
     codes = _codes(answer)
     starts = {partition: one.base_offset for partition, one in each_partition(answer.topics)}
-    failure: KafkaError | None = None
+    failures: list[ClientError] = []
     for partition, _ in each_partition(asked.topics):
         code, message = codes.get(partition, (ErrorCode.UNKNOWN_SERVER_ERROR, None))
         if not code:
             offsets.setdefault(partition, starts[partition])
             left[partition].pop(0)
-        elif failure is None or failure.is_retriable:
-            failure = _refusal(code, message, partition)
-    return failure
+        else:
+            failures.append(_refusal(code, message, partition))
+    return decisive(failures)
 
 
 def _attach_request(

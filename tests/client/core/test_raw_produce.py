@@ -12,7 +12,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.core.conversation import Ask, AskRolling
 from ottla.client.core.raw_produce import IN_FLIGHT_MAX, produce_batches
-from ottla.client.errors import ConnectError, KafkaError, OutcomeUnknownError
+from ottla.client.errors import ConnectError, KafkaError, NotSentError, OutcomeUnknownError, refused
 from ottla.wire.batch_header import read_batch_header
 from ottla.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from ottla.wire.records import Record, encode_batch
@@ -212,3 +212,42 @@ def test_whatever_is_lost_or_refused_every_batch_is_appended_once_and_in_order(s
     assert world.run(produce_batches(world.core, batches)) == dict.fromkeys(counts, 0)
     assert log.appended == {partition: list(range(count)) for partition, count in counts.items()}
     assert max(world.windows) <= 3 * IN_FLIGHT_MAX
+
+
+def test_a_batch_of_unknown_outcome_is_not_sent_again_after_a_temporary_failure_of_another() -> None:
+    """The refusal arrives first; the lost answer decides."""
+    log = Log(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def answer(ask: Ask) -> ProduceResponse:
+        found = log(ask)
+        if str(ask.link.address) == "b2:9092":
+            raise ConnectError("lost")
+        return found
+
+    world = ByHand(answer, leaders={"t": [1, 2]})
+    with pytest.raises(OutcomeUnknownError, match="t-1 was sent and its answer lost"):
+        world.run(produce_batches(world.core, {A: [_batch(-1, producer_id=-1)], B: [_batch(-1, producer_id=-1)]}))
+    assert log.requests == [[A], [B]] and world.pauses == []
+
+
+def test_a_batch_that_was_not_sent_is_sent_later_and_has_no_unknown_outcome() -> None:
+    log = Log()
+    closed = iter([True])
+
+    def answer(ask: Ask) -> ProduceResponse:
+        if next(closed, False):
+            raise NotSentError("closed")
+        return log(ask)
+
+    world = ByHand(answer, leaders={"t": [1]})
+    assert world.run(produce_batches(world.core, {A: [_batch(-1, producer_id=-1)]})) == {A: 0}
+    assert len(world.pauses) == 1
+
+
+def test_a_request_that_the_client_refuses_was_not_sent() -> None:
+    def refuse(_: Ask) -> ProduceResponse:
+        raise refused(ErrorCode.UNSUPPORTED_VERSION, "the broker is too old")
+
+    world = ByHand(refuse, leaders={"t": [1]})
+    with pytest.raises(KafkaError, match="UNSUPPORTED_VERSION: the broker is too old"):
+        world.run(produce_batches(world.core, {A: [_batch(-1, producer_id=-1)]}))
