@@ -28,7 +28,9 @@ INACTIVE_STATES = frozenset({"Empty", "Dead"})
 
 
 class ListedGroup(NamedTuple):
-    """One line of a list of groups. The state is empty if the broker is too old to send it; the type is then `Classic`."""
+    """One line of a list of groups. The state is empty if the broker is older than ListGroups 4, and the type is `Classic` if it is older
+    than ListGroups 5.
+    """
 
     group_id: str
     protocol_type: str
@@ -212,8 +214,8 @@ def committed_offsets(
 def committed_offsets_of(
     cluster: ClusterCore, groups: Iterable[ListedGroup]
 ) -> Conversation[dict[str, dict[TopicPartition, Committed] | KafkaError]]:
-    """Returns the committed offsets of many groups as `list_groups` returned them, or the error of a group. Version 8 of OffsetFetch asks
-    for `GROUPS_A_REQUEST` groups at once (KIP-709); brokers with older versions are asked for one group after the other."""
+    """Returns the committed offsets of each group, or its error. `groups` is a result of `list_groups`. Version 8 of OffsetFetch asks for
+    `GROUPS_A_REQUEST` groups at once (KIP-709); brokers with older versions are asked for one group after the other."""
     by_broker: dict[int, list[str]] = {}
     for group in groups:
         by_broker.setdefault(group.coordinator, []).append(group.group_id)
@@ -226,7 +228,10 @@ def committed_offsets_of(
                 results.update((yield from _offsets_of_some(cluster, broker, some)))
             else:
                 for name in some:
-                    results[name] = yield from committed_offsets(cluster, name)
+                    try:
+                        results[name] = yield from committed_offsets(cluster, name)
+                    except KafkaError as error:
+                        results[name] = error
     return results
 
 
