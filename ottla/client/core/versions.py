@@ -37,11 +37,12 @@ class Versions:
         theirs = self._offered.get(key)
         if theirs is None:
             raise refused(ErrorCode.UNSUPPORTED_VERSION, f"the broker at {self.peer} does not offer {API_NAMES[key]}")
-        version = min(CEILINGS.get(key, ours[1]), theirs[1])
+        newest = CEILINGS.get(key, ours[1])
+        version = min(newest, theirs[1])
         if version < max(ours[0], theirs[0]):
             raise refused(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"the broker at {self.peer} speaks {API_NAMES[key]} {theirs[0]} to {theirs[1]}, this client {ours[0]} to {ours[1]}",
+                f"the broker at {self.peer} speaks {API_NAMES[key]} {theirs[0]} to {theirs[1]}, this client {ours[0]} to {newest}",
             )
         return version
 
