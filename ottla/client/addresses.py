@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 DEFAULT_PORT = 9092
 VARIABLES = ("OTTLA_BOOTSTRAP", "KAFKA_BOOTSTRAP_SERVERS")
-"""The environment variables that name brokers for the command line, the fixtures of tests and pipelines. The first that is set is used."""
+"""The environment variables that name brokers, for the command line, test fixtures and pipelines. The first that is set is used."""
 
 
 class Address(NamedTuple):
@@ -23,7 +23,7 @@ DEFAULT_BOOTSTRAP = "localhost:9092"
 
 
 def addresses_in(environment: Mapping[str, str]) -> str:
-    """Returns the text of the first of `VARIABLES` that is set, even to nothing; empty if none is."""
+    """Returns the value of the first of `VARIABLES` that is set, even an empty value. Returns an empty text if none is set."""
     return next((environment[name] for name in VARIABLES if name in environment), "")
 
 

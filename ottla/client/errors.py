@@ -5,7 +5,8 @@ does not speak Kafka's protocol (`MalformedResponseError`). `KafkaError` is a re
 of the subclass for a code. `OutcomeUnknownError` means that a request may have taken effect or not. `UsageError` means that the call itself
 is wrong.
 
-Each message is one line that names the host, topic, group or id and says what to try; the command line prints it as it is.
+Each message is one line that names the host, topic, group or id, and says what to try if that helps. The command line prints the message
+as it is.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class TransportError(ClientError):
 
 
 class ConnectError(TransportError):
-    """A broker or a token endpoint cannot be reached, or the connection to it broke."""
+    """A broker cannot be reached, the connection to it broke, or no valid bearer token could be fetched for the login."""
 
 
 class NotSentError(ConnectError):
@@ -84,7 +85,7 @@ class OffsetOutOfRangeError(KafkaError):
 
 
 class UnsupportedVersionError(KafkaError):
-    """The broker does not offer this API, or no version that this client knows."""
+    """The broker does not offer this API, or no version that this client knows, or the version does not have a field of the request."""
 
 
 def refused(code: ErrorCode, message: str = "") -> KafkaError:

@@ -20,7 +20,9 @@ __all__ = [
 ]
 
 def alter_scram(cluster: Cluster, user: str, *, passwords: dict[str, tuple[str, int]] | None = None, deletions: Sequence[str] = ()) -> None:
-    """Sets credentials, (password, iterations) by mechanism, and removes the credentials of other mechanisms."""
+    """Removes the credentials of the mechanisms in `deletions`, then sets the credentials in `passwords`: (password, iterations) by
+    mechanism.
+    """
     salted = conversations.alter_scram(
         cluster.core, user, new_salt=lambda: secrets.token_bytes(SALT_BYTES), passwords=passwords, deletions=deletions
     )

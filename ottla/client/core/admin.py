@@ -157,7 +157,7 @@ def delete_topics(cluster: ClusterCore, names: Sequence[str]) -> Conversation[di
 @operation
 def describe_topics(cluster: ClusterCore, names: Sequence[str]) -> Conversation[dict[str, Any]]:
     """Returns topics with their partitions and eligible leader replicas (KIP-966), and asks for them page by page. Omits unknown topics.
-    Raises `ApiError` for another error of a topic, `UnsupportedVersionError` if the broker has no eligible leader replicas.
+    Raises `KafkaError` for another error of a topic, and `UnsupportedVersionError` if the broker does not offer DescribeTopicPartitions.
     """
     from ottla.wire.messages import describe_topic_partitions as wire
 
@@ -212,7 +212,9 @@ def create_partitions(
 def list_offsets(
     cluster: ClusterCore, wanted: Mapping[TopicPartition, int], *, isolation_level: int = READ_UNCOMMITTED
 ) -> Conversation[dict[TopicPartition, OffsetAt | KafkaError]]:
-    """Returns the offset of a timestamp, `EARLIEST`, `LATEST` and so on in each partition. Looks up moved leaders for at most 5 s."""
+    """Returns the offset of a timestamp, `EARLIEST`, `LATEST` and so on, or the error, for each partition. Looks up moved leaders for at
+    most 5 s. Raises the error if a leader cannot be reached.
+    """
     results: dict[TopicPartition, OffsetAt | KafkaError] = {}
     waiting = dict(wanted)
 
@@ -356,7 +358,7 @@ def list_config_resources(cluster: ClusterCore, resource_types: Sequence[int]) -
     from ottla.wire.messages import list_config_resources as wire
 
     asking = cluster.ask_any(wire.ListConfigResourcesRequest(resource_types=list(resource_types)))
-    answer = yield from checked(asking, "list of settings' owners")
+    answer = yield from checked(asking, "the list of resources with settings")
     return sorted((found.resource_type, found.resource_name) for found in answer.config_resources)
 
 

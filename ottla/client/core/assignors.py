@@ -1,8 +1,9 @@
 """How members of a classic group share partitions: range, round-robin and cooperative-sticky, as pure functions.
 
-Each function gets the topics and the owned partitions of all members, and returns every member's partitions. Range and round-robin return
-the same assignment as Kafka's assignors for members without racks. Cooperative-sticky keeps a member's partitions as far as balance allows.
-`withhold_moving` then removes the partitions that still have another owner, so that they move in a second rebalance (KIP-429).
+Each function gets the subscriptions of all members and the topics' partition counts, and returns every member's partitions. Range and
+round-robin return the same assignment as Kafka's assignors for members without racks. Cooperative-sticky keeps a member's partitions as far
+as balance allows. `withhold_moving` then removes the partitions that still have another owner, so that they move in a second rebalance
+(KIP-429).
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def _in_order(members: Mapping[str, Subscription]) -> list[str]:
 
 
 def assign_range(members: Mapping[str, Subscription], partition_counts: Mapping[str, int]) -> Assignment:
-    """Divides the partitions of each topic into contiguous ranges, one for each subscribed member. The first ones may get one
+    """Divides the partitions of each topic into contiguous ranges, one for each subscribed member. The first members may get one partition
     more."""
     found: Assignment = {member: [] for member in members}
     for topic in sorted({topic for member in members.values() for topic in member.topics}):
@@ -96,7 +97,7 @@ def assign_sticky(members: Mapping[str, Subscription], partition_counts: Mapping
 
 
 def _owners(members: Mapping[str, Subscription], partition_counts: Mapping[str, int]) -> dict[TopicPartition, str]:
-    """Returns the owner of each owned partition. If several members claim a partition, its owner is the one of the newest generation."""
+    """Returns the owner of each owned partition. If several members claim a partition, the member of the newest generation is its owner."""
     owners: dict[TopicPartition, str] = {}
     for member in sorted(members, key=lambda name: (members[name].generation, name)):
         subscription = members[member]

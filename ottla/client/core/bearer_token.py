@@ -21,7 +21,7 @@ _RESERVED = "auth"
 
 @immutable
 class BearerToken:
-    """A token, when it expires (seconds since 1970, None if that is not known), and the SASL extensions that go with it."""
+    """A token, its time of expiry (seconds since 1970, None if it is not known), and the SASL extensions that are sent with it."""
 
     text: str
     ends_s: float | None = None
@@ -31,14 +31,14 @@ class BearerToken:
         return f"BearerToken(ends_s={self.ends_s})"
 
     def first_message(self) -> bytes:
-        """The client's first message (RFC 7628, 3.1), without an authorization identity."""
+        """Returns the client's first message (RFC 7628, 3.1), without an authorization identity."""
         pairs = "".join(f"{name}={value}\x01" for name, value in (("auth", f"Bearer {self.text}"), *self.extensions))
         return f"n,,\x01{pairs}\x01".encode()
 
 
 def bearer_token(text: str, ends_s: float | None = None, extensions: Mapping[str, str] | None = None) -> BearerToken:
-    """Checks a token and its extensions, and returns them. Without `ends_s` the expiry is read from the token. Raises ValueError for a text
-    with other characters than a bearer token has, and for an invalid extension.
+    """Checks a token and its extensions, and returns them. Without `ends_s` the time of expiry is read from the token. Raises ValueError
+    for a text with a character that no bearer token has, and for an invalid extension.
     """
     if _TOKEN.fullmatch(text) is None:
         raise ValueError("the token is empty, or has characters that no bearer token has")

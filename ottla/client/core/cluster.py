@@ -146,7 +146,9 @@ class ClusterCore:
     # Metadata
 
     def refresh(self, topics: Iterable[str] | None = None, *, auto_create: bool = False) -> Conversation[MetadataResponse]:
-        """Asks a broker for the brokers and some topics (None: all), stores the answer in the cache and returns it."""
+        """Asks a broker for the brokers and some topics (None: all), stores the answer in the cache and returns it. With `auto_create` the
+        broker may create missing topics.
+        """
         names = None if topics is None else sorted(set(topics))
         return (yield from self.retrying(lambda: self._ask_metadata(names, auto_create), codes=frozenset()))
 
@@ -162,7 +164,9 @@ class ClusterCore:
         return answer
 
     def topic(self, name: str, *, auto_create: bool = False) -> Conversation[MetadataResponseTopic]:
-        """Returns the metadata of a topic, which `auto_create` creates and waits for. Raises `UnknownTopicError` if there is none."""
+        """Returns the metadata of a topic. With `auto_create` it asks the broker to create a missing topic, and waits for the topic. Raises
+        `UnknownTopicError` if there is no such topic.
+        """
         known = self.metadata.topics.get(name)
         if known is not None:
             return known
@@ -179,7 +183,7 @@ class ClusterCore:
         raise (yield from self.unknown_topic(name))
 
     def unknown_topic(self, name: str) -> Conversation[KafkaError]:
-        """Returns the error for a topic that does not exist. Its text suggests the most similar existing name."""
+        """Returns the error for a topic that does not exist. Its text suggests a similar existing name, if there is one."""
         hint = nearest_hint(name, (yield from self.topic_names()))
         return refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} not found{hint}")
 
@@ -300,7 +304,9 @@ class ClusterCore:
     def _ask(
         self, reach: Callable[[], Conversation[Link]], body: Request, version: int | None, timeout_s: float | None
     ) -> Conversation[Any]:
-        """Sends a request, and once more after a broken connection if it cannot have been executed or changes nothing."""
+        """Sends a request. After a broken connection it sends the request once more, if the broker cannot have executed the request or the
+        request changes nothing.
+        """
         link = yield from reach()
         try:
             return (yield Ask(link, body, version, timeout_s))
@@ -319,7 +325,9 @@ class ClusterCore:
         return (yield from self.ask_any(body, timeout_s=timeout_s))
 
     def ask_coordinator(self, kind: int, key: str, body: Request, *, timeout_s: float | None = None) -> Conversation[Any]:
-        """Sends a request to the coordinator of `key`, and looks it up again if it has moved. Returns answers with any other error."""
+        """Sends a request to the coordinator of `key`. Looks the coordinator up again and repeats the request if the coordinator has moved
+        or the connection broke. Returns answers with any other error.
+        """
 
         def ask() -> Conversation[Any]:
             answer = yield from self.ask_once(kind, key, body, timeout_s=timeout_s)
@@ -339,10 +347,11 @@ class ClusterCore:
         self, attempt: Callable[[], Conversation[T]], *, codes: frozenset[ErrorCode] = RETRIABLE, timeout_s: float | None = None
     ) -> Conversation[T]:
         """Runs `attempt` until it succeeds, fails with an error code outside `codes`, or the time is over. It does not repeat an attempt
-        after `RequestTimeoutError`.
+        after `RequestTimeoutError` or `MalformedResponseError`.
 
         It repeats the attempt after one broken connection, and once more for each shared connection that existed at the start of the call,
-        because these may have broken while they were idle.
+        because these may have broken while they were idle. After a broken connection it forgets all coordinators. No attempt begins after
+        `timeout_s`; a running attempt may use the cluster's timeout, if that is longer.
         """
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         backoff = Backoff(self.now() + limit_s)
@@ -370,10 +379,10 @@ class ClusterCore:
         size: Callable[[], int],
         timeout_s: float | None,
     ) -> Conversation[None]:
-        """Runs `attempt`, which returns its first failure or None, while partitions are left.
+        """Runs `attempt`, which returns its decisive failure or None, while partitions are left.
 
-        After a temporary failure it waits and forgets their leaders. Raises a permanent failure, and the last one when `size`, the
-        remaining work, has not become smaller for `timeout_s`.
+        After a temporary failure it forgets the leaders of these partitions, and waits. It raises a permanent failure. It raises a
+        temporary failure if `size`, the remaining work, has not become smaller for `timeout_s`.
         """
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         backoff = Backoff(self.now() + limit_s)
@@ -404,8 +413,9 @@ def decisive(failures: Iterable[ClientError | None]) -> ClientError | None:
 
 
 def nearest_hint(name: str, known: Iterable[str], unfit: Container[str] = ()) -> str:
-    """Returns a text such as `; did you mean 'orders'?` if a known name is similar, else an empty text. Also if the most similar is
-    `unfit`."""
+    """Returns a text such as `; did you mean 'orders'?` with the most similar known name. Returns an empty text if no name is similar, or
+    if the most similar name is in `unfit`.
+    """
     import difflib
 
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)

@@ -1,4 +1,4 @@
-"""One connection to one broker as a protocol without I/O, in the manner of h11: bytes in, events out, bytes to send.
+"""One connection to one broker as a protocol without I/O: it takes received frames, and returns answers and the bytes to send.
 
 A connection opens in steps: ApiVersions (once more in version 0 when the broker is old, KIP-511), then SaslHandshake and SaslAuthenticate
 for each exchange. `start` gives the first bytes. `advance` gets each frame that arrives and returns the next bytes to send, none once the
@@ -112,7 +112,7 @@ class ConnectionProtocol:
         self.session_lifetime_ms = 0
         """The client has to log in again within this time of its last login; 0: never."""
         self._was_answered = False
-        """Whether an answer to a request after the opening has arrived."""
+        """Whether an answer to a request other than ApiVersions has arrived."""
 
     @property
     def is_ready(self) -> bool:
@@ -154,8 +154,7 @@ class ConnectionProtocol:
         if self.state is not State.AUTHENTICATE or answer.error_code:
             return None
         assert self._sasl is not None, "an exchange is under way"
-        answer.auth_bytes = bytes(answer.auth_bytes)  # the frame's memory may be used again by then
-        return self._sasl.slow_part(answer.auth_bytes)
+        return self._sasl.slow_part(bytes(answer.auth_bytes))
 
     def end_step(self) -> bytes:
         """The second half of `advance`: returns the next bytes to send."""

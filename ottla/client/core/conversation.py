@@ -32,7 +32,8 @@ class Open(NamedTuple):
     """Opens an authenticated connection. The result is a `Link`; the error is a ClientError, such as `ConnectError` or
     `AuthenticationError`.
 
-    With `is_own` the connection is new, else the shell may share one. `timeout_s` limits connecting, TLS and login together.
+    With `is_own` the connection is new, else the shell may share one. `timeout_s` limits connecting, TLS and login together, but not
+    fetching a bearer token.
     """
 
     address: Address
@@ -83,7 +84,7 @@ def within(conversation: Conversation[T], deadline: float, now: Callable[[], flo
     """Runs a conversation and shortens its connections, requests and pauses to a deadline, in seconds of `now`. After the deadline the next
     effect fails with `RequestTimeoutError`.
 
-    An `AskRolling` is not shortened: its caller limits the time without progress.
+    An `AskRolling` is neither shortened nor refused: its caller limits the time without progress.
     """
     step, argument = conversation.send, None
     try:

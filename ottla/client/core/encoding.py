@@ -56,8 +56,8 @@ class Encoding:
     def encode(
         self, partition: TopicPartition, records: Sequence[Record], identity: ProducerIdentity | None
     ) -> tuple[bytearray, dict[int, tuple[Record, KafkaError]]]:
-        """Encodes a batch and takes its sequence numbers. Returns the bytes (empty if no record is left), and by `id` the refused records
-        with their errors.
+        """Encodes a batch and takes its sequence numbers. Returns the bytes (empty if no record is left), and the refused records with
+        their errors, by `id(record)`.
         """
         refusals: dict[int, tuple[Record, KafkaError]] = {}
         try:

@@ -1,8 +1,8 @@
 """Splits the bytes of a connection into frames. A frame is an int32 length and then as many bytes.
 
 The caller receives bytes directly into the buffer of `get_buffer`, reports their number to `buffer_updated`, and takes the frames with
-`next_frame`. Small frames are received into a small buffer, several at a time. A large frame has a buffer of its own length, so that its
-bytes are not copied. A caller that already has the bytes calls `feed`. Bytes may arrive in pieces of any size.
+`next_frame`. Small frames are received into a small buffer, several at a time, and copied. A large frame is received into a buffer of its
+own length. A caller that already has the bytes calls `feed`. Bytes may arrive in pieces of any size.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""When a client logs in again on a connection whose session the broker limits (KIP-368): in time, and not in step with others."""
+"""Decides when a client logs in again on a connection whose session the broker limits (KIP-368). The connections that were opened together
+log in at different times.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,12 @@ class LoginRenewal:
     """The time of the next login of one connection."""
 
     def __init__(self, share: float) -> None:
-        """`share`: between 0 and 1, by chance, so that connections that were made together do not log in together."""
+        """`share` is a random number between 0 and 1. It places the next login between `EARLIEST` and `LATEST`."""
         self._part = EARLIEST + share * (LATEST - EARLIEST)
         self._due_s = inf
 
     def logged_in(self, lifetime_ms: int, now_s: float) -> None:
-        """`lifetime_ms`: of the session, 0 for one without an end."""
+        """Sets the time of the next login. `lifetime_ms` is the lifetime of the session; 0 for a session without an end."""
         self._due_s = now_s + lifetime_ms / 1000 * self._part if lifetime_ms > 0 else inf
 
     def is_due(self, now_s: float) -> bool:

@@ -66,7 +66,7 @@ class ClientMetadata:
             self.topics.pop(partition.topic, None)
 
     def no_leader(self, partition: TopicPartition) -> KafkaError:
-        """Returns the reason why a partition has no leader. Its topic must be in the cache."""
+        """Returns the error for a partition that has no leader or does not exist. Its topic must be in the cache."""
         if self.leader_of(partition) == NO_LEADER:
             found = self.partition(partition)
             offline = [] if found is None else sorted(found.offline_replicas)

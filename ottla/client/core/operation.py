@@ -1,9 +1,9 @@
 """Operations: conversations that can also be called as functions and methods of the clients.
 
 `@operation` declares an operation of administration once. Called with a `ClusterCore` it returns a conversation, for other conversations
-and for the asyncio client. Called with a blocking cluster, such as `client.blocking.cluster.Cluster`, it runs the conversation and returns
-the result. As a class attribute of a blocking cluster it becomes a method. A `ClientOperation` becomes a method of both public clients: a
-blocking one, or a coroutine.
+and for the asyncio client. Called with a blocking object, such as `client.blocking.cluster.Cluster`, it runs the conversation and returns
+the result. As a class attribute of a blocking class it becomes a method. A `ClientOperation` becomes a method of both public clients: a
+blocking method of `Client`, and a coroutine of `AsyncClient`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The operations of the public clients as conversations, and `Operations`, which makes them methods of `Client` and `AsyncClient`.
 
 Partitions are `TopicPartition(topic, partition)`. An offset is the offset of the next record to read. A timestamp is in milliseconds since
-1970. Every operation raises a `KafkaError` when the broker refuses it, a `TransportError` when there is no broker to ask.
+1970. Every operation raises a `KafkaError` if the broker refuses it, and a `TransportError` if no broker can be reached or answers in time.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class PartitionInfo(NamedTuple):
 
 
 class TopicInfo(NamedTuple):
-    """A topic with its partitions in order."""
+    """A topic with its partitions, sorted by number."""
 
     name: str
     topic_id: bytes
@@ -74,19 +74,19 @@ def isolation_level(name: str) -> int:
 
 
 def brokers(cluster: ClusterCore) -> Conversation[list[BrokerInfo]]:
-    """The brokers that are alive, by id."""
+    """Returns the brokers that are alive, sorted by id."""
     yield from cluster.refresh([])
     found = cluster.metadata
     return [BrokerInfo(number, *found.brokers[number], found.racks.get(number)) for number in sorted(found.brokers)]
 
 
 def topics(cluster: ClusterCore) -> Conversation[list[str]]:
-    """The names of all topics that the caller may see, internal ones too."""
+    """Returns the sorted names of all topics that the caller may see, internal topics too."""
     return (yield from cluster.topic_names())
 
 
 def describe_topic(cluster: ClusterCore, topic: str) -> Conversation[TopicInfo]:
-    """A topic with leaders, leader epochs and replicas, asked for now. `UnknownTopicError` when there is none."""
+    """Asks for a topic and returns it with leaders, leader epochs and replicas. Raises `UnknownTopicError` if there is no such topic."""
     cluster.metadata.topics.pop(topic, None)
     found = yield from cluster.topic(topic)
     return _topic_info(topic, found)
@@ -110,12 +110,12 @@ def _topic_info(name: str, found: MetadataResponseTopic) -> TopicInfo:
 def create_topic(
     cluster: ClusterCore, topic: str, *, partitions: int = -1, replication_factor: int = -1, configs: Mapping[str, str] | None = None
 ) -> Conversation[None]:
-    """Creates a topic; -1 takes the broker's default."""
+    """Creates a topic. -1 means the broker's default."""
     yield from admin.create_topic(cluster, topic, partitions=partitions, replication_factor=replication_factor, configs=configs)
 
 
 def add_partitions(cluster: ClusterCore, topic: str, total: int) -> Conversation[None]:
-    """Grows a topic to `total` partitions."""
+    """Increases the number of a topic's partitions to `total`."""
     yield from admin.create_partitions(cluster, topic, total)
 
 
@@ -125,7 +125,7 @@ def delete_topic(cluster: ClusterCore, topic: str) -> Conversation[None]:
 
 
 def topic_configs(cluster: ClusterCore, topic: str) -> Conversation[dict[str, str | None]]:
-    """The settings of a topic, defaults included; None for a value that is secret."""
+    """Returns the settings of a topic, defaults included. A secret value is None."""
     found = _all_found((yield from admin.describe_configs(cluster, admin.TOPIC_RESOURCE, [topic])))
     return {one.name: one.value for one in found[topic]}
 
@@ -133,7 +133,7 @@ def topic_configs(cluster: ClusterCore, topic: str) -> Conversation[dict[str, st
 def alter_topic_configs(
     cluster: ClusterCore, topic: str, changes: Mapping[str, str], *, deletions: Sequence[str] = ()
 ) -> Conversation[None]:
-    """Sets some settings of a topic and returns others to their defaults; all or nothing."""
+    """Sets the settings in `changes` and resets the settings in `deletions` to their defaults, all or nothing."""
     yield from admin.alter_configs(cluster, admin.TOPIC_RESOURCE, topic, changes=changes, deletions=deletions)
 
 
@@ -143,15 +143,16 @@ def alter_topic_configs(
 def list_offsets(
     cluster: ClusterCore, wanted: Mapping[TopicPartition, int], *, isolation: str = "read_committed"
 ) -> Conversation[dict[TopicPartition, OffsetAt]]:
-    """The offset of a timestamp, of `EARLIEST`, `LATEST` or `MAX_TIMESTAMP`, for each partition.
+    """Looks up one offset in each partition: of the first record at or after a timestamp, or of `EARLIEST`, `LATEST` or `MAX_TIMESTAMP`.
 
-    Under read_committed `LATEST` is the last stable offset: what lies below it never changes. Offset -1: no such record.
+    Under read_committed, `LATEST` is the last stable offset: every transaction before this offset has ended. The offset is -1 if there is
+    no such record. Raises the first error of a partition.
     """
     return _all_found((yield from admin.list_offsets(cluster, wanted, isolation_level=isolation_level(isolation))))
 
 
 def delete_records(cluster: ClusterCore, before: Mapping[TopicPartition, int]) -> Conversation[dict[TopicPartition, int]]:
-    """Deletes the records before an offset (-1: all up to the high watermark); returns each partition's new first offset."""
+    """Deletes the records before an offset (-1: all up to the high watermark). Returns each partition's new first offset."""
     return _all_found((yield from admin.delete_records(cluster, before)))
 
 
@@ -231,7 +232,7 @@ def _fetch_once(
 
 
 def groups(cluster: ClusterCore) -> Conversation[list[ListedGroup]]:
-    """All groups of all brokers, by name."""
+    """Returns the groups of all brokers, sorted by name."""
     return (yield from group_admin.list_groups(cluster))
 
 
@@ -248,16 +249,16 @@ def committed(
     require_stable: bool = True,
     timeout_s: float | None = None,
 ) -> Conversation[dict[TopicPartition, Committed]]:
-    """The offsets that a group has committed, with metadata, for some partitions or all; partitions without one are left out.
+    """Returns the committed offsets of a group, for some partitions or for all. Omits partitions without an offset.
 
-    With `require_stable` it waits for transactions that are about to commit offsets (KIP-447), for `timeout_s` at most; `KafkaError`
-    UNSTABLE_OFFSET_COMMIT if they are not done by then.
+    With `require_stable` it waits at most `timeout_s` for open transactions that commit offsets (KIP-447). If they have not ended by then,
+    it raises `KafkaError` UNSTABLE_OFFSET_COMMIT.
     """
     return (yield from group_admin.committed_offsets(cluster, group, partitions, require_stable=require_stable, timeout_s=timeout_s))
 
 
 def commit(cluster: ClusterCore, group: str, offsets: Mapping[TopicPartition, int | Committed]) -> Conversation[None]:
-    """Commits offsets of a group without live members; a `Committed` carries leader epoch and metadata as well."""
+    """Commits offsets of a group without live members. A `Committed` also has the leader epoch and metadata."""
     _all_found((yield from group_admin.commit_offsets(cluster, group, offsets)))
 
 
@@ -270,12 +271,12 @@ def delete_group(cluster: ClusterCore, group: str) -> Conversation[None]:
 
 
 def transactions(cluster: ClusterCore) -> Conversation[list[ListedTransaction]]:
-    """All transactional ids that the coordinators know (KIP-664)."""
+    """Returns all transactional ids that the coordinators know, sorted (KIP-664)."""
     return (yield from transaction_admin.list_transactions(cluster))
 
 
 def describe_transaction(cluster: ClusterCore, transactional_id: str) -> Conversation[TransactionDescription]:
-    """State, producer and partitions of a transactional id (KIP-664)."""
+    """Returns the state, producer and partitions of a transactional id (KIP-664)."""
     return (yield from transaction_admin.describe_transaction(cluster, transactional_id))
 
 
@@ -285,7 +286,7 @@ def fence(cluster: ClusterCore, transactional_id: str) -> Conversation[None]:
 
 
 def _all_found(results: Mapping[K, V | KafkaError]) -> dict[K, V]:
-    """The results, if none of them is an error. Raises the first error."""
+    """Returns the results if none of them is an error. Raises the first error."""
     found: dict[K, V] = {}
     for key, result in results.items():
         if isinstance(result, KafkaError):
@@ -295,7 +296,7 @@ def _all_found(results: Mapping[K, V | KafkaError]) -> dict[K, V]:
 
 
 class Operations:
-    """The operations of the public clients. `Client` and `AsyncClient` have them from here."""
+    """The operations of the public clients. `Client` and `AsyncClient` inherit them."""
 
     brokers = ClientOperation(brokers)
     topics = ClientOperation(topics)

@@ -1,7 +1,7 @@
 """Chooses the partition of a record like Kafka's Java client, so that all producers place a key in the same partition.
 
-The partition of a key is its murmur2 hash (seed 0x9747b28c) without the sign bit, modulo the partition count. Records without a key go to
-one partition until its batch is sealed, and then to another one (KIP-480), so that batches become full.
+The partition of a key is its murmur2 hash (seed 0x9747b28c) without the sign bit, modulo the partition count. Records without a key are
+added to one partition until its batch is sealed, and then to another partition (KIP-480), so that batches become full.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Link(Protocol):
-    """An open connection to one broker, made by the blocking or asyncio client."""
+    """A connection to one broker, made by the blocking or asyncio client."""
 
     @property
     def address(self) -> Address: ...

@@ -78,8 +78,8 @@ class ProducerIdentity:
         """Gets a producer id and epoch (InitProducerId). With a transactional id it takes over the id: it fences the former producer and
         aborts its open transaction.
 
-        Waits while an earlier transaction is being completed. With its current `producer_id` and `epoch` the producer gets a `FencedError`
-        if another one has taken over (KIP-360).
+        Waits while an earlier transaction is being completed. A producer that names its current `producer_id` and `epoch` gets a
+        `FencedError` if another producer has taken over the id (KIP-360).
         """
         from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 

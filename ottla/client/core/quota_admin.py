@@ -20,7 +20,9 @@ Entity = tuple[tuple[str, str | None], ...]
 
 @operation
 def describe_quotas(cluster: ClusterCore, filters: Sequence[tuple[str, int, str | None]]) -> Conversation[dict[Entity, dict[str, float]]]:
-    """Returns the quotas of entities with exactly these types, each as (type, EXACT, name), (type, DEFAULT, None) or (type, ANY, None)."""
+    """Returns the quotas of the entities that match all filters and have no other types. A filter is (type, EXACT, name), (type, DEFAULT,
+    None) or (type, ANY, None).
+    """
     from ottla.wire.messages import describe_client_quotas as wire
 
     components = [wire.ComponentData(entity_type=kind, match_type=match_type, match=name) for kind, match_type, name in filters]
@@ -35,7 +37,7 @@ def describe_quotas(cluster: ClusterCore, filters: Sequence[tuple[str, int, str 
 def alter_quotas(
     cluster: ClusterCore, entity: Entity, *, changes: Mapping[str, float], deletions: Sequence[str] = (), validate_only: bool = False
 ) -> Conversation[str | None]:
-    """Sets and removes quotas of one entity, all or nothing. Returns the message that the broker sent although it succeeded, or None."""
+    """Sets and removes quotas of one entity, all or nothing. Returns the broker's message about a successful change, or None."""
     from ottla.wire.messages import alter_client_quotas as wire
 
     operations = [wire.OpData(key=key, value=value) for key, value in changes.items()]

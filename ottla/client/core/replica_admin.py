@@ -1,4 +1,4 @@
-"""Moves replicas between brokers and log directories, and throttles these moves, as conversations on a `ClusterCore`."""
+"""Moves replicas between brokers and log directories, throttles these moves, and elects leaders, as conversations on a `ClusterCore`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ class Move(NamedTuple):
 
 @operation
 def replicas_of(cluster: ClusterCore, partitions: Iterable[TopicPartition]) -> Conversation[dict[TopicPartition, list[int]]]:
-    """Returns the current replicas. Raises KafkaError for an unknown partition."""
+    """Returns the replicas of partitions. Topics in the metadata cache are not asked for again. Raises KafkaError for an unknown
+    partition.
+    """
     wanted = list(partitions)
     found: dict[TopicPartition, list[int]] = {}
     for topic in dict.fromkeys(partition.topic for partition in wanted):
@@ -82,11 +84,13 @@ def moves_under_way(cluster: ClusterCore) -> Conversation[dict[TopicPartition, M
 
 
 PREFERRED, UNCLEAN = 0, 1
-"""Kinds of elections (KIP-460): the first replica in sync becomes the leader, or any live replica, which may lose records."""
+"""Kinds of elections (KIP-460). PREFERRED elects the first replica of the partition if it is in sync. UNCLEAN elects any live replica of a
+partition without a leader, which may lose records.
+"""
 
 
 class Election(NamedTuple):
-    """Why a partition got no new leader. `ELECTION_NOT_NEEDED` is no failure: it has the wanted leader."""
+    """Why a partition got no new leader. `ELECTION_NOT_NEEDED` is no failure: the partition has the wanted leader already."""
 
     code: ErrorCode
     message: str
@@ -96,8 +100,9 @@ class Election(NamedTuple):
 def elect_leaders(
     cluster: ClusterCore, kind: int, wanted: Iterable[TopicPartition] | None
 ) -> Conversation[dict[TopicPartition, Election | None]]:
-    """Elects leaders of the partitions (None: all). Returns None for each new leader, and why each other election failed. If all are
-    wanted, brokers leave out partitions that have the wanted leader. Raises `KafkaError` if the cluster refuses the request."""
+    """Elects leaders of the partitions (None: all). Returns None for each partition with a new leader, else the reason. If `wanted` is
+    None, brokers omit the partitions that have the wanted leader. Raises `KafkaError` if the cluster refuses the request.
+    """
     from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 
     topics = None if wanted is None else topic_list(TopicPartitions, {one: one.partition for one in sorted(wanted)})
@@ -128,7 +133,9 @@ def log_dirs_of(cluster: ClusterCore, brokers: Iterable[int], topics: Sequence[s
 
 @operation
 def move_log_dirs(cluster: ClusterCore, wanted: Mapping[Replica, str], *, timeout_s: float) -> Conversation[dict[Replica, ErrorCode]]:
-    """Moves replicas to other log directories. Returns each one's error code. Waits `timeout_s` for replicas that do not exist yet."""
+    """Begins to move replicas to other log directories. Returns the error code of each replica. Repeats the request for `timeout_s` while
+    some of the replicas do not exist yet.
+    """
     codes: dict[Replica, ErrorCode] = {}
     deadline = cluster.now() + timeout_s
     left = dict(wanted)

@@ -53,8 +53,8 @@ def alter_scram(
     passwords: dict[str, tuple[str, int]] | None = None,
     deletions: Sequence[str] = (),
 ) -> Conversation[None]:
-    """Removes the credentials of the mechanisms in `deletions`, and sets the others: `passwords` has (password, iterations) by mechanism.
-    `new_salt` returns random bytes. Raises `KafkaError` at the first refused change.
+    """Removes the credentials of the mechanisms in `deletions`, then sets the credentials in `passwords`: (password, iterations) by
+    mechanism. `new_salt` returns random bytes. Raises `KafkaError` at the first refused change; earlier changes stay.
 
     Each change is a separate request: Apache Kafka refuses a request that names a user twice, even for two mechanisms.
     """

@@ -61,8 +61,8 @@ class Batch:
 
 
 class BatchOutcome(NamedTuple):
-    """The outcome of a batch: the offset of its first record (-1: unknown), or the error. After an `OutcomeUnknownError` or a
-    `TransportError` the batch may have been appended.
+    """The outcome of a batch: the offset of its first record (-1: unknown), or the error. The batch may have been appended in spite of the
+    error, unless its only attempt was refused permanently.
     """
 
     batch: Batch
@@ -276,7 +276,7 @@ class SendQueue:
             for batch in batches:
                 if batch.is_open and only_unsent:
                     continue
-                lost = OutcomeUnknownError(f"{partition}: {error}; it may have been appended") if batch.is_open else error
+                lost = OutcomeUnknownError(f"{partition}: {error}; the batch may have been appended") if batch.is_open else error
                 self._give_up(batch, lost)
             if only_unsent:
                 lane.waiting = deque(batch for batch in lane.waiting if batch.is_open)
@@ -287,7 +287,7 @@ class SendQueue:
             self.in_flight.clear()
 
     def end_unsealed(self, batch: Batch, error: ClientError) -> None:
-        """Reports the failure of a batch that was never added."""
+        """Adds the failure of a batch that was never in the queue to the outcomes."""
         self.ended.append(BatchOutcome(batch, -1, error))
 
     def _no_longer_under_way(self, sent: Sent) -> list[Batch]:

@@ -1,10 +1,10 @@
 """A share session with one broker (KIP-932): its partitions, the acquired records, and their acknowledgements.
 
-Each request of a session raises its epoch by one. A request with epoch 0 begins the session with all partitions; later requests name only
-added and removed partitions. Epoch -1 ends the session, and the broker releases the unacknowledged records. An acquired record is in `open`
-until a request acknowledges it. Until the answer arrives, the offsets of that request are in `sent`. If the session is lost, other members
-get all these records, except those with an applied acknowledgement. This module does no I/O: `share_consumer.py` sends the requests and
-passes in the answers.
+Each request of a session raises its epoch by one. A request with epoch 0 begins the session with all partitions. Later requests name only
+added and removed partitions, and partitions with acknowledgements. Epoch -1 ends the session, and the broker releases the unacknowledged
+records. An acquired record is in `open` until a request acknowledges it. Until the answer arrives, the offsets of that request are in
+`sent`. If the session is lost, other members get all these records, except records with an applied acknowledgement. This module does no
+I/O: `share_consumer.py` sends the requests and passes in the answers.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class ConsumerShareSession:
         self._names: dict[tuple[Uuid, int], TopicPartition] = {}
 
     def reset(self) -> None:
-        """Starts a new session after the broker dropped it or the connection was lost. No record remains acquired."""
+        """Prepares a new session after the broker dropped the old one or its connection was lost. No record remains acquired."""
         self.epoch = FIRST_EPOCH
         self.partitions.clear()
         self.open.clear()
@@ -195,7 +195,9 @@ class ConsumerShareSession:
         return found
 
     def _take_acknowledgements(self) -> dict[TopicPartition, list[Run]]:
-        """Moves the unsent acknowledgements to `sent`, as runs of offsets. Only renewed records stay in `open`."""
+        """Moves the unsent acknowledgements to `sent`, as runs of offsets. Of the acknowledged records, only renewed ones stay in
+        `open`.
+        """
         sent = {}
         for partition, held in self.open.items():
             kinds = sorted((offset, kind) for offset, kind in held.items() if kind is not None)

@@ -251,8 +251,8 @@ def attach(
     cluster: ClusterCore, producing: Producing, wanted: Mapping[TopicPartition, Sequence[AttachPiece]], *, timeout_s: float | None = None
 ) -> Conversation[dict[TopicPartition, int]]:
     """Appends staged chunks. Returns the offset of each partition's first record, -1 if the answer to a repeated request does not contain
-    it. Raises `KafkaError` UNKNOWN_STAGE if staged bytes have expired or differ from the manifest, and the last error `timeout_s` after the
-    last progress.
+    it. Raises `KafkaError` UNKNOWN_STAGE if staged bytes have expired or differ from the manifest, or if a new leader attaches no records,
+    and the last error `timeout_s` after the last progress.
     """
     left = {partition: list(some) for partition, some in wanted.items() if some}
     offsets: dict[TopicPartition, int] = {}

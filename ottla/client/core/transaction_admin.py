@@ -115,7 +115,9 @@ def describe_transaction(cluster: ClusterCore, transactional_id: str) -> Convers
 def describe_producers(
     cluster: ClusterCore, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
 ) -> Conversation[dict[TopicPartition, list[Any] | KafkaError]]:
-    """Returns the active producers of partitions, as the leader (or the replica on `broker_id`) knows them, or the error of each."""
+    """Returns the active producers of each partition, as the leader (or the replica on `broker_id`) knows them, or the error. Without
+    `broker_id`, raises KafkaError if a partition has no leader.
+    """
     from ottla.wire.messages import describe_producers as wire
 
     wanted = list(partitions)
