@@ -1,4 +1,4 @@
-"""A Kafka client in pure Python, public: `connect` gives a `Client`; `ottla.client.aio` has its operations for asyncio,
+"""The public Kafka client: `connect` gives a `Client`; `ottla.client.aio` has its operations for asyncio,
 but no producer, consumer, share consumer, transaction or `read`.
 
     import ottla.client

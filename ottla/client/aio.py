@@ -125,7 +125,9 @@ class AsyncConnection(asyncio.BufferedProtocol):
     # Requests
 
     def send(self, body: Request, *, version: int | None = None) -> asyncio.Future[Any]:
-        """Sends a request, or holds it while a new login is due. The future gets the answer or the error."""
+        """Sends a request, or holds it while a new login is due. The future gets the answer or the error. Raises a `ClientError` if the
+        connection is closed or the request cannot be encoded.
+        """
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         frame = self._line.ask(body, version, future, time.monotonic())
         if frame is not None:
@@ -157,7 +159,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
             self._fail(error if isinstance(error, OttlaError) else refused(ErrorCode.SASL_AUTHENTICATION_FAILED, failed))
 
     def _logged_in(self) -> None:
-        """Sends the held requests after a login, and completes the opening of the connection after the first login."""
+        """Completes the opening of the connection. After a later login, sends the held requests."""
         for future, frame in self._line.logged_in(time.monotonic()):
             if isinstance(frame, OttlaError):
                 future.set_exception(frame)

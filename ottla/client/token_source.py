@@ -201,7 +201,7 @@ def _number(properties: Properties, name: str, default: float) -> float:
     except ValueError:
         found = -1
     if not 0 <= found < 1e9:
-        raise ValueError(f"{name}={text} is no number that makes sense")
+        raise ValueError(f"{name}={text} is no number between 0 and 1,000,000,000")
     return found
 
 

@@ -22,7 +22,7 @@ def ignore(_: object) -> None:
 
 
 def fail(error: Exception) -> None:
-    """Raises the error of a background call to the caller of `take_in`."""
+    """Raises the error of a background call in `take_in`."""
     raise error
 
 

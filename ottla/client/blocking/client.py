@@ -42,8 +42,8 @@ def connect(
     `sasl.jaas.config`, `ssl.ca.location` and so on. `timeout_s` limits each request, and each request together with its retries.
     `with_extensions` asks brokers for Ottla's extensions of Kafka's protocol (staged records). `bearer_token` is for
     `sasl.mechanism=OAUTHBEARER`: it returns a token, alone or with its time of expiry in seconds since 1970, and is called again before
-    that time. Raises `ConnectError` if no broker answers, `AuthenticationError` if the broker refuses the login, and ValueError for invalid
-    settings.
+    that time. Raises a `TransportError` such as `ConnectError` if no broker answers, `AuthenticationError` if the broker refuses the login,
+    and ValueError for invalid settings.
     """
     security = security_of(config, bearer_token)
     cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s, security=security, with_extensions=with_extensions)

@@ -137,7 +137,7 @@ class Cluster:
         ).open(timeout_s)
 
     def retrying(self, attempt: Callable[[], T], *, codes: frozenset[ErrorCode] = RETRIABLE, timeout_s: float | None = None) -> T:
-        """Calls a function until it succeeds, fails with a permanent error, or the time is over."""
+        """Calls a function until it succeeds, fails with a permanent error, or the time is over (`ClusterCore.retrying`)."""
 
         def once() -> Conversation[T]:
             yield from ()
@@ -154,11 +154,11 @@ class Cluster:
         return _made_here(self.run(self.core.link(broker_id)))
 
     def own_coordinator_connection(self, kind: int, key: str) -> BlockingConnection:
-        """Opens a separate connection to the coordinator of `key`. The caller closes it."""
+        """Returns a separate connection to the coordinator of `key`. The caller closes the connection."""
         return _made_here(self.run(self.core.coordinator_link(kind, key, is_own=True)))
 
     def new_connection(self, broker_id: int) -> BlockingConnection:
-        """Opens a separate connection, which the caller closes. Does not wait for other threads if the address is known."""
+        """Opens a separate connection, which the caller closes. Does not wait for other threads if the broker's address is known."""
         known = self.metadata.brokers.get(broker_id)
         return self._open(self.run(self.core.address_of(broker_id)) if known is None else known)
 

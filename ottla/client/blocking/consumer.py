@@ -137,7 +137,7 @@ class Consumer:
 
     @owned
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Subscribes to topics. The next `poll` joins the group; later calls read the partitions that it assigns."""
+        """Subscribes to topics. The next `poll` joins the group; later calls read the partitions that the group assigns."""
         names = topic_names(topics)
         if self.group_id is None:
             raise UsageError("a subscription needs a group: name it when the consumer is made")
@@ -398,6 +398,9 @@ class Consumer:
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None, *, except_for: Sequence[Fetched] = ()) -> None:
         """Commits `offsets`, by default all positions, for the group; without a group it does nothing. `except_for` are batches that `poll`
         has returned and the caller has not processed yet.
+
+        If the coordinator refuses the offsets because of a rebalance, or because the group has removed this member, no error is raised. The
+        next `poll` joins again, and a member of the group reads the records after the last committed offset again.
         """
         wanted = dict(self.positions if offsets is None else offsets)
         for fetched in except_for:

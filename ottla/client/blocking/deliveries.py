@@ -1,7 +1,7 @@
 """Reports the outcome of each batch of a producer once: to the program's function `on_delivery`, or by raising its error.
 
-Only this module calls `on_delivery`. If that function raises, the other batches are still reported, and then the first exception is raised.
-Without a function, the first error of a batch is raised.
+Only this module calls `on_delivery`. If that function raises, the other batches are still reported, and `raise_failure` raises the first
+exception. Without a function, `raise_failure` raises the first error of a batch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from ottla.wire.records import Record
 
 
 class Delivery(NamedTuple):
-    """The result of a batch: the offset of its first record, or the error."""
+    """The result of a batch: the offset of its first record (-1: unknown), or the error. The records may have been appended in spite of the
+    error, unless the only attempt was refused permanently.
+    """
 
     partition: TopicPartition
     base_offset: int

@@ -193,8 +193,8 @@ class GroupMembership(Membership):
             raise error
 
     def _join_once(self) -> tuple[TopicPartition, ...] | None:
-        """Sends JoinGroup and SyncGroup, and returns the assignment; None when the coordinator only assigned a member id: `_join`
-        then tries again with it.
+        """Sends JoinGroup and SyncGroup, and returns the assignment. Returns None if the coordinator only assigned a member id; `_join`
+        then joins again with this id.
         """
         is_cooperative = self.assignor == COOPERATIVE_STICKY
         if not is_cooperative:
@@ -226,7 +226,7 @@ class GroupMembership(Membership):
         assignment = read_assignment(synced.assignment)
         lost = set(self.owned) - set(assignment)
         self.owned = assignment
-        # Under cooperative-sticky the partitions given up are handed over in the next round, which this member starts.
+        # Under cooperative-sticky the next rebalance, which this member starts, assigns the partitions that the member has given up.
         self._must_join = self.assignor == COOPERATIVE_STICKY and bool(lost)
         return assignment
 

@@ -15,7 +15,7 @@ from ottla.client.errors import ConnectError, KafkaError, TransportError
 from ottla.wire.schema import Request
 
 LEAVE_TIMEOUT_S = 5.0
-"""Maximum wait of a leaving member for the coordinator's answer, in seconds. Without an answer its session times out."""
+"""Maximum time that a leaving member waits for the coordinator's answer, in seconds. Without an answer the member's session times out."""
 
 
 class CoordinatorConnection:
@@ -73,7 +73,7 @@ class Membership(ABC):
 
     @abstractmethod
     def leaving(self, coordinator: CoordinatorConnection) -> Request | None:
-        """Returns the request that ends the membership, None if the group cannot know this member."""
+        """Returns the request that ends the membership; None if the group cannot know this member, or if the member is static."""
 
     def leave(self, *, interrupts: bool = False) -> None:
         """Ends the membership, so that the group does not wait for the session timeout. Errors are ignored.

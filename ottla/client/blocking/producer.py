@@ -52,15 +52,15 @@ _RECORD_OVERHEAD_BYTES = 12
 _TRANSACTION = ("transaction",)
 """The key of the background call that adds partitions to the transaction. Other requests of the transaction wait for its end."""
 _STEP_S = 1.0
-"""Maximum wait of one step in `flush` and `abort`, in seconds, so that request timeouts are noticed."""
+"""Maximum time of one step of a longer wait, in seconds, so that request timeouts are noticed."""
 
 
 class Producer:
     """Sends records in batches, in order, each exactly once by default. One thread at a time may use it; a forked child may not.
 
-    There is no sender thread: a program that produces slowly calls `poll` in between. `poll(0)` does not wait for any broker. `with`
-    flushes at the end. After an exception in `with` nothing more is sent, an open transaction is aborted, and the other records are
-    reported as failed.
+    There is no sender thread: a program that produces slowly calls `poll` in between. `poll(0)` does not wait for any broker. The end of
+    `with` closes the producer. After an exception in `with` nothing more is sent, an open transaction is aborted, and the other records
+    are reported as failed.
     """
 
     def __init__(
@@ -132,7 +132,8 @@ class Producer:
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> None:
-        """Adds a record to its partition's batch, and sends the batch if it is full. Waits for metadata, and while the buffer is full.
+        """Adds a record to its partition's batch, and sends the batch if it is full. Waits for metadata, and while the buffer is full. Asks
+        the broker to create an unknown topic.
 
         Raises `UsageError` for wrong types, and `KafkaError` without such a partition or an open transaction. It may also raise the error
         of an earlier batch. If it raises, it does not send this record.
@@ -183,7 +184,9 @@ class Producer:
 
     @owned
     def poll(self, timeout_s: float = 0.0) -> None:
-        """Sends lingering batches and processes answers; waits for one at most `timeout_s`. Raises a kept failure (`Deliveries`)."""
+        """Sends lingering batches and processes answers. Waits at most `timeout_s` for an answer. Raises the first error of a batch since
+        an error was last raised; with `on_delivery`, the first exception of that function.
+        """
         if self._open:
             before = time.monotonic() - self.linger_s
             for batch in [found for found in self._open.values() if found.opened <= before]:
@@ -193,8 +196,8 @@ class Producer:
 
     @owned
     def flush(self, timeout_s: float = inf) -> int:
-        """Sends all batches and waits, at most `timeout_s`, until each is acknowledged or has failed. Returns the number of records that
-        are neither. Raises a failure that was kept (`Deliveries`)."""
+        """Sends all batches and waits, at most `timeout_s`, until each is acknowledged or has failed. Returns the number of records in the
+        remaining batches. Raises errors like `poll`."""
         end = time.monotonic() + timeout_s
         for batch in list(self._open.values()):
             self._seal(batch)
@@ -346,7 +349,9 @@ class Producer:
         return batch
 
     def _check_partition(self, target: TopicPartition) -> None:
-        """Raises `KafkaError` if the topic has no such partition. Otherwise its batch would wait for a leader until it times out."""
+        """Raises `KafkaError` if the topic has no such partition for `GROWTH_S`. Without this check its batch would wait for a leader until
+        its deadline.
+        """
         if target.partition in (self._partitions.get(target.topic) or self._learn(target.topic)):
             return
         deadline = time.monotonic() + GROWTH_S
@@ -467,8 +472,8 @@ class Producer:
     def _take_answers(self, timeout_s: float) -> bool:
         """Processes the answers that have arrived, and closes connections without an answer for the cluster's `timeout_s`.
 
-        Waits at most `timeout_s` for an answer, a socket that accepts unsent bytes, or the end of a background call. Returns False if none
-        came."""
+        Waits at most `timeout_s` for an answer, a socket that accepts unsent bytes, or the end of a background call. Returns False if
+        nothing happened in this time."""
         connections = self._routes.connections
         waiting = {broker_id: connections[broker_id] for broker_id, sent in self._queue.in_flight.items() if sent}
         background_calls = self._routes.background_calls.sources()

@@ -16,7 +16,7 @@ READ_BYTES = 8 * 1024 * 1024
 
 
 class RangeReader:
-    """See the module. Its connection is its own, so that a waiting Fetch holds up nothing else."""
+    """See the module. It has a separate connection, so a waiting Fetch delays no other request."""
 
     def __init__(self, cluster: Cluster, partition: TopicPartition, *, isolation_level: int, partition_max_bytes: int) -> None:
         self._cluster = cluster
@@ -31,7 +31,9 @@ class RangeReader:
             self._connection = None
 
     def read(self, start: int, end: int, timeout_s: float) -> Iterator[Fetched]:
-        """Yields the batches from `start` to `end`. After `timeout_s` without progress raises `RequestTimeoutError` or the last error."""
+        """Yields the batches from `start` on until the position reaches `end`. After `timeout_s` without progress it raises
+        `RequestTimeoutError` or the last error.
+        """
         position = start
         backoff = Backoff(time.monotonic() + timeout_s)
         while position < end:
@@ -42,7 +44,7 @@ class RangeReader:
                 continue
             if fetched.next_offset == position:
                 if time.monotonic() > backoff.deadline:
-                    raise RequestTimeoutError(f"{self._partition} has nothing at offset {position}, though it is to be read up to {end}")
+                    raise RequestTimeoutError(f"no records of {self._partition} at offset {position}; the range to read ends at {end}")
                 continue
             position = fetched.next_offset
             backoff = Backoff(time.monotonic() + timeout_s)

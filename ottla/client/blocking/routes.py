@@ -73,7 +73,7 @@ class Routes:
         and Fetch.
 
         Returns None while the connection is being opened or has unsent bytes, and while a login is due or running. `failed` gets the error
-        if the connection cannot be opened.
+        if opening or the login fails.
         """
         known = self.connections.get(broker_id)
         if known is None or not known.is_open:

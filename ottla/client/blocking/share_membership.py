@@ -26,7 +26,9 @@ JOINING_EPOCH = 0
 LEAVING_EPOCH = -1
 
 _BACKOFF_S = 0.1
+"""Pause before the next heartbeat after the coordinator has moved or was unreachable, in seconds."""
 _IMPATIENT_S = 0.25
+"""Interval of the first `_IMPATIENT_TIMES` heartbeats without an assignment, in seconds."""
 _IMPATIENT_TIMES = 8
 _JOIN_ANEW = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
 

@@ -49,7 +49,7 @@ def checked_extensions(extensions: Mapping[str, str]) -> tuple[tuple[str, str], 
     """Returns SASL extensions (KIP-342) as pairs. Raises ValueError if a name or a value cannot be sent."""
     for name, value in extensions.items():
         if _EXTENSION_NAME.fullmatch(name) is None or name.lower() == _RESERVED:
-            raise ValueError(f"the SASL extension {name!r}: a name has letters alone, and is not auth")
+            raise ValueError(f"the SASL extension {name!r}: a name has only letters, and is not 'auth'")
         if _EXTENSION_VALUE.fullmatch(value) is None:
             raise ValueError(f"the SASL extension {name} has characters that cannot be sent")
     return tuple(extensions.items())
