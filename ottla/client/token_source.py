@@ -77,8 +77,8 @@ class TokenKeeper:
             self._token = None
 
     def _renewed(self, before: BearerToken | None) -> BearerToken:
-        """Fetches a new token. If that fails, returns `before` while it is valid, unless `discard`, which does not wait for the source, has
-        dropped it meanwhile.
+        """Fetches a new token. If that fails, returns `before` while `before` is valid. `discard` does not wait for the source: if it has
+        dropped `before` meanwhile, the error is raised.
         """
         try:
             token = self._source()

@@ -25,7 +25,7 @@ Failed = Callable[[KafkaError | TransportError], object]
 """A function that gets the error of a background call."""
 
 PAUSE_S = 0.05
-"""How long a consumer does not fetch a partition after a failure, in seconds."""
+"""Time before a consumer fetches a partition again after a failure, in seconds."""
 
 
 def is_away(error: KafkaError | TransportError) -> bool:

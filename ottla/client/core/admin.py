@@ -90,7 +90,7 @@ def ask_controller(cluster: ClusterCore, request: Request, lost: list[TransportE
             raise
         if first_code(answer) == ErrorCode.NOT_CONTROLLER:
             cluster.metadata.controller_id = -1
-            raise refused(ErrorCode.NOT_CONTROLLER, "the controller moves")
+            raise refused(ErrorCode.NOT_CONTROLLER, "the controller has moved")
         return answer
 
     return (yield from cluster.retrying(ask, codes=frozenset({ErrorCode.NOT_CONTROLLER})))
@@ -180,7 +180,7 @@ def describe_topics(cluster: ClusterCore, names: Sequence[str]) -> Conversation[
         if cursor is None:
             break
         if previous is not None and _place(cursor) <= _place(previous):
-            raise refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker at {link.address} goes back in its pages of topics")
+            raise refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker at {link.address} repeats a page of topics")
         wanted = [name for name in wanted if name >= cursor.topic_name]
     return found
 

@@ -25,7 +25,7 @@ class FrameReader:
 
     def __init__(self) -> None:
         self._small = memoryview(bytearray(SMALL_BYTES))
-        self._begin = 0  # of the bytes in `_small` that are not taken yet
+        self._begin = 0  # the start of the bytes in `_small` that are not taken yet
         self._large: memoryview | None = None
         self._have = 0  # the end of the received bytes in `_large`, or in `_small`
 

@@ -46,7 +46,7 @@ _SPLIT = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE
 class Batch:
     """Records of one partition. A sealed batch has bytes, a number and a deadline in seconds."""
 
-    __slots__ = ("count", "data", "deadline", "is_open", "number", "opened", "partition", "records", "size")
+    __slots__ = ("count", "data", "deadline", "may_be_appended", "number", "opened", "partition", "records", "size")
 
     def __init__(self, partition: TopicPartition, opened: float) -> None:
         self.partition = partition
@@ -56,7 +56,7 @@ class Batch:
         self.size = 0
         self.count = 0
         self.number: tuple[int, ...] = ()  # position in the order of sealing: (7,), or (7, 0) and (7, 1) for the halves of batch 7
-        self.is_open = False  # may have been appended: it was sent, and no broker has refused it for a gap
+        self.may_be_appended = False  # it was sent, and no broker has refused it for a gap
         self.data: bytearray = bytearray()
 
 
@@ -192,7 +192,7 @@ class SendQueue:
             lane = self._lanes.get(partition)
             queued = [] if lane is None else lane.queued()
             # Brokers append in the order of the numbers: if the oldest batch was not appended, neither were the later ones.
-            if (lane is None or not lane.under_way) and (not queued or not queued[0].is_open):
+            if (lane is None or not lane.under_way) and (not queued or not queued[0].may_be_appended):
                 del self.gaps[partition]
                 self.known.discard(partition)
                 found.append((partition, queued))
@@ -224,7 +224,7 @@ class SendQueue:
             lane.waiting.popleft()
             lane.under_way.append(batch)
             lane.broker_id = broker_id
-            batch.is_open = True
+            batch.may_be_appended = True
         self.in_flight.setdefault(broker_id, deque()).append(Sent(batches, now))
 
     # Results of batches
@@ -274,13 +274,13 @@ class SendQueue:
         for partition, lane in list(self._lanes.items()):
             batches = lane.queued() if only_unsent else sorted([*lane.under_way, *lane.queued()], key=lambda batch: batch.number)
             for batch in batches:
-                if batch.is_open and only_unsent:
+                if batch.may_be_appended and only_unsent:
                     continue
-                lost = OutcomeUnknownError(f"{partition}: {error}; the batch may have been appended") if batch.is_open else error
+                lost = OutcomeUnknownError(f"{partition}: {error}; the batch may have been appended") if batch.may_be_appended else error
                 self._give_up(batch, lost)
             if only_unsent:
-                lane.waiting = deque(batch for batch in lane.waiting if batch.is_open)
-                lane.failed = [batch for batch in lane.failed if batch.is_open]
+                lane.waiting = deque(batch for batch in lane.waiting if batch.may_be_appended)
+                lane.failed = [batch for batch in lane.failed if batch.may_be_appended]
                 self._drop_empty(partition)
         if not only_unsent:
             self._lanes.clear()
@@ -305,7 +305,7 @@ class SendQueue:
                 lane.failed += self._halves(batch)
             elif self._may_help(batch, error):
                 if isinstance(error, KafkaError) and error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-                    batch.is_open = False
+                    batch.may_be_appended = False
                 lane.failed.append(batch)
                 lane.pause(error, now)
                 self.metadata.forget([batch.partition])
