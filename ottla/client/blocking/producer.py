@@ -132,8 +132,8 @@ class Producer:
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> None:
-        """Adds a record to its partition's batch, and sends the batch if it is full. Waits for metadata, and while the buffer is full. Asks
-        the broker to create an unknown topic.
+        """Adds a record to its partition's batch, and sends the batch if it is full. Waits while the buffer is full, and for the metadata
+        of a new topic, which the broker may create.
 
         Raises `UsageError` for wrong types, and `KafkaError` without such a partition or an open transaction. It may also raise the error
         of an earlier batch. If it raises, it does not send this record.
@@ -185,8 +185,7 @@ class Producer:
     @owned
     def poll(self, timeout_s: float = 0.0) -> None:
         """Sends lingering batches and processes answers. Waits at most `timeout_s` for an answer. Raises the first error of a batch since
-        an error was last raised; with `on_delivery`, the first exception of that function.
-        """
+        an error was last raised; with `on_delivery`, the first exception of that function."""
         if self._open:
             before = time.monotonic() - self.linger_s
             for batch in [found for found in self._open.values() if found.opened <= before]:
@@ -349,9 +348,7 @@ class Producer:
         return batch
 
     def _check_partition(self, target: TopicPartition) -> None:
-        """Raises `KafkaError` if the topic has no such partition for `GROWTH_S`. Without this check its batch would wait for a leader until
-        its deadline.
-        """
+        """Raises `KafkaError` if the topic has no such partition for `GROWTH_S`. Its batch would wait for a leader until its deadline."""
         if target.partition in (self._partitions.get(target.topic) or self._learn(target.topic)):
             return
         deadline = time.monotonic() + GROWTH_S
