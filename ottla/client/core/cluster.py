@@ -324,13 +324,21 @@ class ClusterCore:
             return (yield from self.ask_broker(self.metadata.controller_id, body, timeout_s=timeout_s))
         return (yield from self.ask_any(body, timeout_s=timeout_s))
 
-    def ask_coordinator(self, kind: int, key: str, body: Request, *, timeout_s: float | None = None) -> Conversation[Any]:
+    def ask_coordinator(
+        self, kind: int, key: str, body: Request, *, timeout_s: float | None = None, lost: list[TransportError] | None = None
+    ) -> Conversation[Any]:
         """Sends a request to the coordinator of `key`. Looks the coordinator up again and repeats the request if the coordinator has moved
-        or the connection broke. Returns answers with any other error.
+        or the connection broke. Returns answers with any other error. `lost` gets the errors of earlier attempts, which may have taken
+        effect.
         """
 
         def ask() -> Conversation[Any]:
-            answer = yield from self.ask_once(kind, key, body, timeout_s=timeout_s)
+            try:
+                answer = yield from self.ask_once(kind, key, body, timeout_s=timeout_s)
+            except TransportError as error:
+                if lost is not None:
+                    lost.append(error)
+                raise
             code = error_code(first_code(answer))
             if code in COORDINATOR_MOVED:
                 self.forget_coordinator(kind, key)

@@ -16,7 +16,7 @@ from ottla.client.core.cluster import GROUP, ClusterCore
 from ottla.client.core.conversation import Conversation
 from ottla.client.core.operation import operation
 from ottla.client.core.topic_lists import each_partition, partitions_in, topic_list
-from ottla.client.errors import KafkaError
+from ottla.client.errors import KafkaError, TransportError
 
 T = TypeVar("T")
 
@@ -321,7 +321,10 @@ def delete_group(cluster: ClusterCore, group_id: str) -> Conversation[None]:
     from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 
     request = DeleteGroupsRequest(groups_names=[group_id])
-    (result,) = (yield from cluster.ask_coordinator(GROUP, group_id, request)).results
+    lost = list[TransportError]()
+    (result,) = (yield from cluster.ask_coordinator(GROUP, group_id, request, lost=lost)).results
+    if lost and result.error_code == ErrorCode.GROUP_ID_NOT_FOUND:  # an earlier request without an answer has deleted the group
+        return
     check(result.error_code, result.error_message, f"group {group_id!r}")
 
 

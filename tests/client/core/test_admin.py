@@ -10,7 +10,10 @@ from ottla.base.acls import AclOperation, ResourceType
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core.acl_admin import allowed_operations
-from ottla.client.core.admin import create_topic, delete_topics, describe_topics
+from ottla.client.core.admin import create_partitions, create_topic, delete_topics, describe_topics
+from ottla.client.core.conversation import Ask
+from ottla.client.errors import ConnectError
+from ottla.wire.messages.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
 from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
@@ -21,6 +24,7 @@ from ottla.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from tests.client.core.drive import ByHand
 from tests.client.fake_broker import FakeBroker, HangUp
 
 KEY = DescribeTopicPartitionsRequest.API_KEY
@@ -111,6 +115,30 @@ def test_a_topic_that_a_lost_request_has_made_or_deleted_is_no_error() -> None:
         broker.topics["other"], broker.has_lost = 1, False
         with pytest.raises(ApiError, match="TOPIC_ALREADY_EXISTS"):  # somebody else's: it has other partitions
             create_topic(cluster, "other", partitions=3)
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_partitions_that_a_lost_request_has_added_are_no_error(validate_only: bool) -> None:
+    leaders = {"t": [1]}
+    lost = iter([True])
+
+    def answer(ask: Ask) -> CreatePartitionsResponse:
+        body: Any = ask.body
+        (topic,) = body.topics
+        code = 0 if topic.count > len(leaders["t"]) else ErrorCode.INVALID_PARTITIONS
+        leaders["t"] = [1] * topic.count
+        if next(lost, False):
+            raise ConnectError("lost")
+        return CreatePartitionsResponse(results=[CreatePartitionsTopicResult(name="t", error_code=code)])
+
+    world = ByHand(answer, leaders=leaders)
+    if validate_only:  # a check adds nothing, so these partitions are somebody else's
+        with pytest.raises(ApiError, match="INVALID_PARTITIONS"):
+            world.run(create_partitions(world.core, "t", 3, validate_only=True))
+        return
+    world.run(create_partitions(world.core, "t", 3))
+    with pytest.raises(ApiError, match="INVALID_PARTITIONS"):
+        world.run(create_partitions(world.core, "t", 3))
 
 
 @pytest.mark.parametrize(

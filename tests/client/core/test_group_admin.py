@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.core.conversation import Ask, Effect, Open
-from ottla.client.core.group_admin import OFFSET_FETCH, Committed, ListedGroup, committed_offsets_of
-from ottla.client.errors import KafkaError
-from ottla.wire.messages import find_coordinator, offset_fetch
+from ottla.client.core.group_admin import OFFSET_FETCH, Committed, ListedGroup, committed_offsets_of, delete_group
+from ottla.client.errors import ConnectError, KafkaError
+from ottla.wire.messages import delete_groups, find_coordinator, offset_fetch
 from tests.client.core.drive import ByHand
 
 
@@ -45,3 +47,25 @@ def test_the_error_of_one_group_hides_no_other_on_an_old_broker() -> None:
     assert found["open"] == {TopicPartition("t", 0): Committed(5)}
     error = found["secret"]
     assert isinstance(error, KafkaError) and error.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+def test_a_group_that_a_lost_request_has_deleted_is_no_error() -> None:
+    groups = {"g"}
+    lost = iter([True])
+
+    def answer(ask: Ask) -> Any:
+        body: Any = ask.body
+        if isinstance(body, find_coordinator.FindCoordinatorRequest):
+            return _coordinator(body)
+        (name,) = body.groups_names
+        code = 0 if name in groups else ErrorCode.GROUP_ID_NOT_FOUND
+        groups.discard(name)
+        if next(lost, False):
+            raise ConnectError("lost")
+        return delete_groups.DeleteGroupsResponse(results=[delete_groups.DeletableGroupResult(group_id=name, error_code=code)])
+
+    world = ByHand(answer)
+    world.run(delete_group(world.core, "g"))
+    assert groups == set() and len(world.pauses) == 1
+    with pytest.raises(KafkaError, match="GROUP_ID_NOT_FOUND"):
+        world.run(delete_group(world.core, "g"))
