@@ -167,11 +167,11 @@ class Cluster(BrokerHandle):
                 broker.process.launch()
             for number, broker in enumerate(self.brokers):
                 self._wait_until_ready(broker.process, may_move=not self._port_of(number))
+            self.direct_server = ",".join(broker.address for broker in self.brokers)
+            self._create_topics()
         except BaseException:
             self.stop()
             raise
-        self.direct_server = ",".join(broker.address for broker in self.brokers)
-        self._create_topics()
         return self
 
     def _wait_until_ready(self, process: BrokerProcess, *, may_move: bool) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ApiError, ErrorCode
 from ottla.client.addresses import parse_addresses
 from ottla.client.blocking.connection import BlockingConnection
 from ottla.client.errors import ClientError
@@ -77,3 +77,10 @@ def test_a_cluster_without_its_zookeeper_stops_in_time(need_zookeeper: None) -> 
         begun = time.monotonic()
         cluster.stop()
         assert time.monotonic() - begun < 15
+
+
+def test_a_cluster_whose_topics_cannot_be_created_leaves_no_process(need_zookeeper: None) -> None:
+    started = Cluster(1, topics=["no such/name"])
+    with pytest.raises(ApiError, match="INVALID_TOPIC_EXCEPTION"):
+        started.start()
+    assert started.brokers == [] and started.zookeeper is None
