@@ -86,9 +86,9 @@ class Renewal(NamedTuple):
 @immutable(kw_only=True)
 class BrokerMetadata:
     """A live broker, with the addresses of its listeners. Every registration has a new `epoch`. `is_clean`: the broker has proved that its
-    logs lost nothing since its last run. `directories` are the ids of its data directories, and `histories` has their histories by id.
-    `cordons` has the path of each log directory, and whether the configuration file cordons it. Only a controller knows `directories`,
-    `histories` and `cordons`.
+    logs lost nothing since its last registration that a controller has processed. `directories` are the ids of its data directories, and
+    `histories` has their histories by id. `cordons` has the path of each log directory, and whether the configuration file cordons it. Only
+    a controller knows `directories`, `histories` and `cordons`.
     """
 
     broker_id: int

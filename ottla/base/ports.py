@@ -139,7 +139,7 @@ class Threads(Protocol):
         """Returns a process that runs `main()` of this module. It is started by its first order."""
 
     def close(self) -> None:
-        """Waits for running work. Work that is requested later is not done."""
+        """Waits for all work that was requested before. Later calls of `run` do nothing."""
 
 
 class Slice:

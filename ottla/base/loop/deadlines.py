@@ -13,7 +13,8 @@ from typing import Protocol
 from ottla.base.ports import Clock, TimerHandle, Timers
 
 _IDLE_MAX = 16
-"""Number of timeouts without a wait that may keep their timer. Clients choose timeouts, so there may be many different ones."""
+"""A timeout without a wait keeps its timer only while there are at most this many timeouts. Clients choose timeouts, so there may be many
+different timeouts."""
 
 
 class Expiring(Protocol):
