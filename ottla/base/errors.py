@@ -156,10 +156,10 @@ class ErrorCode(IntEnum):
 
 def error_code(number: int) -> ErrorCode:
     """Returns the error code with a received number; UNKNOWN_SERVER_ERROR for an unknown number."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return _CODES.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+_CODES = {int(code): code for code in ErrorCode}
 
 
 class OttlaError(Exception):

@@ -198,6 +198,8 @@ class Fetcher:
         """Returns the request to send now; None means to wait for an answer, a change or `wake_at_ms`."""
         if now_ms < self._paused_until_ms or len(self._in_flight) >= IN_FLIGHT_MAX:
             return None
+        if self._in_flight and not (self._changed or self._reports or self._forgotten or self._asking or self._paused):
+            return None
         self._end_pauses(now_ms)
         self._drop_ended()
         self._pause_throttled(now_ms)
@@ -220,19 +222,19 @@ class Fetcher:
             if self._followed.get(followed.key) is followed:
                 self._plan(followed)
 
+    def _drop_ended(self) -> None:
+        """Drops partitions whose term has ended since they were planned: they are offline or have another leader epoch."""
+        for followed in (*self._changed, *self._asking):
+            if followed.follower_log.is_over:
+                self._drop(followed)
+
     def _pause_throttled(self, now_ms: int) -> None:
         """Removes throttled partitions that lag from the session for `THROTTLE_PAUSE_MS` while the rate is exceeded."""
-        for followed in [followed for followed in self._changed if followed.is_throttled and followed.lag]:
-            if not self._throttle.allows(now_ms):
+        for followed in tuple(self._changed):
+            if followed.is_throttled and followed.lag and not self._throttle.allows(now_ms):
                 self._forget(followed.key)
                 del self._changed[followed]
                 self._pause_until(followed, now_ms + THROTTLE_PAUSE_MS)
-
-    def _drop_ended(self) -> None:
-        """Drops partitions whose term has ended since they were planned: they are offline or have another leader epoch."""
-        ended = [followed for followed in (*self._changed, *self._asking) if followed.follower_log.is_over]
-        for followed in ended:
-            self._drop(followed)
 
     def _send(self, body: FetchRequest | ListOffsetsRequest) -> SentFetch:
         self._count += 1
@@ -250,9 +252,10 @@ class Fetcher:
         if self._in_flight and not (self._changed or self._forgotten or self._reports):
             return None
         self._session_epoch = 1 if self._session_epoch == EPOCH_MAX else self._session_epoch + 1
-        return self._named_fetch(session_epoch=self._session_epoch, wait_ms=self._limits().wait_ms_max)
+        return self._named_fetch(session_epoch=self._session_epoch)
 
-    def _named_fetch(self, *, session_epoch: int, wait_ms: int) -> FetchRequest:
+    def _named_fetch(self, *, session_epoch: int, wait_ms: int | None = None) -> FetchRequest:
+        """Returns a request. Without `wait_ms` the leader may wait for `replica.fetch.wait.max.ms`."""
         limits = self._limits()
         changed = list(islice(self._changed, NAMED_MAX))
         topics: dict[bytes, FetchTopic] = {}
@@ -269,7 +272,7 @@ class Fetcher:
             topic.partitions.append(position(followed, 0))
         return FetchRequest(
             replica_state=ReplicaState(replica_id=self._broker_id, replica_epoch=self._broker_epoch()),
-            max_wait_ms=wait_ms,
+            max_wait_ms=limits.wait_ms_max if wait_ms is None else wait_ms,
             min_bytes=limits.bytes_min,
             max_bytes=limits.response_bytes_max,
             session_id=self._session_id,
