@@ -39,6 +39,7 @@ METADATA_AGE_S = 10.0
 of a new topic.
 """
 JOIN_TRIES_MAX = 20
+"""Maximum number of attempts to join in one `keep_alive`."""
 
 _SUBSCRIPTION_VERSION = 2
 _ASSIGNMENT_VERSION = 0

@@ -411,7 +411,7 @@ class ClusterCore:
 
 
 def is_temporary(failure: ClientError) -> bool:
-    """Whether the same request may succeed later: a broker is unreachable, or its refusal is retriable."""
+    """Whether the same request may succeed later: a broker sent no usable answer, or its refusal is retriable."""
     return isinstance(failure, TransportError) or (isinstance(failure, KafkaError) and failure.is_retriable)
 
 

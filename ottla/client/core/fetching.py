@@ -40,7 +40,8 @@ class Fetched(NamedTuple):
     last_stable_offset: int
     high_watermark: int
     data: Buffer = b""
-    """The bytes of the answer, as they are in the broker's log: whole batches, control batches among them, and perhaps a part of one."""
+    """The bytes of the answer, as they are in the broker's log: whole batches, control batches among them, and perhaps the first
+    part of another batch."""
 
     def records(self) -> Iterator[Record]:
         """Decodes the records from `start` on."""
