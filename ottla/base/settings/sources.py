@@ -37,7 +37,8 @@ def parse_properties(text: str) -> dict[str, str]:
         rest = line[end:].lstrip(" \t\f")
         if rest[:1] in ("=", ":"):
             rest = rest[1:].lstrip(" \t\f")
-        values[_unescape(line[:end])] = _unescape(rest)
+        name = _unescape(line[:end], "a name")
+        values[name] = _unescape(rest, f"the value of {name}")
     return values
 
 
@@ -151,7 +152,8 @@ def _end_of_key(line: str) -> int:
     return len(line)
 
 
-def _unescape(text: str) -> str:
+def _unescape(text: str, what: str) -> str:
+    """Replaces the escapes in a text. The error names `what` and does not show the text, which may be a secret."""
     if "\\" not in text:
         return text
     parts: list[str] = []
@@ -167,9 +169,13 @@ def _unescape(text: str) -> str:
         if escape == "u":
             digits = text[index : index + 4]
             if len(digits) < 4 or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
-                raise SettingError(f"malformed \\u escape in {text!r}")
+                raise SettingError(f"malformed \\u escape in {what}: expected four hexadecimal digits")
             parts.append(chr(int(digits, 16)))
             index += 4
         else:
             parts.append(ESCAPES.get(escape, escape))
-    return "".join(parts)
+    try:
+        # A character outside of the basic plane is written as two escapes, its surrogates.
+        return "".join(parts).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError:
+        raise SettingError(f"malformed \\u escape in {what}: a surrogate without its pair") from None

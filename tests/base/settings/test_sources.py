@@ -22,6 +22,7 @@ PROPERTIES = [
     ("a=x\\ty\\nz\\q", {"a": "x\ty\nzq"}),
     ("a\\ b\\=c=d", {"a b=c": "d"}),
     ("a=\\u0041\\u00e9", {"a": "A\u00e9"}),
+    ("a=\\ud83d\\ude00", {"a": "\U0001f600"}),
     ("a=1\na=2", {"a": "2"}),
     ("a=1\\", {"a": "1"}),
     ("listeners=PLAINTEXT://:9092", {"listeners": "PLAINTEXT://:9092"}),
@@ -41,6 +42,13 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         assert "\\u" in text, error
     else:
         assert all(isinstance(value, str) for value in values.values())
+
+
+@pytest.mark.parametrize("escape", ["\\u12zz", "\\u12", "\\ud83d", "\\ude00\\ud83d"])
+def test_a_malformed_escape_is_refused_without_the_value(escape: str) -> None:
+    with pytest.raises(SettingError, match=r"ssl\.key\.password") as refused:
+        parse_properties(f"ssl.key.password=hush{escape}")
+    assert "hush" not in str(refused.value)
 
 
 PLAIN = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1)
