@@ -116,4 +116,4 @@ class ReplicaListener(Protocol):
         """Stops leading all partitions until the controller assigns them again, because other brokers may lead them already."""
 
     def on_configs(self, resource_type: int, name: str) -> None:
-        """Called after the settings of a topic, a broker or a group have changed in the metadata."""
+        """Called after the settings of a resource (topic, broker, group, subscription to metrics) may have changed in the metadata."""

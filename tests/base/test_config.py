@@ -188,6 +188,8 @@ def test_a_bad_stored_value_costs_a_line_and_not_the_broker() -> None:
     (notice,) = config.set_dynamic({"message.max.bytes": "lots", "num.partitions": "7", "made.up": "x"}, {})
     assert "message.max.bytes" in notice.text
     assert (config.message_max_bytes, config.num_partitions) == (1048588, 1)
+    (notice,) = config.set_dynamic({}, {"listener.name.plaintext.max.connections": "lots"})
+    assert "listener.name.plaintext.max.connections" in notice.text
 
 
 @pytest.mark.parametrize(

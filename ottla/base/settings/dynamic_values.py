@@ -31,7 +31,7 @@ def usable_values(table: Table, values: Mapping[str, str], notices: list[Notice]
         try:
             setting.parse(text)
         except SettingError as error:
-            notices.append(Notice(True, f"a stored dynamic value has no effect: {error}"))
+            notices.append(Notice(True, f"the stored dynamic value of {name} has no effect: {error}"))
             continue
         usable[name] = text
     return usable

@@ -86,7 +86,8 @@ def _listen_as_advertised(given: dict[str, Given], notices: list[Notice]) -> Non
     entries = [entry.strip() for entry in advertised.text.split(",")]
     text = ",".join(f"{entry.partition('://')[0]}://:{entry.rpartition(':')[2]}" for entry in entries)
     given["listeners"] = Given(text, advertised.where)
-    notices.append(Notice(False, f"{advertised.where}: listeners is not set, its ports are those of advertised.listeners: {text}"))
+    notice = f"{advertised.where}: listeners is not set, so the broker listens on the ports of advertised.listeners: {text}"
+    notices.append(Notice(False, notice))
 
 
 def _take_login_config(given: dict[str, Given], file: Given, read_file: ReadFile) -> None:
