@@ -13,12 +13,12 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
 from ottla.base.config import BrokerConfig, Endpoint
 from ottla.base.errors import StorageError
 from ottla.base.ports import AddressError, Channel, Listener, Network, SecuredChannel
+from ottla.base.settings.network import per_host
 from ottla.base.settings.setting import INT_MAX
 from ottla.handlers.context import ConnectionInfo
 from ottla.security.authentication import Authentication, Mechanisms
@@ -314,14 +314,3 @@ def request_bytes_max(config: BrokerConfig) -> int:
     """Returns the memory limit of requests that are being received, in bytes."""
     half = config.ottla_memory_max_bytes // 2
     return min(half, config.queued_max_request_bytes) if config.queued_max_request_bytes > 0 else half
-
-
-@lru_cache(maxsize=1)
-def per_host(overrides: str) -> dict[str, int]:
-    """Parses `host:number` separated by commas; an IPv6 address may be in brackets."""
-    found = {}
-    for item in filter(None, map(str.strip, overrides.split(","))):
-        host, _, number = item.rpartition(":")
-        if host and number.strip().isdecimal():
-            found[host.strip("[] ")] = int(number)
-    return found

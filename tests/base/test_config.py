@@ -239,6 +239,7 @@ def test_unserved_names_never_stop_a_start(name: str, is_warning: bool, words: s
         ("zookeeper.connect=zoo:2181\nbroker.id=1\nottla.zookeeper.sasl=brokers", ["ottla.zookeeper.sasl", "user:password"]),
         ("broker.id=1\nnode.id=2", ["broker.id", "node.id"]),
         ("a=\\u00zz", ["server.properties", "escape"]),
+        ("max.connections.per.ip.overrides=10.0.0.1:5,nonsense", ["max.connections.per.ip.overrides", "host:number"]),
     ],
 )
 def test_a_bad_value_stops_the_start_with_one_line(text: str, words: list[str]) -> None:

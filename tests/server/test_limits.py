@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from ottla.base.loop.fair_slots import SESSION_PARTITION_BYTES
+from ottla.base.settings.network import per_host
 from ottla.server import closing
 from ottla.server import listener as listener_module
 from ottla.server.app import BrokerServer
-from ottla.server.listener import per_host, request_bytes_max
+from ottla.server.listener import request_bytes_max
 from ottla.wire.codec import encoder
 from ottla.wire.framing import write_request
 from ottla.wire.messages.api_versions import ApiVersionsRequest
@@ -171,7 +172,7 @@ def test_connections_of_one_address(
 
 
 def test_overrides_by_address() -> None:
-    assert per_host("10.0.0.1:5,[::1]:6, nonsense, fe80::1:7") == {"10.0.0.1": 5, "::1": 6, "fe80::1": 7}
+    assert per_host("10.0.0.1:5,[::1]:6, ,fe80::1:7") == {"10.0.0.1": 5, "::1": 6, "fe80::1": 7}
 
 
 def test_silence_ends_a_connection_and_a_pending_request_does_not(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:

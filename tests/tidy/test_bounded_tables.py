@@ -21,6 +21,7 @@ WEIGHED = "counts the bytes of its names as well"
 BOUNDED = {
     "adapters/commit_pace.py: deque": NUMBERS,
     "base/settings/jaas.py: parse_jaas": EXISTS,
+    "base/settings/network.py: per_host": EXISTS,
     "cluster/acl_rules.py: self._waiting": CONNECTIONS,
     "cluster/control/queue.py: self._removed": EXISTS,
     "cluster/suspects.py: self._waiting": CONNECTIONS,
@@ -47,7 +48,6 @@ BOUNDED = {
     "server/answer_queue.py: self.slots": CONNECTIONS,
     "server/arrivals.py: self._seen": HOSTS,
     "server/coordinator_views.py: known": IDS,
-    "server/listener.py: per_host": EXISTS,
     "server/listener.py: self.connections": CONNECTIONS,
     "server/execution/long_requests.py: self._outstanding": CONNECTIONS,
     "server/memory/receive_buffer.py: self._free": NUMBERS,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ottla.base.settings.setting import (
     INT_MAX,
     Between,
     OneOf,
+    SettingError,
     SomeOf,
     UpdateMode,
     at_least,
@@ -21,6 +24,26 @@ from ottla.base.settings.setting import (
 WIDE = UpdateMode.CLUSTER_WIDE
 LEVELS = ("3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9", "4.0", "4.1", "4.2", "4.3", "4.4")
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+@lru_cache(maxsize=1)
+def per_host(overrides: str) -> dict[str, int]:
+    """Parses `host:number` separated by commas; an IPv6 address may be in brackets. Raises `SettingError`."""
+    found = {}
+    for item in filter(None, map(str.strip, overrides.split(","))):
+        host, _, number = item.rpartition(":")
+        if not host or not number.strip().isdecimal():
+            raise SettingError(f"Expected host:number separated by commas but found {item}")
+        found[host.strip("[] ")] = int(number)
+    return found
+
+
+def _why_not_per_host(value: str) -> str:
+    try:
+        per_host(value)
+    except SettingError as error:
+        return str(error)
+    return ""
 
 
 class NetworkSettings:
@@ -69,8 +92,9 @@ class NetworkSettings:
         "max.connections.per.ip", INT_MAX, "Maximum open connections from one address.", valid=at_least(0), update=WIDE
     )
     max_connections_per_ip_overrides = string(
-        "max.connections.per.ip.overrides", "", "Exceptions to max.connections.per.ip, host:number separated by commas.", update=WIDE
-    )
+        "max.connections.per.ip.overrides", "", "Exceptions to max.connections.per.ip, host:number separated by commas.",
+        valid=_why_not_per_host, update=WIDE,
+    )  # fmt: skip
     max_connection_creation_rate = integer(
         "max.connection.creation.rate",
         INT_MAX,
