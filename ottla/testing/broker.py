@@ -88,7 +88,7 @@ class Broker(BrokerHandle):
         self._home: Path | None = None
         self._process: BrokerProcess | None = None
         self._marks = Marks()
-        self.clock = Clock(lambda: [] if self._process is None else [self._process.time])
+        self.clock = Clock(lambda: [self._process.time] if self._process is not None and self._process.is_running else [])
 
     @classmethod
     def from_snapshot(
@@ -229,7 +229,7 @@ class Broker(BrokerHandle):
     def end_faults(self) -> None:
         super().end_faults()
         self.resume()
-        if self.clock.is_frozen and self._process is not None:
+        if self.clock.is_frozen:
             self.clock.run()
 
     # Snapshots

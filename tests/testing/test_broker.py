@@ -167,6 +167,14 @@ def test_a_killed_broker_closes_its_connections() -> None:
         connection.close()
 
 
+def test_faults_of_a_killed_broker_end_although_its_clock_is_frozen() -> None:
+    with Broker() as broker:
+        broker.clock.freeze()
+        broker.process.kill()
+        broker.end_faults()
+        assert not broker.clock.is_frozen
+
+
 def test_lines_written_for_testcontainers_work() -> None:
     """Changing the import is enough: `from ottla.testing import Broker as KafkaContainer`."""
     container = Broker("confluentinc/cp-kafka:7.6.0", port=9094).with_kraft().with_cluster_id("abcdefghijklmnopqrstuv")
