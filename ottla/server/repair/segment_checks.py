@@ -53,13 +53,13 @@ class SegmentChecks:
             self._disk, segment.path(""), segment.base_offset, end_offset, segment.size, epochs=epochs, times=times,
             may_end_early=may_end_early,
         )  # fmt: skip
-        # An active segment grows. The check ends at its present size.
-        as_it_was = own.directory, segment.end_offset, segment.size if segment.is_sealed else 0
+        as_it_was, size = (own.directory, segment.end_offset), segment.size
         piece_bytes = PIECE_BYTES if bytes_per_second else URGENT_PIECE_BYTES
 
         def is_same() -> bool:
-            size = segment.size if segment.is_sealed else 0
-            return partition.is_online and segment in own.segments and as_it_was == (own.directory, segment.end_offset, size)
+            if not partition.is_online or segment not in own.segments or as_it_was != (own.directory, segment.end_offset):
+                return False
+            return segment.size == size if segment.is_sealed else segment.size >= size  # An active segment grows.
 
         def piece() -> None:
             if self._is_stopped:

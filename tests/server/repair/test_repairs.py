@@ -302,3 +302,13 @@ def test_the_scrub_reads_all_segments_at_its_rate(world: RepairsWorld) -> None:
     world.settle()
     assert scrub.rounds == 1
     scrub.stop()
+
+
+def test_the_check_of_an_active_segment_that_is_truncated_has_no_result(world: RepairsWorld) -> None:
+    """The missing end counted as damage, so that the segment was sealed and checked again."""
+    world.lead(0)
+    log, found = world.partition.log, list[Any]()
+    world.checks.run(world.partition, log.active, found.append)
+    log.truncate_to(log.active.base_offset + 1)
+    world.settle()
+    assert found == [None]
