@@ -175,6 +175,27 @@ def test_i17_high_watermarks_are_noted_more_often_than_the_rest(make_server: Mak
     assert not (path / RECOVERY_POINT_FILE).exists()
 
 
+def test_i17_high_watermarks_that_could_not_be_noted_are_noted_by_the_next_round(
+    make_server: MakeServer, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They counted as written, so that no round wrote them before another record was appended."""
+    server = make_server("log.flush.offset.checkpoint.interval.ms=3600000", "replica.high.watermark.checkpoint.interval.ms=20")
+    server.node.create_topics([("t", 1)])
+    append(server, "t", 3)
+    failures: list[StorageError] = []
+
+    def fail(*_: object) -> None:
+        failures.append(StorageError("planned"))
+        raise failures[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ottla.server.directories.log_directories.write_watermarks", fail)
+        server.begin_turns()
+        run_until(loop, lambda: bool(failures) and not server.node.housekeeping._is_writing_checkpoints)
+    path = Path(server.directories[0].path) / HIGH_WATERMARK_FILE
+    run_until(loop, lambda: path.exists() and read_offsets(server.disk, str(path)) == {Key("t", 0): 3})
+
+
 def test_i7_a_deletion_counts_when_it_outlasts_a_restart(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
     server = make_server("log.flush.offset.checkpoint.interval.ms=3600000")
     server.node.create_topics([("t", 2)])

@@ -33,6 +33,7 @@ FREE_BYTES_MIN = 16 << 20
 """Free bytes that a directory must have before it becomes online again."""
 
 DELETED_SUFFIX = "-delete"
+NOTHING_NOTED = (0, 0)
 
 
 class Lock(Protocol):
@@ -85,7 +86,7 @@ class LogDirectoryState:
         self._is_flush_on_ack = is_flush_on_ack
         self._is_settled = False
         """Whether all of its records were synced when it was claimed."""
-        self._noted_watermarks = (0, 0)  # number and sum of the last written high watermarks, to skip a write without a change
+        self._noted_watermarks = NOTHING_NOTED  # number and sum of the last written high watermarks, to skip a write without a change
         self._take_lock = take_lock
         self._lock: Lock | None = None
         self._owner: tuple[int, str, Random] | None = None
@@ -288,7 +289,7 @@ class LogDirectoryState:
         return write
 
     def plan_watermarks(self, pieces: Iterable[Iterable[Partition]]) -> Generator[None, None, Callable[[], StorageError | None]]:
-        """Like `plan_in_steps`, for only the high watermarks. Nothing is written if none has changed."""
+        """Like `plan_in_steps`, for only the high watermarks. Nothing is written if their number and sum have not changed."""
         found: dict[TopicPartition, int] = {}
         for piece in pieces:
             here = [partition for partition in piece if partition.log.directory.rpartition("/")[0] == self.path]
@@ -303,6 +304,7 @@ class LogDirectoryState:
                 if is_changed:
                     write_watermarks(self._disk, self.path, watermarks)
             except StorageError as error:
+                self._noted_watermarks = NOTHING_NOTED
                 return error
             return None
 
