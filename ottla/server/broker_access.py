@@ -35,7 +35,7 @@ class BrokerAccess:
         self.tls = self._endpoint.name if self._endpoint.is_tls else ""
         self.logs_in = config.of_listeners.broker_login(self._endpoint) is not None
         self._tokens: tuple[TokenLogin, BrokerTokens] | None = None
-        """The tokens, and the settings for fetching them."""
+        """The settings of the login, and the tokens that are fetched with them."""
 
     def prepare(self) -> None:
         """Fetches the first token at the start, so that a failure is logged before a connection needs the token."""

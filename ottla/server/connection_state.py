@@ -2,7 +2,8 @@
 
 A connection reads and executes requests in READING only. BLOCKED, THROTTLED and FULL stop it for a time: new bytes stay in the socket, and
 answers are still sent. If several reasons hold at once, the state is the first of BLOCKED, THROTTLED and FULL; when that reason ends, the
-next one becomes the state. In FINISHING and CLOSED no further request is executed. `docs/reference/states.md` is made from this table.
+next one becomes the state. Exception: when the scheduler resumes a connection whose peer has to take answers first, the state is FULL. In
+FINISHING and CLOSED no further request is executed. `docs/reference/states.md` is made from this table.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class Garbage:
         before_bytes, began = self._memory_bytes(), self._worked_seconds()
         gc.unfreeze()
         found = gc.collect()
-        gc.collect()  # of no objects: the next one waits for young objects, a quarter as many as this one has left
+        gc.collect()  # No object is left unfrozen. CPython delays a full collection by the number of objects that the last one kept.
         after_bytes = self._memory_bytes()
         took_ms = (self._worked_seconds() - began) * 1000
         self._suspicious_bytes = max(self._suspicious_bytes, round(after_bytes * GROWTH_PER_WALK))

@@ -262,7 +262,7 @@ class Node:
         self.member.review_reports()
 
     def _watched(self) -> list[int]:
-        """Returns the brokers whose end is watched: on the controller all others, on the others the controller."""
+        """Returns the brokers to watch for their end: all others on the controller, only the controller on other brokers."""
         own = self.config.this_broker_id
         if self.controller.is_active:
             return [broker_id for broker_id in self.metadata.brokers if broker_id != own]

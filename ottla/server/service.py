@@ -1,9 +1,9 @@
 """The broker as a service: notifies systemd, handles signals, and reaps orphans as the first process of a container.
 
 `notify` speaks systemd's protocol, a datagram on the socket named by NOTIFY_SOCKET; without that variable it does nothing. If systemd's
-watchdog is on (WATCHDOG_USEC), it is notified that the event loop runs. SIGTERM and Ctrl-C stop cleanly, SIGHUP reloads. The first process
-of a container inherits every orphan in it, and has to wait for them; it does so every second, because uvloop uses SIGCHLD itself. The
-kernel does not end a first process by a signal without a handler, so a handler for the second SIGTERM is set there.
+watchdog is on (WATCHDOG_USEC), systemd is notified that the event loop runs. SIGTERM and Ctrl-C stop cleanly, SIGHUP reloads. The first
+process of a container inherits every orphan in it, and has to wait for them; it does so every second, because uvloop uses SIGCHLD itself.
+The kernel does not end a first process by a signal without a handler, so a handler for the second SIGTERM is set there.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class Dispatcher:
         """None if no listener has TLS."""
 
     def limit(self, throttling: Throttling | None) -> None:
-        """Sets the quotas to which requests are charged; None while no client has a quota."""
+        """Charges requests to these quotas from now on; None while no client has a quota."""
         self.throttling = self.long_requests.throttling = throttling
 
     def owes(self, connection: Connection, frame: memoryview) -> bool:

@@ -316,7 +316,7 @@ class LongRequest:
         self._end()
 
     def _end(self) -> None:
-        """Drops the references to the request and its answer, and leaves the lane. A second call does nothing."""
+        """Drops the references to the request and its answer, and lets the next request of the lane begin. A second call does nothing."""
         if self.is_over:
             return
         self.is_over = True

@@ -123,8 +123,8 @@ class Route:
         return self.framed(pieces, correlation_id)
 
     def encode(self, response: Any, correlation_id: int) -> list[Part]:
-        """Returns the frame of an answer in parts: one piece of bytes or, for Fetch, also file slices. Returns no parts for None, which
-        means that the client wants no answer."""
+        """Returns the frame of an answer in parts: one piece of bytes or, for Fetch and ShareFetch, also file slices. Returns no parts for
+        None, which means that the client wants no answer."""
         if response is None:
             return []
         if self.encode_parts is None:

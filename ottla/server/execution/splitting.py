@@ -294,8 +294,8 @@ def _add_inner(known: Any, again: Any, inner: Items) -> None:
 
 
 def cut(body: Any, items: Items) -> Iterator[tuple[Any, bool]]:
-    """Yields requests of at most `items.at_once` innermost elements each, which together have all elements of `body`. Each comes with a
-    flag: whether the request completes its last element. If it does not, the next request continues the element."""
+    """Yields requests of at most `items.at_once` innermost elements each, which together have all elements of `body`, and whether the
+    request completes its last element. If it does not, the next request continues the element."""
     for some, is_end in _cut(getattr(body, items.request), items, items.at_once):
         yield _with(body, items.request, some), is_end
 

@@ -43,7 +43,7 @@ of connections may begin a frame in one iteration of the loop."""
 FULL_PART = 9 / 8
 """Part of the limit. If more is in use, a request that begins causes others to be dropped."""
 RESERVE_PART = 10 / 8
-"""Part of the limit up to which the first waiting frame may grow."""
+"""Part of the limit. The first waiting frame may grow until this much is in use."""
 AGE_BYTES = 1 << 16
 """Number of missing bytes that a tick of age outweighs in the order of waiting frames."""
 STALE_ENTRIES_MAX = 64
@@ -218,7 +218,7 @@ class LargeFrame:
         self._buffers, self.channel, self.is_served = buffers, channel, is_served
         self.begun_tick = self.moved = 0
         buffers.unfinished.note_begun(self)
-        self.waiting_number = 0  # position in the order in which frames began to wait; 0 before the first wait
+        self.waiting_number = 0  # running number of its last wait; 0 before the first one
         self.size = size
         self.filled = len(start)
         wanted = buffers.size_for(size, self.filled)

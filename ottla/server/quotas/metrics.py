@@ -1,7 +1,7 @@
 """Metrics of quotas: the recent usage and throttle time of each user and client id with a quota.
 
-A share that has not been used for an hour is not shown any more. If no share of a kind is shown, one line with empty labels has the value
-0.
+A quota that has not been used for an hour is not shown any more. If no quota of a kind is shown, its two metrics have one line each, with
+empty labels and the value 0.
 """
 
 from __future__ import annotations
