@@ -263,7 +263,7 @@ class BrokerServer:
             self.tls.renew()
         later = [name for name in BROKER_SETTINGS if name != "log.dirs" and newer.value(name) != self.config.value(name)]
         if later:
-            log.warning("%s: changed in the configuration, in force from the next start on", ", ".join(later))
+            log.warning("%s: changed in the configuration, restart the broker to apply the change", ", ".join(later))
         log.info("configuration read again; %s", f"changed: {', '.join(sorted(changed))}" if changed else "nothing has changed")
 
     # Stopping

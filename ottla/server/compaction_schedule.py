@@ -35,7 +35,9 @@ WORKER_MODULE = "ottla.server.compaction_worker"
 BACKOFF_MS_MIN = 50
 PIECE_MS = 5
 PAUSE_MS_MAX = 600_000
+"""Longest pause before another attempt to compact a log that could not be compacted, in milliseconds."""
 BYTES_PER_KEY = 150
+"""Memory of the worker for one key, in bytes. `log.cleaner.dedupe.buffer.size` divided by it is the limit of a job, in keys."""
 IDLE_ROUNDS_MAX = 4
 """Consecutive rounds without work after which the worker process ends. Starting another takes 0.1 s of CPU."""
 
@@ -245,7 +247,7 @@ class CompactionSchedule:
 
     def _names_synced(self, error: StorageError | None) -> None:
         if error is not None:
-            log.warning("the names of compacted segments: %s", error)
+            log.warning("cannot sync the names of compacted segments: %s", error)
         self._next()
 
     def _is_here(self, partition: Partition) -> bool:

@@ -34,8 +34,10 @@ from ottla.storage.retention import kept_by_the_future
 log = logging.getLogger("ottla.housekeeping")
 
 SWEEPS_PER_IDLE_TIME = 10
+"""Sweeps of idle connections in `connections.max.idle.ms`. A connection is closed after up to a tenth more than this time."""
 SWEEP_MS_MIN = 100
 RECHECK_MS = 5_000
+"""Interval of tests of failed log directories, in milliseconds."""
 PIECE_MS = 5
 CHECKPOINTS_DUE_MS = 200
 """Delay of checkpoints after a deletion or compaction, in milliseconds, so that several share one round."""
@@ -326,7 +328,7 @@ class Housekeeping:
         self._is_writing_checkpoints = False
         for error in errors.values():
             if error is not None:
-                log.error("checkpoints: %s", error)
+                log.error("cannot write checkpoints: %s", error)
         for partition, directory, start in starts:
             is_written = errors.get(directory.rpartition("/")[0], NOT_WRITTEN) is None
             if is_written and partition.log.directory == directory and self._is_here(partition):

@@ -257,7 +257,7 @@ class Listeners:
             if info.authentication is None:
                 principal = ANONYMOUS if certificate is None else _certified(certificate, map_subject)
                 if principal is None:
-                    log.warning("closing %s: no rule names the subject of its certificate", info.identity, extra=connection.facts())
+                    log.warning("closing %s: no principal for the subject of its certificate", info.identity, extra=connection.facts())
                     connection.channel.close()
                 else:
                     info.authenticated(principal)

@@ -266,7 +266,7 @@ class PartitionTable:
         try:
             finish_replacement(self._disk, path, f"{directory.path}/{name}")
         except StorageError as error:
-            log.error("%s cannot become %s: %s", path, name, error)
+            log.error("%s cannot be renamed to %s: %s", path, name, error)
             return
         del self.copies[name]
         self._note_found(name, directory)
@@ -453,7 +453,7 @@ class PartitionTable:
         path = f"{directory.path}/{key}"
         found = read_topic_id(self._disk, path)
         target = deleted_directory(self._disk, path, found or bytes(16), STRAY_SUFFIX)
-        log.warning("%s is of an earlier topic of that name; it becomes %s", path, target)
+        log.warning("%s belongs to a deleted topic of the same name; it is renamed to %s", path, target)
         self._disk.rename(path, target)
         self._forget_place(key, directory)
 

@@ -305,7 +305,7 @@ class ReplicaChanges:
             else:
                 self._follow(partition, state)
         except ApiError as error:
-            log.error("%s stays as it is: %s", key, error.message)
+            log.error("%s keeps its role: %s", key, error.message)
             return
         if partition.is_online and self._metadata.is_offline_here(key):
             self._mark_online([key])

@@ -92,7 +92,7 @@ def test_a_role_of_an_older_epoch_changes_nothing(
     server.node.replicas.call_when_settled(lambda: done.append(True))
     run_until(loop, lambda: done)
     assert partition.is_leading and partition.leader_epoch == epoch
-    assert "t-0 stays as it is" in caplog.text
+    assert "t-0 keeps its role" in caplog.text
 
 
 def test_a_log_that_the_next_role_opens_counts_as_working_again(make_server: MakeServer, monkeypatch: pytest.MonkeyPatch) -> None:

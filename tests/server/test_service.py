@@ -119,7 +119,7 @@ def test_a_broker_notifies_systemd_when_it_serves_reloads_and_stops(tmp_path: Pa
         process = subprocess.Popen(command, env={**os.environ, "NOTIFY_SOCKET": path}, stdout=subprocess.PIPE, stderr=stderr, text=True)
         try:
             assert sock.recv(200).startswith(b"READY=1\nSTATUS=listening on PLAINTEXT://127.0.0.1:")
-            later = "num.partitions: changed in the configuration, in force from the next start on"
+            later = "num.partitions: changed in the configuration, restart the broker to apply the change"
             outcomes = ("2000", "changed: log.retention.ms"), ("nonsense", "the configuration stays as it is: "), ("2000", later)
             for value, outcome in outcomes:
                 config.write_text(f"log.retention.ms={value}\nnum.partitions={len(value)}\n")

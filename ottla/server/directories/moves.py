@@ -35,7 +35,9 @@ PIECE_BYTES = 2 << 20
 LAST_BYTES = 1 << 18
 """With at most this many bytes left to copy, and fewer to sync, the copy replaces the log in one iteration of the event loop."""
 SYNC_BYTES = 64 << 20
+"""The copy is synced when this many bytes were appended since the last sync."""
 PAUSE_MS = 50
+"""Pause of all copies when they exceed their rate, in milliseconds."""
 AT_A_TIME_MAX = 3
 """Maximum number of replicas that are copied at a time. Fewer than the threads (`adapters/threads.py`), because syncs need threads too."""
 

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from ottla.server.quotas.throttling import Throttling
 
 PIECE_MS = 5
+"""Time slice of all unfinished requests in one iteration of the event loop, in milliseconds."""
 FIRST_PIECE_NS = 5_000_000
+"""The first time slice of a request, in nanoseconds."""
 LARGE_AT_ONCE_MAX = 2
 LARGE_BYTES = 128 << 20
 """Upper bound of the memory of a decoded large request, in bytes. If `ottla.memory.max.bytes` is less than twice this, the broker executes
