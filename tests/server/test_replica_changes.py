@@ -41,11 +41,7 @@ def turn(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def until_answered(loop: asyncio.AbstractEventLoop, answers: Answers, count: int = 1) -> None:
-    for _ in range(1000):
-        if len(answers) >= count:
-            return
-        turn(loop)
-    raise AssertionError("there is no answer")
+    run_until(loop, lambda: len(answers) >= count)
 
 
 def test_a_creation_is_answered_when_the_last_log_is_there(loop: asyncio.AbstractEventLoop, server: BrokerServer) -> None:
