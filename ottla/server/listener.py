@@ -4,8 +4,8 @@ A new connection is closed if it exceeds `max.connections` of the broker or of i
 the process, or the memory for TLS. If only a limit of the broker is reached, a new connection on the brokers' listener replaces the client
 connection that has been idle longest. A sweep closes idle connections.
 
-Memory is bounded by `ottla.memory.max.bytes`: half of it is for requests that are being received (`queued.max.request.bytes`, if that is
-less), and half is divided equally among the connections, for their answers and waiting requests.
+Half of `ottla.memory.max.bytes` is for requests that are being received (`queued.max.request.bytes`, if that is less). The other half is
+divided equally among the connections, for their answers and waiting requests; each gets at most `ottla.connection.memory.max.bytes`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 Every byte counts three times: for its connection, for the client's address, and for all connections together. A connection stops reading at
 its own limit (`ConnectionLimits`). That alone does not bound the sum, because there are many connections, and one answer may be large. When
-all connections together use more than their limit, some are closed until enough memory is free again. The first to be closed are those
-whose peer has taken nothing since its answers began to wait. Then follow the largest connections of the address that uses the most memory.
+all connections together use more than their limit, some are closed until enough memory is free again. Connections whose peer has taken
+nothing since its answers began to wait are closed first. Among equals, the largest connections of the address that uses the most memory are
+closed first.
 
 Slices of files do not count, because they are not in memory.
 """
@@ -20,7 +21,7 @@ log = logging.getLogger("ottla.network")
 
 UNBOUNDED = (1 << 63) - 1
 KEPT_PER_DROP = 7 / 8
-"""Connections are closed until this part of the limit is in use, so that the next answer does not close one again."""
+"""Part of the limit. Connections are closed until no more than this is in use, so that the next answer does not close another one."""
 WAITING_REQUEST_BYTES = 3000
 """Upper bound of the memory that a small waiting request uses: its slot, its timer and its callbacks."""
 

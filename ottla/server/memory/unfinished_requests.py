@@ -6,9 +6,12 @@ second. If two requests have the same pace, their averages since they began deci
 dropped for slowness.
 
 Requests of a peer that always opens new connections are too young to be judged by their pace. So when requests fill the memory, the address
-whose requests use the most memory loses requests first. Its requests are dropped in this order: requests on connections that have not sent
-a whole request yet and that will not be complete soon, by their memory and how long they have received nothing (counted in receptions of
-all connections); other requests, by memory; requests that wait for the broker.
+whose requests use the most memory loses requests first. Its requests are dropped in this order:
+
+1. requests that will not be complete soon, on connections that have not sent a whole request yet. They are ordered by the product of their
+   memory and the time since they last received bytes, which is counted in receptions of all connections;
+2. other requests, by memory;
+3. requests that wait for the broker, in the same two groups.
 """
 
 from __future__ import annotations

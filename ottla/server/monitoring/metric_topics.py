@@ -1,6 +1,6 @@
 """Metrics of topics and partitions: offsets, replicas, sizes, traffic.
 
-Most partitions do not change between two scrapes, and most of the others keep their leader. So the text lines of each partition are cached
+Most partitions do not change between two scrapes, and most changed ones keep their leader. So the text lines of each partition are cached
 with the numbers in them. There are three groups of lines: leader and replicas (`standing`), start offset (`starts`), and end offset and
 size (`ends`). Each topic caches the encoded text of its partitions. An unchanged partition costs two comparisons. After each `PIECE`
 partitions the event loop may serve clients.

@@ -71,7 +71,7 @@ class ConnectionGate:
         self._refused[channel] = self._timers.call_later(delay_ms, close)
 
     def _next(self, listener: str) -> None:
-        """Admits the first waiting connection, and later ones up to the next that has to wait."""
+        """Admits the first waiting connection, and the later ones until one has to wait again."""
         del self._turns[listener]
         waiting = self._waiting.pop(listener, None)
         if waiting:

@@ -4,10 +4,10 @@ A doubt (a read found bytes that are no batch, a follower was sent a damaged bat
 segments. Only the result of a check counts: the damaged offsets are refused from then on, and the rest is served (`replication/damage.py`).
 The active segment is sealed before its repair, so that there is one way to repair.
 
-A replica that leads while others are in sync reports itself as failed, once until all damage of its log is repaired: the controller removes
-the replica from the in-sync set, elects one of the others, and makes the replica a follower. A follower, or a leader without other replicas
+A leader with other replicas in sync reports itself as failed, once until all damage of its log is repaired. Then the controller removes
+this replica from the in-sync set, elects another leader, and makes this replica a follower. A follower, or a leader without other replicas
 in sync, fetches the segment from the leader or another replica of the partition. If there are no other replicas, or after `FAILURES_TO_SAY`
-failed attempts, one log line says which offsets are lost and what can be done. Damage below the log start offset is ignored.
+failed attempts, one log line names the lost offsets and the possible remedies. Damage below the log start offset is ignored.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Repairs one damaged segment of an open log with the records of another replica.
 
-The records are fetched as a consumer fetches them, below the other replica's high watermark and from any replica that has them, leader or
-not; so uncommitted records are never taken. They are checked and written in a thread (`storage/segment_repair.py`), one answer after the
-other, and put in place on the loop at the end. A failure ends the attempt with a reason and changes nothing in the log.
+The requests are a consumer's Fetch requests. Any replica answers them, leader or follower, with records below its high watermark, so
+uncommitted records are never taken. The records of each answer are checked and written in a thread (`storage/segment_repair.py`). At the
+end the new files are put in place on the loop. A failure ends the attempt with a reason and changes nothing in the log.
 """
 
 from __future__ import annotations
