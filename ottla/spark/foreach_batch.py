@@ -19,6 +19,7 @@ from ottla.spark.options import SinkOptions, parse_sink
 from ottla.spark.sink import check_columns, commit_outputs, encode_task
 from ottla.spark.source_groups import find_groups
 from ottla.spark.spool import Spool, TaskOutput, discard
+from ottla.spark.staging import TaskAttempt, open_output
 from ottla.spark.topics import NONE_KNOWN, KnownTopics, end_left_open, known_topics
 
 BatchFunction = Callable[[Any, int], Any]
@@ -50,7 +51,7 @@ def _commit(frames: Sequence[Any], options: SinkOptions, batch_id: int) -> None:
     spool = Spool.create(options.checkpoint)
     try:
         known = known_topics(options) if frames else NONE_KNOWN
-        messages = [message for number, frame in enumerate(frames) for message in _encode(frame, options, spool, number, known)]
+        messages = [message for frame in frames for message in _encode(frame, options, spool, known)]
         outputs, seen = [output for output, _ in messages], {group for _, groups in messages for group in groups}
         commit_outputs(options, outputs, batch_id, seen)
         discard(outputs)
@@ -58,9 +59,7 @@ def _commit(frames: Sequence[Any], options: SinkOptions, batch_id: int) -> None:
         spool.discard()
 
 
-def _encode(
-    frame: Any, options: SinkOptions, spool: Spool, number: int, known: KnownTopics
-) -> list[tuple[TaskOutput, tuple[str, ...]]]:
+def _encode(frame: Any, options: SinkOptions, spool: Spool, known: KnownTopics) -> list[tuple[TaskOutput, tuple[str, ...]]]:
     """Encodes a DataFrame in its tasks; returns each task's output and the groups of sources that were seen, in task order."""
     check_columns(frame.schema, options)
 
@@ -69,7 +68,8 @@ def _encode(
         from pyspark import TaskContext
 
         task = TaskContext.get()
-        with spool.open(f"{number}-{task.partitionId()}-{task.taskAttemptId()}", options.max_output_bytes) as output:
+        attempt = TaskAttempt(task.partitionId(), task.taskAttemptId())
+        with open_output(options.task_output, spool, attempt, options.connection, options.max_output_bytes) as output:
             encode_task(batches, options, output, known)
             message = pickle.dumps((output.finish(), find_groups()))
         yield pa.RecordBatch.from_pydict({"task": [task.partitionId()], "message": [message]})

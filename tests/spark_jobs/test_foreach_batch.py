@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ottla.client
+from ottla.spark import foreach_batch
 from ottla.spark.errors import OptionError
 from ottla.spark.foreach_batch import exactly_once
+from ottla.spark.options import SinkOptions
+from ottla.spark.sink import commit_outputs
+from ottla.spark.spool import TaskOutput
 from ottla.spark.verify import verify
 from ottla.testing.broker import Broker
 
@@ -61,6 +65,25 @@ def test_two_outputs_of_a_batch_are_one_transaction(world: World, checkpoint: st
     assert calls[before] == last  # Spark has run it again, and nothing was written again
     assert sorted(row["id"] for row in world.rows(even)) == list(range(0, 40, 2))
     assert verify(world.client, f"g-{source}", [odd, even]).is_proved
+
+
+def test_the_option_task_output_chooses_the_way(world: World, checkpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the sink. All tasks see the driver's directory here, so `auto` would take files."""
+    source, sink = world.topic("numbers"), world.topic("copies")
+    found: list[TaskOutput] = []
+
+    def observed(options: SinkOptions, outputs: Sequence[TaskOutput], batch_id: int, seen: Iterable[str]) -> None:
+        found.extend(outputs)
+        commit_outputs(options, outputs, batch_id, seen)
+
+    monkeypatch.setattr(foreach_batch, "commit_outputs", observed)
+    world.produce(source, *({"id": n} for n in range(20)))
+    halves = [f"cast(get_json_object(cast(value AS string), '$.id') AS int) % 2 = {rest}" for rest in (0, 1)]
+    run(world, source, lambda rows, batch_id: [rows.where(half) for half in halves], checkpoint, topic=sink, taskOutput="staged")
+    written = [output for output in found if output.rows]
+    assert len(written) > 1 and all(output.staged is not None and output.path is None for output in written)
+    proof = verify(world.client, f"g-{source}", [sink])
+    assert proof.is_proved and proof.rows == 20
 
 
 def test_a_batch_without_output_moves_the_offsets(world: World, checkpoint: str) -> None:
