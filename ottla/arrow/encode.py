@@ -3,7 +3,7 @@
 numpy computes the fixed part of each record (its length, the deltas, the lengths of key and value) as one array of bytes. pyarrow joins it
 with key and value row by row, and the result *is* the body of the batch. Headers are joined the same way first, entry by entry.
 
-Offsets begin at 0 in each batch. Producer id, epoch and sequence are -1; the driver sets them when it sends. Rows without a timestamp get
+Offsets begin at 0 in each batch. Producer id, epoch and sequence are -1; the sender of the batch sets them. Rows without a timestamp get
 the time of the call. A batch that compression does not shrink stays uncompressed. `partitioning.py` chooses the partitions.
 """
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.arrow.columns import HeaderColumn, binary_column, blob_lengths, find_column, header_column
-from ottla.arrow.errors import RowsError
+from ottla.arrow.errors import RecordTooLargeError, RowsError
 from ottla.arrow.varints import Varints, join_varints, varint_sizes, zigzag
 from ottla.wire.batch_header import BATCH_OVERHEAD, CODEC_MASK, HEADER, LOG_OVERHEAD, MAGIC, TRANSACTIONAL_BIT, Buffer, stamp_crc
 from ottla.wire.compression import CODEC_NAMES, CODEC_NONE, compress
@@ -76,8 +76,8 @@ def encode_rows(
     """Encodes the rows of one partition (a pyarrow RecordBatch or Table) as record batches of at most `batch_bytes`, in order.
 
     The columns are `value` and, if present, `key`, `headers` and `timestamp`; others are ignored. A record larger than a batch gets its own
-    batch. Raises `RowsError` for a record of more than `record_bytes_max` (by default, what fits into one batch), a column of an
-    unsupported type, and an unknown compression.
+    batch. Raises `RecordTooLargeError` for a record of more than `record_bytes_max` (by default, what fits into one batch), and `RowsError`
+    for rows without `value`, a column of an unsupported type, a header without a key, and an unknown compression.
     """
     if compression not in CODEC_NAMES:
         raise RowsError(f"compression {compression!r} is none of {', '.join(CODEC_NAMES)}")
@@ -88,9 +88,8 @@ def encode_rows(
         columns = _read_columns(part)
         sizes = _record_sizes(columns, batch_bytes)
         if int(sizes.max()) > record_bytes_max:
-            raise RowsError(
-                f"a record of {int(sizes.max())} bytes is larger than {record_bytes_max}, the most that is sent; make values smaller, or "
-                "raise kafka.max.request.size and the topic's max.message.bytes"
+            raise RecordTooLargeError(
+                f"a record of {int(sizes.max())} bytes is larger than {record_bytes_max}, the maximum; make values smaller"
             )
         for start, stop in _cut(sizes, batch_bytes - BATCH_OVERHEAD):
             found.append(_encode(columns.slice(start, stop), stop - start, attributes))

@@ -13,3 +13,7 @@ class RowsError(OttlaError):
     """Rows cannot be written as records: a column of an unsupported type, a null topic, a partition that does not exist, a record that is
     too large.
     """
+
+
+class RecordTooLargeError(RowsError):
+    """A row makes a record above the maximum size."""

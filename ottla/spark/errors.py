@@ -65,10 +65,12 @@ class QueryFailedError(PipelineError):
 
 @contextmanager
 def as_pipeline_errors() -> Iterator[None]:
-    """Converts the codec's errors to errors of a pipeline with the same message."""
+    """Converts the codec's errors to errors of a pipeline with the same message. A record that is too large gets the options to raise."""
     try:
         yield
     except codec.DamagedBatchError as error:
         raise DamagedBatchError(str(error)) from None
+    except codec.RecordTooLargeError as error:
+        raise OutputError(f"{error}, or raise kafka.max.request.size and the topic's max.message.bytes") from None
     except codec.RowsError as error:
         raise OutputError(str(error)) from None

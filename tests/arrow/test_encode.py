@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ottla.arrow import encode
 from ottla.arrow.encode import EncodedBatch, encode_rows
-from ottla.arrow.errors import RowsError
+from ottla.arrow.errors import RecordTooLargeError, RowsError
 from ottla.wire.compression import CODEC_NAMES
 from ottla.wire.records import Record, read_batch_header, read_records, validate_records
 from tests.arrow.batches import NOW_MS, record_lists
@@ -155,7 +155,7 @@ def test_a_large_record_travels_alone_and_a_larger_one_is_refused() -> None:
     encoded = encode_rows(rows, compression="none", batch_bytes=500, record_bytes_max=3000, is_transactional=True)
     assert [batch.count for batch in encoded] == [1, 1, 1]
     assert 2000 < len(encoded[1].data) < 2100
-    with pytest.raises(RowsError, match=r"a record of 20.. bytes is larger than 439, the most that is sent"):
+    with pytest.raises(RecordTooLargeError, match=r"a record of 20.. bytes is larger than 439, the maximum; make values smaller"):
         encode_rows(rows, batch_bytes=500, is_transactional=True)
 
 

@@ -96,6 +96,7 @@ def test_what_does_not_fit_is_one_line(frame: Any, write: Any, topic: str, rows:
     with pytest.raises(FrameUsageError) as caught:
         write(rows, topic, **options)
     assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
+    assert "kafka." not in str(caught.value), "an option of Spark is no advice here"
     assert frame(topic).to_arrow().num_rows == 0
 
 
