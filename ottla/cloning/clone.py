@@ -27,7 +27,7 @@ from ottla.cloning.following import Following, State
 from ottla.cloning.partition_copy import Moved, PartitionCopy
 from ottla.cloning.plan import CloneError, ClonePlan, read_plan, write_plan
 from ottla.cloning.record_change import RecordChange
-from ottla.cloning.source import plan_clone, renew_plan, replaced_topic
+from ottla.cloning.source import notes_of_groups, plan_clone, renew_plan, replaced_topic
 from ottla.cloning.transaction_ends import end_transactions
 from ottla.storage.offset_checkpoints import read_entries
 
@@ -115,7 +115,7 @@ class _Clone:
             ends_known_s = time.monotonic()
             self._copy(copies, moved)
             self._note_ends(plan, copies)
-            notes = [*plan.notes, *(note for copy in copies for note in copy.notes)]
+            notes = [*plan.notes, *notes_of_groups(plan), *(note for copy in copies for note in copy.notes)]
             notes += end_transactions(self._client, [copy for copy in copies if copy.open_producers], ends_known_s)
             self._check(plan)
         except UnknownTopicError as error:

@@ -1,7 +1,8 @@
 """Asks the source of a clone for all that is no record: topics, settings, bounds of partitions, committed offsets.
 
-Committed offsets are read before the ends of the partitions. So no committed offset is beyond the end of a cloned partition. A principal
-needs READ for the topics, and DESCRIBE for groups; without DESCRIBE_CONFIGS the settings are the broker's defaults, and a note says so.
+Committed offsets are read before the ends of the partitions. So no committed offset is beyond the end of a cloned partition, unless the
+request ends earlier (`--until`, `--offsets A:B`). A principal needs READ for the topics, and DESCRIBE for groups; without DESCRIBE_CONFIGS
+the settings are the broker's defaults, and a note says so.
 """
 
 from __future__ import annotations
@@ -46,7 +47,6 @@ def plan_clone(
         for one in topic.partitions:
             start, end = bounds[TopicPartition(topic.name, one.partition)]
             made.partitions.append(PartitionPlan(start, end, max(one.leader_epoch, 0)))
-    _note_lagging(plan)
     return plan
 
 
@@ -56,7 +56,6 @@ def renew_plan(client: Client, plan: ClonePlan, groups: Sequence[str] | None, se
     for topic in plan.topics:
         topic.settings = {**_settings(client, topic.name, plan.notes), **settings}
     plan.offsets = _committed(client, groups, [key for _, key, _ in plan.partitions()], plan.notes)
-    _note_lagging(plan)
 
 
 def replaced_topic(client: Client, plan: ClonePlan) -> str | None:
@@ -116,9 +115,10 @@ def _offset(group: str, partition: TopicPartition, committed: Committed) -> Offs
     return OffsetPlan(group, partition.topic, partition.partition, committed.offset, committed.leader_epoch, committed.metadata)
 
 
-def _note_lagging(plan: ClonePlan) -> None:
-    """Notes the groups that are to read records before the start of the clone."""
-    starts = {(key.topic, key.partition): bounds.start for _, key, bounds in plan.partitions()}
+def notes_of_groups(plan: ClonePlan) -> list[str]:
+    """Returns a note for each committed offset before the start of the clone or after its end."""
+    notes = []
+    all_bounds = {(key.topic, key.partition): bounds for _, key, bounds in plan.partitions()}
     for one in plan.offsets:
         start = starts[one.topic, one.partition]
         if one.offset < start:

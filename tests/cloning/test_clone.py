@@ -286,6 +286,21 @@ def test_a_range_is_cloned_in_whole_batches(
     assert (log.log_start_offset, log.log_end_offset) == bounds
 
 
+def test_groups_outside_of_the_clone_are_noted(client: Client, topic: str, clone: MakeClone) -> None:
+    """A clone of offsets 10 to 20: the reset policy of the consumers decides for groups that are before or after it."""
+    client.create_topic(topic)
+    write(client, topic, 40)
+    for name, offset in (("before", 3), ("first", 10), ("end", 20), ("after", 33)):
+        client.commit(f"{name}-{topic}", {TopicPartition(topic, 0): offset})
+    groups = [f"{name}-{topic}" for name in ("before", "first", "end", "after")]
+    notes = clone(first_offset=10, end_offset=20, groups=groups).notes
+    rest = "its auto.offset.reset decides where it continues"
+    assert notes == [
+        f"group 'before-{topic}' in {topic}-0 is at offset 3, before the clone's start 10: {rest}",
+        f"group 'after-{topic}' in {topic}-0 is at offset 33, after the clone's end 20: {rest}",
+    ]
+
+
 def test_about_the_newest_bytes(client: Client, topic: str, clone: MakeClone, tmp_path: Path) -> None:
     """Old records are small and new ones large."""
     client.create_topic(topic)
