@@ -119,7 +119,7 @@ class _Clone:
             notes += end_transactions(self._client, [copy for copy in copies if copy.open_producers], ends_known_s)
             self._check(plan)
         except UnknownTopicError as error:
-            raise CloneError(f"{error.message}: the topic was deleted while it was cloned") from None
+            raise _deleted(error) from None
         logs = sorted(closed(copy.log, copy.topic_id, copy.leader_epoch) for copy in copies)
         finish_directory(str(self._data), plan, logs, _now_ms())
         size = sum(path.stat().st_size for path in self._data.rglob("*") if path.is_file())
@@ -127,7 +127,10 @@ class _Clone:
         return Cloned(plan, logs, size, is_continued, notes)
 
     def _check(self, plan: ClonePlan) -> None:
-        replaced = replaced_topic(self._client, plan)
+        try:
+            replaced = replaced_topic(self._client, plan)
+        except UnknownTopicError as error:
+            raise _deleted(error) from None
         if replaced is not None:
             raise CloneError(f"topic {replaced!r} was deleted and created again at the source; run the command again to start over")
 
@@ -194,4 +197,8 @@ class _Clone:
 
 
 def _now_ms() -> int:
+def _deleted(error: UnknownTopicError) -> CloneError:
+    return CloneError(f"{error.message}: the topic was deleted while it was cloned")
+
+
     return time.time_ns() // 1_000_000

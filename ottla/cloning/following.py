@@ -1,9 +1,9 @@
 """Follows the source after everything was copied, until the caller ends it.
 
 One Fetch asks for all partitions of a broker and waits for records. Every second the state is written to `state.json` beside the
-plan, and given to the caller: for each partition the end of the source, the end of the copy and the lag. An unreachable source is part of
-the state, and is asked again until it answers. Once a minute the copies are flushed, their recovery points are stored, and records that
-the source has deleted are deleted.
+plan, and given to the caller: for each partition the end of the source, the end of the copy and the lag. If the source is unreachable or
+has no leader for a partition, the state has the error, and requests are repeated until they succeed. Once a minute the topics are checked,
+records that the source has deleted are deleted in all copies, the copies are flushed, and their recovery points are stored.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ CHECKPOINT_SECONDS = 60.0
 RETRY_SECONDS = 1.0
 
 State = dict[str, Any]
-"""`time` in milliseconds since 1970, `lag` in offsets, `error` if the source does not answer, and `partitions`."""
+"""`time` in milliseconds since 1970, `lag` in offsets, `error` (None while the source answers), and `partitions`."""
 
 
 class Following:
-    """The copies of all partitions, and their state. `check` raises `CloneError` if a topic was replaced at the source."""
+    """The copies of all partitions, and their state. `check` raises `CloneError` if a topic was deleted or replaced at the source."""
 
     def __init__(
         self,
@@ -53,13 +53,16 @@ class Following:
         self._ends: dict[TopicPartition, int] = {}
 
     def run(self, is_over: Callable[[], bool]) -> None:
-        """Follows until `is_over`. Raises `CloneError`, `StorageError`, and `KafkaError` if the source refuses the requests."""
+        """Follows until `is_over()` is true. Raises `CloneError`, `StorageError`, and `KafkaError` if the source refuses a request."""
         next_state_s, next_checkpoint_s = 0.0, time.monotonic() + CHECKPOINT_SECONDS
         while not is_over():
             try:
                 self._fetch()
                 if time.monotonic() >= next_state_s:
                     self._ends = self._offsets(LATEST)
+                if time.monotonic() >= next_checkpoint_s:
+                    next_checkpoint_s = time.monotonic() + CHECKPOINT_SECONDS
+                    self._checkpoint()
                 self._error = None
             except (TransportError, KafkaError) as error:
                 if isinstance(error, KafkaError) and not error.is_retriable:
@@ -69,9 +72,6 @@ class Following:
             if time.monotonic() >= next_state_s:
                 next_state_s = time.monotonic() + STATE_SECONDS
                 self._show()
-            if time.monotonic() >= next_checkpoint_s and self._error is None:
-                next_checkpoint_s = time.monotonic() + CHECKPOINT_SECONDS
-                self._checkpoint()
         self._show()
 
     def _fetch(self) -> None:
@@ -107,12 +107,8 @@ class Following:
         self._report(state)
 
     def _checkpoint(self) -> None:
-        try:
-            self._check()
-            self._adopt_starts()
-        except TransportError as error:
-            self._error = str(error)
-            return
+        self._check()
+        self._adopt_starts()
         for copy in self._copies.values():
             copy.log.flush()
         write_entries(OsDisk(), str(self._directory), {partition: copy.offsets for partition, copy in self._copies.items()})

@@ -9,10 +9,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 import ottla.client
 from ottla.base.types import TopicPartition
-from ottla.client import Client
+from ottla.client import Client, ErrorCode, KafkaError
 from ottla.client.core.group_admin import Committed
+from ottla.cloning import clone as clone_module
+from ottla.cloning import following
 from ottla.cloning.clone import Follow
 from ottla.testing.broker import Broker
 from tests.cloning.conftest import MakeClone, ends, stored, write
@@ -113,6 +117,30 @@ def test_ctrl_c_completes_a_followed_clone_that_was_killed(source: Broker, clien
     assert not (tmp_path / "clone.partial").exists()
     with ottla.client.connect(source.direct_server) as other:
         assert ends(other, topic) == 25
+
+
+def test_a_checkpoint_without_a_leader_is_repeated(
+    client: Client, topic: str, clone: MakeClone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An election at the source ends no clone: the error is in the state, and later checks succeed."""
+    client.create_topic(topic)
+    write(client, topic, 10)
+    errors: list[str | None] = []
+    checks = 0
+
+    def check(*_: object) -> str | None:
+        nonlocal checks
+        checks += 1
+        if checks == 1:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "an election")
+        return None
+
+    monkeypatch.setattr(following, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(following, "STATE_SECONDS", 0.0)
+    monkeypatch.setattr(clone_module, "replaced_topic", check)
+    cloned = clone(follow=Follow(lambda: checks > 1 and bool(errors) and errors[-1] is None, lambda state: errors.append(state["error"])))
+    assert any(error is not None and "an election" in error for error in errors)
+    assert cloned.logs[0].log_end_offset == 10
 
 
 def test_a_followed_source_that_restarts(tmp_path: Path) -> None:
