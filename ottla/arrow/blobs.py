@@ -41,8 +41,8 @@ class Blobs(NamedTuple):
 
 
 def read_blobs(data: Any, at: Any, ends: Any) -> Blobs:
-    """Reads the blobs whose length fields are at `at`. A length of -1 (1 as zigzag) means null. Raises `WireError` for a blob that does not
-    end inside its record."""
+    """Reads the blobs whose length fields are at `at`. A length of -1 (1 as zigzag) means null. Raises `WireError` for another negative
+    length, and for a blob that does not end before the last byte of its record."""
     lengths, starts = read_varints(data, at)
     odd = (lengths & 1).astype(np.bool_)
     has_null = odd.any()

@@ -1,8 +1,8 @@
 """Converts columns of rows to binary arrays of pyarrow, the input of the record encoder.
 
-Spark passes strings and bytes in several Arrow types (`string`, `binary`, `fixed_size_binary`, the `large_` and `_view` kinds, `null`, and
-dictionaries of these types), and arrays that are slices of other arrays. Headers are maps, or lists of structs of key and value. Other
-types, and a header without a key, raise `RowsError`.
+Spark and DataFrames pass strings and bytes in several Arrow types (`string`, `binary`, `fixed_size_binary`, the `large_` and `_view` kinds,
+`null`, and dictionaries of these types), and arrays that are slices of other arrays. Headers are maps, or lists of structs of key and
+value. Other types, and a header without a key, raise `RowsError`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ answer are decoded together, some megabytes at a time, so that small batches are
 
 Compaction leaves gaps between offsets, and a fetch may begin and end inside a batch. Only offsets from the requested start up to the end of
 the plan are returned. Damaged batches raise `DamagedBatchError` with the offset of the first one. The client has already dropped control
-batches and aborted batches, and checked the checksums.
+batches and, under read_committed, aborted batches, and has checked the checksums.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _RUN_MAX = 4096
 
 _STEP = [1 + (byte >> 1) for byte in range(128)] + [2 + (byte - 128 >> 1) for byte in range(128, 256)]
 _STEP_HIGH = tuple(byte << 6 for byte in range(128))
-"""A record's size is `_STEP` of the first byte of its length field, plus `_STEP_HIGH` of the second. A third byte raises IndexError."""
+"""A record's size is `_STEP` of the first byte of its length field, plus `_STEP_HIGH` of a second byte. A third byte raises IndexError."""
 
 
 def arrow_schema(*, include_headers: bool) -> Any:
@@ -70,7 +70,8 @@ def chosen_fields(schema: Any, columns: Sequence[tuple[str, bool]]) -> Any:
 def decode_batches(fetched: Fetched, end: int, *, include_headers: bool = False, schema: Any | None = None) -> Iterator[Any]:
     """Yields the records with `fetched.start` <= offset < `end` as pyarrow record batches of at most `_ROWS_MAX` rows, none of them empty.
 
-    `schema` has the wanted fields of `arrow_schema`, in any order; the default is all.
+    `schema` has the wanted fields of `arrow_schema`, in any order; the default is all, with `headers` if `include_headers` is set. Raises
+    `DamagedBatchError`.
     """
     if schema is None:
         schema = arrow_schema(include_headers=include_headers)
@@ -214,8 +215,8 @@ def _walk(starts: list[int], data: bytes, position: int, count: int) -> int:
 
 
 def _count_alike(data: bytes, position: int, size: int, count: int) -> int:
-    """Returns how many records from `position` on have the same length field as the previous record of `size` bytes, as in rows of fixed
-    width."""
+    """Returns how many records from `position` on, at most `count`, have the same length field as the previous record of `size` bytes, as
+    in rows of fixed width. Returns 0 for a length field of three bytes or more."""
     length = data[position - size : position - size + 2]
     if data[position : position + 1] != length[:1] or len(length) < 2:
         return 0

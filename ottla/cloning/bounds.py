@@ -14,7 +14,8 @@ from ottla.wire.batch_header import iter_batches
 PROBES = 8
 PROBE_BYTES = 16 << 10
 ROUNDS = 3
-"""The size of a range of offsets is estimated from 8 probes of 16 KiB. A further round probes only the offsets that the last one chose."""
+"""The size of a range of offsets is estimated from 8 probes of 16 KiB. A further round probes only the offsets that the previous round
+chose."""
 
 
 class Range(NamedTuple):
@@ -27,7 +28,7 @@ class Range(NamedTuple):
     tail: int | None = None
     """The number of the newest offsets."""
     size: int | None = None
-    """The newest bytes, about."""
+    """The approximate number of the newest bytes."""
 
     @property
     def has_fixed_end(self) -> bool:
@@ -65,7 +66,7 @@ def _offsets(client: Client, partitions: Sequence[TopicPartition], moment: int) 
 
 
 def _start_of_size(client: Client, partition: TopicPartition, first: int, end: int, size: int) -> int:
-    """Returns the offset at which the newest `size` bytes of the partition begin, about."""
+    """Returns the approximate offset at which the newest `size` bytes between `first` and `end` begin."""
     start = first
     for _ in range(ROUNDS):
         density = _bytes_per_offset(client, partition, start, end)

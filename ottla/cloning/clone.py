@@ -2,7 +2,7 @@
 
 `DIR.partial` has the plan, and in `data` the logs. A clone that finds a plan of the same request continues: `Log.open` checks what was
 copied and cuts a torn end, and the rest is copied from there. `data` becomes `DIR` with one rename, after everything in it is synced. After
-a kill before the rename there is no `DIR`, and after a later kill it is complete.
+a kill before the rename `DIR` does not exist (or is as empty as before), and after a later kill it is complete.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class CloneRequest:
 
 
 class Follow(NamedTuple):
-    """How to follow the source: until `is_over`, with `report` called every second."""
+    """How to follow the source: until `is_over()` is true, with `report` called every second."""
 
     is_over: Callable[[], bool]
     report: Callable[[State], object]
@@ -58,7 +58,7 @@ class Follow(NamedTuple):
 
 @dataclass(slots=True)
 class Cloned:
-    """The result. `logs` are the topics' logs."""
+    """The result. `logs` are the topics' logs, `bytes` is the size of all files."""
 
     plan: ClonePlan
     logs: list[ClonedLog]
@@ -68,7 +68,7 @@ class Cloned:
 
 
 def check_target(target: Path) -> None:
-    """Raises `CloneError` if the target has something in it, `OSError` if it cannot be read."""
+    """Raises `CloneError` unless the target is missing or an empty directory, `OSError` if it cannot be read."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise CloneError(f"{target} is not empty; a clone gets a new directory: name another by --data-dir, or run `ottla reset` before")
 
@@ -135,7 +135,8 @@ class _Clone:
             raise CloneError(f"topic {replaced!r} was deleted and created again at the source; run the command again to start over")
 
     def _plan(self) -> tuple[ClonePlan, bool]:
-        """Returns the stored plan and True if this request was begun before, else a new plan after the removal of older files."""
+        """Returns the stored plan and True if this request was begun before. Otherwise removes older files and returns a new plan and
+        False."""
         found = read_plan(self._partial)
         if found is not None and self._is_of_this_request(found):
             self._data.mkdir(mode=0o700, exist_ok=True)
@@ -156,7 +157,7 @@ class _Clone:
         return is_same and replaced_topic(self._client, plan) is None
 
     def _open(self, plan: ClonePlan) -> list[PartitionCopy]:
-        """Opens the logs of all partitions, and removes what an earlier run has added to them."""
+        """Opens the logs of all partitions, and removes the markers that an earlier run has appended to them."""
         copies, noted = [], read_entries(OsDisk(), str(self._data), plan.notes.append)
         for topic, partition, bounds in plan.partitions():
             try:
@@ -196,9 +197,9 @@ class _Clone:
         shutil.rmtree(self._partial)
 
 
-def _now_ms() -> int:
 def _deleted(error: UnknownTopicError) -> CloneError:
     return CloneError(f"{error.message}: the topic was deleted while it was cloned")
 
 
+def _now_ms() -> int:
     return time.time_ns() // 1_000_000

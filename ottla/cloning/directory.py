@@ -86,7 +86,7 @@ def _check(outcome: Outcome) -> None:
 def _write_offsets(
     directory: str, plan: ClonePlan, config: BrokerConfig, settings: Mapping[str, str], random: SystemRandom, now_ms: int
 ) -> ClonedLog:
-    """Writes `__consumer_offsets` with one partition, which is enough for a broker of its own."""
+    """Writes `__consumer_offsets` with one partition, which is enough for a single broker."""
     key, topic_id = TopicPartition(GROUP_METADATA_TOPIC, 0), fresh_uuid(random.token_bytes(16))
     disk, path = OsDisk(), f"{directory}/{key}"
     if disk.exists(path):

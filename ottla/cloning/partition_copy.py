@@ -1,9 +1,9 @@
 """Copies one partition of the source into a log on the disk.
 
 Batches are appended as a follower appends them, byte for byte, up to `end`. The source may change meanwhile. If it has deleted records that
-are still to be copied, the log restarts at the source's new start, as a follower's does. If the source was compacted, a value may be
-missing because a newer one lies beyond `end`. So the end moves to the high watermark of each answer with a gap. The last records of a
-source have no gaps, because no active segment is compacted.
+are still to be copied, the log restarts empty at the source's new start, as a follower's does. If the source was compacted, a value may be
+missing because a newer one lies beyond `end`. So the end moves to the high watermark of each answer with a gap, unless the end is fixed.
+The last records of a source have no gaps, because no active segment is compacted.
 
 If the log ends before `end` because compaction has removed the last records, a batch without records fills the rest. Committed offsets up
 to `end` are then valid.
@@ -29,16 +29,17 @@ from ottla.wire.batch_header import BatchHeader, iter_batches
 from ottla.wire.records import MAGIC, rewrite_batch
 
 FETCH_BYTES = 2 << 20
-"""Bytes of one Fetch. 400 MB of 1, 2, 4 and 8 MiB a Fetch took 0.5, 0.7, 0.9 and 1.2 s of CPU; smaller ones need more round trips."""
+"""Bytes of one Fetch. Copying 400 MB with 1, 2, 4 and 8 MiB a Fetch took 0.5, 0.7, 0.9 and 1.2 s of CPU; small ones need more round trips.
+"""
 DELTA_MAX = (1 << 31) - 1
-"""The most offsets that one batch spans."""
+"""The largest last offset delta of a batch (int32)."""
 
 Moved = Callable[[int], object]
-"""Called with the number of offsets that were copied."""
+"""Called with the number of offsets that were copied since the last call."""
 
 
 class PartitionCopy:
-    """The copy of one partition. Its log is open until `close`."""
+    """The copy of one partition. The caller closes its log (`directory.closed`)."""
 
     def __init__(
         self, disk: Disk, directory: str, partition: TopicPartition, topic_id: bytes, config: LogConfig, bounds: PartitionPlan,
@@ -62,7 +63,7 @@ class PartitionCopy:
             log_start_offset=start, topic_id=topic_id,
         )  # fmt: skip
         self.position = self.log.log_end_offset
-        """The offset of the source to read next. Behind the log's end if the source has a gap there."""
+        """The offset of the source to read next. It is after the log's end if the source has a gap there."""
         self._is_continued = self.position > bounds.start
 
     @property
@@ -71,10 +72,10 @@ class PartitionCopy:
         return {one.producer_id: one.epoch for one in self.log.producers.active() if one.transaction_first_offset >= 0}
 
     def copy(self, client: Client, moved: Moved) -> None:
-        """Copies what is missing. Raises `CloneError`, `ClientError` and `StorageError`.
+        """Copies the missing records. Raises `CloneError`, `ClientError` and `StorageError`.
 
-        An earlier run may have met gaps, and did not reach the end that they demand. So a partition that it began is copied up to the
-        source's present end.
+        An earlier call or run may have stopped before the end that a gap demands. So a partition that was begun is copied up to the
+        source's present end, unless the end is fixed.
         """
         if self._is_continued and not self._has_fixed_end:
             self.end = max(self.end, self._offset(client, LATEST))
@@ -94,7 +95,7 @@ class PartitionCopy:
         self._fill()
 
     def cut_own(self, end: int) -> None:
-        """Removes what an earlier run has added behind the source's records. Raises `StorageError`."""
+        """Removes the batches that an earlier run has appended after the source's records. Raises `StorageError`."""
         self.log.truncate_to(end)
         self.position = self.log.log_end_offset
 
@@ -127,7 +128,7 @@ class PartitionCopy:
         return LogOffsets(self.topic_id, log.recovery_point, log.recovery_point, log.log_start_offset)
 
     def append_marker(self, marker: bytearray) -> None:
-        """Appends an encoded transaction marker with the log's end as its offset."""
+        """Appends an encoded transaction marker, whose offset has to be the log's end, and moves `end` after the marker."""
         self.log.append_as_follower(memoryview(marker))
         self.end = self.log.log_end_offset
 
@@ -151,10 +152,11 @@ class PartitionCopy:
         self.position = next_offset
 
     def _restart(self, client: Client) -> None:
-        """Restarts the log at the source's start, because the source has deleted the next records."""
+        """Removes all records of the log and restarts it at the source's start, because the source has deleted the next records. Raises
+        `CloneError` if the source's log was cut instead."""
         start = self._offset(client, EARLIEST)
         if start <= self.position:
-            raise CloneError(f"{self.partition} of the source ends before offset {self.position}, which was there; remove the clone")
+            raise CloneError(f"{self.partition} of the source ends before offset {self.position}, which was copied; remove the clone")
         self.log.truncate_fully_and_start_at(start)
         self.position = start
         self.end = max(self.end, start)

@@ -1,6 +1,7 @@
 """The plan of a clone: topics, offsets to copy, settings and committed offsets, as they were at the source when the clone began.
 
-It is stored before the first record is copied, so that a clone continues after a kill with the same bounds.
+It is stored before the first record is copied, so that a clone continues after a kill with the same bounds. When all records are copied, it
+gets the ends of the copies.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ VERSION = 1
 
 
 class CloneError(OttlaError):
-    """A clone cannot be made, or cannot go on. The message is one line that says what to do."""
+    """A clone cannot be made, or cannot continue. The message is one line that says what to do."""
 
 
 @dataclass(slots=True)
@@ -57,7 +58,7 @@ class OffsetPlan:
 @dataclass(slots=True)
 class ClonePlan:
     """`request` describes the options of the clone: another request starts over. `has_fixed_end` is False if partitions are copied up to
-    their ends. `is_ending`: everything up to the ends of the plan was copied, and what the logs have behind them is the clone's own."""
+    their ends. `is_ending`: all records up to the ends of the plan were copied; batches after these ends are markers of the clone."""
 
     request: str
     cluster_id: str

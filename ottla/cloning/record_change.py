@@ -1,7 +1,7 @@
 """Changes records while they are cloned: drops keys that are not in the sample, and calls a function of the user.
 
-Offsets, timestamps, producers and sequences stay. A batch keeps its header, as after a compaction, and a batch without records is only a
-header, so a consumer sees gaps and no other offsets. Markers are not changed.
+Offsets, producers and sequences stay, and timestamps too unless the function changes them. A batch keeps its header, as after a compaction,
+and a batch without records is only a header, so a consumer sees gaps and no other offsets. Markers are not changed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ottla.wire.batch_header import iter_batches
 from ottla.wire.records import Record, iter_records, rewrite_batch
 
 Transform = Callable[[TopicPartition, Record], Record | None]
-"""Returns the record to store in place of the given one, or None to leave it out. The offset is not changed."""
+"""Returns the record to store in place of the given one, or None to drop it. The stored record always has the offset of the given one."""
 
 SAMPLE_PARTS = 1 << 32
 

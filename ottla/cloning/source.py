@@ -1,4 +1,4 @@
-"""Asks the source of a clone for all that is no record: topics, settings, bounds of partitions, committed offsets.
+"""Asks the source of a clone for everything except records: topics, settings, bounds of partitions, committed offsets.
 
 Committed offsets are read before the ends of the partitions. So no committed offset is beyond the end of a cloned partition, unless the
 request ends earlier (`--until`, `--offsets A:B`). A principal needs READ for the topics, and DESCRIBE for groups; without DESCRIBE_CONFIGS
@@ -26,14 +26,14 @@ TOPIC_CONFIG_SOURCE = 1
 OF_PLACES = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas", "remote.storage.enable"})
 """Settings that name the source's brokers or its tiered storage, and mean nothing elsewhere."""
 KINDS_OF_OFFSETS = ("classic", "consumer", "streams", "")
-"""Types of groups that commit offsets; an old broker sends none. A share group has other state."""
+"""Types of groups that commit offsets; an old broker sends an empty one. A share group has other state."""
 
 
 def plan_clone(
     client: Client, topics: Sequence[str], groups: Sequence[str] | None, wanted: Range, settings: dict[str, str], request: str, seed: bytes
 ) -> ClonePlan:
     """Makes the plan of a clone. `groups` None: all that commit offsets for the topics. `settings` replace the source's. `seed` has 16
-    bytes for each topic, for the id of a topic without one. Raises `CloneError` and `ClientError`."""
+    random bytes for each topic; a topic without an id gets one of them. Raises `CloneError` and `ClientError`."""
     plan = ClonePlan(request, client.cluster_id or "", wanted.has_fixed_end)
     described = [_described(client, name) for name in topics]
     for number, topic in enumerate(described):
@@ -51,7 +51,8 @@ def plan_clone(
 
 
 def renew_plan(client: Client, plan: ClonePlan, groups: Sequence[str] | None, settings: dict[str, str]) -> None:
-    """Replaces settings, committed offsets and notes by the present ones, for a clone that ends later than planned."""
+    """Requests settings and committed offsets again, and replaces them and the notes in the plan, for a clone that ends later than planned.
+    """
     plan.notes = []
     for topic in plan.topics:
         topic.settings = {**_settings(client, topic.name, plan.notes), **settings}
@@ -83,12 +84,13 @@ def _settings(client: Client, topic: str, notes: list[str]) -> dict[str, str]:
     own = {one.name: one.value for one in found if one.config_source == TOPIC_CONFIG_SOURCE and one.value is not None}
     unknown = sorted(name for name in own if name not in TOPIC_SETTINGS)
     if unknown:
-        notes.append(f"settings of {topic!r} that this broker does not have are left out: {', '.join(unknown)}")
+        notes.append(f"settings of {topic!r} that this broker does not have are not cloned: {', '.join(unknown)}")
     return {name: own[name] for name in sorted(own) if name in TOPIC_SETTINGS and name not in OF_PLACES}
 
 
 def _committed(client: Client, groups: Sequence[str] | None, partitions: Sequence[TopicPartition], notes: list[str]) -> list[OffsetPlan]:
-    """Returns the committed offsets for these partitions. A group that the caller has not named is left out if it may not be described."""
+    """Returns the committed offsets for these partitions. Notes a group that may not be described, and raises `AuthorizationError` for it
+    if the caller has named the group."""
     found: list[OffsetPlan] = []
     named = groups if groups is not None else _groups(client, notes)
     for group in named:
@@ -97,7 +99,7 @@ def _committed(client: Client, groups: Sequence[str] | None, partitions: Sequenc
         except AuthorizationError:
             if groups is not None:
                 raise
-            notes.append(f"offsets of group {group!r} are left out: the source allows no DESCRIBE")
+            notes.append(f"offsets of group {group!r} are not cloned: the source allows no DESCRIBE")
             continue
         found += [_offset(group, partition, one) for partition, one in committed.items()]
     return found
@@ -120,7 +122,9 @@ def notes_of_groups(plan: ClonePlan) -> list[str]:
     notes = []
     all_bounds = {(key.topic, key.partition): bounds for _, key, bounds in plan.partitions()}
     for one in plan.offsets:
-        start = starts[one.topic, one.partition]
-        if one.offset < start:
-            where = f"{one.topic}-{one.partition} is at offset {one.offset}, before the clone's start {start}"
-            plan.notes.append(f"group {one.group!r} in {where}: its auto.offset.reset decides where it goes on")
+        bounds = all_bounds[one.topic, one.partition]
+        if not bounds.start <= one.offset <= bounds.end:
+            place = f"before the clone's start {bounds.start}" if one.offset < bounds.start else f"after the clone's end {bounds.end}"
+            where = f"{one.topic}-{one.partition} is at offset {one.offset}, {place}"
+            notes.append(f"group {one.group!r} in {where}: its auto.offset.reset decides where it continues")
+    return notes

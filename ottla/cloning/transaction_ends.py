@@ -1,9 +1,8 @@
 """Ends the transactions that are open at the end of a clone.
 
 A transaction may be decided in one partition before the end of the clone and in another after it. So the source is read beyond the end
-for the missing markers, and each is appended to the clone. Every transaction then has the source's outcome in all partitions. A
-transaction that the source has not decided gets an abort marker: no partition has a marker of it, and a reader of committed records
-would wait for that marker forever.
+for the missing markers, and each is appended to the clone. Every decided transaction then has the source's outcome in all partitions. A
+transaction that the source has not decided gets an abort marker. Otherwise a reader of committed records would wait for a marker forever.
 """
 
 from __future__ import annotations
@@ -43,7 +42,8 @@ def end_transactions(client: Client, copies: Sequence[PartitionCopy], ends_known
 
 
 def _find_markers(client: Client, copy: PartitionCopy, open_producers: dict[int, int], until_s: float) -> dict[int, Marker]:
-    """Returns the first marker of each producer behind the clone's end. Omits producers whose transaction the source has not decided."""
+    """Returns the first marker of each producer after the clone's end. Omits producers whose transaction the source has not decided by
+    `until_s`, and those whose markers the source has already deleted."""
     markers: dict[int, Marker] = {}
     position = copy.end
     while True:

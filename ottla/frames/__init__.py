@@ -1,4 +1,5 @@
-"""A topic as a DataFrame, without Spark: `ottla.frame` reads records into Arrow, and `ottla sql` asks DuckDB about them.
+"""A topic as a DataFrame, without Spark: `ottla.frame` reads records into Arrow, and `ottla sql` runs queries of DuckDB over them.
 
-`frame.py` is the front door. It imports pyarrow, numpy, duckdb and the libraries of DataFrames on use, and says which package is missing.
+`frame.py` has the public function. The package imports pyarrow, numpy, duckdb and the libraries of DataFrames on use, and names a missing
+package (`packages.py`).
 """

@@ -50,13 +50,13 @@ def frame(
 
     `since` and `until` (exclusive) are times: `-1h`, an ISO date, milliseconds since 1970 or a datetime. `partitions` are numbers of
     partitions; `offsets` has the first offset and the end of each instead. `columns` are names, in their order; by default `COLUMNS`.
-    `key` and `value` are `bytes` or `text` (UTF-8). With `value="json"` values have the types of a sample, which is read at once.
-    `bootstrap` is `HOST:PORT[,...]`, by default KAFKA_BOOTSTRAP_SERVERS or localhost:9092;
-    `config` has the security settings of Kafka's clients. `isolation` is `read_committed` or `read_uncommitted`. `progress` is whether
-    to show a bar; by default on a terminal and in a notebook.
+    `key` and `value` are `bytes` or `text` (UTF-8). With `value="json"` values have the types of a sample, which is read immediately.
+    `bootstrap` is `HOST:PORT[,...]`, by default OTTLA_BOOTSTRAP, KAFKA_BOOTSTRAP_SERVERS or localhost:9092. `config` has the security
+    settings of Kafka's clients. `isolation` is `read_committed` or `read_uncommitted`. A progress bar is shown on a terminal and in a
+    notebook, unless `progress` is False.
 
     Raises `UnknownTopicError`, `ConnectError` and other `ClientError`s, `FrameUsageError` for a wrong argument, `FrameError` for offsets
-    out of range, and `MissingPackageError` without the packages of `ottla[frame]`.
+    out of range and for a sample that is not JSON or has no common type, and `MissingPackageError` without the packages of `ottla[frame]`.
     """
     library("pyarrow"), library("numpy")
     from ottla.frames.columns import chosen_columns
@@ -103,12 +103,13 @@ class Frame:
         return f"<ottla.frame {self.topic!r}: at most {self.row_count_max:,} rows of {names}>"
 
     def select(self, columns: Sequence[str]) -> Frame:
-        """Returns a frame of the same records with fewer columns, in the given order. Columns that are left out are not decoded."""
+        """Returns a frame of the same records with fewer columns, in the given order. The other columns are not decoded. Raises
+        `FrameUsageError` for a name that is no column."""
         return Frame(self.topic, self.offsets, self._columns.select(columns), self._source, progress=self._progress)
 
     def infer_json(self) -> Any:
-        """Returns the type of the values as JSON, by a sample of each partition. Raises as `to_reader` does, and `FrameError` for values
-        without a common type.
+        """Returns the type of the values as JSON, by a sample of each partition. Raises the errors of `to_reader`, and `FrameError` for
+        values without a common type.
         """
         from ottla.frames.json_values import SAMPLE_ROWS, inferred_type
 
@@ -121,14 +122,14 @@ class Frame:
     # Arrow
 
     def to_reader(self) -> Any:
-        """Returns the rows as a `pyarrow.RecordBatchReader`, which reads the topic while it is consumed. Raises while it is read: a
-        `ClientError` (an `OffsetOutOfRangeError` if retention has removed records), `DamagedBatchError`, or `FrameError`.
+        """Returns the rows as a `pyarrow.RecordBatchReader`, which reads the topic while it is consumed. The reader raises a `ClientError`
+        (an `OffsetOutOfRangeError` if retention has removed records), `DamagedBatchError`, or `FrameError`.
         """
         pyarrow = library("pyarrow")
         return pyarrow.RecordBatchReader.from_batches(self.schema, self._batches())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Lets pyarrow, Polars, pandas and DuckDB read the frame as an Arrow stream; each time the topic is read again."""
+        """Lets pyarrow, Polars, pandas and DuckDB read the frame as an Arrow stream. Each stream reads the topic again."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def __arrow_c_schema__(self) -> object:

@@ -1,8 +1,8 @@
 """Values in JSON as a typed column: Arrow's parser reads many at once, with the types that a sample of the topic has.
 
-Each value becomes the member `v` of an object on a line of its own. A value therefore cannot end its line or its object, so rows and values
-correspond one to one, whatever the values contain. Text that looks like a time stays text: only a schema could say that all values are
-times.
+Each value becomes the member `v` of an object on a line of its own. If a value is not exactly one JSON value, the parser fails or returns
+more rows than there are values, and the values are refused. Otherwise rows and values correspond one to one. Text that looks like a time
+stays text: only a schema could say that all values are times.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.json as pj
 from ottla.frames.errors import FrameError
 
 SAMPLE_ROWS = 10_000
-"""Values of each partition that decide the types of the fields."""
+"""Maximum number of values of each partition that decide the types of the fields. They are from the first record batch of Arrow."""
 _BYTES_MAX = 1 << 30
 """Larger columns are split, so that 32-bit offsets are sufficient."""
 

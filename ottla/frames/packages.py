@@ -1,4 +1,4 @@
-"""Imports the packages of others on use, and names the one that is missing."""
+"""Imports third-party packages on use, and names a missing package."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """`ottla sql`: a SELECT of DuckDB whose tables are topics.
 
-DuckDB parses the query. Each table that it names becomes a frame, unless a file has that name, and the plan of the query says which columns
-are decoded. DuckDB reads the frames as streams, so memory is bounded by the query's own state; DuckDB writes to disk what does not fit. A
-topic that a query names twice is read twice, up to the same offsets.
+DuckDB parses the query. Each table that the query names becomes a frame, unless a file has that name, and the plan of the query says which
+columns are decoded. DuckDB reads the frames as streams, so memory is bounded by the query's own state; DuckDB writes to disk what does not
+fit. A topic that a query names twice is read twice, up to the same offsets.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla.frames.packages import library
 COLUMNS = ("partition", "offset", "timestamp", "key", "value", "headers")
 """The columns of a topic as a table. The first one is cheap: DuckDB reads it for `count(*)`."""
 ROWS = 1000
-"""Rows that are passed on together."""
+"""Maximum number of rows that `Result.rows` yields together."""
 
 
 class Result(NamedTuple):
@@ -34,8 +34,8 @@ class Result(NamedTuple):
 def run_query(text: str, open_frame: Callable[[str], Frame]) -> Result:
     """Runs one SELECT; `open_frame` returns the frame of a topic, with the columns `COLUMNS`.
 
-    Raises `FrameUsageError` for text that is not one SELECT, `FrameError` with DuckDB's message if the query fails, and what a frame raises
-    (`Frame.to_reader`); so do the rows.
+    Raises `FrameUsageError` for text that is not one SELECT, `FrameError` with DuckDB's message if the query fails, and the errors of
+    `open_frame` and `Frame.to_reader`. Iterating over the rows raises the same errors.
     """
     duckdb = library("duckdb")
     connection = duckdb.connect()

@@ -1,7 +1,7 @@
-"""The offsets of a frame: chooses partitions, and finds the first and last offset of each by time or as given.
+"""The offsets of a frame: chooses partitions, and finds the first offset and the end (exclusive) of each by time or as given.
 
-A frame's end is fixed when it is made: under read_committed the last stable offset, below which records never change. A frame therefore
-gives the same rows each time it is read, until the topic's retention or compaction removes some.
+A frame's end is fixed when it is made, at most the last stable offset under read_committed. Records below that offset never change. A frame
+therefore gives the same rows each time it is read, until the topic's retention or compaction removes some.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def _bounds(client: Client, topic: str, numbers: Iterable[int], isolation: str) 
 def _at(
     client: Client, topic: str, bounds: Mapping[int, tuple[int, int]], moment: Moment | None, argument: str, *, otherwise: int
 ) -> dict[int, int]:
-    """Returns the offset of the first record at or after a time, the end if there is none. Without a time, returns start (0) or end (1)."""
+    """Returns the offset of the first record at or after a time, or the end if there is none. Without a time returns the start (`otherwise`
+    0) or the end (1)."""
     if moment is None:
         return {number: pair[otherwise] for number, pair in bounds.items()}
     at_ms = _moment_ms(moment, argument)

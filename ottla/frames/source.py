@@ -18,7 +18,7 @@ class Source(NamedTuple):
     isolation: str = "read_committed"
 
     def connect(self) -> Client:
-        """Returns a client. Raises `FrameUsageError` for wrong settings."""
+        """Returns a client. Raises `FrameUsageError` for wrong settings, `ClientError` if no broker can be used."""
         try:
             return connect(self.bootstrap, self.config)
         except ValueError as error:
@@ -26,5 +26,6 @@ class Source(NamedTuple):
 
 
 def source_of(bootstrap: str | None, config: Mapping[str, str] | None, isolation: str = "read_committed") -> Source:
-    """Returns the source that the arguments name; without `bootstrap` KAFKA_BOOTSTRAP_SERVERS or `DEFAULT_BOOTSTRAP`."""
+    """Returns the source that the arguments name. Without `bootstrap` it is in OTTLA_BOOTSTRAP or KAFKA_BOOTSTRAP_SERVERS, else
+    `DEFAULT_BOOTSTRAP`."""
     return Source(bootstrap or addresses_in(os.environ) or DEFAULT_BOOTSTRAP, dict(config or {}), isolation)

@@ -3,7 +3,7 @@
     ottla.write_frame(polars.DataFrame({"customer": ["ann"], "amount": [12]}), "orders", key="customer")
 
 Rows are read as an Arrow stream and encoded column by column (`ottla/arrow`), as in the Spark sink. Kafka's default partitioner chooses the
-partitions. Readers of committed records see all rows or none.
+partitions, unless a column `partition` does. Readers of committed records see all rows or none.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def write_frame(
     `rows` is anything that gives an Arrow stream: a DataFrame of Polars or pandas, a relation of DuckDB, a `pyarrow.Table`, an
     `ottla.frame`. With a column `value`, or if `value` names a column, the parts of a record are the columns `key`, `value`,
     `headers`, `timestamp` and `partition`; others are ignored. Without one the value of each record is the row as a JSON object. `key`
-    names the column of the keys; keys are strings, bytes or integers.
+    names the column of the keys, by default `key`; keys are strings, bytes or integers.
 
     `compression` is none, gzip, snappy, lz4 or zstd. The brokers abort the transaction if it is open for more than `timeout_s` seconds.
     `bootstrap`, `config` and `progress` have the same meaning as for `ottla.frame`.
@@ -71,7 +71,8 @@ def write_frame(
 
 
 def _records(rows: Any, key: str | None, value: str | None) -> Iterator[Any]:
-    """Yields batches with the columns of records. Raises `FrameUsageError` for a name that is no column, and rows without a stream."""
+    """Returns an iterator over batches with the columns of records. Raises `FrameUsageError` for a name that is no column, rows without an
+    Arrow stream, and bytes that would have to become JSON."""
     pyarrow = library("pyarrow")
     if not hasattr(rows, "__arrow_c_stream__"):
         raise FrameUsageError(f"rows: a DataFrame, or a table that gives an Arrow stream, not {type(rows).__name__}")
