@@ -79,7 +79,10 @@ class Following:
         try:
             found = self._client.fetch(positions, isolation="read_uncommitted", partition_max_bytes=FETCH_BYTES)
         except OffsetOutOfRangeError:
+            self._check()
             self._adopt_starts()
+            for partition, end in self._offsets(LATEST).items():
+                self._copies[partition].check_end(end)
             return
         for fetched in found:
             self._copies[fetched.partition].take(fetched, _now_ms())

@@ -115,6 +115,11 @@ class PartitionCopy:
         else:
             self._adopt_start(start, now_ms)
 
+    def check_end(self, end: int) -> None:
+        """Raises `CloneError` if the source ends before the copy, because an unclean election or another topic has cut its log."""
+        if end < self.position:
+            raise self._cut_error()
+
     def _adopt_start(self, start: int, now_ms: int) -> None:
         if start > self.log.log_start_offset:
             self.log.advance_log_start(min(start, self.log.log_end_offset))
@@ -156,11 +161,14 @@ class PartitionCopy:
         `CloneError` if the source's log was cut instead."""
         start = self._offset(client, EARLIEST)
         if start <= self.position:
-            raise CloneError(f"{self.partition} of the source ends before offset {self.position}, which was copied; remove the clone")
+            raise self._cut_error()
         self.log.truncate_fully_and_start_at(start)
         self.position = start
         self.end = max(self.end, start)
         self.notes.append(f"{self.partition} begins at offset {start}: the source has deleted older records meanwhile")
+
+    def _cut_error(self) -> CloneError:
+        return CloneError(f"{self.partition} of the source ends before offset {self.position}, which was copied; remove the clone")
 
     def _has_nothing(self, client: Client) -> bool:
         """Whether the source has no batches between the position and the end, although its log reaches the end."""

@@ -18,6 +18,7 @@ from ottla.client.core.group_admin import Committed
 from ottla.cloning import clone as clone_module
 from ottla.cloning import following
 from ottla.cloning.clone import Follow
+from ottla.cloning.plan import CloneError
 from ottla.testing.broker import Broker
 from tests.cloning.conftest import MakeClone, ends, stored, write
 from tests.cloning.test_clone import happens
@@ -117,6 +118,25 @@ def test_ctrl_c_completes_a_followed_clone_that_was_killed(source: Broker, clien
     assert not (tmp_path / "clone.partial").exists()
     with ottla.client.connect(source.direct_server) as other:
         assert ends(other, topic) == 25
+
+
+def test_a_followed_source_that_ends_before_the_copy(
+    client: Client, topic: str, clone: MakeClone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic is created again on a broker without topic ids, or an unclean election has cut the log."""
+    client.create_topic(topic)
+    write(client, topic, 10)
+
+    def begin_again() -> None:
+        client.delete_topic(topic)
+        client.create_topic(topic)
+        write(client, topic, 5)
+
+    steps: list[Callable[[], object]] = [begin_again]
+    monkeypatch.setattr(clone_module, "replaced_topic", lambda *_: None)
+    with pytest.raises(CloneError, match=f"{topic}-0 of the source ends before offset 10, which was copied; remove the clone"):
+        clone(follow=followed(steps, tmp_path, topic, lambda: ends(client, topic)))
+    assert steps == []
 
 
 def test_a_checkpoint_without_a_leader_is_repeated(
