@@ -104,7 +104,8 @@ def _fetched(duckdb: Any, answer: Any, tables: dict[str, _Table]) -> Iterator[li
 
 
 def _topics(connection: Any, text: str) -> list[str]:
-    """Returns the tables that the query names, without its own (WITH) and without files."""
+    """Returns the topics that the query names: its tables, except names of WITH, files and DuckDB's own tables. Raises `FrameUsageError`
+    for text that is not one SELECT, and for names that cannot be topics."""
     found = json.loads(connection.execute("select json_serialize_sql(?)", [text]).fetchall()[0][0])
     if found.get("error_type") == "parser":
         raise FrameUsageError(f"the query is not valid SQL: {found['error_message']}")

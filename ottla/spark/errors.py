@@ -54,8 +54,8 @@ class BrokerError(PipelineError):
 class QueryFailedError(PipelineError):
     """A query failed; the message is one line with the reason.
 
-    For an error in the user's own code, `details` has the Python traceback and the causes that Spark names. It is empty for a
-    `PipelineError`.
+    For an error in the user's own code, `details` has the Python traceback and the causes that Spark names. For a `PipelineError` `details`
+    is empty.
     """
 
     def __init__(self, message: str, details: str = "") -> None:

@@ -92,8 +92,8 @@ SOURCE_TABLE = (
     Option("failOnDataLoss", "true", "streaming, batch", "Whether the query stops if records that it has not read no longer exist: the "
         "log begins after them, or the topic was deleted (and perhaps created again). Gaps of compaction and transactions are no loss."),
     Option("includeHeaders", "false", "streaming, batch", "Adds the column `headers`."),
-    Option("kafka.max.partition.fetch.bytes", str(FETCH_BYTES), "streaming, batch", "Bytes of one Fetch, and so the size of the Arrow "
-        "batches."),
+    Option("kafka.max.partition.fetch.bytes", str(FETCH_BYTES), "streaming, batch", "Bytes of one Fetch. A task has two of them in "
+        "memory."),
 )  # fmt: skip
 
 SINK_TABLE = (

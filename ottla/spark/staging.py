@@ -5,7 +5,8 @@ next. Its commit message has only the manifest: number, rows, length and checksu
 expire.
 
 - An output of less than `STAGED_BYTES_MIN` is sent in the message, unless staging is required, because an upload would cost more.
-- A partition whose quota on the broker is exhausted continues in the message from the first refused chunk on; other partitions stay staged.
+- A partition whose quota on the broker is exhausted, or whose new leader does not stage, continues in the message from the first refused
+  chunk on; other partitions stay staged.
 - With a broker that does not support the extension (any but Ottla), the driver sends everything.
 
 The token is the spool's: random for each batch and known only to driver and tasks. An attempt id belongs to one attempt of one task.
