@@ -63,7 +63,7 @@ class Field(NamedTuple):
 
 
 class Form(NamedTuple):
-    """An action. `effect` says what it will do. With `typed` the user has to type this name. A form with `is_query` only asks, by GET."""
+    """An action. `effect` describes the result. With `typed` the user has to type this name. A form with `is_query` only asks, by GET."""
 
     action: str
     title: str

@@ -16,7 +16,7 @@ from ottla.client.core.fetching import Fetched
 from ottla.wire.records import Record
 
 READ_S = 3.0
-"""Seconds that a page reads records before it shows what it has found."""
+"""Seconds that a page reads records before it shows the found ones."""
 PARTITION_BYTES = 256 * 1024
 LETTERS_MAX = 2_000
 """Characters of a value in a page. A record's own page has more, and the download has all bytes."""

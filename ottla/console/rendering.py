@@ -45,7 +45,7 @@ def environment() -> Environment:
 
 
 def kind(value: Any) -> str:
-    """Returns the class of a cell's value, by which a template chooses its form."""
+    """Returns the kind of a cell's value. A template chooses the form of the cell by it."""
     if isinstance(value, Link | Mark | Code):
         return type(value).__name__.lower()
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -135,7 +135,7 @@ def menu() -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 class _Part:
-    """The rows of a table that a page shows: those that contain `q`, in the order of `sort`, from page `p`."""
+    """The rows of a table that a page shows: rows that contain `q`, in the order of `sort`, from page `p`."""
 
     def __init__(self, table: Table, query: Mapping[str, str]) -> None:
         self.table = table

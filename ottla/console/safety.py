@@ -20,7 +20,7 @@ from ottla.console.model import Done, PageError
 
 COOKIE = "ottla_console"
 TOKEN_AGE_MAX_S = 3_600
-"""Seconds for which a form can be sent. 1 h: results are kept at least as long unless a session sends more than `RESULTS_MAX` forms."""
+"""Maximum age of a form, in seconds. 1 h: results are kept at least as long unless a session sends more than `RESULTS_MAX` forms."""
 RESULTS_MAX = 1_000
 SESSIONS_MAX = 100
 """Sessions kept in memory. With logins each has its own snapshot; the session that was idle for longest is dropped first."""

@@ -15,7 +15,6 @@ from tests.tidy.sources import PACKAGE, ROOT, core_files, parsed, python_files, 
 MAY_CATCH_EVERYTHING = {
     PACKAGE / "server" / "connection.py",
     PACKAGE / "base" / "loop" / "guarded.py",  # for connections
-    PACKAGE / "server" / "app.py",
     PACKAGE / "cli" / "broker" / "clone_transform.py",  # runs a file of the user's
     PACKAGE / "cli" / "pipeline" / "pipelines.py",  # runs a file of the user's
     PACKAGE / "client" / "blocking" / "deliveries.py",  # calls a function of the user's

@@ -1,6 +1,6 @@
 """The log of a partition: its batches as the leader stores them, and each byte of a batch with its meaning.
 
-The bytes of a Fetch answer are those of the log, so this works with any Kafka cluster. Segments and indexes are files of a broker, which
+A Fetch answer has the same bytes as the log, so this works with any Kafka cluster. Segments and indexes are files of a broker, which
 `ottla log dump` shows on its machine.
 """
 
