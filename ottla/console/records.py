@@ -19,9 +19,9 @@ READ_S = 3.0
 """Seconds that a page reads records before it shows the found ones."""
 PARTITION_BYTES = 256 * 1024
 LETTERS_MAX = 2_000
-"""Characters of a value in a page. A record's own page has more, and the download has all bytes."""
-SHORT_LETTERS_MAX = 200
-"""Characters of a key, or of the value of a header."""
+"""Characters of a key, of a value, or of the value of a header in a page. A record's own page has more, and the download has all bytes of
+the value.
+"""
 
 
 class Shown(NamedTuple):
@@ -58,9 +58,9 @@ def as_text(data: bytes | None, letters_max: int = LETTERS_MAX, *, is_indented: 
 def show(partition: int, record: Record, letters_max: int = LETTERS_MAX, *, is_indented: bool = False) -> Shown:
     key, value = (None if part is None else bytes(part) for part in (record.key, record.value))
     text, kind, is_cut = as_text(value, letters_max, is_indented=is_indented)
-    headers = [[name, as_text(None if found is None else bytes(found), SHORT_LETTERS_MAX)[0]] for name, found in record.headers]
+    headers = [[name, as_text(None if found is None else bytes(found), letters_max)[0]] for name, found in record.headers]
     size = len(key or b"") + len(value or b"")
-    return Shown(partition, record.offset, record.timestamp, as_text(key, SHORT_LETTERS_MAX)[0], text, kind, size, headers, is_cut)
+    return Shown(partition, record.offset, record.timestamp, as_text(key, letters_max)[0], text, kind, size, headers, is_cut)
 
 
 class Wanted(NamedTuple):

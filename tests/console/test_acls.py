@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from ottla.base.acls import AclFilter, Binding
+from ottla.analysis.access import Access
+from ottla.base.acls import AclFilter, AclOperation, Binding, ResourceType
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import acl_admin
+from ottla.console.pages.acls import _verdict
 from tests.console.world import Visitor
 
 
@@ -71,3 +73,10 @@ def test_what_the_console_itself_may_do_is_asked_of_the_broker(visitor: Visitor)
     assert "Write" in found["access"][1]["may"] and found["access"][1]["may_not"] == ""
     assert any("User:ANONYMOUS may Write on Topic orders" in note for note in found["notes"])
     assert any("A super user may do everything" in note for note in found["notes"]), "the broker does not say it of transactional ids"
+
+
+def test_the_command_for_an_unknown_principal_has_a_place_for_its_name() -> None:
+    """A console that logs in by a certificate or a token does not know its own principal."""
+    refused = Access(allowed=[], refused=[AclOperation.WRITE], why="")
+    note = _verdict(refused, [], None, "", ResourceType.TOPIC, "orders", AclOperation.WRITE)
+    assert note.text.endswith("ottla acl add --allow-principal User:NAME --operation Write --topic orders")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Iterator
+from html import unescape
 from urllib.parse import quote
 
 import pytest
 
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.blocking.consumer import Consumer
 from ottla.client.blocking.producer import Producer
 from ottla.client.core import admin, group_admin
 from ottla.client.errors import FencedError
@@ -187,6 +189,26 @@ def test_the_line_for_spark_has_an_option_that_the_source_knows(visitor: Visitor
     (text,) = [text for name, text in SNIPPETS if name == "Spark"]
     assert set(re.findall(r'option\("([^"]+)"', text)) <= {option.name for option in SOURCE_TABLE}
     assert "kafka.bootstrap.servers" in visitor.get("/")
+
+
+def test_a_record_is_written_again_as_it_was(visitor: Visitor, cluster: Cluster) -> None:
+    admin.create_topic(cluster, "again", partitions=1)
+    key, value = b'{"id":1,"name":"' + b"n" * 300 + b'"}', b'{"a":1,\n"b":[2]}'
+    with Producer(cluster) as producer:
+        producer.produce("again", value, key=key, partition=0, headers=(("trace", b"1 = 2"), ("kind", b"x")))
+        producer.produce("again", b"binary key", key=b"\xff", partition=0)
+        producer.produce("again", b"two\r\nlines", partition=0)
+        producer.flush()
+    page = visitor.get("/topics/again/record?partition=0&offset=0")
+    fields = {name: re.findall(rf'name="{name}"[^>]* value="([^"]*)"', page)[0] for name in ("token", "key")}
+    fields |= {name: re.findall(rf'<textarea [^>]*name="{name}"[^>]*>\n([^<]*)</textarea>', page)[0] for name in ("value", "headers")}
+    visitor.post("/do/topics/again/produce", {name: unescape(text) for name, text in fields.items()})
+    with Consumer(cluster) as consumer:
+        consumer.assign({TopicPartition("again", 0): 0})
+        found = [one for fetched in consumer.poll(10) for one in fetched.records()]
+    assert [bytes(one.key or b"") for one in (found[0], found[-1])] == [key, key] and len(found) == 4
+    assert bytes(found[-1].value or b"") == value and found[-1].headers == found[0].headers
+    assert all("/do/topics/again/produce" not in visitor.get(f"/topics/again/record?partition=0&offset={one}") for one in (1, 2))
 
 
 def test_records_are_downloaded_without_formulas(visitor: Visitor, cluster: Cluster) -> None:

@@ -321,5 +321,5 @@ def _verdict(
         at = "" if one.rule.host == WILDCARD else f" --deny-host {one.rule.host}"
         mend = f"ottla acl remove --deny-principal '{one.rule.principal}'{at} --operation {java_name(one.rule.operation)} {where}{pattern}"
         return Note(f"{who} may not {what}, because a rule denies it: {rule_text(one)}. To end that: {mend}", "warn")
-    mend = f"ottla acl add --allow-principal {who} --operation {java_name(wanted)} {option}"
+    mend = f"ottla acl add --allow-principal {principal or 'User:NAME'} --operation {java_name(wanted)} {option}"
     return Note(f"{who} may not {what}, because no rule allows it. To allow it: {mend}", "warn")

@@ -163,12 +163,23 @@ def record(visit: Visit) -> Page:
     ]  # fmt: skip
     rows = [{"name": header, "value": value} for header, value in shown.headers]
     table = Table("headers", "Headers", columns(name="Name", value="Value"), rows, "No headers.")
-    again = _produce_form(name, shown.key or "", shown.value or "") if shown.kind in ("text", "json") and not shown.is_cut else None
     trail = [*TRAIL, Link(name, href("topics", name)), Link("Messages", href("topics", name, "messages"))]
     extra = {"record": shown._asdict()}
-    return Page(
-        f"{place}, offset {offset}", facts, [table], [again] if again else [], trail=trail, template="record.html", extra=extra
-    )  # fmt: skip
+    again = [] if shown.is_cut else _forms_again(name, found)
+    return Page(f"{place}, offset {offset}", facts, [table], again, trail=trail, template="record.html", extra=extra)
+
+
+def _forms_again(name: str, record: Record) -> list[Form]:
+    """Returns the form that writes a record again, with exactly its key, value and headers. Returns none if a form cannot hold them: bytes
+    that are no text, control characters, an empty key, or no value."""
+    try:
+        key, value = (bytes(part or b"").decode() for part in (record.key, record.value))
+        headers = [f"{header}={bytes(part or b'').decode()}" for header, part in record.headers]
+    except UnicodeDecodeError:
+        return []
+    is_text = key.isprintable() and all(map(str.isprintable, headers)) and value.replace("\n", "").replace("\t", "").isprintable()
+    has_all = record.value is not None and record.key != b"" and all("=" not in one and part is not None for one, part in record.headers)
+    return [_produce_form(name, key, value, "\n".join(headers))] if is_text and has_all else []
 
 
 def one_record(visit: Visit, place: TopicPartition, offset: int) -> Record:
@@ -197,12 +208,12 @@ def live(visit: Visit) -> Page:
     return Page(name, tabs=tabs_of(name), trail=TRAIL, template="live.html", extra={"source": source, "partitions": numbers})
 
 
-def _produce_form(name: str, key: str = "", value: str = "") -> Form:
+def _produce_form(name: str, key: str = "", value: str = "", headers: str = "") -> Form:
     return Form(href("do", "topics", name, "produce"), "Write a record", "Write", [
         Field("key", "Key (empty: none)", key), Field("value", "Value", value, "textarea"),
         Field("is_null", "No value (a tombstone)", kind="checkbox"),
         Field("partition", "Partition (empty: by the key)", kind="number"),
-        Field("headers", "Headers, one name=value a line", "", "textarea"),
+        Field("headers", "Headers, one name=value a line", headers, "textarea"),
     ], f"Writes one record to {name}.")  # fmt: skip
 
 
