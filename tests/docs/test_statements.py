@@ -12,7 +12,7 @@ import pytest
 from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS
 from ottla.cli.command_groups import GROUPS, canonical, find_command
 from ottla.cli.parser import build_parser
-from tests.docs.pages import ROOT, pages
+from tests.docs.pages import ROOT, blocks_of, pages
 from tests.server.metric_names import exported_names
 from tests.tidy.test_invariants import exists
 
@@ -119,9 +119,17 @@ def test_metrics(page: Path) -> None:
     assert [name for name in named if name not in known and not any(name.endswith("_") and one.startswith(name) for one in known)] == []
 
 
+def commands_to_read(page: Path) -> list[str]:
+    """The commands of blocks that are for reading and not run, without what follows a redirection or `&&`."""
+    texts = [block.text.replace("\\\n", " ") for block in blocks_of(page) if block.language == "text"]
+    lines = [line.strip().removeprefix("$ ") for text in texts for line in text.splitlines()]
+    return [part for line in lines for part in re.split(r"\s*(?:&&|[|;<>])\s*", line) if part.startswith("ottla ")]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands(page: Path) -> None:
     lines = [code for code in inline_code(page) if code.startswith("ottla ") and not re.search(r"[|<>;{\[]", code)]
+    lines += commands_to_read(page)
     assert [wrong for line in lines if (wrong := wrong_command(line))] == []
 
 
@@ -153,3 +161,9 @@ def test_the_rules_find_what_is_wrong() -> None:
     assert wrong_command("ottla produce orders --kye x") == "ottla produce orders --kye x: no option --kye"
     assert wrong_command("ottla frobnicate") == "ottla frobnicate: no command frobnicate"
     assert wrong_command("ottla topic create orders -p 3 --config a=b") is None
+
+
+def test_commands_of_blocks_that_are_not_run_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```text\n$ ottla topic list && ottla topic create a \\\n    --kye b > file\nottla.other\n```\n```sh\nottla run\n```\n")
+    assert [" ".join(line.split()) for line in commands_to_read(page)] == ["ottla topic list", "ottla topic create a --kye b"]
