@@ -47,7 +47,7 @@ class Cluster:
     ) -> None:
         addresses = parse_addresses(bootstrap) if isinstance(bootstrap, str) else list(bootstrap)
         self.core = ClusterCore(addresses, now=time.monotonic, timeout_s=timeout_s)
-        self.owner = CallOwner("client", may_wait=True)
+        self.owner = CallOwner("client")
         self.metadata = self.core.metadata
         self.client_id = client_id
         self.timeout_s = timeout_s
@@ -73,7 +73,8 @@ class Cluster:
 
     def run(self, conversation: Conversation[T]) -> T:
         """Runs a conversation to its end and returns its result."""
-        with self.owner:
+        self.owner.refuse_child()
+        with self.owner.lock:
             self._times_closed_before = self._times_closed
             self.core.close_unread()
             return perform_all(conversation, self._perform)

@@ -44,19 +44,23 @@ class Deliveries:
         self._is_reporting = True
         try:
             while self._ended:
-                self._report(self._ended.popleft())
+                self._report_first()
         finally:
             self._is_reporting = False
 
-    def _report(self, outcome: BatchOutcome) -> None:
-        batch, base_offset, error = outcome
-        if error is None:
-            self.delivered += batch.count
-        if self.on_delivery is None:
-            self._failure = self._failure or error
-            return
+    def _report_first(self) -> None:
+        """Reports the first outcome. An exception of a signal handler cannot come between its removal and its report, because Python runs
+        signal handlers only after a call."""
+        batch, base_offset, error = self._ended[0]
+        delivery = Delivery(batch.partition, base_offset, batch.records, error)
         try:
-            self.on_delivery(Delivery(batch.partition, base_offset, batch.records, error))
+            if error is None:
+                self.delivered += batch.count
+            elif self.on_delivery is None:
+                self._failure = self._failure or error
+            del self._ended[0]
+            if self.on_delivery is not None:
+                self.on_delivery(delivery)
         except Exception as failure:  # the program's own
             self._failure = self._failure or failure
 

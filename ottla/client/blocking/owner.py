@@ -2,7 +2,7 @@
 
 A forked child shares its parent's sockets, so each process would read answers to the other's requests. Every call in the child therefore
 raises `UsageError`. Threads may use an object one after another. A call during the call of another thread raises `UsageError`, or waits if
-the object has `may_wait`. A thread may call the object again within its own call, such as from `on_delivery`.
+it takes the `lock` itself. A thread may call the object again within its own call, such as from `on_delivery`.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ T = TypeVar("T")
 
 
 class CallOwner:
-    """See the module. `with` encloses a call. `may_wait`: a second thread waits for the first instead of getting a `UsageError`.
+    """See the module. `with` encloses a call. `with owner.lock` after `refuse_child` encloses a call that waits for those of other threads;
+    an exception of a signal handler never leaves it locked.
 
     `acquire(False)` and `release` do the same faster, but `acquire` returns False for a second thread, and the caller raises `used_twice`.
     """
 
-    def __init__(self, name: str, *, may_wait: bool = False) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
         self.is_in_child = False
         """Whether this process is a forked child of the one that made the object."""
         self._process_id = os.getpid()
-        self._may_wait = may_wait
-        lock = RLock()
-        self.acquire: Callable[[bool], bool] = lock.acquire
-        self.release = lock.release
+        self.lock = RLock()
+        self.acquire: Callable[[bool], bool] = self.lock.acquire
+        self.release = self.lock.release
         _OWNERS.add(self)
 
     def __enter__(self) -> None:
-        if not self.acquire(self._may_wait):
+        if not self.acquire(False):
             raise self.used_twice()
 
     def __exit__(self, *_: object) -> None:
@@ -52,7 +52,11 @@ class CallOwner:
         self.is_in_child = True
         self.acquire = self._refuse
 
-    def _refuse(self, _may_wait: bool) -> NoReturn:
+    def refuse_child(self) -> None:
+        if self.is_in_child:
+            self._refuse()
+
+    def _refuse(self, _is_blocking: bool = False) -> NoReturn:
         raise UsageError(
             f"this {self.name} belongs to process {self._process_id}, not to its forked child {os.getpid()}: connect again there"
         )

@@ -4,34 +4,36 @@
 sends batches that have lingered and processes answers; `flush` waits for all batches. `core/send_queue.py` decides when a batch is sent,
 and sent again. A partition without a leader, or with a silent leader, does not delay other partitions (`blocking/routes.py`).
 
-The outcome of each record is reported once (`blocking/deliveries.py`), also for records that cannot be encoded and for records that
-`close`, `abort` or an exception in `with` drops. If `produce` raises before it accepts its record, nothing is reported for that record.
+The outcome of each record is reported once (`blocking/deliveries.py`), also after an exception of a signal handler in the middle of a call
+(`blocking/interruptions.py`), for records that cannot be encoded, and for records that `close`, `abort` or an exception in `with` drops.
+If `produce` raises before it accepts its record, nothing is reported for that record.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 from functools import partial
 from math import inf
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.client.blocking.background_calls import ignore
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.connection import BlockingConnection, first_ready
 from ottla.client.blocking.deliveries import Deliveries, Delivery
+from ottla.client.blocking.interruptions import Change
 from ottla.client.blocking.owner import CallOwner, owned
+from ottla.client.blocking.produced_topics import ProducedTopics
 from ottla.client.blocking.routes import Routes
 from ottla.client.core.encoding import Encoding, check_record
 from ottla.client.core.partitioner import StickyPartitioner, partition_for_key
 from ottla.client.core.producer_identity import TRANSACTION_TIMEOUT_MS, ProducerIdentity
-from ottla.client.core.send_queue import Batch, SendQueue
-from ottla.client.errors import ClientError, KafkaError, RequestTimeoutError, TransportError, refused
+from ottla.client.core.send_queue import Batch, BatchOutcome, SendQueue
+from ottla.client.errors import ClientError, KafkaError, RequestTimeoutError, TransportError, UsageError, refused
 from ottla.wire.batch_header import stamp_producer
-from ottla.wire.messages.metadata import MetadataResponseTopic
 from ottla.wire.records import CODEC_NAMES, Headers, Record
 
 __all__ = ["ACKS_ALL", "BATCH_BYTES", "IN_FLIGHT_MAX", "Delivery", "Producer"]
@@ -44,8 +46,6 @@ DELIVERY_TIMEOUT_S = 120.0
 LINGER_S = 0.005
 METADATA_AGE_S = 10.0
 """Age at which a topic's partition count is refreshed, in seconds. Kafka's clients place keys by the old count for up to 5 minutes."""
-GROWTH_S = 1.0
-"""For this time after a topic has grown, in seconds, some brokers may still answer with its old partitions."""
 ACKS_ALL = -1
 
 _RECORD_OVERHEAD_BYTES = 12
@@ -87,7 +87,6 @@ class Producer:
         self.linger_s = linger_s
         self.in_flight_max = in_flight_max
         self.delivery_timeout_s = delivery_timeout_s
-        self.metadata_age_s = metadata_age_s
         self.bytes_sent = 0
         self.identity: ProducerIdentity | None = None
         if transactional_id is not None or (is_idempotent and acks == ACKS_ALL):
@@ -95,9 +94,6 @@ class Producer:
         self._is_transactional = transactional_id is not None
         self._encoding = Encoding(CODEC_NAMES.index(codec), level, self._is_transactional)
         self._sticky = StickyPartitioner(random.Random().choice)
-        self._partitions: dict[str, list[int]] = {}
-        self._learned_at: dict[str, float] = {}
-        self._learned: dict[str, MetadataResponseTopic] = {}
         self._open: dict[TopicPartition, Batch] = {}
         self._open_sticky: dict[str, Batch] = {}
         """The open batch of each topic for records without a key or partition: most records need this one look-up."""
@@ -105,6 +101,8 @@ class Producer:
         self._queue = SendQueue(cluster.metadata, acks=acks, is_idempotent=has_id, may_renumber=has_id and not self._is_transactional)
         self._deliveries = Deliveries(self._queue.ended, on_delivery)
         self._routes = Routes(cluster)
+        self._topics = ProducedTopics(cluster, self._routes.background_calls, metadata_age_s)
+        self._change = Change(self._repair)
 
     @property
     def delivered(self) -> int:
@@ -161,18 +159,22 @@ class Producer:
 
     @owned
     def produce_values(self, topic: str, values: Iterable[bytes]) -> None:
-        """Adds many records without keys, faster than `produce`. They share one timestamp, and their types are not checked."""
+        """Adds many records without keys, faster than `produce`. They share one timestamp, and values with a length are not checked."""
         new, timestamp, limit = tuple.__new__, time.time_ns() // 1_000_000, self.batch_bytes
         batch: Batch | None = None
         size = 0
         try:
             for value in values:
                 if batch is None:
-                    partitions = self._partitions.get(topic) or self._learn(topic)
-                    target = TopicPartition(topic, self._sticky.current(topic, partitions))
-                    batch = self._open.get(target) or self._begin_batch(target)
+                    target = TopicPartition(topic, self._sticky.current(topic, self._topics.partitions(topic)))
+                    batch = self._open.get(target)
+                    if batch is None or batch.size >= limit:
+                        batch = self._begin_batch(target)
                     append, size = batch.records.append, batch.size
-                size += len(value) + _RECORD_OVERHEAD_BYTES
+                try:
+                    size += len(value) + _RECORD_OVERHEAD_BYTES
+                except TypeError:
+                    raise UsageError(f"a value is bytes, not {type(value).__name__}: encode it first") from None
                 append(new(Record, (0, timestamp, None, value, ())))  # faster than `Record(...)`, which is a Python function
                 if size >= limit:
                     full, batch = batch, None
@@ -231,12 +233,14 @@ class Producer:
             self._deliveries.report()
 
     def _end_all(self, error: ClientError, *, only_unsent: bool = False) -> None:
-        for partition, batch in list(self._open.items()):
-            batch.count = len(batch.records)
-            self._queue.end_unsealed(batch, error)
-            del self._open[partition]
-        self._open_sticky.clear()
-        self._queue.end_all(error, only_unsent=only_unsent)
+        with self._change:
+            self._open_sticky.clear()
+            for partition, batch in list(self._open.items()):
+                batch.count, outcome = len(batch.records), BatchOutcome(batch, -1, error)
+                del self._open[partition]
+                if batch.count:
+                    self._queue.ended.append(outcome)
+            self._queue.end_all(error, only_unsent=only_unsent)
 
     # Transactions
 
@@ -297,28 +301,10 @@ class Producer:
 
     # Batches
 
-    def _learn(self, topic: str) -> list[int]:
-        self._learned_at[topic] = time.monotonic()
-        return self._take_over(topic, self.cluster.topic(topic, auto_create=True))
-
-    def _take_over(self, topic: str, learned: MetadataResponseTopic) -> list[int]:
-        self._learned[topic] = learned
-        found = self._partitions[topic] = sorted(partition.partition_index for partition in learned.partitions)
-        return found
-
-    def _look_for_growth(self, topic: str, now: float) -> None:
-        """Adopts new partitions from the metadata cache. After `metadata_age_s` a background call refreshes the cache."""
-        known = self.cluster.metadata.topics.get(topic)
-        if known is not None and known is not self._learned.get(topic):
-            self._take_over(topic, known)
-        elif now >= self._learned_at.get(topic, now) + self.metadata_age_s:
-            self._learned_at[topic] = now
-            self._routes.background_calls.begin(("growth", topic), partial(self.cluster.refresh, [topic]), failed=ignore)
-
     def _batch_for(self, topic: str, key: bytes | None, partition: int, size: int) -> Batch:
         is_sticky = key is None and partition < 0
         if partition < 0:
-            partitions = self._partitions.get(topic) or self._learn(topic)
+            partitions = self._topics.partitions(topic)
             partition = self._sticky.current(topic, partitions) if key is None else partitions[partition_for_key(key, len(partitions))]
         target = TopicPartition(topic, partition)
         batch = self._open.get(target)
@@ -337,8 +323,8 @@ class Producer:
             if self.identity.is_lost:
                 self.cluster.run(self.identity.identify())
         now = time.monotonic()
-        self._look_for_growth(target.topic, now)
-        self._check_partition(target)
+        self._topics.look_for_growth(target.topic, now)
+        self._topics.check(target)
         full = self._open.get(target)
         if full is not None:
             self._seal(full)
@@ -347,52 +333,56 @@ class Producer:
         batch = self._open[target] = Batch(target, now)
         return batch
 
-    def _check_partition(self, target: TopicPartition) -> None:
-        """Raises `KafkaError` if the topic has no such partition for `GROWTH_S`. Its batch would wait for a leader until its deadline."""
-        if target.partition in (self._partitions.get(target.topic) or self._learn(target.topic)):
-            return
-        deadline = time.monotonic() + GROWTH_S
-        while True:
-            self.cluster.metadata.forget([target])
-            if target.partition in self._learn(target.topic):
-                return
-            if time.monotonic() >= deadline:
-                raise self.cluster.metadata.no_leader(target)
-            time.sleep(GROWTH_S / 10)
-
     def _wait_for_room(self) -> None:
         """Waits while the sealed batches exceed the buffer. Each batch has a deadline, so the wait ends."""
         while self._queue.size_bytes > BUFFER_BYTES_MAX:
             self._step(_STEP_S)
 
     def _seal(self, batch: Batch) -> None:
-        """Closes a batch: encodes it and gives it sequence numbers and a deadline. Reports records that cannot be encoded."""
-        records = batch.records
-        batch.data, refusals = self._encoding.encode(batch.partition, records, self.identity)
-        del self._open[batch.partition]
-        topic = batch.partition.topic
-        self._open_sticky.pop(topic, None)
-        self._sticky.move_on(topic, self._partitions.get(topic, ()))
-        if refusals:
-            batch.records = records = [record for record in records if id(record) not in refusals]
-        batch.count = len(records)
-        batch.deadline = time.monotonic() + self.delivery_timeout_s
-        if batch.count:
+        """Closes a batch: encodes it and gives it sequence numbers and a deadline. Reports records that cannot be encoded. After an
+        interruption it may be called again: the batch is open until it is in the queue."""
+        with self._change:
+            partition, identity = batch.partition, self.identity
+            batch.size = self.batch_bytes  # no record is added after an interruption
+            self._open_sticky.pop(partition.topic, None)
+            if not batch.data or identity is None or not identity.has_taken(partition, batch.data):
+                batch.data, refusals = self._encoding.encode(partition, batch.records, identity) if batch.records else (bytearray(), {})
+                outcomes = [BatchOutcome(Batch.of(partition, record), -1, error) for record, error in refusals.values()]
+                records = [record for record in batch.records if id(record) not in refusals] if refusals else batch.records
+                batch.records, batch.count = records, len(records)
+                self._queue.ended.extend(outcomes)
+                if identity is not None:
+                    identity.take_sequences(partition, batch.count)
+            batch.deadline = time.monotonic() + self.delivery_timeout_s
+            self._sticky.move_on(partition.topic, self._topics.known.get(partition.topic, ()))
+            if not batch.count:
+                del self._open[partition]
+                return
+            batch.number = self._queue.next_number()
+            self._queue.unsettled[batch.number] = batch
+            del self._open[partition]
             if self._deliveries.on_delivery is None:
                 batch.records = []
             self._queue.add(batch)
-        for record, error in refusals.values():
-            refusal = Batch(batch.partition, batch.opened)
-            refusal.records, refusal.count = [record], 1
-            self._queue.end_unsealed(refusal, error)
+
+    def _repair(self) -> None:
+        """Makes the queue right after a change that was interrupted. Answers may be half read, so all connections are closed."""
+        self._routes.close()
+        self._queue.restore(TransportError("a call was interrupted, and the connection closed"), time.monotonic())
 
     # Sending and taking answers
 
     def _step(self, timeout_s: float) -> None:
-        self._send_ready()
-        now = time.monotonic()
-        if self._take_answers(max(0.0, min(timeout_s, self._queue.wake_at(now) - now))):
+        was_empty = self._queue.is_empty
+        with self._change:
             self._send_ready()
+        now = time.monotonic()
+        is_done = self._queue.is_empty and not was_empty  # without acknowledgements a sent record has no answer
+        ready = self._wait(0.0 if is_done else max(0.0, min(timeout_s, self._queue.wake_at(now) - now)))
+        with self._change:
+            self._take_answers(ready)
+            if ready:
+                self._send_ready()
         self._deliveries.report()
 
     def _send_ready(self) -> None:
@@ -422,7 +412,7 @@ class Producer:
 
     def _add(self, partitions: Sequence[TopicPartition]) -> None:
         identity = self._transactional()
-        with self.cluster.owner:
+        with self.cluster.owner.lock:
             if identity.is_open:  # the transaction was not abandoned before this thread began
                 self.cluster.run(identity.add_partitions(partitions))
 
@@ -453,6 +443,7 @@ class Producer:
                     batch.data, 0, len(batch.data), producer_id=self.identity.producer_id, is_transactional=False,
                     producer_epoch=self.identity.epoch_of(partition), base_sequence=self.identity.take_sequences(partition, batch.count),
                 )  # fmt: skip
+            self._queue.renumbered(partition)
 
     def _send(self, broker_id: int, connection: BlockingConnection, batches: list[Batch]) -> None:
         request = self._queue.request(batches, self.identity.transactional_id if self.identity is not None else None)
@@ -466,22 +457,22 @@ class Producer:
         if self.acks == 0 and not connection.has_unsent:
             self._queue.sent_unanswered(broker_id)
 
-    def _take_answers(self, timeout_s: float) -> bool:
-        """Processes the answers that have arrived, and closes connections without an answer for the cluster's `timeout_s`.
-
-        Waits at most `timeout_s` for an answer, a socket that accepts unsent bytes, or the end of a background call. Returns False if
-        nothing happened in this time."""
+    def _wait(self, timeout_s: float) -> AbstractSet[Hashable]:
+        """Waits at most `timeout_s` for an answer, a socket that accepts unsent bytes, or the end of a background call. Returns the keys of
+        brokers and background calls that are ready."""
         connections = self._routes.connections
         waiting = {broker_id: connections[broker_id] for broker_id, sent in self._queue.in_flight.items() if sent}
         background_calls = self._routes.background_calls.sources()
-        ready = first_ready({**background_calls, **waiting} if background_calls else waiting, timeout_s)
-        for broker_id in waiting.keys() & ready:
-            self._take_from(broker_id, waiting[broker_id])
+        return first_ready({**background_calls, **waiting} if background_calls else waiting, timeout_s)
+
+    def _take_answers(self, ready: AbstractSet[Hashable]) -> None:
+        """Processes the answers that have arrived, and closes connections without an answer for the cluster's `timeout_s`."""
         now = time.monotonic()
-        for broker_id in waiting.keys() - ready:
-            if now >= self._queue.in_flight[broker_id][0].at + self.cluster.timeout_s:
+        for broker_id in [broker_id for broker_id, sent in self._queue.in_flight.items() if sent]:
+            if broker_id in ready:
+                self._take_from(broker_id, self._routes.connections[broker_id])
+            elif now >= self._queue.in_flight[broker_id][0].at + self.cluster.timeout_s:
                 self._lost(broker_id, RequestTimeoutError(f"broker {broker_id} did not answer within {self.cluster.timeout_s:g} s"))
-        return bool(ready)
 
     def _take_from(self, broker_id: int, connection: BlockingConnection) -> None:
         try:

@@ -56,8 +56,8 @@ class Encoding:
     def encode(
         self, partition: TopicPartition, records: Sequence[Record], identity: ProducerIdentity | None
     ) -> tuple[bytearray, dict[int, tuple[Record, KafkaError]]]:
-        """Encodes a batch and takes its sequence numbers. Returns the bytes (empty if no record is left), and the refused records with
-        their errors, by `id(record)`.
+        """Encodes a batch with the next sequence numbers of its partition, which the caller then takes. Returns the bytes (empty if no
+        record is left), and the refused records with their errors, by `id(record)`.
         """
         refusals: dict[int, tuple[Record, KafkaError]] = {}
         try:
@@ -66,8 +66,6 @@ class Encoding:
             refusals = self._refusals(partition, records, error)
             left = [record for record in records if id(record) not in refusals]
             data = self._encoded(partition, left, identity) if left else bytearray()
-        if identity is not None:
-            identity.take_sequences(partition, len(records) - len(refusals))
         return data, refusals
 
     def _encoded(self, partition: TopicPartition, records: Sequence[Record], identity: ProducerIdentity | None) -> bytearray:

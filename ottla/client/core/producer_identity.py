@@ -31,7 +31,7 @@ from ottla.client.core.group_admin import Committed, offsets_by_topic
 from ottla.client.core.topic_lists import each_partition, first_code, topic_list
 from ottla.client.core.versions import TRANSACTION_VERSION
 from ottla.client.errors import COORDINATOR_MOVED, OutcomeUnknownError, TransportError, refused
-from ottla.wire.batch_header import SEQUENCE_MASK
+from ottla.wire.batch_header import SEQUENCE_MASK, Buffer, read_batch_header
 
 TRANSACTION_TIMEOUT_MS = 60_000
 NO_TIMEOUT_MS = 0x7FFFFFFF
@@ -155,6 +155,11 @@ class ProducerIdentity:
         first = self._sequences.get(partition, 0)
         self._sequences[partition] = (first + count) & SEQUENCE_MASK
         return first
+
+    def has_taken(self, partition: TopicPartition, batch: Buffer) -> bool:
+        """Whether the partition's sequence numbers in use end with those of an encoded batch."""
+        header = read_batch_header(batch)
+        return (header.base_sequence + header.record_count) & SEQUENCE_MASK == self.next_sequence(partition)
 
     def epoch_of(self, partition: TopicPartition) -> int:
         return self._epochs.get(partition, self.epoch)

@@ -17,6 +17,9 @@ A batch that fails permanently causes a gap in the sequence numbers of its parti
 get new numbers, in another epoch of the producer (`to_renumber`). Only batches that were certainly not appended are renumbered. If it is
 unknown whether a batch was appended, it is sent again unchanged until a broker answers or its deadline is over. In a transaction nothing is
 renumbered: the transaction has to be aborted.
+
+An exception of a signal handler may leave any method in the middle. Python runs signal handlers only after a call, so each batch is in
+`unsettled` or has its outcome in `ended` even then. `restore` makes all else from `unsettled`.
 """
 
 from __future__ import annotations
@@ -58,6 +61,13 @@ class Batch:
         self.number: tuple[int, ...] = ()  # position in the order of sealing: (7,), or (7, 0) and (7, 1) for the halves of batch 7
         self.may_be_appended = False  # it was sent, and no broker has refused it for a gap
         self.data: bytearray = bytearray()
+
+    @classmethod
+    def of(cls, partition: TopicPartition, record: Record) -> Batch:
+        """Returns an unsealed batch of one record, to report it."""
+        batch = cls(partition, 0.0)
+        batch.records, batch.count = [record], 1
+        return batch
 
 
 class BatchOutcome(NamedTuple):
@@ -131,14 +141,19 @@ class SendQueue:
         """The bytes of all batches without an outcome."""
         self.ended: deque[BatchOutcome] = deque()
         """The outcomes that are not reported yet. A batch is added as soon as it ends, so no report is lost."""
+        self.unsettled: dict[tuple[int, ...], Batch] = {}
+        """The sealed batches without an outcome, by number."""
         self.known: set[TopicPartition] = set()
         """The partitions with a batch of this producer that a broker has acknowledged in this epoch."""
         self._lanes: dict[TopicPartition, _SendLane] = {}
         self._sealed = 0
 
-    def add(self, batch: Batch) -> None:
+    def next_number(self) -> tuple[int, ...]:
         self._sealed += 1
-        batch.number = (self._sealed,)
+        return (self._sealed,)
+
+    def add(self, batch: Batch) -> None:
+        """Takes over a batch that is in `unsettled`."""
         self.size_bytes += len(batch.data)
         self._lane(batch.partition).waiting.append(batch)
 
@@ -150,14 +165,14 @@ class SendQueue:
 
     @property
     def is_empty(self) -> bool:
-        return not self._lanes
+        return not self.unsettled
 
     # Choosing batches
 
     @property
     def record_count(self) -> int:
         """The number of records without an outcome."""
-        return sum(batch.count for lane in self._lanes.values() for batch in (*lane.under_way, *lane.queued()))
+        return sum(batch.count for batch in self.unsettled.values())
 
     @property
     def obstacles(self) -> dict[TopicPartition, KafkaError | TransportError]:
@@ -184,8 +199,8 @@ class SendQueue:
         return min((lane.resume_at for lane in self._lanes.values() if lane.resume_at > now), default=inf)
 
     def to_renumber(self) -> list[tuple[TopicPartition, list[Batch]]]:
-        """Returns and forgets the gaps that can be closed now: partitions to continue at sequence number 0 in another epoch, with their
-        batches in order.
+        """Returns the gaps that can be closed now: partitions to continue at sequence number 0 in another epoch, with their batches in
+        order. `renumbered` closes the gap of one.
         """
         found = []
         for partition in list(self.gaps) if self.may_renumber else ():
@@ -193,10 +208,12 @@ class SendQueue:
             queued = [] if lane is None else lane.queued()
             # Brokers append in the order of the numbers: if the oldest batch was not appended, neither were the later ones.
             if (lane is None or not lane.under_way) and (not queued or not queued[0].may_be_appended):
-                del self.gaps[partition]
-                self.known.discard(partition)
                 found.append((partition, queued))
         return found
+
+    def renumbered(self, partition: TopicPartition) -> None:
+        self.known.discard(partition)
+        del self.gaps[partition]
 
     def gather(self, broker_id: int, partitions: Iterable[TopicPartition]) -> list[Batch]:
         """Returns the batches of the next request to a broker: the oldest of each partition, up to `REQUEST_BYTES_MAX` in all. The first
@@ -220,11 +237,11 @@ class SendQueue:
     def sending(self, broker_id: int, batches: list[Batch], now: float) -> None:
         """Marks batches as in flight. Called before their request is written, so that a failed write is handled like a lost connection."""
         for batch in batches:
+            batch.may_be_appended = True
             lane = self._lanes[batch.partition]
             lane.waiting.popleft()
             lane.under_way.append(batch)
             lane.broker_id = broker_id
-            batch.may_be_appended = True
         self.in_flight.setdefault(broker_id, deque()).append(Sent(batches, now))
 
     # Results of batches
@@ -286,9 +303,15 @@ class SendQueue:
             self._lanes.clear()
             self.in_flight.clear()
 
-    def end_unsealed(self, batch: Batch, error: ClientError) -> None:
-        """Adds the failure of a batch that was never in the queue to the outcomes."""
-        self.ended.append(BatchOutcome(batch, -1, error))
+    def restore(self, error: TransportError, now: float) -> None:
+        """Makes everything again after an exception in the middle of a method. All connections are closed: `error` says why. What may have
+        been sent is handled as after a lost connection."""
+        self._lanes, self.in_flight, self.size_bytes = {}, {}, 0
+        for _, batch in sorted(self.unsettled.items()):
+            self.add(batch)
+            if batch.may_be_appended:
+                self._lane(batch.partition).waiting.pop()
+                self._failed([batch], error, now)
 
     def _no_longer_under_way(self, sent: Sent) -> list[Batch]:
         for batch in sent.batches:
@@ -302,7 +325,10 @@ class SendQueue:
             if now >= batch.deadline:
                 self._give_up(batch, error)
             elif isinstance(error, KafkaError) and error.code in _SPLIT and batch.count > 1:
-                lane.failed += self._halves(batch)
+                halves = self._halves(batch)
+                lane.failed += halves
+                others = {number: other for number, other in self.unsettled.items() if other is not batch}
+                self.unsettled = {**others, **{half.number: half for half in halves}}
             elif self._may_help(batch, error):
                 if isinstance(error, KafkaError) and error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                     batch.may_be_appended = False
@@ -339,7 +365,9 @@ class SendQueue:
         self._end(batch, -1, error)
 
     def _end(self, batch: Batch, base_offset: int, error: ClientError | None) -> None:
-        self.ended.append(BatchOutcome(batch, base_offset, error))
+        outcome = BatchOutcome(batch, base_offset, error)
+        del self.unsettled[batch.number]
+        self.ended.append(outcome)
         self.size_bytes -= len(batch.data)
         self._drop_empty(batch.partition)
 

@@ -184,6 +184,15 @@ def test_records_that_never_left_over_a_broken_connection_are_reported_without_a
         assert reports.counts() == Counter(values)
 
 
+def test_flush_waits_for_nothing_without_acknowledgements(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_module, "_STEP_S", 600.0)
+    with Broker(1) as broker, Cluster(broker.address) as cluster, Producer(cluster, acks=0) as producer:
+        for number in range(3):
+            producer.produce("t", b"%d" % number)
+            assert producer.flush() == 0
+        assert producer.delivered == 3
+
+
 @pytest.mark.parametrize("acks", [0, 1, -1])
 def test_a_connection_that_was_closed_while_idle_costs_no_record(acks: int) -> None:
     """Brokers close what was idle for `connections.max.idle.ms`. With acks=0 the next record was lost without a word."""

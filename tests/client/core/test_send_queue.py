@@ -31,8 +31,14 @@ def _learn(queue: SendQueue) -> None:
 def _add(queue: SendQueue, partition: TopicPartition, size: int = 100) -> Batch:
     batch = Batch(partition, 0.0)
     batch.data, batch.deadline = bytearray(size), 10.0
-    queue.add(batch)
+    _take(queue, batch)
     return batch
+
+
+def _take(queue: SendQueue, batch: Batch) -> None:
+    batch.number = queue.next_number()
+    queue.unsettled[batch.number] = batch
+    queue.add(batch)
 
 
 def _send(queue: SendQueue, broker_id: int, now: float = 0.0) -> list[Batch]:
@@ -189,7 +195,7 @@ def test_a_batch_that_is_refused_for_its_size_after_its_deadline_is_not_split() 
     records = [Record(number, 1, None, b"v") for number in range(2)]
     batch = Batch(A, 0.0)
     batch.data, batch.records, batch.count, batch.deadline = encode_batch(records), records, 2, 10.0
-    queue.add(batch)
+    _take(queue, batch)
     _send(queue, 1)
     queue.answered(1, _answer(p0=ErrorCode.MESSAGE_TOO_LARGE), 10.0)
     (outcome,) = _ended(queue)
@@ -240,7 +246,7 @@ def test_a_batch_that_is_too_large_is_sent_as_two_with_its_sequence_numbers() ->
     batch = Batch(A, 0.0)
     batch.data = encode_batch(records, producer_id=4, producer_epoch=1, base_sequence=SEQUENCE_MASK, is_transactional=True)
     batch.records, batch.count, batch.deadline = records, 3, 10.0
-    queue.add(batch)
+    _take(queue, batch)
     behind = _add(queue, A)
     _send(queue, 1)
     _send(queue, 1)

@@ -1,0 +1,30 @@
+"""Changes of a client's state that an exception of a signal handler may interrupt, such as Ctrl-C or a test's time limit.
+
+Python runs signal handlers after any call, so such an exception may leave a change half made. The next change then begins with a repair.
+Waits for answers are outside of changes: an interrupted wait needs no repair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.base.errors import OttlaError
+
+
+class Change:
+    """Encloses each change of one object's state (`with`). `repair` is called before a change if an earlier one was interrupted.
+
+    Exceptions of the client (`OttlaError`) are raised where the state is consistent. Any other exception counts as an interruption.
+    """
+
+    def __init__(self, repair: Callable[[], object]) -> None:
+        self._repair = repair
+        self._is_interrupted = False
+
+    def __enter__(self) -> None:
+        if self._is_interrupted:
+            self._repair()
+        self._is_interrupted = True
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._is_interrupted = kind is not None and not issubclass(kind, OttlaError)

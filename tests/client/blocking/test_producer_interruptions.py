@@ -1,0 +1,119 @@
+"""An exception of a signal handler may come after any call: no record of a producer is lost or reported twice, and no later call hangs.
+
+Python runs signal handlers after a call and at the beginning of a function. The tests raise at each such place of the client's code, one
+after the other.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.blocking.producer import Producer
+from ottla.client.core import backoff
+from ottla.client.errors import UsageError
+from tests.client.blocking.test_deliveries import Broker, Reports
+
+PLACES_MAX = 5_000
+LARGE = bytes(900)
+
+
+class Interruption(Exception):
+    """What a signal handler raises."""
+
+
+class Interrupting:
+    """Within `with` it raises `Interruption` once, after as many places of the client's code as `skipped` says."""
+
+    def __init__(self, skipped: int) -> None:
+        self.is_over = False
+        self._left = skipped
+
+    def __enter__(self) -> Interrupting:
+        sys.setprofile(self._look)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _look(self, frame: FrameType, event: str, _argument: object) -> None:
+        if event not in ("call", "c_return") or "/ottla/client/" not in frame.f_code.co_filename:
+            return
+        self._left -= 1
+        if self._left < 0:
+            sys.setprofile(None)
+            self.is_over = True
+            raise Interruption
+
+
+def _calls(producer: Producer, values: Sequence[bytes]) -> Iterator[tuple[bytes | None, Callable[[], object]]]:
+    """The calls of a program, each with the record that it adds. One record is too large, another one cannot be encoded."""
+    for number, value in enumerate(values):
+        yield value, partial(producer.produce, "t", value, partition=number % 2)
+        if number == 2:
+            yield None, partial(producer.produce_values, "t", ["no bytes"])
+            yield None, producer.poll
+    yield None, producer.flush
+
+
+def _run(producer: Producer, values: Sequence[bytes], skipped: int) -> tuple[list[bytes], bool]:
+    """Makes the calls and interrupts one. Returns the records whose calls returned, and whether a call was interrupted."""
+    accepted: list[bytes] = []
+    with Interrupting(skipped) as interrupting:
+        for value, call in _calls(producer, values):
+            with suppress(Interruption):
+                call()
+                accepted += [] if value is None else [value]
+    return accepted, interrupting.is_over
+
+
+@pytest.fixture
+def collected() -> Iterator[None]:
+    """A socket or generator whose caller was interrupted before it held it is left to the garbage collector, which warns in this test."""
+    yield
+    gc.collect()
+
+
+@pytest.mark.filterwarnings("ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.usefixtures("collected")
+@pytest.mark.parametrize("acks", [-1, 1, 0])
+def test_a_producer_may_be_interrupted_at_every_place(acks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backoff, "FIRST_S", 0.0)
+    for skipped in range(0, PLACES_MAX, 1 if acks == -1 else 3):
+        values = [b"%d %s" % (number, LARGE if number == 3 else b"") for number in range(6)]
+        reports = Reports()
+        with Broker(2, bytes_max=500) as broker, Cluster(broker.address) as cluster:
+            producer = Producer(cluster, acks=acks, batch_bytes=45, linger_s=0.0, on_delivery=reports)
+            accepted, is_interrupted = _run(producer, values, skipped)
+            assert producer.flush(5.0) == 0
+            producer.close()
+            appended = Counter(value for some in broker.values.values() for value in some)
+        counts = reports.counts()
+        assert all(counts[value] == 1 for value in accepted)
+        assert all(count == 1 for count in counts.values()) and counts.keys() >= appended.keys()
+        if acks == -1:
+            assert all(count == 1 for count in appended.values()) and appended.keys() == set(reports.good())
+            assert {value for value in accepted if len(value) < 500} <= appended.keys()
+        if not is_interrupted:
+            return
+    pytest.fail("there are more places")
+
+
+@pytest.mark.parametrize("values", [[None], [5], (value for value in (b"a", None, b"b"))])
+def test_a_value_without_a_length_is_refused_and_harms_no_other(values: Any) -> None:
+    with Broker(1) as broker, Cluster(broker.address) as cluster, Producer(cluster) as producer:
+        with pytest.raises(UsageError, match="a value is bytes, not"):
+            producer.produce_values("t", values)
+        producer.flush()
+        producer.produce_values("t", [b"c"])
+        producer.flush()
+        assert broker.values[0] in ([b"c"], [b"a", b"c"])
