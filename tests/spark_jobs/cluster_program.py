@@ -19,10 +19,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypedDict
 
+from ottla.spark.session import WORKER_STARTUP, register_source, workers_path
+
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "3",
-    "spark.executorEnv.PYTHONPATH": str(Path(__file__).resolve().parents[2]),
+    "spark.executorEnv.PYTHONPATH": os.pathsep.join([WORKER_STARTUP, str(Path(__file__).resolve().parents[2])]),
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -182,8 +184,6 @@ def first_line(error: Exception) -> str:
 def main(arguments: list[str]) -> None:
     from pyspark.sql import SparkSession
 
-    from ottla.spark.session import register_source
-
     master, directory = arguments
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(master).appName("ottla-cluster")
@@ -193,7 +193,8 @@ def main(arguments: list[str]) -> None:
         import pyspark
 
         os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
-    session = builder.getOrCreate()
+    with workers_path():
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     register_source(session)  # as in sessions of pipelines: the worker with which Spark searches for sources may be killed
     print(READY, flush=True)
