@@ -11,7 +11,6 @@ import socket
 import threading
 
 HOST = "127.0.0.1"
-POLL_SECONDS = 0.01
 PIECE_BYTES = 65536
 
 
@@ -22,6 +21,7 @@ class TcpProxy:
         self._target_port = target_port
         self._listener = socket.create_server((HOST, 0))
         self.port: int = self._listener.getsockname()[1]
+        self._woken, self._waker = socket.socketpair()
         self._lock = threading.Lock()
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._holds_requests = self._holds_answers = self._refuses = self._is_closed = False
@@ -36,6 +36,7 @@ class TcpProxy:
         """Forwards nothing any more in these directions; connections stay open, new ones are accepted and held as well."""
         with self._lock:
             self._holds_requests, self._holds_answers = requests, answers
+            self._wake()
 
     def held(self) -> bytes:
         """What clients have sent and the proxy holds back, up to a piece of each connection."""
@@ -46,6 +47,7 @@ class TcpProxy:
         """Forwards everything again and accepts connections."""
         with self._lock:
             self._holds_requests = self._holds_answers = self._refuses = False
+            self._wake()
 
     def cut(self, *, refuse: bool = False) -> None:
         """Closes all connections; what is held is lost. With `refuse` new ones are closed at once until `release`."""
@@ -55,12 +57,15 @@ class TcpProxy:
                 for end in pair:
                     end.close()
             self._pairs.clear()
+            self._wake()
 
     def close(self) -> None:
         self._is_closed = True
+        self._wake()
         self._thread.join()
-        self._listener.close()
         self.cut()
+        for end in (self._listener, self._woken, self._waker):
+            end.close()
 
     def __enter__(self) -> TcpProxy:
         return self
@@ -73,14 +78,20 @@ class TcpProxy:
             with self._lock:
                 watched = self._watched()
             try:
-                readable = select.select([self._listener, *watched], [], [], POLL_SECONDS)[0]
+                readable = select.select([self._listener, self._woken, *watched], [], [])[0]
             except (OSError, ValueError):
                 continue  # a connection was cut in the meantime
             with self._lock:
+                if self._woken in readable:
+                    self._woken.recv(PIECE_BYTES)
                 if self._listener in readable:
                     self._accept()
                 for end in readable:
                     self._forward(end)
+
+    def _wake(self) -> None:
+        """Lets the thread look at its connections again."""
+        self._waker.send(b"\0")
 
     def _watched(self) -> list[socket.socket]:
         return [
