@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.base.errors import ApiError
 from ottla.client.blocking.cluster import Cluster
@@ -14,6 +16,17 @@ SETTING = "ottla.metrics.listen"
 CERTIFICATE_SETTING = "ottla.metrics.ssl.certificate"
 TIMEOUT_S = 5.0
 
+_SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)$")
+_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
+
+
+class Sample(NamedTuple):
+    """One line of a scrape."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+
 
 class MetricsRefused(Exception):
     """A broker exports no metrics, or refuses them. The message is one line, `name` is the error's name in JSON."""
@@ -23,13 +36,27 @@ class MetricsRefused(Exception):
         self.name = name
 
 
-def metrics_address(cluster: Cluster) -> str:
-    """Asks the broker with the lowest id for the address of its metrics. Raises `MetricsRefused` if the broker exports none, or chose a
-    free port at its start, and `ApiError` if it does not show its settings."""
+def samples_in(text: str) -> Iterator[Sample]:
+    """Yields the samples of a scrape, with unescaped labels."""
+    for line in text.split("\n"):
+        match = _SAMPLE.match(line)
+        if match is not None:
+            labels = {name: re.sub(r"\\(.)", _unescaped, value) for name, value in _LABEL.findall(match[2] or "")}
+            yield Sample(match[1], labels, float(match[3]))
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return "\n" if found[1] == "n" else found[1]
+
+
+def metrics_address(cluster: Cluster, broker_id: int | None = None) -> str:
+    """Asks a broker (None: the broker with the lowest id) for the address of its metrics. Raises `MetricsRefused` if the broker exports
+    none, or chose a free port at its start, and `ApiError` if it does not show its settings."""
     from ottla.client.core import admin
 
     cluster.refresh([])
-    broker_id, broker = min(cluster.metadata.brokers.items())
+    broker_id = min(cluster.metadata.brokers) if broker_id is None else broker_id
+    broker = cluster.metadata.brokers[broker_id]
     found = admin.describe_configs(cluster, admin.BROKER_RESOURCE, [str(broker_id)])[str(broker_id)]
     if isinstance(found, ApiError):
         raise found

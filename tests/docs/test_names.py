@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.base.config import SETTINGS
+from ottla.base.settings.client_metrics import CLIENT_METRICS_SETTINGS
 from ottla.base.settings.known import is_known_to_kafka
 from tests.docs.pages import DOCS, ROOT
 from tests.docs.test_statements import inline_code
@@ -15,7 +16,7 @@ from tests.docs.test_statements import inline_code
 PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "README.md"]
 FILES = (".md", ".py", ".zip", ".yml", ".yaml", ".json", ".txt", ".toml", ".pem", ".key", ".log", ".sqlite", ".properties", ".metadata")
 OF_CLIENTS = {
-    "check.crcs",
+    "check.crcs", "org.apache.kafka.producer.record.send.total",
     "client.rack", "enable.idempotence", "enable.sparse.connections", "group.protocol", "https.ca.location", "isolation.level",
     "sasl.mechanism", "sasl.mechanisms", "sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret", "sasl.password", "sasl.username",
     "security.protocol", "share.acknowledgement.mode", "socket.timeout.ms", "ssl.ca.location", "ssl.certificate.location",
@@ -45,8 +46,9 @@ def unknown_settings(codes: list[str]) -> list[str]:
     """What has the form of a setting, `log.retention.ms` or `log.retention.ms=5`, and is none."""
     names = {re.sub(r"=.*", "", code) for code in codes}
     formed = {name for name in names if re.fullmatch(r"[a-z][a-z0-9]*(\.[a-z0-9-]+)+", name) and not name.endswith(FILES)}
-    served = {str(setting.name) for setting in SETTINGS} | OF_CLIENTS | OF_SPARK | OF_SPARK_S_CONNECTOR | FEATURES | OTHERS
-    return sorted(name for name in formed - served if not is_known_to_kafka(name) and not is_module(name))
+    served = {str(setting.name) for setting in SETTINGS} | set(CLIENT_METRICS_SETTINGS)
+    known = served | OF_CLIENTS | OF_SPARK | OF_SPARK_S_CONNECTOR | FEATURES | OTHERS
+    return sorted(name for name in formed - known if not is_known_to_kafka(name) and not is_module(name))
 
 
 def is_module(name: str) -> bool:

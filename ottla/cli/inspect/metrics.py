@@ -5,16 +5,11 @@
 
 from __future__ import annotations
 
-import re
-
-from ottla.analysis.metrics_text import MetricsRefused, metrics_address, scrape
+from ottla.analysis.metrics_text import MetricsRefused, metrics_address, samples_in, scrape
 from ottla.cli.command import Args, Refused, UsageError, command, option
 from ottla.cli.options import connect
 from ottla.cli.output import write
 from ottla.cli.render.ottla import Output, Row
-
-_SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)$")
-_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 
 
 class MetricRow(Row):
@@ -44,7 +39,7 @@ def _run(args: Args, output: Output) -> None:
         lines = text.splitlines() if args.names else []
         write("".join(f"{line}\n" for line in lines if _is_wanted(line, args.names)) if args.names else text)
         return
-    samples = [sample for sample in map(_sample, text.splitlines()) if sample and _is_wanted(sample.name, args.names)]
+    samples = [MetricRow(*sample) for sample in samples_in(text) if _is_wanted(sample.name, args.names)]
     output.rows("samples", MetricRow, samples)
 
 
@@ -59,14 +54,3 @@ def _is_wanted(line: str, names: list[str]) -> bool:
     """Returns whether the metric of a line (sample, HELP or TYPE) begins with one of `names`. True if there are no names."""
     name = line.split(" ", 3)[2] if line.startswith("# ") and line.count(" ") > 2 else line
     return not names or name.startswith(tuple(names))
-
-
-def _sample(line: str) -> MetricRow | None:
-    match = _SAMPLE.match(line)
-    if match is None:
-        return None
-    labels = {
-        name: re.sub(r"\\(.)", lambda found: "\n" if found.group(1) == "n" else found.group(1), value)
-        for name, value in _LABEL.findall(match.group(2) or "")
-    }
-    return MetricRow(match.group(1), labels, float(match.group(3)))

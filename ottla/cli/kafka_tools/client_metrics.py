@@ -6,16 +6,21 @@ import os
 
 from ottla.base.errors import ApiError
 from ottla.base.uuids import fresh_uuid, uuid_to_text
+from ottla.cli.cluster.client_metrics import (
+    KIND,
+    alter_subscription,
+    delete_subscription,
+    subscription_names,
+)
 from ottla.cli.command import Args, UsageError, command, flag, granted, option
 from ottla.cli.kafka_tools.usage import Once, action_of, plain_message, refuse_options
 from ottla.cli.output import write
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin
 
-KIND = admin.CLIENT_METRICS_RESOURCE
-ACTIONS = ("alter", "delete", "describe", "list")
 SETTINGS = {"interval": "interval.ms", "match": "match", "metrics": "metrics"}
 """The setting that each option changes."""
+ACTIONS = ("alter", "delete", "describe", "list")
 UNFIT = {
     "alter": (),
     "delete": ("generate_name", *SETTINGS),
@@ -57,18 +62,17 @@ def _run(args: Args, cluster: Cluster) -> int:
 def _alter(cluster: Cluster, args: Args) -> None:
     name = args.name or uuid_to_text(fresh_uuid(os.urandom(16)))
     given = {key: value for attribute, key in SETTINGS.items() if (value := getattr(args, attribute)) is not None}
-    changes = {key: value for key, value in given.items() if value}
-    admin.alter_configs(cluster, KIND, name, changes=changes, deletions=[key for key in given if key not in changes])
+    alter_subscription(cluster, name, given)
     write(f"Altered client metrics config for {name}.\n")
 
 
 def _delete(cluster: Cluster, args: Args) -> None:
-    admin.alter_configs(cluster, KIND, args.name, deletions=list(SETTINGS.values()))
+    delete_subscription(cluster, args.name)
     write(f"Deleted client metrics config for {args.name}.\n")
 
 
 def _describe(cluster: Cluster, args: Args) -> None:
-    names = _names(cluster)
+    names = subscription_names(cluster)
     if args.name:
         if args.name not in names:
             write(f"The client metric resource {args.name} doesn't exist and doesn't have dynamic config.\n")
@@ -81,8 +85,4 @@ def _describe(cluster: Cluster, args: Args) -> None:
 
 
 def _list(cluster: Cluster, _args: Args) -> None:
-    write("\n".join(_names(cluster)) + "\n")  # Kafka's tool prints an empty line if there is no subscription
-
-
-def _names(cluster: Cluster) -> list[str]:
-    return [name for _, name in admin.list_config_resources(cluster, [KIND])]
+    write("\n".join(subscription_names(cluster)) + "\n")  # Kafka's tool prints an empty line if there is no subscription
