@@ -68,10 +68,11 @@ class ReportingClient:
         self.subscribe(subscriptions)
 
     def subscribe(self, subscriptions: Subscriptions) -> None:
-        """Evaluates the subscription. The client may ask for it and push immediately."""
+        """Evaluates the subscription. The client may ask for it and push immediately. Without wanted metrics its report ends."""
         self.version = subscriptions.version
         self.wanted = subscriptions.of(self.client)
         self.subscription_id = self.wanted.subscription_id(self.instance_id)
+        self.report = self.report if self.wanted.metrics else None
         self.accepted_ms = _NEVER_MS
         self.has_asked = False
         self.is_terminating = False
@@ -197,6 +198,7 @@ class ReportingClients:
             found = self._add(instance_id, client_id, connection)
         elif found.version != self._subscriptions.version:
             found.subscribe(self._subscriptions)
+            self._slots.weigh(instance_id, found.bytes)
         self._attach(found, connection)
         found.seen_ms = now_ms
         return found

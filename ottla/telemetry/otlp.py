@@ -41,10 +41,12 @@ RESOURCE_ATTRIBUTE = _tag(1)
 METRIC = _tag(2)
 METRIC_NAME, METRIC_GAUGE, METRIC_SUM = _tag(1), _tag(5), _tag(7)
 DATA_POINT, TEMPORALITY, IS_MONOTONIC = _tag(1), _tag(2, _VARINT), _tag(3, _VARINT)
-POINT_ATTRIBUTE, AS_DOUBLE, AS_INT = _tag(7), _tag(4, _EIGHT_BYTES), _tag(6, _EIGHT_BYTES)
+POINT_ATTRIBUTE, AS_DOUBLE, AS_INT, FLAGS = _tag(7), _tag(4, _EIGHT_BYTES), _tag(6, _EIGHT_BYTES), _tag(8, _VARINT)
 KEY, VALUE = _tag(1), _tag(2)
 STRING_VALUE, BOOL_VALUE, INT_VALUE, DOUBLE_VALUE = _tag(1), _tag(2, _VARINT), _tag(3, _VARINT), _tag(4, _EIGHT_BYTES)
 DELTA_TEMPORALITY = 1
+NO_VALUE = 1
+"""A flag of a point that has no value."""
 
 _DOUBLE = Struct("<d")
 _INT64 = Struct("<q")
@@ -123,13 +125,16 @@ def _metric(data: bytes, resource: Attributes, covers: Covers) -> Iterator[Point
 
 
 def _value_of(point: bytes) -> float | None:
-    value: float | None = None
+    """Returns None for a point that has no value. franz-go omits the value 0."""
+    value, flags = 0.0, 0
     for tag, part in islice(_fields(point), FIELDS_MAX):
         if tag == AS_DOUBLE:
             value = _DOUBLE.unpack(_message(part))[0]
         elif tag == AS_INT:
             value = _INT64.unpack(_message(part))[0]
-    return value
+        elif tag == FLAGS:
+            flags = _number(part)
+    return None if flags & NO_VALUE else value
 
 
 def _attributes(data: bytes, wanted: int) -> Attributes:

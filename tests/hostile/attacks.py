@@ -32,7 +32,7 @@ from tests.clients.sample_requests import World
 from tests.clients.wire_client import WireClient
 from tests.hostile.honest import Honest
 
-SUBJECTS = ("input", "requests", "growth", "floods", "groups", "transactions", "records", "logins", "wire", "staging")
+SUBJECTS = ("input", "requests", "growth", "floods", "groups", "transactions", "records", "logins", "wire", "staging", "telemetry")
 ANSWER_SECONDS_MAX = 120
 SAMPLE_SECONDS = 0.05
 MIB = 1 << 20

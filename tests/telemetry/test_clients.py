@@ -115,6 +115,16 @@ def test_a_change_is_answered_at_once() -> None:
     assert world.ask(client.instance_id).wanted.metrics == ("x",)
 
 
+def test_a_client_that_is_asked_for_nothing_any_more_has_no_series() -> None:
+    world = World()
+    client = world.ask()
+    world.push(client)
+    held = world.clients.bytes_kept
+    world.subscribe("a", {})
+    assert world.ask(client.instance_id).wanted.metrics == ()
+    assert world.reporting() == [] and len(world.clients) == 1 and world.clients.bytes_kept < held
+
+
 def test_the_last_push() -> None:
     world = World()
     client = world.ask()

@@ -47,7 +47,11 @@ def test_other_kinds_of_metrics_and_unknown_fields_are_skipped() -> None:
     histogram = field(1, b"h") + field(9, field(1, b"\x19" + bytes(8)))
     unknown = field(100, 1) + field(101, b"x") + varint(102 << 3 | 5) + bytes(4)
     assert read(metrics(histogram, gauge("a", point(1)) + unknown)) == [Point("a", Kind.GAUGE, (), 1)]
-    assert read(metrics(gauge("a", b"")) + unknown) == [], "a point without a value"
+
+
+def test_a_point_without_a_value() -> None:
+    """franz-go omits 0."""
+    assert read(metrics(gauge("a", b"", field(8, 1), field(8, 2)))) == [Point("a", Kind.GAUGE, (), 0)] * 2
 
 
 def test_the_order_of_fields_is_free() -> None:

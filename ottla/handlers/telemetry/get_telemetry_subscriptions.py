@@ -2,7 +2,8 @@
 
 Behaviour: a client without an id gets one. The answer has the metrics of all subscriptions that match the client, none if none matches. A
 client that asks again before its push interval is over gets THROTTLING_QUOTA_EXCEEDED, unless its subscription has changed. Needs no
-permission. Counters are asked for as sums since the client's start, because `/metrics` shows such sums; Apache Kafka asks for differences.
+permission. Two differences from Apache Kafka: counters are asked for as sums since the client's start, because `/metrics` shows such sums.
+All metrics are asked for by the empty prefix, as the KIP says, because franz-go does not understand Kafka's `*`.
 
 Version notes: none.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from ottla.base.errors import ApiError
 from ottla.handlers.context import Broker, RequestContext
+from ottla.telemetry.subscriptions import ALL_METRICS
 from ottla.wire.compression import CODEC_GZIP, CODEC_LZ4, CODEC_SNAPPY, CODEC_ZSTD
 from ottla.wire.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse
 
@@ -30,5 +32,5 @@ def handle(broker: Broker, request: RequestContext, body: GetTelemetrySubscripti
         push_interval_ms=client.wanted.interval_ms,
         telemetry_max_bytes=broker.config.telemetry_max_bytes,
         delta_temporality=False,
-        requested_metrics=list(client.wanted.metrics),
+        requested_metrics=[""] if client.wanted.metrics == (ALL_METRICS,) else list(client.wanted.metrics),
     )

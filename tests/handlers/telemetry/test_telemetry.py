@@ -58,6 +58,12 @@ def test_a_subscription() -> None:
     assert not answer.delta_temporality
 
 
+def test_all_metrics_are_the_empty_prefix() -> None:
+    world = World()
+    set_config(world, CLIENT_METRICS, "s", "metrics", "a,*")
+    assert world.get().requested_metrics == [""]
+
+
 def test_without_a_subscription() -> None:
     world = World()
     set_config(world, CLIENT_METRICS, "s", "match", "client_id=another")
