@@ -51,6 +51,8 @@ class Runnable(Protocol):
     @property
     def sinks(self) -> list[str]: ...
     @property
+    def checkpoint_location(self) -> str: ...
+    @property
     def state_file(self) -> Path: ...
     def start(self, session: Any) -> Any:
         """Starts the query and returns it."""
@@ -150,7 +152,10 @@ def run_pipelines(
     stop = stop or StopRequest()
     if session is None:
         settings = {key: value for pipeline in pipelines for key, value in pipeline.settings.items()}
-        session = build_session(pipelines[0].query_name, master=master, config=settings, is_quiet=is_quiet)
+        is_local = all("://" not in pipeline.checkpoint_location for pipeline in pipelines)
+        session = build_session(
+            pipelines[0].query_name, master=master, config=settings, is_quiet=is_quiet, has_local_checkpoints=is_local
+        )
     _send_files_with_tasks(pipelines)
     running: list[RunningPipeline] = []
     with _signals(stop), _metrics(running, metrics_port):

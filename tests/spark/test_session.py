@@ -13,12 +13,14 @@ from ottla.spark import session
 from ottla.spark.errors import MissingRequirementError
 from ottla.spark.session import (
     INSTALL,
+    LOCAL_CHECKPOINTS,
     PROTOBUF,
     REQUIREMENTS,
     SAID_BY_THE_FAILURE,
     UNIX_SOCKETS,
     check_packages,
     check_worker_python,
+    local_checkpoints,
     may_use_unix_sockets,
     prepare_environment,
 )
@@ -158,3 +160,12 @@ def test_workers_are_reached_by_unix_sockets_unless_the_user_chose(tmp_path: Pat
 )
 def test_java_logs_no_error_that_is_reported_anyway_and_all_others(message: str, is_left_out: bool) -> None:
     assert (re.fullmatch(SAID_BY_THE_FAILURE, message) is not None) == is_left_out
+
+
+def test_settings_for_local_checkpoints_are_left_to_a_user_who_has_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
+    assert local_checkpoints({}) == LOCAL_CHECKPOINTS
+    name = next(iter(LOCAL_CHECKPOINTS))
+    assert local_checkpoints({name: "another.Manager"}) == {}
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--conf {name}=another.Manager pyspark-shell")
+    assert local_checkpoints({}) == {}

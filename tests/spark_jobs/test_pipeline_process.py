@@ -120,6 +120,31 @@ def test_it_survives_kills_and_stops_when_asked(java: str, tmp_path: Path) -> No
 
 
 @pytest.mark.timeout(3 * START_SECONDS_MAX)
+def test_a_second_run_on_the_same_checkpoint_ends_one_of_the_two(java: str, tmp_path: Path) -> None:
+    """`LOCAL_CHECKPOINTS` may replace a checkpoint file that Spark by default refuses to replace; the sink must notice that."""
+    (tmp_path / "copied_rows.py").write_text(DEFINITION)
+    with Broker(topics=["in", "out"]) as broker, ottla.client.connect(broker.get_bootstrap_server()) as client:
+        address, sent = broker.get_bootstrap_server(), 0
+        with client.producer() as producer, running(tmp_path, address) as first, running(tmp_path, address) as second:
+            deadline = time.monotonic() + 2 * START_SECONDS_MAX
+            while first.poll() is None and second.poll() is None:
+                assert time.monotonic() < deadline, (tmp_path / "run.log").read_text()
+                producer.produce("in", b"%d" % sent)
+                producer.flush()
+                sent += 1
+                time.sleep(0.02)
+        assert first.poll() == 1 or second.poll() == 1, (tmp_path / "run.log").read_text()
+        said = (tmp_path / "run.log").read_text()
+        assert "a second copy of the pipeline" in said or "CONCURRENT_STREAM_LOG_UPDATE" in said, said
+        with running(tmp_path, address) as third:
+            wait_for(lambda: committed(client) == sent, third, tmp_path)
+        found = verify(client, "copy", ["out"])
+        assert found.is_proved and found.rows == sent, found
+        fetched = client.read(TopicPartition("out", 0), 0, found.sink[0].end)
+        assert [int(record.value or b"") for batch in fetched for record in batch.records()] == list(range(sent))
+
+
+@pytest.mark.timeout(3 * START_SECONDS_MAX)
 def test_a_misspelt_function_is_one_line(java: str, tmp_path: Path) -> None:
     """Java's trace of it is shown with `-v`."""
     wrong = DEFINITION.replace('rows.select("key", "value")', 'rows.selectExpr("uper(key) AS key", "value")')
