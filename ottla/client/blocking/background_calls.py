@@ -35,7 +35,7 @@ class BackgroundCall(Generic[T]):
         self._call = call
         self._dispose = dispose
         self._results: list[T] = []
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None
         self._has_ended = self._is_abandoned = False
         self._lock = threading.Lock()
         self._waiting, self._ending = socket.socketpair()
@@ -46,9 +46,9 @@ class BackgroundCall(Generic[T]):
             if not self._is_abandoned:
                 self._results.append(self._call())
         except OttlaError as error:
-            self._error = error
+            self.error = error
         except BaseException as error:
-            self._error = error
+            self.error = error
             raise
         finally:
             with self._lock:
@@ -66,11 +66,14 @@ class BackgroundCall(Generic[T]):
         return self._waiting.fileno()
 
     def result(self) -> T:
-        """Returns the result of the ended call, or raises its error. May be called once."""
+        """Returns the result of the ended call, or raises its error."""
+        if self.error is not None:
+            raise self.error
+        return self._results[0]
+
+    def close(self) -> None:
+        """Closes what waits for the end of the call. Called when its result is processed."""
         self._waiting.close()
-        if self._error is not None:
-            raise self._error
-        return self._results.pop()
 
     def abandon(self) -> None:
         """Gives up the call. Its result is passed to `dispose`, now or when the call ends. A call that has not started does not run."""
@@ -116,13 +119,21 @@ class BackgroundCalls:
         if not self._running:
             return
         for key in [key for key, (call, _, _) in self._running.items() if call.has_input()]:
-            call, take, failed = self._running.pop(key)
+            call, take, failed = self._running[key]
             try:
-                result = call.result()
-            except (KafkaError, TransportError) as error:
-                failed(error)
-            else:
-                take(result)
+                if isinstance(call.error, KafkaError | TransportError):
+                    failed(call.error)
+                else:
+                    take(call.result())
+            except BaseException as error:
+                if isinstance(error, OttlaError) or error is call.error:
+                    self._end(key)
+                raise  # an interruption by a signal handler: the next call processes the result again
+            self._end(key)
+
+    def _end(self, key: Hashable) -> None:
+        if key in self._running:
+            self._running.pop(key)[0].close()
 
     def finish(self, key: Hashable) -> None:
         """Waits for the end of a background call. Processes the results of all background calls that end meanwhile."""

@@ -1,7 +1,7 @@
 """A consumer: reads assigned partitions, or the partitions that a group assigns, from their leaders.
 
 Each leader has at most one Fetch in flight. When its answer arrives, the next Fetch is sent before the records are decoded. Fetched records
-are kept until `poll` returns them. The positions advance only then (`_hand_out`), so an error before loses no record. `commit` commits the
+are kept until `poll` returns them. The positions advance only then, so an error before loses no record. `commit` commits the
 positions for the group. With automatic commits `poll` commits the records that earlier calls have returned, every `AUTO_COMMIT_INTERVAL_S`
 and before a rebalance.
 
@@ -161,36 +161,44 @@ class Consumer:
 
     # Reading
 
-    @owned
     def poll(self, timeout_s: float) -> list[Fetched]:
         """Returns the batches that have arrived, after at most `timeout_s`; empty if there are none.
 
         The error of a partition is kept until all batches that have arrived are returned. The next call raises it.
         """
-        deadline = time.monotonic() + timeout_s
-        while True:
-            self._routes.background_calls.take_in()
-            self._keep_group()
-            if not self._may_be_revoked:
-                if found := self._hand_out():
-                    return found
-                self._raise_failure()
-                self._begin_look_ups()
-                self._send_fetches()
-            left = deadline - time.monotonic()
-            self._take_answers(max(0.0, min(left, self._patience())))
-            if left <= 0 and (self._may_be_revoked or not (self._arrived or self._failure)):
-                return []
-
-    def _hand_out(self) -> list[Fetched]:
-        """Returns the batches that begin at the current positions. Only this method advances positions."""
-        found: list[Fetched] = []
-        while self._arrived:
-            one = self._arrived.popleft()
-            if self.positions.get(one.partition) == one.start:
-                self.positions[one.partition] = one.next_offset
-                found.append(one)
+        # Positions move without a call before the return: an exception of a signal handler, which comes after calls, loses no batch.
+        found, self.positions, self._arrived = self._poll(timeout_s)
         return found
+
+    @owned
+    def _poll(self, timeout_s: float) -> tuple[list[Fetched], dict[TopicPartition, int], deque[Fetched]]:
+        """Returns the batches for `poll` to return, with the positions and arrived batches after them."""
+        deadline = time.monotonic() + timeout_s
+        with self._routes.change:
+            while True:
+                self._routes.background_calls.take_in()
+                self._keep_group()
+                if not self._may_be_revoked:
+                    found, positions = self._due()
+                    if found:
+                        return found, positions, deque()
+                    self._arrived.clear()
+                    self._raise_failure()
+                    self._begin_look_ups()
+                    self._send_fetches()
+                left = deadline - time.monotonic()
+                self._take_answers(max(0.0, min(left, self._patience())))
+                if left <= 0 and (self._may_be_revoked or not (self._arrived or self._failure)):
+                    return [], self.positions, self._arrived
+
+    def _due(self) -> tuple[list[Fetched], dict[TopicPartition, int]]:
+        """Returns the batches that begin at the current positions, and the positions after them."""
+        found, positions = list[Fetched](), dict(self.positions)
+        for one in self._arrived:
+            if positions.get(one.partition) == one.start:
+                positions[one.partition] = one.next_offset
+                found.append(one)
+        return found, positions
 
     def _raise_failure(self) -> None:
         failure, self._failure = self._failure, None
@@ -215,6 +223,7 @@ class Consumer:
 
     def _send_fetches(self) -> None:
         """Sends one Fetch to each leader without a Fetch in flight, for all its partitions that have a position and do not pause."""
+        self._asked = {broker_id: asked for broker_id, asked in self._asked.items() if self._routes.awaits(broker_id)}
         busy = {partition for asked in self._asked.values() for partition in asked}
         self._routes.end_pauses()
         idle = [p for p in self._order if p in self.positions and p not in busy and p not in self._routes.pauses]

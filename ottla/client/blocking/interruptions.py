@@ -1,7 +1,7 @@
 """Changes of a client's state that an exception of a signal handler may interrupt, such as Ctrl-C or a test's time limit.
 
 Python runs signal handlers after any call, so such an exception may leave a change half made. The next change then begins with a repair.
-Waits for answers are outside of changes: an interrupted wait needs no repair.
+An interrupted wait for answers needs no repair: it is outside of the change, or between `begin_wait` and `end_wait`.
 """
 
 from __future__ import annotations
@@ -26,5 +26,12 @@ class Change:
             self._repair()
         self._is_interrupted = True
 
+    def begin_wait(self) -> None:
+        self._is_interrupted = False
+
+    def end_wait(self) -> None:
+        self._is_interrupted = True
+
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._is_interrupted = kind is not None and not issubclass(kind, OttlaError)
+        if kind is None or issubclass(kind, OttlaError):
+            self._is_interrupted = False

@@ -15,6 +15,7 @@ from ottla.base.types import TopicPartition
 from ottla.client.blocking.background_calls import BackgroundCalls, fail
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.connection import BlockingConnection, first_ready
+from ottla.client.blocking.interruptions import Change
 from ottla.client.errors import ConnectError, KafkaError, MalformedResponseError, RequestTimeoutError, TransportError
 from ottla.wire.schema import Request
 
@@ -97,10 +98,19 @@ class FetchRoutes(Routes):
         super().__init__(cluster)
         self.pauses: dict[TopicPartition, float] = {}
         """The end of each partition's pause."""
+        self.change = Change(self._drop_connections)
+        """Encloses all that the owner does with connections and answers."""
         self._asked_at: dict[int, float] = {}
 
     def close(self) -> None:
         super().close()
+        self._asked_at.clear()
+
+    def _drop_connections(self) -> None:
+        """Closes the connections: a request may be half sent, or an answer half read."""
+        for connection in self.connections.values():
+            connection.close()
+        self.connections.clear()
         self._asked_at.clear()
 
     @property
@@ -139,7 +149,9 @@ class FetchRoutes(Routes):
         has_found = False
         while not has_found:
             waiting = {broker_id: self.connections[broker_id] for broker_id in self._asked_at}
+            self.change.begin_wait()
             ready = first_ready({**self.background_calls.sources(), **waiting}, max(0.0, deadline - time.monotonic()))
+            self.change.end_wait()
             now = time.monotonic()
             has_found = now >= deadline or not ready <= waiting.keys()
             for broker_id, connection in waiting.items():

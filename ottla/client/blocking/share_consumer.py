@@ -127,18 +127,19 @@ class ShareConsumer:
         if not self.is_explicit:
             self._accept_all()
         deadline = time.monotonic() + timeout_s
-        while True:
-            self._routes.background_calls.take_in()
-            if not membership.due_s():
-                self._routes.background_calls.begin(_MEMBERSHIP, membership.keep_alive, self._take_assignment)
-            self._send_fetches(membership.assignment)
-            left = deadline - time.monotonic()
-            due_s = left if _MEMBERSHIP in self._routes.background_calls else membership.due_s()
-            for broker_id, answer in self._routes.answers(max(0.0, min(left, due_s, PAUSE_S if self._routes.is_idle else 1.0))):
-                self._take(broker_id, answer)
-            if self._arrived or left <= 0:
-                found, self._arrived = self._arrived, []
-                return found
+        with self._routes.change:
+            while True:
+                self._routes.background_calls.take_in()
+                if not membership.due_s():
+                    self._routes.background_calls.begin(_MEMBERSHIP, membership.keep_alive, self._take_assignment)
+                self._send_fetches(membership.assignment)
+                left = deadline - time.monotonic()
+                due_s = left if _MEMBERSHIP in self._routes.background_calls else membership.due_s()
+                for broker_id, answer in self._routes.answers(max(0.0, min(left, due_s, PAUSE_S if self._routes.is_idle else 1.0))):
+                    self._take(broker_id, answer)
+                if self._arrived or left <= 0:
+                    found, self._arrived = self._arrived, []
+                    return found
 
     def _take_assignment(self, is_another: bool) -> None:
         if is_another:
@@ -160,9 +161,10 @@ class ShareConsumer:
         """
         if not self.is_explicit:
             self._accept_all()
-        for broker_id, session in list(self._sessions.items()):
-            if session.acknowledged():
-                self._acknowledge_now(broker_id, session)
+        with self._routes.change:
+            for broker_id, session in list(self._sessions.items()):
+                if session.acknowledged():
+                    self._acknowledge_now(broker_id, session)
 
     def close(self) -> None:
         """Sends the acknowledgements, releases the other records, and ends the membership. In a forked child it only closes the inherited
@@ -176,9 +178,10 @@ class ShareConsumer:
     @owned
     def _end(self) -> None:
         try:
-            for broker_id, session in list(self._sessions.items()):
-                if session.epoch != FIRST_EPOCH and self._is_open(broker_id):  # without a connection the broker releases the records itself
-                    self._acknowledge_now(broker_id, session, is_final=True)
+            with self._routes.change:
+                for broker_id, session in list(self._sessions.items()):
+                    if session.epoch != FIRST_EPOCH and self._is_open(broker_id):  # without a connection the broker releases them itself
+                        self._acknowledge_now(broker_id, session, is_final=True)
             self._leave()
         finally:
             self._drop_connections()

@@ -1,4 +1,4 @@
-"""An exception of a signal handler may come after any call: no record of a producer is lost or reported twice, and no later call hangs.
+"""An exception of a signal handler may come after any call: no record is lost, reported twice or read twice, and no later call hangs.
 
 Python runs signal handlers after a call and at the beginning of a function. The tests raise at each such place of the client's code, one
 after the other.
@@ -17,11 +17,14 @@ from typing import Any
 
 import pytest
 
+from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.blocking.consumer import Consumer
 from ottla.client.blocking.producer import Producer
 from ottla.client.core import backoff
 from ottla.client.errors import UsageError
 from tests.client.blocking.test_deliveries import Broker, Reports
+from tests.client.fake_group import GroupBroker
 
 PLACES_MAX = 5_000
 LARGE = bytes(900)
@@ -104,6 +107,44 @@ def test_a_producer_may_be_interrupted_at_every_place(acks: int, monkeypatch: py
             assert all(count == 1 for count in appended.values()) and appended.keys() == set(reports.good())
             assert {value for value in accepted if len(value) < 500} <= appended.keys()
         if not is_interrupted:
+            return
+    pytest.fail("there are more places")
+
+
+def _read(consumer: Consumer, count: int, polls_max: int) -> list[tuple[int, int]]:
+    """Polls until so many records have come. Returns the offset of each record, after its partition."""
+    found: list[tuple[int, int]] = []
+    for _ in range(polls_max):
+        if len(found) >= count:
+            break
+        with suppress(Interruption):
+            for fetched in consumer.poll(0.05):
+                for header, _ in fetched.batches:
+                    found += [(fetched.partition.partition, header.base_offset + at) for at in range(header.record_count)]
+    return found
+
+
+@pytest.mark.filterwarnings("ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.usefixtures("collected")
+@pytest.mark.parametrize("is_member", [False, True])
+def test_a_consumer_may_be_interrupted_at_every_place(is_member: bool) -> None:
+    for skipped in range(0, PLACES_MAX, 5 if is_member else 1):
+        with (
+            GroupBroker(3) as broker,
+            Cluster(broker.address) as cluster,
+            Consumer(cluster, group_id="g", auto_offset_reset="earliest") as consumer,
+        ):
+            broker.values.update({number: [b"v"] * 12 for number in range(3)})
+            if is_member:
+                consumer.subscribe(["t"])
+            else:
+                consumer.assign({TopicPartition("t", number): 0 for number in range(3)})
+            with Interrupting(skipped) as interrupting:
+                found = _read(consumer, 36, 60)
+            found += _read(consumer, 36 - len(found), 200)
+            assert sorted(found) == [(number, offset) for number in range(3) for offset in range(12)]
+        if not interrupting.is_over:
+            assert skipped > 500
             return
     pytest.fail("there are more places")
 
