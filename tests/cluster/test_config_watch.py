@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.base.cluster_metadata import CONFIG_BROKER, CONFIG_GROUP, CONFIG_TOPIC
+from ottla.base.cluster_metadata import CONFIG_BROKER, CONFIG_CLIENT_METRICS, CONFIG_GROUP, CONFIG_TOPIC
 from ottla.base.ports import Create, Set, StoreResult
 from ottla.cluster.change_watch import PURGE_MS
 from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, ConfigResult, QuotaRequest, QuotaResult
 from ottla.metadata_store import znodes
+from ottla.telemetry.subscriptions import Subscriptions
 from tests.cluster.nodes import Nodes
+from tests.telemetry.test_subscriptions import CLIENT
 
 USER = (("user", "u"),)
 BOTH = (("client-id", None), ("user", "u 2"))
@@ -63,6 +65,16 @@ def test_changes_reach_the_brokers_that_are_not_the_controller() -> None:
     assert other.metadata.configs(CONFIG_BROKER, "") == {}
     assert other.metadata.quotas == nodes.nodes[1].metadata.quotas
     assert len(changes(nodes)) == 7, "one for each change"
+
+
+def test_every_broker_asks_clients_for_the_same_metrics() -> None:
+    nodes = cluster()
+    asked = [Subscriptions(nodes.nodes[broker].metadata) for broker in (1, 2)]
+    assert [one.of(CLIENT).metrics for one in asked] == [(), ()]
+    for settings, metrics in (({"metrics": "a.", "interval.ms": "5000"}, ("a.",)), ({"metrics": None, "interval.ms": None}, ())):
+        alter(nodes, CONFIG_CLIENT_METRICS, "mine", settings)
+        nodes.until(lambda metrics=metrics: [one.of(CLIENT).metrics for one in asked] == [metrics] * 2)
+        assert len({one.of(CLIENT).subscription_id(bytes(16)) for one in asked}) == 1
 
 
 def test_settings_of_topics_come_with_their_metadata_and_reach_the_logs() -> None:

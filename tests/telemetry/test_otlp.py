@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.errors import WireError
-from ottla.telemetry.otlp import FIELDS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX, Kind, Point, read_points
+from ottla.telemetry.otlp import FIELDS_MAX, NAME_BYTES_MAX, STEPS_MAX, TEXT_BYTES_MAX, Kind, Point, read_points
 from tests.telemetry.otlp_writer import DELTA, counter, field, gauge, metrics, point, varint
 
 
@@ -96,8 +96,19 @@ def test_malformed_payloads(payload: bytes) -> None:
 def test_a_payload_of_any_form_is_read_with_pauses() -> None:
     """One step reads at most a small message."""
     unknown = b"\x1a\x00" * 5_000
-    for payload in (unknown, field(1, unknown), metrics(*[b""] * 5_000), metrics(field(1, b"a") + unknown)):
-        assert sum(found is None for found in read_points(payload, lambda _name: True)) >= 5_000
+    empty_scopes = b"\x12\x00" * 5_000
+    for payload in (unknown, metrics(*[b""] * 5_000), metrics(field(1, b"a") + unknown)):
+        assert pauses(payload) >= 5_000
+    for payload in (field(1, unknown), field(1, empty_scopes)):
+        assert pauses(payload) >= 2 * 5_000, "the resource is looked for first"
+
+
+def pauses(payload: bytes) -> int:
+    return sum(found is None for found in read_points(payload, lambda _name: True))
+
+
+def test_a_payload_of_countless_fields_is_read_in_part() -> None:
+    assert pauses(b"\x12\x00" * (STEPS_MAX + 1)) == STEPS_MAX
 
 
 def is_read_or_refused(payload: bytes) -> bool:
