@@ -118,9 +118,15 @@ class ShareConsumer:
 
     # Reading
 
-    @owned
     def poll(self, timeout_s: float) -> list[AcquiredRecord]:
         """Returns the acquired records, after at most `timeout_s`; empty if there are none."""
+        # No call follows before the return: an exception of a signal handler, which comes after calls, loses no record.
+        found, self._arrived = self._poll(timeout_s)
+        return found
+
+    @owned
+    def _poll(self, timeout_s: float) -> tuple[list[AcquiredRecord], list[AcquiredRecord]]:
+        """Returns the records for `poll` to return, and those that it keeps."""
         membership = self.membership
         if membership is None:
             raise UsageError("subscribe before polling")
@@ -138,8 +144,7 @@ class ShareConsumer:
                 for broker_id, answer in self._routes.answers(max(0.0, min(left, due_s, PAUSE_S if self._routes.is_idle else 1.0))):
                     self._take(broker_id, answer)
                 if self._arrived or left <= 0:
-                    found, self._arrived = self._arrived, []
-                    return found
+                    return self._arrived, []
 
     def _take_assignment(self, is_another: bool) -> None:
         if is_another:

@@ -21,10 +21,13 @@ from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.consumer import Consumer
 from ottla.client.blocking.producer import Producer
+from ottla.client.blocking.share_consumer import ShareConsumer
 from ottla.client.core import backoff
 from ottla.client.errors import UsageError
 from tests.client.blocking.test_deliveries import Broker, Reports
+from tests.client.blocking.test_share_consumer import all_said
 from tests.client.fake_group import GroupBroker
+from tests.client.fake_share_group import FakeShareGroup, lends
 
 PLACES_MAX = 5_000
 LARGE = bytes(900)
@@ -145,6 +148,31 @@ def test_a_consumer_may_be_interrupted_at_every_place(is_member: bool) -> None:
             assert sorted(found) == [(number, offset) for number in range(3) for offset in range(12)]
         if not interrupting.is_over:
             assert skipped > 500
+            return
+    pytest.fail("there are more places")
+
+
+@pytest.mark.filterwarnings("ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.usefixtures("collected")
+def test_a_share_consumer_may_be_interrupted_at_every_place() -> None:
+    """It accepts only records that it has returned."""
+    for skipped in range(PLACES_MAX):
+        with FakeShareGroup() as broker, Cluster(broker.address) as cluster:
+            broker.fetches = [lends(3 * number, 3) for number in range(50)]
+            consumer = ShareConsumer(cluster, "g", max_wait_ms=10)
+            consumer.subscribe(["t"])
+            found: set[int] = set()
+            with Interrupting(skipped) as interrupting:
+                while not interrupting.is_over and len(found) < 6:
+                    with suppress(Interruption):
+                        found |= {one.record.offset for one in consumer.poll(0.02)}
+            for _ in range(2):
+                found |= {one.record.offset for one in consumer.poll(0.02)}
+            consumer.close()
+            acknowledgements = all_said(broker)
+        assert {offset for first, last, kinds in acknowledgements if 1 in kinds for offset in range(first, last + 1)} <= found
+        if not interrupting.is_over:
+            assert skipped > 200
             return
     pytest.fail("there are more places")
 
