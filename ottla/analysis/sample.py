@@ -10,10 +10,10 @@ from __future__ import annotations
 import itertools
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ottla.analysis.metrics_text import MetricsRefused
+from ottla.analysis.metrics_text import MetricsRefused, samples_in
 from ottla.analysis.moments import now_ms
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
@@ -32,6 +32,7 @@ OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 PREFIX = "kafka_network_requestmetrics_"
 REQUESTS = f"{PREFIX}requests_total"
 TIMES = f"{PREFIX}totaltimems"
+INFO = "ottla_client_info"
 
 _LINE = re.compile(rf'^({REQUESTS}|{TIMES}){{request="([^"]+)"(?:,quantile="([^"]+)")?}} (\S+)$', re.MULTILINE)
 
@@ -76,6 +77,15 @@ class RequestActivity(NamedTuple):
     p99_ms: float | None
 
 
+class PushingClient(NamedTuple):
+    """A client that pushes its metrics (KIP-714) to the broker whose metrics are read."""
+
+    name: str
+    software: str
+    version: str
+    address: str
+
+
 class Look(NamedTuple):
     """A sample of the cluster. `requests` is None if the metrics could not be read; `note` then has the reason."""
 
@@ -92,6 +102,7 @@ class Look(NamedTuple):
     transactions: list[OpenTransaction]
     requests: list[RequestActivity] | None
     note: str = ""
+    clients: Sequence[PushingClient] = ()
 
 
 class _Known(NamedTuple):
@@ -156,7 +167,7 @@ class Sampler:
         return Look(
             now, cluster.metadata.cluster_id or "", len(cluster.metadata.brokers), cluster.metadata.controller_id,
             sum(topic.partitions for topic in known), sum(topic.leaderless for topic in known), sum(topic.out_of_sync for topic in known),
-            self._topics(ends), groups, count, self._transactions(), requests, note,
+            self._topics(ends), groups, count, self._transactions(), requests, note, () if requests is None else pushing(self.metrics_text),
         )  # fmt: skip
 
     def forget_metadata(self) -> None:
@@ -251,3 +262,12 @@ class Sampler:
         ]
         self._counts = counts
         return sorted(rows, key=lambda row: (-(row.rate or 0), row.name)), ""
+
+
+def pushing(text: str) -> list[PushingClient]:
+    """Returns the clients in a scrape that push their metrics, by client id."""
+    start, end = text.find(f"\n{INFO}{{"), text.rfind(f"\n{INFO}{{")
+    lines = text[start + 1 : text.find("\n", end + 1)] if start >= 0 else ""
+    labels = [sample.labels for sample in samples_in(lines)]
+    names = ("client_id", "client_software_name", "client_software_version", "client_source_address")
+    return sorted(PushingClient(*(one[name] for name in names)) for one in labels)

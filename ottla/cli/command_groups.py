@@ -55,7 +55,7 @@ GROUPS: dict[str, Group] = {
     ),
     "features": Group("cluster.features", "Feature levels.", "Cluster"),
     "bench": Group("bench.producer bench.consumer", "Measure producing, consuming and end-to-end latency.", "Measuring"),
-    "top": Group("top.top", "A live view: topics, groups and their lag, transactions, requests.", "Measuring"),
+    "top": Group("top.top", "A live view: topics, groups and their lag, transactions, requests, clients.", "Measuring"),
     "client-metrics": Group("cluster.client_metrics", "Metrics that clients push: subscriptions, clients, values.", "Measuring"),
     "metrics": Group("inspect.metrics", "One scrape of a broker's metrics.", "Measuring"),
     "check": Group("check.check", "Check any Kafka-compatible broker: the promises of exactly-once.", "Measuring"),

@@ -22,12 +22,12 @@ from ottla.client.errors import ClientError
 
 INTERVAL_S = 2.0
 INTERVAL_MIN_S = 0.1
-VIEWS = ("all", "topics", "groups", "transactions", "requests")
+VIEWS = ("all", "topics", "groups", "transactions", "requests", "clients")
 
 
 @command(
     "top",
-    "A live view: topics, groups and their lag, transactions, requests.",
+    "A live view: topics, groups and their lag, transactions, requests, clients.",
     option("--interval", type=float, default=INTERVAL_S, metavar="SECS", help="seconds from one look to the next (default 2)"),
     option("--view", choices=VIEWS, default="all", metavar="VIEW", help="|".join(VIEWS)),
     flag("--once", help="one picture, on any output; with -o json as data"),
@@ -63,7 +63,7 @@ def as_object(sample: Look) -> dict[str, Any]:
     """Returns a look as a JSON object, without the time `at_s`."""
     found = sample._asdict()
     del found["at_s"]
-    for name in ("topics", "groups", "transactions", "requests"):
+    for name in VIEWS[1:]:
         found[name] = None if found[name] is None else [row._asdict() for row in found[name]]
     return found
 

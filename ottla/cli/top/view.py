@@ -15,14 +15,15 @@ from ottla.cli.output import one_line, shown
 HEAD_LINES = 3
 TABLE_LINES = 3
 """Lines of a table besides its rows: a title, the headings, and an empty line."""
-VIEWS = ("all", "topics", "groups", "transactions", "requests")
-KEYS = {"a": "all", "t": "topics", "g": "groups", "x": "transactions", "r": "requests"}
+VIEWS = ("all", "topics", "groups", "transactions", "requests", "clients")
+KEYS = {"a": "all", "t": "topics", "g": "groups", "x": "transactions", "r": "requests", "c": "clients"}
 
 
 def draw(sample: Look, view: str, height: int) -> RenderableType:
-    """Returns the picture of a look for a terminal with `height` lines. `view` is `all`, or the only table to draw."""
-    names = VIEWS[1:] if view == "all" else (view,)
-    wanted = [len(rows) for rows in (sample.topics, sample.groups, sample.transactions, sample.requests or ())]
+    """Returns the picture of a look for a terminal with `height` lines. `view` is `all`, or the only table to draw. `all` has clients only
+    if some push metrics."""
+    names = (view,) if view != "all" else VIEWS[1:] if sample.clients else VIEWS[1:-1]
+    wanted = [len(rows) for rows in (sample.topics, sample.groups, sample.transactions, sample.requests or (), sample.clients)]
     lines = shared_lines([wanted[VIEWS.index(name) - 1] for name in names], height - HEAD_LINES - TABLE_LINES * len(names))
     tables = (_table(sample, name, count) for name, count in zip(names, lines, strict=True))
     return Group(_head(sample), Text(), *(part for table in tables for part in (table, Text())))
@@ -47,7 +48,7 @@ def _head(sample: Look) -> Text:
     text.append(f"  cluster {shown(one_line(sample.cluster_id))}  brokers {sample.brokers}  controller {sample.controller}")
     text.append(f"  topics {len(sample.topics)}")
     text.append(f"  partitions {sample.partitions}")
-    text.append("\nq quit, a all, t topics, g groups, x transactions, r requests", style="dim")
+    text.append("\nq quit, a all, t topics, g groups, x transactions, r requests, c clients", style="dim")
     return text
 
 
@@ -62,6 +63,9 @@ def _table(sample: Look, name: str, lines: int) -> RenderableType:
     if name == "transactions":
         rows = [(row.name, row.state, row.partitions, seconds(row.age_ms), row.client) for row in sample.transactions]
         return _grid(f"Open transactions {len(rows)}", ("TRANSACTIONAL ID", "STATE", "PARTITIONS", "AGE", "CLIENT"), rows, lines)
+    if name == "clients":
+        title = f"Clients that push metrics {len(sample.clients)}"
+        return _grid(title, ("CLIENT", "SOFTWARE", "VERSION", "ADDRESS"), sample.clients, lines)
     if sample.requests is None:
         return Text(f"Requests: {shown(sample.note)}", style="dim")
     rows = [(row.name, number(row.rate), "-" if row.p99_ms is None else f"{row.p99_ms:.1f}") for row in sample.requests]
@@ -72,7 +76,7 @@ def _grid(title: str, headings: Sequence[str], rows: Sequence[Sequence[Any]], li
     more = f", the first {lines}" if len(rows) > lines else ""
     table = Table(title=title + more, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for place, heading in enumerate(headings):
-        is_text = place == 0 or heading in ("STATE", "CLIENT")
+        is_text = place == 0 or heading in ("STATE", "CLIENT", "SOFTWARE", "VERSION", "ADDRESS")
         table.add_column(heading, justify="left" if is_text else "right", no_wrap=True, overflow="ellipsis", header_style="dim")
     for row in rows[:lines]:
         table.add_row(*(Text(shown(one_line(str(cell)))) for cell in row))

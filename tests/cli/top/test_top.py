@@ -19,7 +19,7 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.analysis.sample import REQUESTS, GroupActivity, Look, Sampler, TopicActivity
+from ottla.analysis.sample import INFO, REQUESTS, GroupActivity, Look, Sampler, TopicActivity, pushing
 from ottla.cli.top.top import as_object
 from ottla.cli.top.view import draw, number, shared_lines
 from ottla.testing.broker import Broker
@@ -159,6 +159,22 @@ def test_one_picture_and_data(busy: Broker, offline: Ottla) -> None:
     (transaction,) = found["transactions"]
     assert (transaction["name"], transaction["state"], transaction["partitions"]) == ("etl-1", "Ongoing", 1)
     assert any(request["name"] == "ListOffsets" and request["rate"] > 0 for request in found["requests"])
+
+
+def test_clients_that_push_metrics() -> None:
+    from rich.console import Console
+
+    labels = 'client_instance_id="i",client_software_name="librdkafka",client_software_version="2.16",client_source_address="10.0.0.1"'
+    text = f'a 1\n# TYPE {INFO} gauge\n{INFO}{{client_id="b\\"",{labels}}} 1\n{INFO}{{client_id="a",{labels}}} 1\nz 1\n'
+    clients = pushing(text)
+    assert [client.name for client in clients] == ["a", 'b"'] and clients[0][1:] == ("librdkafka", "2.16", "10.0.0.1")
+    assert pushing("a 1\n") == []
+    for view, shown in (("all", clients), ("all", []), ("clients", [])):
+        console = Console(width=100, height=40, record=True, file=io.StringIO())
+        console.print(draw(Look(0.0, "c", 1, 0, 0, 0, 0, [], [], 0, [], None, "none", shown), view, 40))
+        picture = console.export_text()
+        assert (f"Clients that push metrics {len(shown)}" in picture) is (bool(shown) or view == "clients")
+        assert ("10.0.0.1" in picture) is bool(shown)
 
 
 def test_without_metrics(broker: Broker, ottla: Ottla) -> None:
