@@ -10,6 +10,8 @@ from contextlib import closing
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from ottla.client.blocking import cluster as client_cluster
+from ottla.client.core import admin
 from ottla.testing.zookeeper_process import ZooKeeperProcess, free_port
 from tests.clients.broker_process import eventually
 from tests.clusters.cluster import Cluster
@@ -52,11 +54,15 @@ def test_records_transactions_and_groups_with_three_replicas(cluster: Cluster, n
 # Readers of a rack
 
 
+def metrics_of(broker: int) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{metrics_ports[broker]}/metrics", timeout=SECONDS) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
 def bytes_out(broker: int, topic: str) -> float:
     """The bytes of the topic that consumers have read from a broker."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{metrics_ports[broker]}/metrics", timeout=SECONDS) as answer:
-        text = answer.read().decode()
-    found = re.search(rf'^kafka_server_brokertopicmetrics_bytesout_total{{topic="{topic}"}} (\S+)$', text, re.MULTILINE)
+    found = re.search(rf'^kafka_server_brokertopicmetrics_bytesout_total{{topic="{topic}"}} (\S+)$', metrics_of(broker), re.MULTILINE)
     return float(found[1]) if found else 0.0
 
 
@@ -87,3 +93,34 @@ def test_a_reader_is_served_by_the_replica_of_its_rack(cluster: Cluster) -> None
     assert found == values("x" * 100) and bytes_out(near, topic) > COUNT * 100
     other = next(number for number in RACKS if number not in (leader, near))
     assert bytes_out(other, topic) == 0
+
+
+# Metrics of clients
+
+
+def pushed_to(cluster: Cluster, client: Producer, topic: str, client_id: str) -> int | None:
+    """The running broker to which the client pushes its metrics, while it produces."""
+    client.produce(topic, b"x")
+    client.flush(1)
+    running_ones = [number for number, broker in cluster.brokers.items() if broker.is_running]
+    return next((number for number in running_ones if f'ottla_client_info{{client_id="{client_id}",' in metrics_of(number)), None)
+
+
+def test_a_client_pushes_to_another_broker_when_its_broker_has_stopped(cluster: Cluster) -> None:
+    """All brokers know the subscription, and a counter does not fall when the client changes the broker."""
+    topic = client_id = "pushing"
+    cluster.create_topic(topic)
+    with client_cluster.Cluster(cluster.addresses) as asked:
+        admin.alter_configs(asked, admin.CLIENT_METRICS_RESOURCE, "all", changes={"interval.ms": "200", "metrics": "*"})
+    client = Producer({"bootstrap.servers": cluster.addresses, "client.id": client_id, "log_level": 0})
+    first = eventually(lambda: pushed_to(cluster, client, topic, client_id))
+    victim = cluster.brokers[first]
+    victim.stop()
+    try:
+        second = eventually(lambda: pushed_to(cluster, client, topic, client_id))
+        assert second != first
+        opened = re.search(rf'^kafka_client_producer_connection_creation_total{{client_id="{client_id}".* (\d+)$', metrics_of(second), re.M)
+        assert opened is not None and int(opened[1]) > 1, "a sum since the client's start"
+    finally:
+        victim.start()
+    cluster.wait_until_healthy(topic)
