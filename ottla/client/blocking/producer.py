@@ -237,6 +237,8 @@ class Producer:
             self._open_sticky.clear()
             for partition, batch in list(self._open.items()):
                 batch.count, outcome = len(batch.records), BatchOutcome(batch, -1, error)
+                if batch.data:  # an interrupted `_seal` may have taken its sequence numbers
+                    self._queue.gaps.setdefault(partition, error)
                 del self._open[partition]
                 if batch.count:
                     self._queue.ended.append(outcome)

@@ -23,8 +23,9 @@ from ottla.client.blocking.consumer import Consumer
 from ottla.client.blocking.producer import Producer
 from ottla.client.blocking.share_consumer import ShareConsumer
 from ottla.client.core import backoff
-from ottla.client.errors import UsageError
+from ottla.client.errors import ClientError, UsageError
 from tests.client.blocking.test_deliveries import Broker, Reports
+from tests.client.blocking.test_producer_transactions import Coordinating
 from tests.client.blocking.test_share_consumer import all_said
 from tests.client.fake_group import GroupBroker
 from tests.client.fake_share_group import FakeShareGroup, lends
@@ -112,6 +113,35 @@ def test_a_producer_may_be_interrupted_at_every_place(acks: int, monkeypatch: py
         if not is_interrupted:
             return
     pytest.fail("there are more places")
+
+
+@pytest.mark.filterwarnings("ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.usefixtures("collected")
+def test_the_transaction_after_an_interrupted_one_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backoff, "FIRST_S", 0.0)
+    for skipped in range(PLACES_MAX):
+        with Coordinating() as broker, Cluster(broker.address) as cluster:
+            producer = Producer(cluster, transactional_id="x", batch_bytes=30)
+            with Interrupting(skipped) as interrupting, suppress(Interruption):
+                _transact(producer, 3)
+            if interrupting.is_over:
+                try:
+                    producer.abort()
+                except ClientError:
+                    producer.abandon()
+            _transact(producer, 2)
+            assert broker.ends[-1]
+            producer.close()
+        if not interrupting.is_over:
+            return
+    pytest.fail("there are more places")
+
+
+def _transact(producer: Producer, records: int) -> None:
+    producer.begin()
+    for _ in range(records):
+        producer.produce("t", b"v")
+    producer.commit()
 
 
 def _read(consumer: Consumer, count: int, polls_max: int) -> list[tuple[int, int]]:
