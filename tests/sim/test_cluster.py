@@ -12,29 +12,31 @@ from tests.sim.seed_search import assert_noticed, run_until
 
 SEEDS_TO_CATCH = 60
 FIRST_SEEDS = {
-    "watermark_over_shrunk_isr": 1,
-    "watermark_without_pending": 5,
+    "watermark_over_shrunk_isr": 14,
+    "watermark_without_pending": 10,
     "watermark_below_min_insync": 1,
-    "truncate_by_watermark": 2,
-    "diverge_to_watermark": 3,
-    "isr_without_broker_epoch": 19,
+    "truncate_by_watermark": 3,
+    "diverge_to_watermark": 4,
+    "isr_without_broker_epoch": 26,
     "write_without_epoch_check": 5,
     "epoch_by_reading": 7,
-    "wipe_pending": 3,
-    "restarted_in_isr": 2,
-    "ack_of_another_term": 16,
-    "unknown_is_marked": 18,
+    "wipe_pending": 5,
+    "restarted_in_isr": 5,
+    "ack_of_another_term": 35,
+    "unknown_is_marked": 3,
     "new_disk_like_old": 23,
     "watermark_despite_eligible": 4,
-    "join_before_epoch_start": 4,
-    "unproved_stays_eligible": 2,
-    "move_ends_early": 7,
-    "flush_over_a_cut": 13,
-    "late_stop_deletes": 81,
-    "failed_directory_leads": 3,
+    "join_before_epoch_start": 6,
+    "unproved_stays_eligible": 5,
+    "move_ends_early": 8,
+    "flush_over_a_cut": 21,
+    "late_stop_deletes": 95,
+    "failed_directory_leads": 7,
     "reopened_goes_on": 2,
 }
 """Where to begin with each fault: it saves time, and nothing depends on it."""
+BUSY_SEED = 23
+"""A world whose brokers end at once and get other disks. Others are tried after it, and nothing depends on where this begins."""
 
 
 @pytest.mark.parametrize("seed", [5, 6])
@@ -79,7 +81,7 @@ def test_all_brokers_end_at_once() -> None:
     def is_enough(worlds: list[ClusterWorld]) -> bool:
         return sum(world.operations.darkened for world in worlds) > 3 and sum(world.operations.replaced for world in worlds) > 0
 
-    run_until(ClusterWorld, range(3, 153, 5), is_enough)
+    run_until(ClusterWorld, (BUSY_SEED, *range(3, 153, 5)), is_enough)
 
 
 def moves(world: ClusterWorld) -> tuple[int, int, int]:

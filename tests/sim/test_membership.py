@@ -13,11 +13,11 @@ from tests.sim.seed_search import assert_noticed, run_until
 SEEDS_TO_CATCH = 60
 FIRST_SEEDS = {
     "former_process_not_fenced": 19,
-    "offsets_set_in_use": 14,
+    "offsets_set_in_use": 15,
     "restart_loses_assignment": 17,
     "downgrade_against_policy": 32,
     "upgrade_forgets_assignments": 30,
-    "deletion_keeps_offsets": 8,
+    "deletion_keeps_offsets": 10,
 }
 """Where to begin with each fault: it saves time, and nothing depends on it."""
 BUSY_SEEDS = (25, 26)
