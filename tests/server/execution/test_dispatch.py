@@ -19,6 +19,7 @@ from ottla.server.memory.receive_buffer import SHARED_BYTES
 from ottla.wire.codec import encoder
 from ottla.wire.framing import header_reader, write_request
 from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+from ottla.wire.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -285,3 +286,18 @@ def test_client_ids_that_change_within_a_connection(has_tags: bool) -> None:
     for length in (-2, 2, 32767):
         with pytest.raises(WireError, match=f"a client id of {length} bytes"):
             dispatcher.execute(connection, memoryview(struct.pack(">hhihB", key, version, 1, length, 0)))
+
+
+@pytest.mark.parametrize("broker_id", [1, 0x0001_0000, 0x7FFF_FFFF, -2 << 16])
+def test_a_request_without_a_client_id_keeps_the_one_of_the_connection(broker_id: int) -> None:
+    """The first bytes of ControlledShutdown's body, a broker id, are where other requests have the length of a client id."""
+    world, seen = ThrottlingWorld(), list[tuple[int, str | None]]()
+
+    def handle(_broker: object, request: RequestContext, body: ControlledShutdownRequest) -> ControlledShutdownResponse:
+        seen.append((body.broker_id, request.client_id))
+        return ControlledShutdownResponse()
+
+    world.dispatcher._route(7, 0).handle = handle
+    world.receive(write_request(7, 0, 1, None, struct.pack(">i", broker_id)))
+    assert not world.channel.is_closed
+    assert (seen, world.connection.client_id_bytes) == ([(broker_id, None)], b"")
