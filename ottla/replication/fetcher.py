@@ -149,7 +149,7 @@ class Fetcher:
     @property
     def lag_max(self) -> int:
         """The largest lag of the partitions, in records."""
-        return max((followed.lag for followed in self._followed.values()), default=0)
+        return max((followed.follower_log.lag for followed in self._followed.values()), default=0)
 
     def follow(self, partition: Partition) -> None:
         """Adds a partition that follows this leader; does nothing if it was added in the same term."""
@@ -231,7 +231,7 @@ class Fetcher:
     def _pause_throttled(self, now_ms: int) -> None:
         """Removes throttled partitions that lag from the session for `THROTTLE_PAUSE_MS` while the rate is exceeded."""
         for followed in tuple(self._changed):
-            if followed.is_throttled and followed.lag and not self._throttle.allows(now_ms):
+            if followed.is_throttled and followed.follower_log.lag and not self._throttle.allows(now_ms):
                 self._forget(followed.key)
                 del self._changed[followed]
                 self._pause_until(followed, now_ms + THROTTLE_PAUSE_MS)
@@ -411,7 +411,6 @@ class Fetcher:
                 follower_log.restart(todo.offset)
             elif todo.step is FollowerStep.APPEND and data is not None:
                 records = memoryview(data.records or b"")
-                followed.leader_watermark = data.high_watermark
                 self.bytes_in += len(records)
                 if followed.is_throttled:
                     self._throttle.note(len(records), now_ms)

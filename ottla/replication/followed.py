@@ -17,8 +17,8 @@ class Followed:
     """One partition that follows the leader in one term."""
 
     __slots__ = (
-        "asked_offset", "bounds_start", "damaged_at", "failures", "follower", "follower_log", "is_paused", "key", "leader_watermark",
-        "named_in_request", "partition",
+        "asked_offset", "bounds_start", "damaged_at", "failures", "follower", "follower_log", "is_paused", "key", "named_in_request",
+        "partition",
     )  # fmt: skip
 
     def __init__(self, key: Key, partition: Partition, follower_log: FollowerLog) -> None:
@@ -34,19 +34,12 @@ class Followed:
         """Log end when the leader sent damaged bytes; the next fetch from there reports that to the leader."""
         self.failures = 0
         self.is_paused = False
-        self.leader_watermark = 0
-        """The leader's high watermark in its last answer."""
 
     @property
     def is_throttled(self) -> bool:
         """Whether the topic lists this replica as throttled. The throttle delays the replica only while it lags."""
         replicas = self.partition.log.config.follower_throttled
         return bool(replicas) and is_throttled(replicas, self.key[1], self.partition.broker_id)
-
-    @property
-    def lag(self) -> int:
-        """Number of records below the leader's high watermark that this replica lacks."""
-        return max(0, self.leader_watermark - self.partition.log.log_end_offset)
 
 
 def position(followed: Followed, bytes_max: int) -> FetchPartition:

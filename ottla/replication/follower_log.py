@@ -23,22 +23,30 @@ log = logging.getLogger("ottla.replication")
 class FollowerLog:
     """Applies the answers of the leader in `epoch` to the log."""
 
-    __slots__ = ("_log", "_state", "epoch", "is_over", "on_durable")
+    __slots__ = ("_log", "_state", "epoch", "is_over", "leader_watermark", "on_durable")
 
     def __init__(self, state: PartitionState, epoch: int) -> None:
         self._state = state
         self._log = state.log
         self.epoch = epoch
         self.is_over = False
+        self.leader_watermark = 0
+        """The leader's high watermark in its last answer of this term."""
         self.on_durable: Callable[[], None] | None = None
         """Called when the leader should get a report: the durable end has moved and acknowledgements depend on it, this dependence was
         switched, or a higher log start was checkpointed."""
+
+    @property
+    def lag(self) -> int:
+        """Number of offsets below the leader's high watermark that this replica lacks, as of the leader's last answer of this term."""
+        return max(0, self.leader_watermark - self._log.log_end_offset)
 
     def append(self, batches: memoryview, *, high_watermark: int, leader_log_start: int) -> None:
         """Appends the leader's batches, and adopts its high watermark and log start as far as this log reaches. Raises `ApiError`:
         CORRUPT_MESSAGE for invalid bytes (nothing is appended), KAFKA_STORAGE_ERROR for a disk failure."""
         if self.is_over:
             return
+        self.leader_watermark = high_watermark
         state, own = self._state, self._log
         try:
             if len(batches):

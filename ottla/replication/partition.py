@@ -108,6 +108,11 @@ class Partition:
         return self.state.high_watermark
 
     @property
+    def lag(self) -> int:
+        """Number of offsets below the leader's high watermark that this replica lacks; 0 if it does not follow."""
+        return self.follower_log.lag if self.follower_log is not None else 0
+
+    @property
     def last_stable_offset(self) -> int:
         return self.state.last_stable_offset
 

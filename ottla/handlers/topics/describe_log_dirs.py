@@ -1,7 +1,9 @@
 """DescribeLogDirs: the state, size and partitions of each log directory.
 
 Behaviour: the answer has the state of each log directory, its total and usable bytes, and the size and lag of its partitions. Null topics
-select all partitions. A partition without a replica on this broker is omitted. The copy of a replica that is being moved is listed in its
+select all partitions. A partition without a replica on this broker is omitted. The lag of a follower is the number of offsets below the
+leader's high watermark that it had not fetched at the leader's last answer. (Kafka answers 0, because it compares with the follower's own
+high watermark.) The copy of a replica that is being moved is listed in its
 new directory with `is_future_key`; its lag is the number of offsets that are not copied yet (KIP-113).
 
 Version notes: 2 is flexible. 3 has a top-level error (KIP-784). 4 has the total and usable bytes of the file system (KIP-827). 5 has a flag
@@ -42,8 +44,7 @@ def handle(
     for piece in pieces_of(wanted):
         for partition in piece:
             log, future = partition.log, futures.get(partition.topic_partition)
-            # The lag of a follower is the part below the high watermark that it has not fetched. A leader has none.
-            _add(by_directory, log, max(0, partition.high_watermark - log.log_end_offset), is_future=False)
+            _add(by_directory, log, partition.lag, is_future=False)
             if future is not None:
                 _add(by_directory, future.copy, future.lag, is_future=True)
         yield

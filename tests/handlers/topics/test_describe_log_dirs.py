@@ -96,6 +96,15 @@ def test_every_version(version: int) -> None:
     assert (full.is_cordoned, empty.is_cordoned) == (False, version >= 5)
 
 
+def test_a_follower_lags_behind_its_leaders_watermark() -> None:
+    world = admin(Directory("/data"))
+    follower = world.broker.partitions.all()[1]
+    follower.become_follower(leader_id=2, leader_epoch=9, partition_epoch=9, replicas=[1, 2], isr=[2])
+    follower.follower_log.append(memoryview(b""), high_watermark=7, leader_log_start=0)
+    (topic,) = world.ask(DescribeLogDirsRequest(topics=None)).results[0].topics
+    assert {part.partition_index: part.offset_lag for part in topic.partitions} == {0: 0, 1: 7}
+
+
 def test_named_partitions_once_each_and_only_those_that_live_here() -> None:
     asked = [DescribableLogDirTopic(topic="t", partitions=[1, 1, 7]), DescribableLogDirTopic(topic="no", partitions=[0])]
     (result,) = admin(Directory("/data")).ask(DescribeLogDirsRequest(topics=asked)).results
