@@ -2,7 +2,8 @@
 
 Each answer is a list of `Reason`: the cause, the evidence, and the command that mends it. Everything is asked by Kafka's protocol, so it
 works with any cluster as far as its brokers answer. If a broker refuses a question about transactions, quotas, ACLs, disks or
-settings, the answer has a reason of the level `unknown`. Other refusals raise `ApiError`.
+settings, the answer has a reason of the level `unknown`. Other refusals raise `ApiError`. A broker that cannot be reached raises
+`TransportError`, unless only the lag of its replicas is asked for.
 """
 
 from __future__ import annotations
@@ -70,15 +71,18 @@ def why_reader(cluster: Cluster, group: str, *, wait: Callable[[float], object] 
     if found.state == "Dead" and not first.committed:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group!r} not found")
     places = sorted({*owners, *first.committed})
-    reasons = _of_offsets(cluster, group, places, first)
-    behind = {place: first.ends[place] - at for place, at in first.committed.items() if first.ends.get(place, 0) > at}
-    reasons += _of_transactions(cluster, first, sorted(behind))
+    starts = list_offsets(cluster, dict.fromkeys(places, EARLIEST)) if places else {}
+    reasons = _of_offsets(group, places, first, starts)
+    # A member that has committed nothing may have to read the partition from its first record.
+    firsts = {place: start.offset for place in owners if isinstance(start := starts[place], OffsetAt)}
+    behind = {place: first.ends[place] - at for place, at in {**firsts, **first.committed}.items() if first.ends.get(place, 0) > at}
+    reasons += _of_transactions(cluster, first, sorted(place for place in behind if place in first.committed))
     held = {reason.subject for reason in reasons if reason.cause == "open transaction"}
     if found.members:
         reasons += of_assignment(found, behind)
     if behind and found.members:
         wait(look_s)
-        reasons += _of_members(group, owners, first, _look(cluster, group, places), look_s, held)
+        reasons += _of_members(owners, behind, first, _look(cluster, group, places), look_s, held)
         reasons += _of_reader_quota(cluster, {member.client_id for member in found.members})
     elif behind:
         records = counted(sum(behind.values()), "record")
@@ -88,13 +92,15 @@ def why_reader(cluster: Cluster, group: str, *, wait: Callable[[float], object] 
         )  # fmt: skip
     if not reasons:
         sentence = "The group has read all records: the topics have no new ones." if first.committed else "The group has committed nothing."
-        reasons.append(Reason(group, "no traffic", sentence, f"{counted(len(first.committed), 'committed offset')}, lag 0", "", FINE))
+        evidence = counted(len(first.committed), "committed offset") + (", lag 0" if first.committed else "")
+        reasons.append(Reason(group, "no traffic", sentence, evidence, "", FINE))
     return reasons
 
 
-def _of_offsets(cluster: Cluster, group: str, places: list[TopicPartition], look: _Look) -> list[Reason]:
+def _of_offsets(
+    group: str, places: list[TopicPartition], look: _Look, starts: Mapping[TopicPartition, OffsetAt | ApiError]
+) -> list[Reason]:
     """Returns partitions whose offsets cannot be read, and committed offsets that are outside of their partition."""
-    starts = list_offsets(cluster, dict.fromkeys(places, EARLIEST)) if places else {}
     reasons = []
     for place in places:
         start, at, end = starts[place], look.committed.get(place), look.ends.get(place)
@@ -178,15 +184,25 @@ def of_assignment(found: GroupDescription, behind: Mapping[TopicPartition, int])
 
 
 def _of_members(
-    group: str, owners: Mapping[TopicPartition, GroupMember], before: _Look, after: _Look, look_s: float, held: set[str]
+    owners: Mapping[TopicPartition, GroupMember], lags: Mapping[TopicPartition, int], before: _Look, after: _Look, look_s: float,
+    held: set[str],
 ) -> list[Reason]:
-    """Compares two looks at each partition that is behind: its member commits nothing, is slower than the producers, or catches up."""
+    """Compares two looks at each partition that is behind: its member commits nothing, is slower than the producers, or catches up. `lags`
+    has the lags of the first look."""
     reasons = []
     for place, member in sorted(owners.items()):
-        at, end = after.committed.get(place, before.committed.get(place, 0)), after.ends.get(place, 0)
+        end, first_end = after.ends.get(place, 0), before.ends.get(place, 0)
+        was = before.committed.get(place, first_end - lags.get(place, 0))
+        at = after.committed.get(place, was)
         if end <= at or str(place) in held:
             continue
-        done, written = at - before.committed.get(place, at), end - before.ends.get(place, end)
+        if place not in after.committed:
+            reasons.append(
+                Reason(str(place), "nothing committed", f"{_name(member)} has committed no offset of this partition, which has records.",
+                       f"first offset {at}, end {end}", "if it should read older records, set its auto.offset.reset to earliest", NOTE)
+            )  # fmt: skip
+            continue
+        done, written = at - was, end - (first_end if place in before.ends else end)
         evidence = f"in {look_s:g} s: {counted(done, 'record')} committed, {written} written; lag {end - at}; member {_name(member)}"
         if done <= 0:
             reasons.append(
@@ -198,8 +214,13 @@ def _of_members(
                 Reason(str(place), "slow member", f"{_name(member)} reads slower than the partition is written.", evidence,
                        "add members up to the number of partitions, or make the work on a record faster")
             )  # fmt: skip
+        elif done == written:
+            reasons.append(
+                Reason(str(place), "constant lag", f"{_name(member)} reads only as fast as the partition is written, so its lag stays.",
+                       evidence, "add members up to the number of partitions, or make the work on a record faster", NOTE)
+            )  # fmt: skip
         else:
-            seconds = (end - at) / max(1, done - written) * look_s
+            seconds = (end - at) / (done - written) * look_s
             reasons.append(
                 Reason(str(place), "catching up", f"{_name(member)} will have caught up in about {seconds:.0f} s.", evidence, "", FINE)
             )  # fmt: skip
@@ -392,30 +413,31 @@ def why_partition(cluster: Cluster, topic: str, partition: int | None = None) ->
     return reasons
 
 
-def _replica_lags(cluster: Cluster, topic: str, brokers: list[int]) -> dict[tuple[int, int], int | str]:
-    """Returns how many records each replica is behind by broker and partition, or why that is not known."""
-    lags: dict[tuple[int, int], int | str] = {}
+def _replica_lags(cluster: Cluster, topic: str, brokers: list[int]) -> dict[tuple[int, int], int | str | ApiError]:
+    """Returns how many records each replica is behind by broker and partition, its failure, or the refusal of the broker."""
+    lags: dict[tuple[int, int], int | str | ApiError] = {}
     partitions = cluster.partitions(topic)
     for broker in brokers:
         try:
             directories = admin.describe_log_dirs(cluster, broker, [topic])
         except ClientError as error:
-            lags.update({(broker, number): str(error) for number in partitions})
+            lags.update({(broker, number): error if isinstance(error, ApiError) else str(error) for number in partitions})
             continue
         broken = [found.log_dir for found in directories if found.error_code]
         if broken:
             lags.update({(broker, number): f"the log directory {broken[0]} is offline" for number in partitions})
         for found in directories:
             for each in found.topics:
-                lags.update({(broker, one.partition_index): one.offset_lag for one in each.partitions})
+                # The lag of a copy that is moved to another directory is behind this replica.
+                lags.update({(broker, one.partition_index): one.offset_lag for one in each.partitions if not one.is_future_key})
     return lags
 
 
 def _of_replica(
-    place: TopicPartition, broker: int, one: MetadataResponsePartition, is_alive: bool, lag: int | str | None, is_added: bool
+    place: TopicPartition, broker: int, one: MetadataResponsePartition, is_alive: bool, lag: int | str | ApiError | None, is_added: bool
 ) -> Reason:
     subject = f"{place} on broker {broker}"
-    evidence = f"leader {one.leader_id}, in sync {list(one.isr_nodes)}, lag {lag if lag is not None else 'not known'}"
+    evidence = f"leader {one.leader_id}, in sync {list(one.isr_nodes)}, lag {lag if isinstance(lag, int) else 'not known'}"
     if not is_alive:
         return Reason(subject, "broker down", f"Broker {broker} does not run.", evidence, f"start broker {broker}")
     if one.leader_id < 0:
@@ -424,8 +446,13 @@ def _of_replica(
         return Reason(subject, "failed replica", f"The replica cannot be reached: {lag}.", evidence, f"look at the log of broker {broker}")
     if is_added:
         return Reason(subject, "reassignment", "The replica is new and is being copied.", evidence, "ottla partitions list", NOTE)
+    if isinstance(lag, ApiError):
+        sentence = f"The replica is not in sync. Broker {broker} refuses to say how far it is behind its leader."
+        return Reason(subject, "not known", sentence, f"{evidence}: {lag}", "", UNKNOWN)
     if lag is None:
         return Reason(subject, "no replica", f"Broker {broker} has no log of this partition yet.", evidence, f"restart broker {broker}")
-    sentence = f"The replica is {counted(lag, 'record')} behind its leader, or has not fetched for replica.lag.time.max.ms."
+    sentence = "The replica has not caught up with its leader for replica.lag.time.max.ms."
+    if lag:  # Kafka's brokers answer 0 for a follower.
+        sentence += f" At its last fetch it was {counted(lag, 'record')} behind."
     mend = f"ottla config describe --entity-type brokers --entity-name {broker} (throttles), and the broker's log"
     return Reason(subject, "slow follower", sentence, evidence, mend)

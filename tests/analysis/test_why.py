@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from ottla.analysis.why import BAD, FINE, NOTE, UNKNOWN, Reason, of_assignment, why_partition, why_reader, why_writer
+from ottla.analysis.why import (
+    BAD,
+    FINE,
+    NOTE,
+    UNKNOWN,
+    Reason,
+    _of_replica,
+    _replica_lags,
+    of_assignment,
+    why_partition,
+    why_reader,
+    why_writer,
+)
 from ottla.base.acls import AclOperation, Binding, Pattern, PatternType, Permission, ResourceType, Rule
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
@@ -16,8 +30,11 @@ from ottla.client.blocking.consumer import Consumer
 from ottla.client.blocking.producer import Producer
 from ottla.client.core import acl_admin, admin, group_admin, quota_admin
 from ottla.client.core.group_admin import GroupDescription, GroupMember
+from ottla.client.errors import KafkaError
 from ottla.testing.broker import Broker
 from ottla.testing.cluster import Cluster as ClusterOfBrokers
+from ottla.wire.messages.describe_log_dirs import DescribeLogDirsPartition, DescribeLogDirsResult, DescribeLogDirsTopic
+from ottla.wire.messages.metadata import MetadataResponsePartition
 
 SETTINGS = {"authorizer.class.name": "acl", "super.users": "User:ANONYMOUS"}
 
@@ -131,6 +148,34 @@ def test_members_that_stand_still_are_slow_and_catch_up(cluster: Cluster, topic:
         quota_admin.alter_quotas(cluster, ((quota_admin.CLIENT_ID, client),), changes={}, deletions=["consumer_byte_rate"])
 
 
+def test_a_member_that_keeps_its_lag_never_catches_up(cluster: Cluster, topic: str) -> None:
+    group = f"{topic}-group"
+    commit(cluster, group, topic, 1)
+    with Consumer(cluster, group_id=group, auto_offset_reset="earliest") as member:
+        member.subscribe([topic])
+        while not member.poll(1.0):
+            pass
+
+        def as_much(seconds: float) -> None:
+            commit(cluster, group, topic, 4, member)
+            write(cluster, topic, 3)
+
+        (constant,) = why_reader(cluster, group, wait=as_much)
+        assert (constant.cause, constant.level) == ("constant lag", NOTE) and "3 records committed, 3 written; lag 9" in constant.evidence
+
+
+def test_a_member_that_has_committed_nothing_has_not_read_all(cluster: Cluster, topic: str) -> None:
+    group = f"{topic}-group"
+    with Consumer(cluster, group_id=group, auto_offset_reset="earliest") as member:
+        member.subscribe([topic])
+        while not member.poll(1.0):
+            pass
+        (nothing,) = why_reader(cluster, group, wait=lambda seconds: None)
+        assert (nothing.cause, nothing.level, nothing.evidence) == ("nothing committed", NOTE, "first offset 0, end 10")
+        (fast,) = why_reader(cluster, group, wait=lambda seconds: commit(cluster, group, topic, 5, member), look_s=8)
+        assert fast.cause == "catching up" and "in about 8 s" in fast.sentence
+
+
 def described(*assignments: int, state: str = "Stable") -> GroupDescription:
     places = (tuple(TopicPartition("t", 10 * number + each) for each in range(count)) for number, count in enumerate(assignments))
     members = tuple(GroupMember(f"m{number}", None, f"c{number}", "/host", place) for number, place in enumerate(places))
@@ -224,6 +269,18 @@ def test_a_topic_in_sync(cluster: Cluster, topic: str) -> None:
     assert causes(why_partition(cluster, "nothing")) == ["no topic"]
     with pytest.raises(ApiError, match="no partition 7"):
         why_partition(cluster, topic, 7)
+
+
+def test_lags_of_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
+    place, one = TopicPartition("t", 0), MetadataResponsePartition(partition_index=0, leader_id=1, replica_nodes=[1, 2], isr_nodes=[1])
+    refused = _of_replica(place, 2, one, True, KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no"), False)
+    assert (refused.cause, refused.level) == ("not known", UNKNOWN) and "CLUSTER_AUTHORIZATION_FAILED: no" in refused.evidence
+    assert "7 records behind" in _of_replica(place, 2, one, True, 7, False).sentence
+    assert "behind" not in _of_replica(place, 2, one, True, 0, False).sentence
+    copies = [DescribeLogDirsPartition(partition_index=0, offset_lag=lag, is_future_key=lag != 7) for lag in (7, 9)]
+    found = DescribeLogDirsResult(log_dir="/d", topics=[DescribeLogDirsTopic(name="t", partitions=copies)])
+    monkeypatch.setattr(admin, "describe_log_dirs", lambda *_: [found])
+    assert _replica_lags(cast(Cluster, SimpleNamespace(partitions=lambda _: [0])), "t", [2]) == {(2, 0): 7}
 
 
 @pytest.mark.usefixtures("need_zookeeper")

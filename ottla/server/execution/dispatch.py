@@ -275,8 +275,8 @@ class Dispatcher:
         done(b"".join(frame)[FRAME_SIZE_BYTES:])
 
     def _name_client(self, connection: Connection, frame: memoryview) -> None:
-        """Remembers the client id of a connection, which is decoded again only if it changes. Raises `WireError` if it is malformed. A request
-        without a client id changes nothing."""
+        """Remembers the client id of a connection, which is decoded again only if it changes. Raises `WireError` if it is malformed. A
+        request without a client id changes nothing."""
         if not has_client_id(*read_key_and_version(frame, 0)):
             return
         (length,) = read_length(frame, CLIENT_ID_AT)
