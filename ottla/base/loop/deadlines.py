@@ -32,16 +32,21 @@ class SameTimeout:
     def __init__(self, deadlines: Deadlines, timeout_ms: int) -> None:
         self._deadlines = deadlines
         self._timeout_ms = timeout_ms
-        self._timer: TimerHandle = deadlines.timers.call_later(timeout_ms, self._fire)
+        self._timer: TimerHandle | None = None
         self.due_ms: dict[Expiring, int] = {}
         """The deadline of each wait in monotonic milliseconds, in ascending order."""
+
+    def begin(self, wait: Expiring) -> None:
+        deadlines = self._deadlines
+        self.due_ms[wait] = deadlines.clock.monotonic_ms() + self._timeout_ms
+        if self._timer is None:
+            self._timer = deadlines.timers.call_later(self._timeout_ms, self._fire)
 
     def end(self, wait: Expiring) -> None:
         """Ends a wait early. Does nothing if it has ended."""
         self.due_ms.pop(wait, None)
-        if not self.due_ms and len(self._deadlines.by_timeout) > _IDLE_MAX:
-            self._timer.cancel()
-            self._forget()
+        if not self.due_ms:
+            self._forget_if_many()
 
     def _fire(self) -> None:
         """Expires the due waits. If one fails, the others expire in the next iteration of the loop."""
@@ -52,16 +57,19 @@ class SameTimeout:
                 if self.due_ms.pop(wait, None) is not None:
                     wait.expire()
         finally:
-            if self.due_ms:
+            self._timer = None
+            if not self.due_ms:
+                self._forget_if_many()
+            else:
                 next_ms = next(iter(self.due_ms.values()))
                 self._timer = self._deadlines.timers.call_later(max(0, next_ms - now_ms), self._fire)
-            else:
-                self._forget()
 
-    def _forget(self) -> None:
+    def _forget_if_many(self) -> None:
         by_timeout = self._deadlines.by_timeout
-        if by_timeout.get(self._timeout_ms) is self:
+        if len(by_timeout) > _IDLE_MAX and by_timeout.get(self._timeout_ms) is self:
             del by_timeout[self._timeout_ms]
+            if self._timer is not None:
+                self._timer.cancel()
 
 
 class Deadlines:
@@ -77,7 +85,7 @@ class Deadlines:
         same = self.by_timeout.get(timeout_ms)
         if same is None:
             same = self.by_timeout[timeout_ms] = SameTimeout(self, timeout_ms)
-        same.due_ms[wait] = self.clock.monotonic_ms() + timeout_ms
+        same.begin(wait)
         return same
 
     def waits(self) -> list[Expiring]:

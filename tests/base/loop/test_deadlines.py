@@ -111,6 +111,19 @@ def test_a_wait_that_begins_again_as_it_expires_does_not_hold_up_the_loop(world:
     assert len(world.expired) == 4
 
 
+def test_a_wait_that_begins_as_another_expires_does_not_delay_the_next(world: World) -> None:
+    class Beginning(Wait):
+        def expire(self) -> None:
+            super().expire()
+            world.begin("new", 100)
+
+    world.deadlines.begin(Beginning(world.expired, world.timers, "beginning"), 100)
+    world.timers.advance(50)
+    world.begin("next", 100)
+    world.timers.advance(500)
+    assert world.expired_after() == [("beginning", 100), ("next", 150), ("new", 200)]
+
+
 def test_different_timeouts_of_ended_waits_keep_few_timers(world: World) -> None:
     """Clients choose timeouts of weeks, and disconnect."""
     for number in range(1000):
