@@ -58,9 +58,11 @@ class Line:
         self._finishers[batch] = finish
         while self._finishers:
             first, finisher = next(iter(self._finishers.items()))
-            if finisher is None or not finisher():
+            if finisher is None:
                 return
-            del self._finishers[first]
+            self._finishers[first] = None  # `finisher` may cause answers to other batches, which must not call it again
+            if finisher():
+                del self._finishers[first]
 
 
 class Verifications:

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.replication import verification
-from ottla.replication.verification import VerificationGuard, Verifications
+from ottla.replication.verification import Line, VerificationGuard, Verifications
 from ottla.wire.batch_header import TRANSACTIONAL_BIT, BatchHeader
 
 
@@ -93,3 +93,32 @@ def test_a_coordinators_own_records_ask_whether_the_guard_stands() -> None:
     assert not verifications.stands(7, 0, old), "a marker came"
     assert not verifications.stands(7, 1, new)
     assert not verifications.stands(7, 1, old)
+
+
+def test_a_batch_whose_append_causes_other_answers_is_done_once() -> None:
+    """A disk failure in an append ends the coordinator on the same disk, which answers all batches that wait for it."""
+    line, done = Line(), []
+
+    def fail_and_answer() -> bool:
+        done.append("first")
+        line.answered("second", lambda: done.append("second") is None)
+        return True
+
+    for batch in ("first", "second"):
+        line.join(batch)
+    line.answered("first", fail_and_answer)
+    assert done == ["first", "second"] and not line
+
+
+def test_a_batch_that_is_asked_about_again_and_answered_at_once_is_done() -> None:
+    line, done = Line(), []
+
+    def ask_again() -> bool:
+        done.append("asked")
+        line.join("batch")
+        line.answered("batch", lambda: done.append("done") is None)
+        return False
+
+    line.join("batch")
+    line.answered("batch", ask_again)
+    assert done == ["asked", "done"] and not line
