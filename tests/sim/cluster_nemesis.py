@@ -37,6 +37,12 @@ WITHIN = 0.4
 CLOCK_JUMPS_MS = (-3_600_000, -30_000, 30_000, 3_600_000)
 
 
+def has_failed(broker: ClusterBroker) -> bool:
+    """Whether the disk of this broker has failed since its start. After a power failure such a broker cannot prove that its logs are whole,
+    even if acknowledgements wait for the disk."""
+    return broker.node is not None and any(directory.has_failed for directory in broker.node.directories)
+
+
 class Nemesis:
     """Draws and carries out the faults of one world."""
 
@@ -153,7 +159,7 @@ class Nemesis:
     def _may_lose(self, broker: ClusterBroker) -> bool:
         """Whether the power of this machine may be cut without more loss than the cluster promises to survive."""
         world = self.world
-        if world.is_flushed or self._lossy in (None, broker.broker_id):
+        if self._lossy in (None, broker.broker_id) or (world.is_flushed and not has_failed(broker)):
             return True
         if world.is_in_sync() and not any(self._is_about_to_lose(other) for other in world.brokers.values()):
             self._lossy = None
