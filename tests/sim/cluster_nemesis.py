@@ -53,7 +53,8 @@ class Nemesis:
         self.is_resting = False
         """Nothing new is broken meanwhile."""
         self._cut_off: dict[int, int] = {}
-        self._lossy: int | None = None
+        self._lossy: set[int] = set()
+        """Brokers that may have lost records, or cannot prove that they have not, since every replica was last in sync."""
         self._lying: int | None = None
         self._failing: dict[int, None] = {}
         self._kinds: list[tuple[int, str, Callable[[ClusterBroker], None]]] = [
@@ -107,9 +108,8 @@ class Nemesis:
             broker.kill()
 
     def _cut_power(self, broker: ClusterBroker) -> None:
-        if not broker.is_up or not self._may_lose(broker):
+        if not broker.is_up or not self._may_lose_power(broker):
             return
-        self._lossy = broker.broker_id
         if self.chance.random() < WITHIN:
             broker.is_kill_fused = False
             broker.disk.fuse = self.chance.randint(1, FUSE_MAX)
@@ -119,8 +119,7 @@ class Nemesis:
 
     def strike(self, broker: ClusterBroker, restart_ms: tuple[int, int]) -> None:
         """Cuts the power of this broker now, if that may be, and has it start again soon."""
-        if broker.is_up and self._may_lose(broker):
-            self._lossy = broker.broker_id
+        if broker.is_up and self._may_lose_power(broker):
             self.world.crashes += 1
             broker.cut_power(restart_ms=restart_ms)
 
@@ -142,29 +141,35 @@ class Nemesis:
 
     def note_replaced(self, broker: ClusterBroker) -> None:
         """This machine, which is down, comes back with an empty disk."""
-        self._lossy = broker.broker_id
+        self._lossy.add(broker.broker_id)
         self.world.crashes += 1
         broker.replace_disk()
 
     def may_lie(self, broker: ClusterBroker) -> bool:
         """Whether the disk of this broker may lie from now on: no other one lies or has lost anything, unless all is whole again."""
-        is_first = {self._lying, self._lossy} <= {None, broker.broker_id}
+        is_first = self._lossy <= {broker.broker_id} and self._lying in (None, broker.broker_id)
         if not is_first and not self.world.is_in_sync():
             return False
         if any(self._is_about_to_lose(other) for other in self.world.brokers.values()):
             return False
-        self._lying = self._lossy = self.world.checks.lying = broker.broker_id
+        self._lossy = {broker.broker_id}
+        self._lying = self.world.checks.lying = broker.broker_id
         return True
 
-    def _may_lose(self, broker: ClusterBroker) -> bool:
-        """Whether the power of this machine may be cut without more loss than the cluster promises to survive."""
+    def _may_lose_power(self, broker: ClusterBroker) -> bool:
+        """Whether the power of this machine may be cut without more loss than the cluster promises to survive. If so, notes the loss. With
+        acknowledgements that wait for the disk there is none."""
+        return (self.world.is_flushed and not has_failed(broker)) or self._may_lose(broker, is_flush_a_help=False)
+
+    def _may_lose(self, broker: ClusterBroker, *, is_flush_a_help: bool = True) -> bool:
+        """Whether this broker may lose what it has not synced. If so, notes the loss."""
         world = self.world
-        if self._lossy in (None, broker.broker_id) or (world.is_flushed and not has_failed(broker)):
-            return True
-        if world.is_in_sync() and not any(self._is_about_to_lose(other) for other in world.brokers.values()):
-            self._lossy = None
-            return True
-        return False
+        if not self._lossy <= {broker.broker_id} and not (world.is_flushed and is_flush_a_help):
+            if not world.is_in_sync() or any(self._is_about_to_lose(other) for other in world.brokers.values()):
+                return False
+            self._lossy.clear()
+        self._lossy.add(broker.broker_id)
+        return True
 
     def _is_about_to_lose(self, broker: ClusterBroker) -> bool:
         """Its power is to fail at one of its next writes, or its disk."""
@@ -186,7 +191,6 @@ class Nemesis:
         """What was not synced elsewhere may be here alone, so a disk that fails is a loss like that of the power."""
         if not broker.is_up or not self._may_lose(broker):
             return
-        self._lossy = broker.broker_id
         self._failing[broker.broker_id] = None
         kind = self.chance.choice(("full", "write", "sync"))
         if kind == "full":
@@ -200,7 +204,6 @@ class Nemesis:
         report takes a while, because it is not connected to the metadata store."""
         if not broker.is_up or broker.node is None or not self._may_lose(broker):
             return
-        self._lossy = broker.broker_id
         self._failing[broker.broker_id] = None
         broker.disk.fail_next(self.chance.choice(("write", "sync")), errno.EIO, path_part=path_part)
         if self.chance.random() < UNREPORTED:
