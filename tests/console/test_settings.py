@@ -56,6 +56,18 @@ def test_a_broker_and_the_defaults_of_all_brokers(visitor: Visitor, cluster: Clu
         admin.alter_configs(cluster, admin.BROKER_RESOURCE, name, deletions=["log.cleaner.threads"])
 
 
+def test_a_setting_of_a_group_shows_the_value_without_it(visitor: Visitor) -> None:
+    at, setting = "/config?kind=groups&name=settled", "consumer.heartbeat.interval.ms"
+    change = f"/config/change?kind=groups&name=settled&setting={setting}"
+    before = row_of(visitor, at, setting)
+    assert before["default"] is None
+    visitor.act(f"{change}&value=6000", "/do/config/change")
+    after = row_of(visitor, at, setting)
+    assert (after["value"], after["source"], after["default"]) == ("6000", "group", f"{before['value']} (default)")
+    visitor.act(f"{change}&reset=yes", "/do/config/change")
+    assert row_of(visitor, at, setting) == before
+
+
 def test_what_has_no_settings_is_a_sentence(visitor: Visitor) -> None:
     assert "Settings belong to brokers, topics, groups" in visitor.get("/config?kind=kings&name=a", 404)
     assert "There is no broker &#39;9&#39;" in visitor.get("/config?kind=brokers&name=9", 404)

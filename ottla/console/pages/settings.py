@@ -72,7 +72,7 @@ def _source(one: Any) -> str:
 
 def _without(one: Any) -> str | None:
     """Returns the value that applies if the setting is removed; None for a setting that is not set."""
-    others = [other for other in one.synonyms or () if other.source > one.config_source]
+    others = [other for other in one.synonyms or () if other.source != one.config_source]
     if one.config_source == DEFAULT_SOURCE or one.is_sensitive or not others:
         return None
     return f"{others[0].value} ({SOURCES.get(others[0].source, '')})"
