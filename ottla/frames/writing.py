@@ -3,7 +3,7 @@
     ottla.write_frame(polars.DataFrame({"customer": ["ann"], "amount": [12]}), "orders", key="customer")
 
 Rows are read as an Arrow stream and encoded column by column (`ottla/arrow`), as in the Spark sink. Kafka's default partitioner chooses the
-partitions, unless a column `partition` does. Readers of committed records see all rows or none.
+partitions. If there is a column of values, a column `partition` may choose them instead. Readers of committed records see all rows or none.
 """
 
 from __future__ import annotations
@@ -37,16 +37,17 @@ def write_frame(
     """Writes the rows to a topic in one transaction, and returns their number.
 
     `rows` is anything that gives an Arrow stream: a DataFrame of Polars or pandas, a relation of DuckDB, a `pyarrow.Table`, an
-    `ottla.frame`. With a column `value`, or if `value` names a column, the parts of a record are the columns `key`, `value`,
-    `headers`, `timestamp` and `partition`; others are ignored. Without one the value of each record is the row as a JSON object. `key`
-    names the column of the keys, by default `key`; keys are strings, bytes or integers.
+    `ottla.frame`. The column of the values is `value`, or the column that the argument `value` names. With such a column, `headers`,
+    `timestamp` and `partition` are parts of the record too, and all other columns are ignored. Without it, the value of each record is the
+    whole row as a JSON object, and no column may contain bytes. The column of the keys is `key`, or the column that the argument `key`
+    names; keys are strings, bytes or integers.
 
     `compression` is none, gzip, snappy, lz4 or zstd. The brokers abort the transaction if it is open for more than `timeout_s` seconds.
     `bootstrap`, `config` and `progress` have the same meaning as for `ottla.frame`.
 
     Raises `FrameUsageError` for rows, columns and arguments that do not fit, `UnknownTopicError` and other `ClientError`s, and
     `MissingPackageError` without the packages of `ottla[frame]`. After an error no row is visible, except after `OutcomeUnknownError`:
-    then the answer to the commit was lost, and all rows may be visible.
+    then no answer has shown whether the commit was executed, and all rows may be visible.
     """
     library("pyarrow"), library("numpy")
     from ottla.arrow.encode import encode_rows
@@ -105,11 +106,19 @@ def _as_key(column: Any) -> Any:
 
 
 def _check_json(schema: Any) -> None:
-    types = library("pyarrow").types
     for field in schema:
-        if types.is_binary(field.type) or types.is_large_binary(field.type) or types.is_fixed_size_binary(field.type):
+        if _has_bytes(field.type):
             advice = "name the column of the values with `value`"
             raise FrameUsageError(f"rows: column {field.name!r} has bytes, which JSON cannot hold; {advice}")
+
+
+def _has_bytes(kind: Any) -> bool:
+    """Whether values of an Arrow type are bytes, or contain bytes."""
+    types = library("pyarrow").types
+    if types.is_dictionary(kind):
+        return _has_bytes(kind.value_type)
+    is_bytes = types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind) or types.is_binary_view(kind)
+    return is_bytes or any(_has_bytes(kind.field(number).type) for number in range(kind.num_fields))
 
 
 def _as_json(rows: Any) -> Any:
