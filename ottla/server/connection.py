@@ -364,7 +364,7 @@ class Connection:
         if self.state is READING or self.state is FULL:
             self._move(THROTTLED)
             if not self._is_in_batch:
-                self.inbox.waits_for_broker = True
+                self.inbox.set_waiting(True)
                 self.channel.pause_reading()
 
     def end_throttle(self) -> None:
@@ -394,7 +394,10 @@ class Connection:
             state = READING
         if state is not self.state:
             self._move(state)
-        if state is not READING or self._is_in_batch:
+        if self._is_in_batch:
+            return
+        self.inbox.set_waiting(state is not READING)
+        if state is not READING:
             return
         if self.info.is_refused:
             self._close_when_answered()

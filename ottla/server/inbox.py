@@ -19,7 +19,8 @@ read_size = Struct(">i").unpack_from
 class Inbox:
     """The received bytes of one connection (`memory.unfinished_requests.Unfinished`)."""
 
-    missing_bytes = SHARED_BYTES  # at most
+    missing_bytes = SHARED_BYTES
+    """Upper bound for all small frames."""
 
     def __init__(self, buffers: ReceiveBuffers, channel: Channel, contexts: Sized) -> None:
         """`contexts`: the request contexts of the connection, which are empty until its first request is executed (`is_served`)."""
@@ -64,6 +65,12 @@ class Inbox:
         full.
         """
         return self._buffers.evict_for(self.large or self)
+
+    def set_waiting(self, waits_for_broker: bool) -> None:
+        """Notes whether the received bytes wait for the broker, which has paused reading."""
+        self.waits_for_broker = waits_for_broker
+        if self.large is not None:
+            self.large.waits_for_broker = waits_for_broker
 
     def take(self) -> bytes:
         """Removes and returns the copied bytes."""

@@ -211,12 +211,14 @@ class ReceiveBuffers:
 class LargeFrame:
     """A frame that is being received into a buffer of its own."""
 
-    __slots__ = ("_buffers", "buffer", "channel", "filled", "begun_tick", "is_served", "moved", "waiting_number", "size", "view")
-    waits_for_broker = False
+    __slots__ = (
+        "_buffers", "buffer", "channel", "filled", "begun_tick", "is_served", "moved", "waiting_number", "waits_for_broker", "size", "view"
+    )  # fmt: skip
 
     def __init__(self, buffers: ReceiveBuffers, size: int, start: memoryview, channel: Reader, *, is_served: bool) -> None:
         self._buffers, self.channel, self.is_served = buffers, channel, is_served
         self.begun_tick = self.moved = 0
+        self.waits_for_broker = False
         buffers.unfinished.note_begun(self)
         self.waiting_number = 0  # running number of its last wait; 0 before the first one
         self.size = size

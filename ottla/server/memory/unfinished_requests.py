@@ -1,15 +1,15 @@
 """Requests that are not executed yet, most of them incomplete, and their order of eviction when memory is short.
 
-While requests wait for memory, the slowest are dropped. The pace of a request is the number of bytes that it has received since the tick
-before the last one (a tick is `ottla.tick.interval.ms`). It is compared first, because a peer may send much at first and then a byte each
-second. If two requests have the same pace, their averages since they began decide. A request that will be complete soon at its pace is not
-dropped for slowness.
+While requests wait for memory, the slowest are dropped. The pace of a request is the number of bytes that it has received since the last
+tick but one (a tick is `ottla.tick.interval.ms`). The pace is compared first, because a peer may send much at first and then a byte each
+second. If two requests have the same pace, their averages since they began decide. A request is not dropped for slowness while it is
+younger than two ticks, while it waits for the broker, or if it will be complete soon at its pace.
 
-Requests of a peer that always opens new connections are too young to be judged by their pace. So when requests fill the memory, the address
-whose requests use the most memory loses requests first. Its requests are dropped in this order:
+A peer that always opens new connections has only requests that are too young to be judged by their pace. So when requests fill the memory,
+the address whose requests use the most memory loses requests first. Its requests are dropped in this order:
 
-1. requests that will not be complete soon, on connections that have not sent a whole request yet. They are ordered by the product of their
-   memory and the time since they last received bytes, which is counted in receptions of all connections;
+1. requests that are too young to be judged or will not be complete soon, on connections that have not sent a whole request yet. They are
+   ordered by the product of two numbers: their memory, and the receptions of all connections since they last received bytes;
 2. other requests, by memory;
 3. requests that wait for the broker, in the same two groups.
 """
@@ -23,7 +23,8 @@ from typing import Protocol
 RIPE_TICKS = 2
 """Minimum age, in ticks, at which a request is judged by its rate."""
 SOON_TICKS = 10
-"""A request that will be complete within this many ticks, at its latest rate, is not dropped for slowness."""
+"""A request that will be complete within this many ticks, at its latest rate, is not dropped for slowness. A small request counts as if it
+missed 64 KiB (`Inbox.missing_bytes`)."""
 
 
 class Reader(Protocol):
@@ -40,14 +41,15 @@ class Reader(Protocol):
 
 
 class Unfinished(Hashable, Protocol):
-    """A large frame, or an inbox that keeps the start of a small frame or requests that are not executed yet."""
+    """An unfinished request: a large frame, or the inbox of a connection. An inbox has the start of a small frame, or whole requests that
+    are not executed yet."""
 
     begun_tick: int
     moved: int
     """The value of `UnfinishedRequests.moves` when this request last received bytes."""
 
     waits_for_broker: bool
-    """Whether it waits for the broker, not for its peer."""
+    """Whether the request waits for the broker, which does not read from its connection."""
 
     @property
     def received_bytes(self) -> int:
@@ -75,7 +77,7 @@ class UnfinishedRequests:
     def __init__(self) -> None:
         self.tick = 0
         self.moves = 0
-        """Number of receptions so far: of bytes for a large frame, and of a request's first bytes."""
+        """Number of receptions so far. Each piece of a large frame counts, and each time that an inbox keeps bytes."""
         self.frames: dict[Unfinished, None] = {}
         """Large frames."""
         self.inboxes: Callable[[], Iterable[Unfinished]] = tuple
@@ -94,7 +96,8 @@ class UnfinishedRequests:
             self._noted.update((one, one.received_bytes) for one in self._all())
 
     def note_begun(self, one: Unfinished) -> None:
-        """Notes a request whose first piece has arrived."""
+        """Notes that a large frame has begun, or that an inbox keeps bytes. An inbox also calls it for further pieces of the same frame;
+        the connection then restores `begun_tick`."""
         one.begun_tick = self.tick
         one.moved = self.moves = self.moves + 1
 
@@ -102,11 +105,11 @@ class UnfinishedRequests:
         """Returns the slowest request that is old enough to be judged and will not be complete soon. Returns each at most once in a
         tick."""
         if self._slowest is None:
-            judged = ((self._pace(one), number, one) for number, one in enumerate(self._all()) if self._is_ripe(one))
+            judged = ((self._pace(one), number, one) for number, one in enumerate(self._all()) if self._is_judged(one))
             self._slowest = sorted((item for item in judged if not self._is_on_its_way(item[2])), reverse=True)
         while self._slowest:
             _, _, one = self._slowest.pop()
-            if one.received_bytes and self._is_ripe(one):  # It is still the same unfinished request.
+            if one.received_bytes and self._is_judged(one):  # It is still the same unfinished request.
                 return one
         return None
 
@@ -130,6 +133,10 @@ class UnfinishedRequests:
 
     def _is_ripe(self, one: Unfinished) -> bool:
         return self.tick - one.begun_tick >= RIPE_TICKS
+
+    def _is_judged(self, one: Unfinished) -> bool:
+        """Whether its peer is responsible for its pace."""
+        return self._is_ripe(one) and not one.waits_for_broker
 
     def _came_lately(self, one: Unfinished) -> int:
         return one.received_bytes - self._noted_before.get(one, 0)

@@ -239,6 +239,23 @@ def test_i46_what_comes_whole_soon_is_not_dropped_as_the_slowest() -> None:
     assert len(honest.executor.frames) == 1
 
 
+@pytest.mark.parametrize(("size", "piece"), [(60_000, 30_000), (3 << 20, 70_000)], ids=["small", "large"])
+def test_i46_a_request_of_a_throttled_connection_is_not_the_slowest(size: int, piece: int) -> None:
+    """The broker does not read from the connection, so its pace says nothing about the peer."""
+    buffers, (throttled, slow, newcomer) = shares(1 << 20, 3)
+    buffers.unfinished.inboxes = lambda: [world.connection.inbox for world in (throttled, slow, newcomer)]
+    throttled.feed(frame(bytes(size))[:piece])
+    slow.feed(frame(bytes(3 << 20))[:300_000])
+    throttled.connection.throttle()
+    for _ in range(RIPE_TICKS):
+        buffers.relieve()
+    feed_all([(newcomer, frame(bytes(900_000)))])
+    assert slow.channel.is_closed and not throttled.channel.is_closed
+    throttled.connection.end_throttle()
+    inbox = throttled.connection.inbox
+    assert not inbox.waits_for_broker and not (inbox.large is not None and inbox.large.waits_for_broker)
+
+
 def test_i46_where_memory_is_full_the_address_that_holds_the_most_goes_first() -> None:
     _, worlds = shares(1 << 20, 22)
     other, *crowd = worlds
