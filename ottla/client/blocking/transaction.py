@@ -12,7 +12,7 @@ class Transaction:
 
     `with` initializes the id if needed and begins a transaction. Its end commits the transaction, or aborts it after an exception. After a
     `FencedError` the program must stop: another producer uses the id. After `OutcomeUnknownError` the program calls `initialize` and
-    compares the committed offsets.
+    compares the committed offsets; after one of `commit` it may also repeat the commit.
     """
 
     def __init__(self, cluster: Cluster, core: TransactionCore) -> None:

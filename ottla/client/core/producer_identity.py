@@ -7,13 +7,14 @@ has `transaction.version` 2. There a write adds its partition to the transaction
 late requests of an earlier transaction.
 
 If the answer to EndTxn is lost, the request is repeated until the deadline. This is safe: the coordinator answers a repeated EndTxn like
-the first. Without any answer `OutcomeUnknownError` is raised. Then the id has to be initialized again. An abort (`end`) initializes it;
-before that, `begin` raises an error.
+the first. `OutcomeUnknownError` is raised if no attempt gets an answer that decides. Then the caller repeats the commit, or initializes the
+id again. An abort (`end`) initializes it; before that, `begin` raises an error.
 
 A batch that was not appended causes a gap in the sequence numbers of its transaction (`has_gap`). The transaction can then only be aborted.
 With the first protocol the abort also gets a new epoch; sequence numbers begin at 0 again.
 
-`FencedError` means that another producer has taken over the transactional id. This producer must not continue.
+`FencedError` means that another producer has taken over the transactional id, or that the coordinator has aborted a transaction after its
+timeout. This producer must not continue.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from ottla.client.core.conversation import Conversation, Sleep, within
 from ottla.client.core.group_admin import Committed, offsets_by_topic
 from ottla.client.core.topic_lists import each_partition, first_code, topic_list
 from ottla.client.core.versions import TRANSACTION_VERSION
-from ottla.client.errors import COORDINATOR_MOVED, OutcomeUnknownError, TransportError, refused
+from ottla.client.errors import COORDINATOR_MOVED, ClientError, KafkaError, OutcomeUnknownError, TransportError, refused
 from ottla.wire.batch_header import SEQUENCE_MASK, Buffer, read_batch_header
 
 TRANSACTION_TIMEOUT_MS = 60_000
@@ -44,6 +45,8 @@ TXN_OFFSET_COMMIT_V2 = 5
 """`..._V2`: the first version of Produce, EndTxn and TxnOffsetCommit with the second protocol."""
 
 _WAIT = COORDINATOR_MOVED | {ErrorCode.CONCURRENT_TRANSACTIONS}
+_NOT_ENDED = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE})
+"""Answers to EndTxn which show that no earlier attempt took effect either."""
 
 
 class ProducerIdentity:
@@ -64,7 +67,8 @@ class ProducerIdentity:
         self.epoch = -1
         self.is_open = False
         self.is_lost = True
-        """Whether the id has to be initialized: at the beginning, and after an EndTxn without an answer."""
+        """Whether the id has to be initialized: at the beginning, and after an EndTxn with an unknown outcome."""
+        self._may_repeat_commit = False
         self.has_gap = False
         self.uses_v2 = False
         self._may_use_v2 = may_use_v2
@@ -98,7 +102,7 @@ class ProducerIdentity:
         self.is_open = self.is_lost = False
 
     def identify(self) -> Conversation[None]:
-        """Initializes the id if that was never done, or if an EndTxn had no answer (`is_lost`)."""
+        """Initializes the id if that was never done, or if the outcome of an EndTxn is unknown (`is_lost`)."""
         if self.is_lost:
             yield from self.renew()
 
@@ -122,7 +126,7 @@ class ProducerIdentity:
         self._sequences.clear()
         self._epochs.clear()
         self._added.clear()
-        self._has_offsets = self.has_gap = False
+        self._has_offsets = self.has_gap = self._may_repeat_commit = False
 
     def keep_prepared(self) -> Conversation[tuple[int, int]]:
         """Takes over a transactional id of two-phase commit (KIP-939) and keeps its transaction open.
@@ -266,26 +270,28 @@ class ProducerIdentity:
         check(code, None, f"offsets of group {group_id!r} in the transaction")
 
     def end(self, *, is_commit: bool) -> Conversation[None]:
-        """Commits or aborts. An empty transaction ends without a request. If an earlier EndTxn had no answer (`is_lost`), an abort
-        initializes the id instead."""
+        """Commits or aborts. An empty transaction ends without a request. If the outcome of an earlier EndTxn is unknown (`is_lost`), an
+        abort initializes the id instead, and a commit repeats an earlier commit."""
         if self.is_lost and not is_commit:
             yield from self.renew()
             return
-        if not self.is_open:
+        if not self.is_open and not self._may_repeat_commit:
             raise refused(ErrorCode.INVALID_TXN_STATE, "no transaction is open")
         if is_commit and self.has_gap:
             raise refused(ErrorCode.TRANSACTION_ABORTABLE, "a batch of the transaction was not appended: abort it")
         if self._added or self._has_offsets:
             answer = yield from self._end_surely(is_commit)
+            self.is_lost = False
             if self.uses_v2 and answer.producer_id >= 0:
                 self._take_over(answer.producer_id, answer.producer_epoch)
         self._added.clear()
-        self._has_offsets = self.is_open = False
+        self._has_offsets = self.is_open = self._may_repeat_commit = False
         if self.has_gap:
             yield from self.renew()
 
     def _end_surely(self, is_commit: bool) -> Conversation[Any]:
-        """Sends EndTxn until it is answered. Raises `OutcomeUnknownError` if no answer arrives before the deadline."""
+        """Sends EndTxn until an answer decides. Raises `OutcomeUnknownError` if none arrives before the deadline, or if an earlier attempt
+        may have taken effect and the last answer does not decide."""
         from ottla.wire.messages.end_txn import EndTxnRequest
 
         request = EndTxnRequest(
@@ -293,32 +299,53 @@ class ProducerIdentity:
         )
         version = END_TXN_V2 if self.uses_v2 else None
         backoff = Backoff(self.cluster.now() + self.cluster.timeout_s)
+        undecided: list[ClientError] = []
         while True:
             try:
-                asked = self._ask(request, version=version)
+                asked = self._ask(request, version=version, undecided=undecided)
                 return (yield from within(asked, backoff.deadline, self.cluster.now))
             except TransportError as error:
                 if backoff.is_exhausted(self.cluster.now()):
-                    self.is_lost, self.is_open = True, False
-                    end = "commit" if is_commit else "abort"
-                    raise OutcomeUnknownError(f"no answer to the {end} of {self.transactional_id!r}: {error}") from None
+                    raise self._unknown_end(is_commit, error) from None
+            except KafkaError as error:
+                if error.code in _NOT_ENDED or not (undecided or self._may_repeat_commit):
+                    raise
+                raise self._unknown_end(is_commit, error) from None
             yield Sleep(backoff.next_s())
+
+    def _unknown_end(self, is_commit: bool, error: ClientError) -> OutcomeUnknownError:
+        self.is_lost, self.is_open, self._may_repeat_commit = True, False, is_commit
+        return OutcomeUnknownError(f"no answer to the {'commit' if is_commit else 'abort'} of {self.transactional_id!r}: {error}")
 
     def _named(self) -> str:
         assert self.transactional_id is not None, "only a transactional producer has a transaction and a coordinator"
         return self.transactional_id
 
-    def _ask(self, request: Any, code_of: Callable[[Any], int] = first_code, *, version: int | None = None) -> Conversation[Any]:
+    def _ask(
+        self,
+        request: Any,
+        code_of: Callable[[Any], int] = first_code,
+        *,
+        version: int | None = None,
+        undecided: list[ClientError] | None = None,
+    ) -> Conversation[Any]:
         """Sends a request to the transaction coordinator, and repeats it while the coordinator moves, still completes the previous
-        transaction, or does not know a partition.
+        transaction, or does not know a partition. `undecided` gets the errors of attempts that may have taken effect.
         """
         transactional_id = self._named()
 
         def ask() -> Conversation[Any]:
-            answer = yield from self.cluster.ask_once(TRANSACTION, transactional_id, request, version=version)
+            try:
+                answer = yield from self.cluster.ask_once(TRANSACTION, transactional_id, request, version=version)
+            except TransportError as error:
+                if undecided is not None:
+                    undecided.append(error)
+                raise
             code = error_code(code_of(answer))
             if code in COORDINATOR_MOVED:
                 self.cluster.forget_coordinator(TRANSACTION, transactional_id)
+            if code in _WAIT and undecided is not None:
+                undecided.append(refused(code))
             check(code, None, f"transactional id {transactional_id!r}")
             return answer
 

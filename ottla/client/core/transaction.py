@@ -4,8 +4,8 @@
 `begin`, any of `add_partitions`, `produce`, `attach` and `commit_offsets`, and `commit` or `abort`. With the second protocol (`uses_v2`,
 KIP-890) a write adds its partition or group to the transaction, so no request for this is sent, and each EndTxn raises the epoch.
 
-A commit or abort without any answer raises `OutcomeUnknownError`. After `initialize` the group's committed offsets show how the transaction
-ended.
+A commit or abort without an answer that decides raises `OutcomeUnknownError`. After `initialize` the group's committed offsets show how the
+transaction ended. Without `initialize` a commit may be repeated.
 """
 
 from __future__ import annotations
@@ -84,12 +84,12 @@ class TransactionCore(ProducerIdentity):
 
     def commit(self) -> Conversation[None]:
         """Commits the transaction (EndTxn), and repeats the request if its answer is lost. Raises `KafkaError` if a batch was not appended,
-        and `OutcomeUnknownError` if no answer arrives.
+        and `OutcomeUnknownError` if no answer decides; then it may be called again.
         """
         yield from self.end(is_commit=True)
 
     def abort(self) -> Conversation[None]:
         """Aborts the transaction (EndTxn), and repeats the request if its answer is lost. Raises `OutcomeUnknownError` if no answer
-        arrives.
+        decides.
         """
         yield from self.end(is_commit=False)

@@ -205,6 +205,65 @@ def test_an_end_that_is_never_answered_has_an_unknown_outcome() -> None:
     assert not transaction.is_open
 
 
+def _refuse(code: ErrorCode) -> Callable[[], Any]:
+    return lambda: EndTxnResponse(error_code=code)
+
+
+def _find_nothing() -> Any:
+    return FindCoordinatorResponse(coordinators=[Coordinator(key="eos/g", error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)])
+
+
+@pytest.mark.parametrize(
+    ("ends", "finds"),
+    [
+        ([_lose, *[_refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)] * 1000], []),
+        ([_lose], [_find_nothing] * 1000),
+        ([_lose, _refuse(ErrorCode.PRODUCER_FENCED)], []),
+        ([_refuse(ErrorCode.NOT_COORDINATOR)] * 1000, []),
+    ],
+    ids=["coordinator without its log", "no coordinator", "fenced", "never the coordinator"],
+)
+def test_a_refusal_after_a_lost_answer_leaves_the_outcome_unknown(ends: list[Any], finds: list[Any]) -> None:
+    """The coordinator may have executed an earlier attempt. The caller got the refusal, as if the transaction were still open."""
+    world, broker, transaction = _world(1)
+    world.run(transaction.initialize())
+    transaction.begin()
+    world.run(transaction.produce({A: [_batch()]}))
+    broker.instead = {END: ends, FIND: finds}
+    with pytest.raises(OutcomeUnknownError, match="no answer to the commit of 'eos/g'"):
+        world.run(transaction.commit())
+    assert transaction.is_lost and not transaction.is_open
+    broker.instead = {END: [_refuse(ErrorCode.PRODUCER_FENCED)]}
+    with pytest.raises(OutcomeUnknownError, match="PRODUCER_FENCED"):
+        world.run(transaction.commit())
+    broker.instead = {}
+    world.run(transaction.commit())
+    assert not transaction.is_lost
+    transaction.begin()
+
+
+def test_a_lost_abort_is_not_repeated_as_a_commit() -> None:
+    world, broker, transaction = _world(1)
+    world.run(transaction.initialize())
+    transaction.begin()
+    world.run(transaction.produce({A: [_batch()]}))
+    broker.instead[END] = [_lose] * 1000
+    with pytest.raises(OutcomeUnknownError, match="abort"):
+        world.run(transaction.abort())
+    with pytest.raises(KafkaError, match="no transaction is open"):
+        world.run(transaction.commit())
+
+
+def test_an_answer_that_decides_is_raised_after_a_lost_one() -> None:
+    world, broker, transaction = _world(1)
+    world.run(transaction.initialize())
+    transaction.begin()
+    world.run(transaction.produce({A: [_batch()]}))
+    broker.instead[END] = [_lose, _refuse(ErrorCode.INVALID_TXN_STATE)]
+    with pytest.raises(KafkaError, match="INVALID_TXN_STATE"):
+        world.run(transaction.commit())
+
+
 def test_an_empty_transaction_sends_nothing_and_two_cannot_be_open() -> None:
     world, _, transaction = _world(1)
     world.run(transaction.initialize())
