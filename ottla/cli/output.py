@@ -3,7 +3,7 @@
 Escapes replace control characters (ESC moves the cursor, clears the screen, renames the window, hides text), C1 controls, characters that
 change the direction of writing, and invisible characters. The two zero-width joiners stay, because scripts and emoji need them. Newlines
 and tabs stay, except in the cells of tables. Text for a file or a pipe is unchanged, because programs need the bytes; only cells have
-escapes for newlines and tabs there, too. Our own colours are added to text that is already safe.
+escapes for line ends and tabs there, too. Our own colours are added to text that is already safe.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ INVISIBLE = (0x00AD, 0x034F, 0x180E, 0x200B, *range(0x2060, 0x2066), 0xFEFF, 0xF
 TAGS = range(0xE0000, 0xE0080)
 """Zero-width tag characters. They make different names look the same."""
 
-_CELL_ENDS = {ord("\n"): "\\n", ord("\t"): "\\t"}
+_CELL_ENDS = {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
 _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 _ESCAPES |= {code: f"\\u{code:04x}" for code in (*DIRECTIONS, *INVISIBLE)}
 _ESCAPES |= {code: f"\\U{code:08x}" for code in TAGS}
 
 
 def one_line(text: str) -> str:
-    """Returns the text with escapes for newlines and tabs, which would add rows or columns to a table."""
+    """Returns the text with escapes for line ends and tabs, which would add rows or columns to a table."""
     return text if text.isprintable() else text.translate(_CELL_ENDS)
 
 

@@ -61,8 +61,8 @@ class Following:
                 if time.monotonic() >= next_state_s:
                     self._ends = self._offsets(LATEST)
                 if time.monotonic() >= next_checkpoint_s:
-                    next_checkpoint_s = time.monotonic() + CHECKPOINT_SECONDS
                     self._checkpoint()
+                    next_checkpoint_s = time.monotonic() + CHECKPOINT_SECONDS
                 self._error = None
             except (TransportError, KafkaError) as error:
                 if isinstance(error, KafkaError) and not error.is_retriable:

@@ -19,9 +19,9 @@ SourceOffsets = dict[TopicPartition, int]
 
 TASK_BYTES_MAX = 16 << 20
 TASK_BYTES_MIN = 4 << 20
-"""Approximate limits of the stored bytes per task, if reads are split without an option."""
+"""Approximate maximum and minimum of the stored bytes that one task reads. They apply if no option says how ranges are split."""
 UNEVEN_FACTOR = 2
-"""Ranges are split only if the largest exceeds a task's share by this factor."""
+"""Ranges are split only if the largest has at least this many times the average number of offsets of a wanted task."""
 
 
 class Range(NamedTuple):
@@ -58,7 +58,7 @@ def wanted_timestamps(position: ReadPosition, partitions: Iterable[TopicPartitio
 def starting_offsets(
     position: ReadPosition, bounds: BoundsByPartition, found: Mapping[TopicPartition, int], *, is_latest_after_last: bool
 ) -> SourceOffsets:
-    """Returns where each partition begins. `found` has the offsets for `wanted_timestamps`, -1 for a timestamp after the last record.
+    """Returns where each partition begins. `found` has the offset for each of `wanted_timestamps`, -1 if no record is that new.
 
     Records beyond the bounds are ignored, because they are newer than the snapshot. Raises `OptionError` for a timestamp without a record
     (unless `is_latest_after_last`), an offset beyond the end, and a missing or unknown partition.
@@ -67,7 +67,7 @@ def starting_offsets(
         late = [partition for partition, (_, end) in bounds.items() if not 0 <= found[partition] < end]
         if late and not is_latest_after_last:
             raise OptionError(
-                f"{position.option}: {named(late)} has no record at or after the timestamp; choose an earlier one, or set "
+                f"{position.option}: {named(late)} has no readable record at or after the timestamp; choose an earlier one, or set "
                 "startingOffsetsByTimestampStrategy=latest"
             )
         return {partition: end if partition in late else found[partition] for partition, (_, end) in bounds.items()}
@@ -97,7 +97,7 @@ def _offsets_of(position: ReadPosition, bounds: BoundsByPartition) -> SourceOffs
     numbers = _of_all(position, bounds)
     for partition, number in numbers.items():
         if number > bounds[partition].end:
-            raise OptionError(f"{position.option}: {number} is behind the end of {partition}, {bounds[partition].end}")
+            raise OptionError(f"{position.option}: {number} is beyond the end of {partition}, {bounds[partition].end}")
     return {one: bounds[one][marks[number]] if number in marks else number for one, number in numbers.items()}
 
 
@@ -174,8 +174,8 @@ def plan_ranges(
 
 
 def wanted_tasks(ranges: Sequence[Range], offset_bytes: float, processors: int) -> int:
-    """Returns the minimum number of tasks for the ranges, with `offset_bytes` stored bytes per offset; 0 if one task per range is
-    sufficient, as for ranges of similar size.
+    """Returns the minimum number of tasks for the ranges, with `offset_bytes` stored bytes per offset. Returns 0 if one task per range is
+    sufficient: no range has `UNEVEN_FACTOR` times the average number of offsets of a task.
 
     The number is a multiple of the number of processors, unless tasks would have less than `TASK_BYTES_MIN`.
     """
@@ -187,7 +187,8 @@ def wanted_tasks(ranges: Sequence[Range], offset_bytes: float, processors: int) 
 
 
 def split(ranges: Sequence[Range], *, min_partitions: int = 0, max_records: int = 0) -> list[Range]:
-    """Splits ranges into nearly equal pieces: at least `min_partitions`, none of more than `max_records` offsets."""
+    """Splits ranges into nearly equal pieces of at most `max_records` offsets. Returns at least `min_partitions` pieces, or one for each
+    offset if there are fewer offsets."""
     total = sum(one.end - one.start for one in ranges)
     pieces: list[Range] = []
     for whole in ranges:

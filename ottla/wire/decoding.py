@@ -4,15 +4,15 @@ Neighbouring fixed-width fields, and the length of the field after them, are rea
 arrays are inlined, so the function makes no call per field. Two rules keep the checks cheap:
 
 - Offsets only grow, and a slice beyond the end is only short. Thus one comparison of the last offset with the buffer's length finds every
-  string, blob or tag that says more bytes than there are. Reads of single bytes and fixed widths beyond the end raise IndexError or
-  struct.error.
+  string or blob that says more bytes than there are. Counts of arrays and sizes of tags are compared when they are read. Reads of single
+  bytes and fixed widths beyond the end raise IndexError or struct.error.
 - An element of an array takes at least one byte, so a message cannot have more objects than bytes. For small messages this limit is
   sufficient. Messages of more than `OBJECTS_MAX` bytes are decoded by a second form of the function, which counts the elements of arrays as
   objects (four numbers as one) and refuses more than `OBJECTS_MAX`.
 
-Two more forms are for large requests. One raises `ManyObjects` for more objects than a small limit. The other is a generator, so that the
-event loop can decode a large request in steps: it yields after each `ELEMENTS_PER_STEP` elements of an array (`NUMBERS_PER_STEP` numbers),
-and returns what the other forms return.
+Two more forms are for requests that may be too large for one step of the event loop. One raises `ManyObjects` for more objects than a small
+limit. The other is a generator: it yields after each `ELEMENTS_PER_STEP` elements of all arrays together, and after each
+`NUMBERS_PER_STEP` numbers of one array. It returns what the other forms return.
 
 For any bytes, a decoder returns a message or raises `WireError` (or `ManyObjects`). Messages without `records` are decoded from `bytes`,
 which are faster to index than a memoryview. Messages with `records`, and messages that are decoded in steps, are decoded from a memoryview,
@@ -77,8 +77,16 @@ def refuse_null(name: str) -> NoReturn:
     raise WireError(f"{name} may not be null")
 
 
+def refuse_length(name: str, length: int) -> NoReturn:
+    raise WireError(f"{name} has length {length}; the only negative length is -1, for null")
+
+
 def refuse_count(name: str, count: int) -> NoReturn:
-    raise WireError(f"{name} claims {count} elements, more than the frame has bytes or than one message may hold")
+    raise WireError(f"{name} claims {count} elements, which do not fit into the rest of the frame")
+
+
+def refuse_objects(name: str, count: int) -> NoReturn:
+    raise WireError(f"{name} claims {count} elements; with them the message has more objects than one message may have")
 
 
 def refuse_tag_size(name: str) -> NoReturn:
@@ -130,6 +138,7 @@ _NAMES: dict[str, Any] = {
     "tag_count": read_long_tag_count,
     "check_tag": check_tag,
     "refuse_null": refuse_null,
+    "refuse_length": refuse_length,
     "refuse_count": refuse_count,
     "refuse_tag_size": refuse_tag_size,
     "refuse_bytes": refuse_bytes,
@@ -148,7 +157,7 @@ class _DecoderSource(GeneratedSource):
         *,
         objects_max: int | None,
         is_stepwise: bool = False,
-        refuse_more: Callable[[str, int], NoReturn] = refuse_count,
+        refuse_more: Callable[[str, int], NoReturn] = refuse_objects,
     ) -> None:
         super().__init__({**_NAMES, "refuse_more": refuse_more})
         self.cls = cls
@@ -299,8 +308,8 @@ class _DecoderSource(GeneratedSource):
         self.depth -= 1
 
     def length(self, field: Field, is_compact: bool) -> str:
-        """Emits the read of the length of a blob or the count of an array. Returns the variable's name; in compact form its value is plus
-        one.
+        """Emits the read of the length of a blob or the count of an array. Returns the variable's name. In compact form
+        its value is the length plus one, and 0 for null.
         """
         length = self.fresh("length")
         if is_compact:
@@ -324,12 +333,12 @@ class _DecoderSource(GeneratedSource):
         self.emit(f"    else: {length}, pos = long(buf, pos - 1)")
 
     def null_branch(self, field: Field, place: str, length: str, is_compact: bool) -> None:
-        """Emits the branch for a null blob or array. The caller then emits the `else` branch."""
+        """Emits the branch for a null blob or array, and the line `else:`. The caller emits the body of `else`."""
         null = "not " + length if is_compact else length + " < 0"
         if field.is_nullable(self.version):
             self.emit(f"if {null}:")
             if not is_compact:
-                self.emit(f"    if {length} != -1: refuse_null('a negative length of {field.name}')")
+                self.emit(f"    if {length} != -1: refuse_length('{field.name}', {length})")
             self.emit(f"    {place} = None")
         else:
             self.emit(f"if {null}: refuse_null('{field.name}')")

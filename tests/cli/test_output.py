@@ -187,7 +187,7 @@ class ShownThing(Name):
     of: dict[str, str]
 
 
-FORGED = "mine\nyours  STABLE\tx"
+FORGED = "mine\nyours  STABLE\tx\rz"
 
 
 def test_a_name_with_line_ends_is_one_cell_of_a_table() -> None:
@@ -196,11 +196,11 @@ def test_a_name_with_line_ends_is_one_cell_of_a_table() -> None:
     for text, lines in (
         (rendered.table(columns, rows), 2), (tabbed(ShownThing, rows), 2), (rendered.separated(columns, rows, "plain"), 1)
     ):  # fmt: skip
-        assert text.count("\n") == lines and text.count("mine\\nyours  STABLE\\tx") == 3, text
+        assert text.count("\n") == lines and text.count("mine\\nyours  STABLE\\tx\\rz") == 3 and "\r" not in text, text
     assert rendered.separated(columns, rows, "plain").count("\t") == 2
 
 
-@pytest.mark.parametrize("end", ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"])
+@pytest.mark.parametrize("end", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"])
 def test_what_else_ends_a_line_is_escaped_on_a_terminal(end: str) -> None:
     table = rendered.table(Name.columns, [Name(f"mine{end}yours")])
     assert shown(table).splitlines()[1:] == [f"mine{shown(end)}yours"]
@@ -250,7 +250,7 @@ def test_only_a_terminal_gets_escapes(monkeypatch: pytest.MonkeyPatch, is_termin
     monkeypatch.setattr(sys, "stderr", errors)
     rendered.Output("table").rows("groups", Name, [Name(STEERING)])
     rendered.Output("table").note(STEERING)
-    assert expected in screen.written().decode()
+    assert expected.replace("\\x0d", "\r").replace("\r", "\\r") in screen.written().decode(), "a cell is one line in files, too"
     assert errors.written().decode() == expected + "\n"
     records = Screen(is_terminal=is_terminal)
     bytes_writer(records)(STEERING.encode())

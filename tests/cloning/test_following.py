@@ -163,6 +163,31 @@ def test_a_checkpoint_without_a_leader_is_repeated(
     assert cloned.logs[0].log_end_offset == 10
 
 
+def test_a_checkpoint_that_failed_is_repeated_before_the_next_minute(
+    client: Client, topic: str, clone: MakeClone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.create_topic(topic)
+    write(client, topic, 10)
+    errors: list[str | None] = []
+    checks: list[int] = []
+
+    def check(*_: object) -> str | None:
+        checks.append(len(errors))
+        if len(checks) == 1:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "an election")
+        return None
+
+    def is_over() -> bool:
+        monkeypatch.setattr(following, "CHECKPOINT_SECONDS", 3_600.0)
+        return any(errors) and errors[-1] is None
+
+    monkeypatch.setattr(following, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(following, "STATE_SECONDS", 0.0)
+    monkeypatch.setattr(clone_module, "replaced_topic", check)
+    clone(follow=Follow(is_over, lambda state: errors.append(state["error"])))
+    assert len(checks) == 3, "the failed one, its repetition, and one at the end of the clone"
+
+
 def test_a_followed_source_that_restarts(tmp_path: Path) -> None:
     """The clone waits for the source, and goes on."""
     from ottla.cloning.bounds import Range

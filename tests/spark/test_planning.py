@@ -65,15 +65,15 @@ def test_positions_that_make_no_sense() -> None:
         starting("offsets", numbers={A: 1})
     with pytest.raises(OptionError, match=r"o: u-0 is not read by this query"):
         starting("offsets", numbers={A: 1, B: 1, C: 1})
-    with pytest.raises(OptionError, match=r"o: t-0, t-1 has no record at or after the timestamp"):
+    with pytest.raises(OptionError, match=r"o: t-0, t-1 has no readable record at or after the timestamp"):
         starting("timestamp", timestamp=5, found={A: -1, B: -1})
-    with pytest.raises(OptionError, match=r"o: 101 is behind the end of t-0, 100"):
+    with pytest.raises(OptionError, match=r"o: 101 is beyond the end of t-0, 100"):
         starting("offsets", numbers={A: 101, B: 1})
     with pytest.raises(OptionError, match="earliest makes no sense as an end"):
         ending("earliest")
     with pytest.raises(OptionError, match="-2"):
         ending("offsets", numbers={A: -2, B: 1})
-    with pytest.raises(OptionError, match=r"o: 101 is behind the end of t-0, 100"):
+    with pytest.raises(OptionError, match=r"o: 101 is beyond the end of t-0, 100"):
         ending("offsets", numbers={A: 101, B: 1})
 
 

@@ -102,7 +102,7 @@ def test_positions_of_a_batch_read(broker: Broker, topic: str, fill: Fill) -> No
     assert batch_values(broker, **only, startingTimestamp="2000", endingTimestamp="3000") == [b"3", b"4", b"5"]
     assert batch_values(broker, **only, startingOffsetsByTimestamp=f'{{"{topic}":{{"0":2500}}}}') == [b"6", b"7", b"8"]
     assert batch_values(broker, **only, startingTimestamp="9000", startingOffsetsByTimestampStrategy="latest") == []
-    with pytest.raises(OptionError, match=r"startingTimestamp: .* has no record at or after"):
+    with pytest.raises(OptionError, match=r"startingTimestamp: .* has no readable record at or after"):
         batch_values(broker, **only, startingTimestamp="9000")
 
 
@@ -125,12 +125,12 @@ def test_a_batch_read_starts_at_the_groups_offsets(broker: Broker, client: Clien
     [
         ({"startingOffsets": "latest"}, "startingOffsets: latest makes no sense for a batch read"),
         ({"startingOffsets": '{"%s":{"0":-1,"1":0}}'}, "startingOffsets: -1"),
-        ({"startingOffsets": '{"%s":{"0":99,"1":0}}'}, "startingOffsets: 99 is behind the end of .*-0, 1"),
+        ({"startingOffsets": '{"%s":{"0":99,"1":0}}'}, "startingOffsets: 99 is beyond the end of .*-0, 1"),
         ({"startingOffsets": '{"%s":{"0":1,"1":0}}', "endingOffsets": '{"%s":{"0":0,"1":0}}'},
          "startingOffsets: .*-0 would start at 1, behind its end 0; change it or endingOffsets"),
         ({"startingOffsets": '{"%s":{"0":0}}'}, "startingOffsets: .*-1 is missing"),
         ({"startingOffsets": '{"%s":{"0":0,"1":0,"2":0}}'}, "startingOffsets: .*-2 is not read"),
-        ({"endingOffsets": '{"%s":{"0":9,"1":0}}'}, "endingOffsets: 9 is behind the end of .*-0, 1"),
+        ({"endingOffsets": '{"%s":{"0":9,"1":0}}'}, "endingOffsets: 9 is beyond the end of .*-0, 1"),
         ({"endingOffsets": "earliest"}, "endingOffsets: earliest"),
     ],
 )  # fmt: skip

@@ -43,9 +43,9 @@ def test_nulls_where_none_is_allowed() -> None:
 
 def test_lengths_below_null() -> None:
     check_refused(HeartbeatRequest, 3, "fffe 00000001 00016d ffff", "group_id may not be null")
-    check_refused(HeartbeatRequest, 3, "000167 00000001 00016d fffe", "negative length of group_instance_id")
-    check_refused(MetadataRequest, 1, "fffffffe", "negative length of topics")
-    check_refused(ProduceRequest, 3, "ffff 0001 00000001 00000001 000174 00000001 00000000 fffffffe", "negative length of records")
+    check_refused(HeartbeatRequest, 3, "000167 00000001 00016d fffe", "group_instance_id has length -2; the only negative length is -1")
+    check_refused(MetadataRequest, 1, "fffffffe", "topics has length -2; the only negative length is -1")
+    check_refused(ProduceRequest, 3, "ffff 0001 00000001 00000001 000174 00000001 00000000 fffffffe", "records has length -2")
 
 
 def test_lengths_beyond_the_frame() -> None:
@@ -59,7 +59,7 @@ def test_lengths_beyond_the_frame() -> None:
 
 
 def test_counts_beyond_the_frame() -> None:
-    check_refused(MetadataRequest, 1, "7fffffff", "topics claims 2147483647 elements")
+    check_refused(MetadataRequest, 1, "7fffffff", "topics claims 2147483647 elements, which do not fit")
     check_refused(MetadataRequest, 9, "ffffffff0f 00 00 00", "topics claims 4294967294 elements")
     check_refused(WriteTxnMarkersRequest, 1, "02 0000000000000001 0001 01 02 0274 06 00000000 00", "partition_indexes claims 5 elements")
 
@@ -199,7 +199,7 @@ def test_more_elements_than_a_message_may_hold_are_refused(monkeypatch: pytest.M
     monkeypatch.setattr(decoding, "OBJECTS_MAX", 20)
     decode = compile_decoder(MetadataRequest, 1)
     assert len(decode(bytes.fromhex("00000014") + bytes.fromhex("000174") * 20, 0)[0].topics) == 20
-    with pytest.raises(WireError, match="topics claims 21 elements"):
+    with pytest.raises(WireError, match="topics claims 21 elements; with them the message has more objects"):
         decode(bytes.fromhex("00000015") + bytes.fromhex("000174") * 21, 0)
 
 
@@ -212,5 +212,5 @@ def test_nested_elements_count_together(monkeypatch: pytest.MonkeyPatch) -> None
 
     request = two_topics(9)
     assert decode(encoder(FetchRequest, 12)(request), 0)[0] == request
-    with pytest.raises(WireError, match="partitions claims 10 elements"):
+    with pytest.raises(WireError, match="partitions claims 10 elements; with them"):
         decode(encoder(FetchRequest, 12)(two_topics(10)), 0)

@@ -1,7 +1,7 @@
 """Metrics of quotas: the recent usage and throttle time of each user and client id with a quota.
 
-A quota that has not been used for an hour is not shown any more. If no quota of a kind is shown, its two metrics have one line each, with
-empty labels and the value 0.
+A quota that has not been used for an hour is not shown any more. A removed quota is shown until then. If no quota of a kind is shown, its
+two metrics have one line each, with empty labels and the value 0.
 """
 
 from __future__ import annotations
@@ -45,5 +45,6 @@ def labels_of(share: QuotaShare) -> str:
 
 
 def printable(name: str) -> str:
-    """Returns the name, percent-encoded as in Kafka if it has unprintable characters."""
-    return name if name.isprintable() else quote(name, safe=" ")
+    """Returns the name. A name with unprintable characters is percent-encoded as by Kafka's Sanitizer (Kafka encodes all names of
+    users)."""
+    return name if name.isprintable() else quote(name, safe="").replace("~", "%7E")

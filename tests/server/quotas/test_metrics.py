@@ -9,7 +9,9 @@ from ottla.server.monitoring.metric_families import FAMILIES
 from ottla.server.quotas.metrics import RATES, THROTTLE_TIMES, labels_of, printable
 
 
-@pytest.mark.parametrize(("name", "shown"), [("alice", "alice"), ("CN=a, O=b c", "CN=a, O=b c"), ("é", "é"), ("a\rb c%", "a%0Db c%25")])
+@pytest.mark.parametrize(
+    ("name", "shown"), [("alice", "alice"), ("CN=a, O=b c", "CN=a, O=b c"), ("é", "é"), ("a\rb c~/%", "a%0Db%20c%7E%2F%25")]
+)
 def test_names_that_do_not_print_are_written_as_kafka_does(name: str, shown: str) -> None:
     assert printable(name) == shown
 
