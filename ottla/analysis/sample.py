@@ -1,8 +1,9 @@
 """Samples of a cluster, each called a look: topics and their growth, groups and their lag, open transactions, requests.
 
-A look lists the groups and the open transactions, and sends one ListOffsets to each leader. It sends one OffsetFetch for 100 groups of a
-coordinator, for at most `groups_max` groups, and one DescribeTransactions for each of up to `TRANSACTIONS_MAX` open transactions. Rates
-compare two looks. Counts of requests are from the metrics that a broker exports.
+A look lists the groups and the open transactions, and sends one ListOffsets to each leader. For at most `groups_max` groups it sends one
+OffsetFetch for 100 groups of a coordinator, or for each group if the coordinator lacks version 8 of OffsetFetch. It sends one
+DescribeTransactions for each of up to `TRANSACTIONS_MAX` open transactions. Rates compare two looks. Counts of requests are from the
+metrics that a broker exports.
 """
 
 from __future__ import annotations
@@ -187,7 +188,7 @@ class Sampler:
         return {partition: result.offset for partition, result in found.items() if isinstance(result, OffsetAt)}
 
     def _topics(self, ends: dict[TopicPartition, int]) -> list[TopicActivity]:
-        """Returns the topics by rate, highest first."""
+        """Returns the topics by rate, highest first. Equal rates are ordered by name, with names that begin with `__` last."""
         sums = {topic.name: sum(map(ends.get, topic.led, itertools.repeat(0))) for topic in self._known}
         rows = [
             TopicActivity(
@@ -200,7 +201,8 @@ class Sampler:
         return sorted(rows, key=lambda row: (-(row.rate or 0), row.name.startswith("__"), row.name))
 
     def _groups(self, ends: dict[TopicPartition, int]) -> tuple[list[GroupActivity], int]:
-        """Returns the first `groups_max` listed groups without share groups, largest lag first. Also returns the number of all groups."""
+        """Returns the first `groups_max` listed groups without share groups, largest lag first, and the number of all groups. Omits groups
+        with offsets that cannot be read."""
         listed = self.listed = group_admin.list_groups(self._cluster)
         self.lags = {}
         rows, lags = [], {}

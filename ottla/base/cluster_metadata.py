@@ -31,12 +31,12 @@ class PartitionMetadata:
     """One partition as the controller last wrote it. `partition_epoch` is the version of its state node. `offline_replicas` are replicas
     that are on brokers that are not live, or whose logs have failed.
 
-    `eligible` (KIP-966): replicas outside of the ISR that have all acknowledged records, because the high watermark has not risen since
-    they were in the ISR. `last_leader` is -1 while the partition has a leader. Otherwise it is the previous leader, or a follower that has
-    reported that the previous leader lacks records. `last_known` are replicas that were in sync or eligible, and have then restarted
-    without a proof that their logs are complete. `emptied` are replicas that returned without their data directories, or were reported to
-    lack records below a high watermark. `loss_epoch` is the newest leader epoch that began with an unclean election (allowed by an operator
-    or the topic's settings), or with the election of an empty replica when all replicas were empty.
+    `eligible` (KIP-966) are replicas outside of the ISR. The high watermark has not risen since they left the ISR, so they have all
+    acknowledged records. `last_leader` is -1 while the partition has a leader. Without a leader it is the previous leader, or a follower
+    that has reported that the previous leader lacks records. `last_known` are replicas that were in sync or eligible, and have then
+    restarted without a proof that their logs are complete. `emptied` are replicas that returned without their data directories, or were
+    reported to lack records below a high watermark. `loss_epoch` is the newest leader epoch that began with an unclean election (allowed by
+    an operator or the topic's settings), or with the election of an empty replica when all replicas were empty.
     """
 
     index: int
@@ -85,10 +85,10 @@ class Renewal(NamedTuple):
 
 @immutable(kw_only=True)
 class BrokerMetadata:
-    """A live broker, with the addresses of its listeners. Every registration has a new `epoch`. `is_clean`: the broker has proved that its
-    logs lost nothing since its last registration that a controller has processed. `directories` are the ids of its data directories, and
-    `histories` has their histories by id. `cordons` has the path of each log directory, and whether the configuration file cordons it. Only
-    a controller knows `directories`, `histories` and `cordons`.
+    """A live broker, with the addresses of its listeners. Every registration has a new `epoch`. `is_clean` means that the broker has proved
+    that its logs are complete since an earlier registration: the last one that a controller has processed. `directories` are the ids of its
+    data directories, and `histories` has their histories by id. `cordons` has the path of each log directory, and whether the configuration
+    file cordons it. Only a controller knows `directories`, `histories` and `cordons`.
     """
 
     broker_id: int
@@ -181,7 +181,7 @@ class BrokerLeaving:
 
 @immutable
 class ReplicasFailed:
-    """Replaces the set of replicas (topic id and partition) of a live broker with failed logs."""
+    """Replaces the set of a live broker's replicas that have failed logs. A replica is a pair of topic id and partition."""
 
     broker_id: int
     replicas: frozenset[tuple[bytes, int]]

@@ -30,7 +30,8 @@ BROKER_LIST = hidden("--broker-list", dest="bootstrap", metavar="HOST:PORT[,...]
 
 
 def output_of(args: Args) -> Output:
-    """Returns the output of a command: in one of our forms, or as the Kafka tool prints whose line was translated."""
+    """Returns the output of a command in one of our forms. If the command line was translated from a Kafka tool, returns this tool's
+    form."""
     form, is_quiet, is_verbose = getattr(args, "output", None) or "table", getattr(args, "quiet", False), getattr(args, "verbose", False)
     printers = getattr(args, "printers", None)
     if printers is not None:

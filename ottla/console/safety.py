@@ -2,8 +2,8 @@
 
 A session is a random cookie. A form has a token: a time and a random number, signed with the key of the session. A page of another site
 cannot make one, so the token stops forged requests. The result of an action is stored under its token, so a form that is sent twice acts
-once. On the loopback address, requests with an unknown `Host` are refused, because a foreign name that resolves to this machine would make
-a foreign page ours.
+once. A console on the loopback address refuses requests with an unknown `Host`. Otherwise another site could let its own name resolve to
+this machine (DNS rebinding), and its pages could read the console.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ TOKEN_AGE_MAX_S = 3_600
 """Maximum age of a form, in seconds. 1 h: results are kept at least as long unless a session sends more than `RESULTS_MAX` forms."""
 RESULTS_MAX = 1_000
 SESSIONS_MAX = 100
-"""Sessions kept in memory. With logins each has its own snapshot; the session that was idle for longest is dropped first."""
+"""Maximum number of sessions in memory. 100: with logins each session has a snapshot of the cluster. Beyond the limit the session that was
+idle for longest is dropped."""
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 HEADERS = {
@@ -107,7 +108,7 @@ class Guard:
     """ASGI middleware: checks `Host`, and adds `HEADERS` to every answer."""
 
     def __init__(self, app: App, names: frozenset[str]) -> None:
-        """`names` are the names of hosts that may be asked for. An empty set allows all, for a console behind a name of its own."""
+        """`names` are the accepted names in `Host`. An empty set accepts all names, for a console that is not on the loopback address."""
         self._app = app
         self._names = names
 

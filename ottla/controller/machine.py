@@ -31,8 +31,8 @@ def decide_elect_leaders(
     rules: TopicRules,
     own_failed: Collection[tuple[bytes, int]] = (),
 ) -> Plan:
-    """Decides requested elections. Without a list, elects leaders of all partitions that need one. `own_failed` has the failed replicas of
-    a single broker, which still leads them and does not report them."""
+    """Decides requested elections. Without a list, elects leaders of all partitions that need one. `own_failed` is only used without
+    a cluster: the replicas of the only broker whose logs have failed. The broker does not report them, and still is their leader."""
     wanted = partitions if partitions is not None else [(topic.name, partition.index) for topic, partition in state.partitions()]
     new: list[NamedPartition] = []
     results = []
@@ -70,7 +70,7 @@ ELECTION_MESSAGES = {
 def _elect_on_request(
     kind: ElectionType, partition: PartitionMetadata, standing: leader_election.Standing, brokers: leader_election.Standing
 ) -> tuple[leader_election.Elected | None, ErrorCode]:
-    """Elects a leader, or returns why not. `brokers` is a standing that ignores failed logs."""
+    """Returns an elected leader, or None and the reason. `brokers` is `standing` without regard to failed logs."""
     if kind is ElectionType.PREFERRED:
         if partition.leader == partition.replicas[0]:
             return None, ErrorCode.ELECTION_NOT_NEEDED
@@ -162,8 +162,8 @@ def _with_isr(state: ClusterState, partition: PartitionMetadata, isr: Sequence[i
 
 
 def decide_last_known(state: ClusterState, rules: TopicRules) -> Plan:
-    """Removes `last_known` of partitions with enough replicas in sync, after `min.insync.replicas` may have been lowered. Partitions with
-    eligible replicas are skipped: their leader removes those by AlterPartition when its log is open."""
+    """Clears `last_known` of partitions that have enough replicas in sync, for example because `min.insync.replicas` was lowered. Skips
+    partitions with eligible replicas: the leader first removes the eligible replicas by AlterPartition, when its log is open."""
     new: list[NamedPartition] = []
     for topic, partition in state.partitions():
         if partition.last_known and not partition.eligible:

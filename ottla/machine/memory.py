@@ -1,15 +1,16 @@
 """Limits the memory of one kind of state that coordinators keep: members, offsets, transactional ids or share states.
 
-Memory use is estimated per shard. Adding something raises the estimate; removing does not lower it, because state is removed in many ways
-(a member is removed, an offset expires, a log refuses a record). When a request would exceed the limit of the total or of its owner, it
-first recounts up to `COUNTED_AT_ONCE` items of its own shard and of one other. If it would still exceed a limit, it is refused with
-COORDINATOR_NOT_AVAILABLE, and clients try again later.
+Memory use is estimated per shard. Adding something raises the estimate. Removing lowers it only at the next recount, because state is
+removed in many ways (a member is removed, an offset expires, a log refuses a record). When a request would exceed the limit of the total or
+of its owner, it first recounts up to `COUNTED_AT_ONCE` items of its own shard and of one other. If it would still exceed a limit, it is
+refused with COORDINATOR_NOT_AVAILABLE, and clients try again later.
 
-Share groups count their memory exactly (`ExactShare`), so their requests recount nothing.
+The states of share partitions are counted exactly (`ExactShare`), so their requests recount nothing. Members and offsets of share groups
+are estimated like those of other groups.
 
-Owners are the principals of clients. When less than a quarter of the memory is free, an owner gets more only while it holds less than is
-free. So one user cannot take all memory, and every other user can get half of the free memory. State that was loaded from a log has no
-owner until a principal uses it. Clients without a login are no owners, because they all have the same name.
+Owners are the principals of clients. If a request would leave less than a quarter of the memory free, its owner may afterwards hold at most
+as much memory as is then free. So one user cannot take all memory, and a user who holds nothing can get half of the free memory. State that
+was loaded from a log has no owner until a principal uses it. Clients without a login are no owners, because they all have the same name.
 """
 
 from __future__ import annotations

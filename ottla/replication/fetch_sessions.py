@@ -3,9 +3,11 @@
 A session is a map of the wanted partitions in the order of serving. Partitions that returned data move to the end, so that a byte limit
 starves none of them. A session belongs to the principal that opened it and has a random id. Each request must have the session's next
 epoch. The number of sessions is limited, as is the number of partitions of one session and of all sessions; the last limit also depends on
-`ottla.memory.max.bytes`. At the limit a new session evicts the least recently used session of its address, or of an address with more
-sessions (`base/loop/fair_slots.py`). The client of an evicted session sends one full request to start again. No session is made for a fetch
-with more partitions than a session may have, or with a topic name longer than the limit; such a client names all partitions each time.
+`ottla.memory.max.bytes`. At the limit of sessions a new session evicts one of the address with the most sessions, if that address has at
+least two more than the new session's address. Otherwise it evicts one of its own address, or else the least recently used of all. The limit
+of partitions evicts sessions by a similar rule for numbers of partitions (`base/loop/fair_slots.py`). The client of an evicted session
+sends one full request to start again. No session is made for a fetch with more partitions than a session may have, or with a topic name
+longer than the limit; such a client names all partitions each time.
 
 If a request names a partition twice, the last entry counts (Kafka keeps them in a map).
 """
@@ -130,9 +132,9 @@ class FetchSessions:
         return self._sessions.get(session_id)
 
     def plan(self, body: FetchRequest, has_topic_ids: bool, client: SessionOwner, given: list[WantedPartition] | None = None) -> FetchPlan:
-        """Finds or creates the session of a request. A request is a full fetch without a session, opens a session, or continues one.
-        A full fetch also closes the session that it names. `given` has the wanted partitions, each once, if the caller has collected them
-        already."""
+        """Finds or creates the session of a request. A request is a full fetch without a session, opens a session, or continues one. The
+        first two also close the session that the request names. `given` has the wanted partitions, each once, if the caller has collected
+        them already."""
         session = self._sessions.get(body.session_id)
         if session is not None and session.principal != client.principal:
             session = None
@@ -199,7 +201,7 @@ class FetchSessions:
         self._slots.remove(session_id)
 
     def _make_room(self, keep: int) -> None:
-        """Evicts other sessions while all sessions have too many partitions."""
+        """Evicts sessions other than `keep` until all sessions together have at most `partitions_max` partitions."""
         while self._slots.weight > self.partitions_max:
             self._remove(self._slots.heavy_victim_for(keep))
 

@@ -62,8 +62,9 @@ class ScramUsers:
         return None if text is None else found
 
     def decoy(self, user: str) -> ScramCredential:
-        """Returns the decoy of an unknown user. A name always gets the same decoy. Its salt size and number of iterations are the most
-        common ones among some stored credentials. No proof matches it. Raises `ValueError` while the cluster's secret is unknown."""
+        """Returns the decoy of an unknown user. Its salt size and number of iterations are the most common ones among some stored
+        credentials. While they do not change, a name always gets the same decoy. No proof matches it. Raises `ValueError` while the
+        cluster's secret is unknown."""
         secret = self._secret()
         if secret is None:
             raise ValueError("the cluster's secret is not known yet")

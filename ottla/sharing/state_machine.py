@@ -7,9 +7,10 @@ initializes the state again with a higher state epoch, which fences earlier writ
 Two scans run periodically. One repeats the snapshots of share partitions whose last snapshot is old, so that older records become
 redundant. The other removes redundant records: it raises the start of the log through the port `prune`.
 
-The states of a broker have a memory limit. At the limit a new state is refused with POLICY_VIOLATION. A write that adds runs to a state is
-refused too, unless the state can be reduced to its former size or fits into its reserved memory (`state_room.py`). This code is not
-retriable: brokers would repeat their writes, and each waiting request needs as much memory as the state.
+The states of a broker have a memory limit. At the limit a new state is refused with POLICY_VIOLATION. A write that leaves more runs in the
+state than before is refused with it, too. Such a write is accepted if the new state fits into the memory reserved for every state, or can
+be reduced to it or to the former number of runs (`state_room.py`). POLICY_VIOLATION is not retriable, because brokers would repeat their
+writes, and each waiting request needs as much memory as the state.
 
 The checks, their order and their codes are Kafka's, with three exceptions. There is a memory limit. Writes with a state epoch higher than
 the stored one are refused. Writes to a state that was initialized again after a deletion are refused until a leader has read it.
@@ -39,7 +40,8 @@ UNREAD = -1
 FORGOTTEN_MAX = 1_000  # tombstones in one batch
 FORGET_RETRY_MS = 1_000
 ADDED_MAX = 2
-"""Number of batches that one batch of a write may add to a state. 2: the batch itself, and one more if it splits a known batch."""
+"""Number of batches that one batch of a write is expected to add to a state. 2: the batch itself, and one more if it splits a known batch.
+A batch over several runs with gaps may add more."""
 NOTHING_KNOWN = ShareState(0, 0, UNINITIALIZED_START_OFFSET, UNKNOWN_DELIVERY_COMPLETE_COUNT)
 NO_TOPIC = StateResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, "the topic or partition does not exist")
 UNINITIALIZED = StateResult(ErrorCode.INVALID_REQUEST, None, "the share partition has not been initialized")
@@ -173,8 +175,8 @@ class ShareStateMachine:
         return self._log(reply, WRITTEN, tombstone(key))
 
     def _written(self, now_ms: int, key: SharePartitionKey, known: StoredShare, change: ShareState) -> ShareStateRecord:
-        """Returns the record of a write. At the memory limit a write that adds runs becomes a snapshot of the reduced
-        state. Raises `ApiError` if even the reduced state is too large.
+        """Returns the record of a write. At the memory limit a write that adds runs becomes a snapshot of the reduced state, unless the
+        state has at most `LASTING_MIN` batches after it. Raises `ApiError` if even the reduced state is too large.
         """
         if change.batches:
             try:

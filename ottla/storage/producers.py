@@ -7,13 +7,13 @@ other bytes are refused with INVALID_RECORD, because answering them as a duplica
 certainly all appended but which is older than those five is DUPLICATE_SEQUENCE_NUMBER; anything else out of order is
 OUT_OF_ORDER_SEQUENCE_NUMBER.
 
-The CRC is not compared when the broker stamped the batch's time, when compaction rewrote the batch, or when the codec was changed (the
-codecs then differ).
+The CRC is not compared if the stored batch has the broker's time, a delete horizon or fewer records than offsets (the last two come from
+compaction), or if the codecs differ.
 
-Invariants: sequences of one (producer, epoch) are contiguous modulo 2^31 (I19). A leader accepts no older epoch (I21). A transaction counts
-as open until its marker is below the high watermark (`completed`). Until then the marker may be lost, so the last stable offset stays at or
-below the transaction's first offset. `producer_snapshot.py` writes this state to Kafka's snapshot files. Left out: verification of
-transactions with their coordinator (`replication/verification.py`), the aborted index (`aborted.py`).
+Invariants: sequences of one (producer, epoch) are contiguous modulo 2^31 (I19). A leader accepts no older epoch (I21). After its marker, a
+transaction is in `completed` until the marker is below the high watermark. Until then the marker may be lost, so the last stable offset
+stays at or below the transaction's first offset. `producer_snapshot.py` writes this state to Kafka's snapshot files. Left out: verification
+of transactions with their coordinator (`replication/verification.py`), the aborted index (`aborted.py`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from ottla.wire.records import CONTROL_ABORT
 CACHED_BATCHES_MAX = 5
 """A producer may have five requests in flight, so a retry is one of the last five batches."""
 _RUN_COMPARABLE_MAX = 1 << 30
-"""Further back than this, "older" and "newer" are ambiguous modulo 2^31."""
+"""Maximum distance at which a sequence is known to be older than another one. 2^30: sequences are modulo 2^31, so at a larger distance the
+sequence may as well be newer."""
 
 
 UNKNOWN_PRINCIPAL = ""
@@ -43,7 +44,7 @@ _STAMPED_BITS = TIMESTAMP_TYPE_BIT | DELETE_HORIZON_BIT
 
 class CompletedTransaction(NamedTuple):
     """A transaction whose marker has just been written at `last_offset`; `last_stable_offset` is the first offset of the earliest
-    transaction that is still open, or the offset after the marker.
+    transaction without a marker, or the offset after this marker.
     """
 
     producer_id: int
@@ -92,8 +93,9 @@ class ProducerEntry:
         return self.batches[-1].last_sequence if self.batches else -1
 
     def row(self, next_sweep_ms: int) -> ProducerRow:
-        """Returns the producer's row in a snapshot. For a producer that wrote since the last sweep the row has the time of the next sweep
-        as the start of its idle time. A restart therefore does not delay its expiry.
+        """Returns the producer's row in a snapshot. For a producer that wrote since the last sweep the row has the expected time of the
+        next sweep as the start of its idle time. A restart therefore does not delay its expiry. Before the second sweep that time is
+        unknown (-1), and the idle time begins with the first sweep after the restart.
         """
         return ProducerRow(
             self.producer_id,
@@ -185,7 +187,7 @@ class ProducerStates:
         return self._entries.get(producer_id)
 
     def active(self) -> Iterator[ProducerEntry]:
-        """Iterates over all known producers, in the order of their first batches (for DescribeProducers and others)."""
+        """Iterates over all known producers, in the order of their first batches or, after a restore, of the snapshot's rows."""
         return iter(self._entries.values())
 
     # Judging, before an append

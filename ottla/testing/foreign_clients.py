@@ -1,8 +1,9 @@
 """Clients for tests from the installed library: confluent-kafka, kafka-python or aiokafka, or else `ottla.client`. A library is imported on
 use.
 
-Asynchronous clients need aiokafka. Settings have librdkafka's names, with dots or underscores; each library gets the names that it expects.
-Unless set, a consumer has a new group and reads from the beginning.
+Asynchronous clients need aiokafka. Settings have librdkafka's names, with dots or underscores. kafka-python and aiokafka have other names
+for six of them, and for `ssl.endpoint.identification.algorithm`; these are translated. Unless set, a consumer has a new group and reads
+from the beginning.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Parses the sources of values (`.properties` text, TOML text, the environment, `key=value` arguments) into mappings of names to texts.
 
 Properties follow Java's rules: `=`, `:` or a blank ends the key, a backslash escapes (also a `u` and four hex digits) and continues a line,
-`#` and `!` begin a comment. TOML may be flat or nested: `[log.retention] ms = 1` is `log.retention.ms`. The environment follows Apache's
-image: `KAFKA_` and the key in capitals, `_` for a dot, `__` for an underscore, `___` for a dash. Compose files for Bitnami's image have the
-prefix `KAFKA_CFG_`, which is accepted too. `CLUSTER_ID` sets `ottla.cluster.id`, and `KAFKA_OPTS` may have the path of a JAAS file. A text
-that cannot be parsed raises `SettingError`.
+and a line that begins with `#` or `!` is a comment. TOML may be flat or nested: `[log.retention] ms = 1` is `log.retention.ms`. The
+environment follows Apache's image: `KAFKA_` and the key in capitals, `_` for a dot, `__` for an underscore, `___` for a dash. Compose files
+for Bitnami's image have the prefix `KAFKA_CFG_`, which is accepted too. `CLUSTER_ID` sets `ottla.cluster.id`, and `KAFKA_OPTS` may have the
+path of a JAAS file. A text that cannot be parsed raises `SettingError`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
 
 
 def parse_environment(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Returns the settings in the environment, and the names of skipped variables (for a JVM or an image's scripts)."""
+    """Returns the settings in the environment, and the names of skipped variables (for a JVM or an image's scripts, or set by
+    Kubernetes)."""
     values, skipped = {}, []
     for variable in sorted(environment):
         if variable in ENVIRONMENT_CLUSTER_ID:

@@ -1,7 +1,8 @@
 """The records of `__consumer_offsets`, `__transaction_state` and `__share_group_state` as JSON, in the form of Kafka's dump tool.
 
 A key begins with an int16 that is its record type, a value with an int16 that is its version. Names are in Kafka's camelCase. Fields that
-the version lacks, and tagged fields with their default value, are omitted. `decode_record` shows bytes that cannot be decoded as text.
+the version lacks, and tagged fields with their default value, are omitted. Instead of the fields of an unknown type or version there is
+`unknown`. `decode_record` shows a record with malformed bytes as text.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _MODULES = {
 
 
 def decode_record(record: Record, kind: str) -> tuple[str | None, str | None]:
-    """Returns key and value as they are printed; None for null. `kind` is a key of `_MODULES`, or empty for plain text."""
+    """Returns key and value as they are printed. `kind` is a key of `_MODULES`, or empty for plain text. A null value of a known record
+    type is `<DELETE>`, other nulls are None."""
     if kind and record.key is not None and len(record.key) >= 2:
         try:
             return _decode(record.key, record.value, kind)
@@ -37,8 +39,8 @@ def decode_record(record: Record, kind: str) -> tuple[str | None, str | None]:
 
 
 def message_json(record: Record, kind: str, types: Container[int]) -> str | None:
-    """Returns a record as the formatters of Kafka's console consumer print it. Returns None for a record whose type is not in `types`, and
-    for a record that cannot be decoded."""
+    """Returns a record as the formatters of Kafka's console consumer print it. Returns None for a record without a
+    known type in `types`, and for malformed bytes. An unknown version of the value has the data `unknown`."""
     key, value = record.key, record.value
     if key is None or len(key) < 2 or (number := int.from_bytes(key[:2], "big", signed=True)) not in types:
         return None

@@ -38,7 +38,8 @@ class Column(NamedTuple):
 
 
 def column(title: str = "", *, default: Any = _REQUIRED, wide: bool = False, width_max: int | None = None) -> Any:
-    """Declares a column with a title of its own, for wide tables only, or with a maximum width: longer cells continue in the next lines."""
+    """Declares a column with a title of its own, for wide tables only, or with a maximum width. A longer cell continues in the next lines;
+    only a single word may be longer."""
     return Column("", title, default, wide, True, width_max)
 
 
@@ -122,7 +123,8 @@ def titled(kind: type[Row], *, is_wide: bool = False) -> list[Column]:
 
 
 ERROR_LETTERS_MAX = 1_000
-"""Maximum characters of an error message in a line. Longer messages are cut, because they quote text that was pasted into an option."""
+"""Maximum characters of an error message outside of structured forms. Longer messages are cut, because they quote text that was pasted into
+an option."""
 
 _BOLD = "\x1b[1m"
 _RED = "\x1b[31m"
@@ -146,7 +148,7 @@ class Output:
 
     @property
     def has_objects(self) -> bool:
-        """Whether nested rows are printed as one answer, and not as a table for each level."""
+        """Whether a command prints nested rows as one object. Otherwise it prints one table for each level."""
         return self.is_structured
 
     def rows(
@@ -195,7 +197,7 @@ class Output:
         """Reports a step of the work. Does nothing here, because the result contains it; Kafka's tools print some steps."""
 
     def refused(self, error: ApiError) -> None:
-        """Raises the error, which ends the command, because the broker refused a part of the answer."""
+        """Handles the broker's refusal of a part of the answer: raises the error, which ends the command."""
         raise error
 
     def explain_input(self, text: str) -> None:
@@ -278,7 +280,8 @@ def table(columns: Sequence[Column], rows: Sequence[Row]) -> str:
 
 
 def _lines(row: Row, columns: Sequence[Column]) -> list[tuple[str, ...]]:
-    """Returns the lines of a row in a table: one, or more if a cell is longer than the maximum width of its column."""
+    """Returns the lines of a row in a table: one, or more if a cell is longer than the maximum width of its column.
+    A longer word is not broken."""
     texts = [(cell(vars(row)[one.key]), one.width_max) for one in columns]
     if all(width is None or len(text) <= width for text, width in texts):
         return [tuple(text for text, _ in texts)]

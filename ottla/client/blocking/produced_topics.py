@@ -40,7 +40,8 @@ class ProducedTopics:
             self._background_calls.begin(("growth", topic), partial(self._cluster.refresh, [topic]), failed=ignore)
 
     def check(self, target: TopicPartition) -> None:
-        """Raises `KafkaError` if the topic has no such partition for `GROWTH_S`. Its batch would wait for a leader until its deadline."""
+        """Waits until the topic has this partition. Raises `KafkaError` after `GROWTH_S`. Without the check, a batch for a missing
+        partition would wait for a leader until its deadline."""
         if target.partition in self.partitions(target.topic):
             return
         deadline = time.monotonic() + GROWTH_S

@@ -28,7 +28,8 @@ class Token(NamedTuple):
 
 @operation
 def describe_tokens(cluster: ClusterCore, owners: Sequence[str] | None = None) -> Conversation[list[Token]]:
-    """Returns the tokens of these owners, or all tokens (None). The broker omits tokens that the caller may not see."""
+    """Returns the tokens that have one of `owners` as owner, requester or renewer, or all tokens (None). The broker omits tokens that the
+    caller may not see."""
     from ottla.wire.messages import describe_delegation_token as wire
 
     wanted = None

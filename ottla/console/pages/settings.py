@@ -20,7 +20,7 @@ SOURCES = {
 DEFAULT_SOURCE = 5
 KINDS = {"brokers": admin.BROKER_RESOURCE, "topics": admin.TOPIC_RESOURCE, "groups": admin.GROUP_RESOURCE}
 LINKS_MAX = 12
-"""Links to brokers on the page of settings. In larger clusters, and for topics and groups, the form names one."""
+"""Maximum number of links to brokers on the page of settings. Other brokers, topics and groups are selected with the form."""
 TITLES = columns(name="Setting", value="Value", source="Source", default="Without it", changeable="Dynamic", doc="Meaning")
 TRAIL = (Link("Config", "/config"),)
 
@@ -126,7 +126,7 @@ def try_change(visit: Visit) -> Page:
 
 
 def _found(visit: Visit, kind: str, name: str, setting: str) -> Any:
-    """Returns a setting, None if the defaults of all brokers do not have it. Raises `PageError` for an unknown one."""
+    """Returns a setting. Returns None if it is not among the defaults of all brokers. Raises `PageError` if another resource lacks it."""
     for one in _settings(visit, kind, name):
         if one.name == setting:
             return one
@@ -140,7 +140,8 @@ def _trail(kind: str, name: str) -> list[Link]:
 
 
 def _tried(visit: Visit, kind: str, name: str, setting: str, value: str | None) -> tuple[Note, list[Form]]:
-    """Lets the broker judge a change (None: removal) without doing it. Returns its judgement, and the form that does an accepted one."""
+    """Asks the broker whether it would accept a change, without doing it. The value None removes the setting. Returns a note with the
+    answer, and the form that does the change if the broker accepts it."""
     what = f"set to {value}" if value is not None else "removed, so that the next value in the table counts"
     try:
         _alter(visit, kind, name, setting, value, validate_only=True)

@@ -245,11 +245,9 @@ def _find(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Memb
 
 
 def _check_round(shard: GroupShard, group: ConsumerGroup, member_id: str, draft: Draft, now_ms: int) -> None:
-    """Raises REBALANCE_IN_PROGRESS if the member must join again, because its epoch is behind the target's. A member that revokes
-    partitions is excepted: it joins again anyway when it has revoked them.
-
-    A member that waits for another member's partition also joins again when the partition is free. When a new target is due, each member
-    must join again.
+    """Raises REBALANCE_IN_PROGRESS if the member must join again: its epoch is behind the target's epoch, a new target is due, or a
+    partition that it waits for is free. The first two reasons do not apply to a member that revokes partitions, because it joins again
+    anyway when it has revoked them.
     """
     position = group.position(member_id)
     is_behind = group.target_epoch > position.epoch or may_assign(shard, group, now_ms)

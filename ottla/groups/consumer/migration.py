@@ -7,8 +7,8 @@ the members have no assignments yet.) The classic members have to join again, an
 Downgrade: when the last member of the new protocol has quit or was removed and only classic members remain, the group becomes a classic
 group again. The group's epoch becomes the generation, and the group rebalances.
 
-Invariants: the conversion itself revokes no partition; a group that cannot be converted does not change. A downgraded group is in a
-rebalance, so no request is answered as in a stable group before all members have joined again. `group.consumer.migration.policy` allows
+Invariants: the conversion itself revokes no partition; a group that cannot be converted does not change. A downgraded group starts in a
+rebalance. Until all members have joined again, its requests are answered as during any rebalance. `group.consumer.migration.policy` allows
 both directions, one or none.
 """
 
