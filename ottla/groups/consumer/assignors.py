@@ -9,11 +9,12 @@ subscriber of a topic, until no single move helps or after `ROUNDS_MAX` rounds.
 members in the order of their ids. Topics with the same subscribers and equally many partitions are therefore co-partitioned. `range` does
 not consider the previous assignment.
 
-Both assignors are generators; their steps take a fraction of a millisecond or handle one topic, so that a caller can do other work in
-between.
+Both assignors are generators, so that a caller can do other work between their steps. A step processes about `WORK_PER_STEP` members and
+partitions. It may be longer, because it divides neither the target of a member nor, except to assign partitions one by one, a topic.
 
 Invariants: every partition of a subscribed topic has exactly one member, and that member subscribes to the topic; the result depends only
-on the arguments. Cost: `uniform` over equal subscriptions is linear in members and partitions.
+on the arguments. Cost: the time of `uniform` over equal subscriptions is nearly linear in members and partitions. It also sorts the
+members, and the partitions of each member.
 """
 
 from __future__ import annotations
@@ -124,9 +125,12 @@ def _assign_equal(members: Sequence[MemberSpec], counts: Mapping[Uuid, int]) -> 
             extra -= 1
     yield from _deal(members, kept, room, taken)
     result: dict[str, PartitionsByTopic] = {}
+    work = 0
     for member, mine in zip(members, kept, strict=True):
         result[member.member_id] = {topic: tuple(sorted(partitions)) for topic, partitions in mine.items()}
-        if not len(result) % WORK_PER_STEP:
+        work += 1 + _size(mine)
+        if work >= WORK_PER_STEP:
+            work = 0
             yield
     return result
 
@@ -157,7 +161,8 @@ def _keep(member: MemberSpec, taken: dict[Uuid, bytearray], quota: int, has_extr
 def _deal(
     members: Sequence[MemberSpec], kept: list[dict[Uuid, list[int]]], room: list[int], taken: dict[Uuid, bytearray]
 ) -> Generator[None, None, None]:
-    """Adds the partitions that no member kept to `kept`, one to each member in turn, so that each topic is spread over the members too."""
+    """Assigns the partitions that no member kept: adds each to `kept` of the next member that has a free place (`room`). The members take
+    turns, so the partitions of each topic are spread over them."""
     waiting = [index for index in range(len(members)) if room[index] > 0]
     turn = work = 0
     for topic, marks in taken.items():
@@ -239,7 +244,7 @@ class _Balance:
                     if partition < len(owners) and owners[partition] < 0:
                         owners[partition] = index
                         self._load[index] += 1
-            if self._has_worked(1 + len(member.target)):
+            if self._has_worked(1 + _size(member.target)):
                 yield
 
     def _fill(self, topic: Uuid) -> Generator[None, None, None]:
