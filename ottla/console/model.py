@@ -41,8 +41,8 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table. `key` is its name in JSON. The first table of a page is filtered, sorted and paged by the query of the request; an HTML page
-    has only the first rows of the others."""
+    """A table. `key` is its name in JSON, which has all rows. In HTML the query of the request filters, sorts and pages the first table of
+    a page; other tables show only their first rows."""
 
     key: str
     title: str
@@ -111,7 +111,8 @@ def columns(**titles: str) -> list[Column]:
 
 
 def href(*parts: str, **query: Any) -> str:
-    """Returns the path of a page, with its parts and query quoted. A name that ends like a JSON page gets a slash at its end."""
+    """Returns the path of a page, with its parts and query quoted. A path that ends with `.json` gets a final slash, because it would
+    otherwise be the path of the JSON form of another page."""
     path = "/" + "/".join(quote(part, safe="") for part in parts)
     given = {key: value for key, value in query.items() if value is not None}
     return path + ("/" if path.endswith(".json") else "") + (f"?{urlencode(given)}" if given else "")

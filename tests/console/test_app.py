@@ -292,6 +292,10 @@ def test_the_wizard_shows_the_plan_and_then_commits_it(visitor: Visitor, cluster
     assert "is set to" in visitor.get("/group/reset?name=wizard&scenario=to_offset&value=999999")
     assert "not a whole number" in visitor.get("/group/reset?name=wizard&scenario=to_offset&value=x", 400)
     assert "no partition 9" in visitor.get("/group/reset?name=wizard&scenario=to_latest&scope=orders:9", 404)
+    for scope in ("orders:", "orders:0,x"):
+        page = visitor.get(f"/group/reset?name=wizard&scenario=to_latest&scope={scope}", 400)
+        assert f"&#39;{scope}&#39; does not name partitions; write TOPIC or TOPIC:0,1." in page
+    assert "&#39;nothing&#39; has committed no offsets" in visitor.get("/group/reset?name=wizard&scenario=to_group&value=nothing", 404)
     assert "There is no group" in visitor.get("/group/reset?name=nothing&scenario=to_latest", 404)
     assert "were deleted" in visitor.act("/group?name=wizard", "/do/group/delete-offsets", topic="orders", typed="wizard")
     assert group_admin.committed_offsets(cluster, "wizard") == {}

@@ -133,11 +133,13 @@ def _name_of(member: group_admin.GroupMember | None) -> str | None:
 def _forms(name: str, found: GroupDescription) -> list[Form]:
     is_active = found.state not in group_admin.INACTIVE_STATES
     remark = f" The group is in state {found.state}, so the cluster will refuse this until its members are stopped." if is_active else ""
+    topic_remark = " The cluster will refuse a topic that the group is subscribed to." if is_active else ""
     return [
         Form("/group/reset", "Reset offsets: choose, look at the plan, then do it", "Show the plan", reset_fields({}, SCENARIOS),
              f"Shows old and new offsets first; nothing is changed yet.{remark}", hidden={"name": name}, is_query=True),
         Form("/do/group/delete-offsets", "Delete the committed offsets of a topic", "Delete the offsets",
-             [Field("topic", "Topic", is_needed=True)], f"The group then starts there as a new group does.{remark}", name, {"name": name}),
+             [Field("topic", "Topic", is_needed=True)], f"The group then starts there as a new group does.{topic_remark}", name,
+             {"name": name}),
         Form("/do/group/delete", "Delete the group", "Delete the group", (), f"Deletes the group with all its committed offsets.{remark}",
              name, {"name": name}),
     ]  # fmt: skip
@@ -167,7 +169,8 @@ def make_plan(
         other = {place: found.offset for place, found in group_admin.committed_offsets(visit.cluster, value).items()}
         places = [place for place in places if place in other] if given.get("scope") else sorted(other)
     if not places:
-        raise PageError("The group has committed no offsets there; name topics.", 404)
+        known = f"Group {value[:100]!r}" if scenario == "to_group" else "The group"
+        raise PageError(f"{known} has committed no offsets there; name topics.", 404)
     bounds = bounds_of(visit.cluster, places)
     amount = 0
     if scenario in ("to_offset", "shift_by"):
@@ -203,7 +206,9 @@ def _scope(visit: Visit, text: str, committed: list[TopicPartition]) -> list[Top
         topic, colon, numbers = word.partition(":")
         visit.cluster.refresh([topic])  # the connections remember metadata, which others may have changed
         known = visit.cluster.partitions(topic)
-        wanted = [int(part) for part in numbers.split(",") if part.isdecimal()] if colon else known
+        if colon and not all(part.isdecimal() for part in numbers.split(",")):
+            raise PageError(f"{word[:300]!r} does not name partitions; write TOPIC or TOPIC:0,1.")
+        wanted = [int(part) for part in numbers.split(",")] if colon else known
         for one in wanted:
             if one not in known:
                 raise PageError(f"Topic {topic!r} has no partition {one}.", 404)
@@ -259,7 +264,7 @@ def planned_offsets(visit: Visit) -> dict[TopicPartition, int]:
 
 
 def check_committed(results: Mapping[TopicPartition, ApiError | None]) -> None:
-    """Raises `PageError` with the partitions whose offset was refused."""
+    """Raises `PageError` if offsets were refused, with the first five of these partitions."""
     refused = [f"{place}: {error.code.name}" for place, error in results.items() if error is not None]
     if refused:
         raise PageError(f"Not all offsets were committed: {'; '.join(refused[:5])}")
