@@ -10,8 +10,8 @@ LOCK_FILE = ".lock"
 
 
 class DirectoryLock:
-    """Holds the lock on `.lock` (or `file_name`) in a directory. Raises `DirectoryRefused` if another process holds it, `DiskError` if the
-    file cannot be opened or written.
+    """Holds the lock on `.lock` (or `file_name`) in a directory. Raises `DirectoryRefused` if the system refuses the lock, usually because
+    another process holds it. Raises `DiskError` if the file cannot be opened or written.
     """
 
     __slots__ = ("_descriptor", "_path")
@@ -26,7 +26,9 @@ class DirectoryLock:
             lock(self._descriptor)
         except OSError as error:
             os.close(self._descriptor)
-            raise DirectoryRefused(f"{directory} is in use by another broker; stop it first, or use another log.dirs", directory) from error
+            raise DirectoryRefused(
+                f"{directory} is in use by another process, usually a broker; stop it first, or use another log.dirs", directory
+            ) from error
         # The process id of the holder, for `ottla stop` and `ottla status`.
         try:
             os.ftruncate(self._descriptor, 0)

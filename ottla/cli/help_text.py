@@ -37,7 +37,8 @@ def group_overview(name: str, commands: Mapping[str, Command]) -> str:
 
 
 def help_lines() -> list[str]:
-    """Returns the lines about options for `ottla --help`. Each has the short and the first long name of an option."""
+    """Returns the lines about options for `ottla --help`. Each has the short name of an option, if there is one, and its
+    first long name."""
     kept = [one.names[: 1 if one.names[0].startswith("--") else 2] for one in OPTIONS]
     shown = [
         (f"{', '.join(names)} {one.settings.get('metavar', '')}".rstrip(), one.settings["help"])

@@ -1,11 +1,11 @@
 """Stores ACLs in the metadata store, one node for each resource pattern: reads them at the start, writes changes, and watches for changes
 of other brokers.
 
-A write is conditional on the version of the node that it was decided on. If another writer was first, the change is decided again; so no
-rule is lost when two brokers change the same pattern. A written rule is in force on this broker before the answer. Other brokers see the
-node of the change that the same write adds, and read the pattern again (`change_watch.py`). A damaged node is read as a rule that denies
-everything until an operator repairs it, because resources without rules may be open to all. Elsewhere: the permission to change rules, and
-their validation (`handlers/access/acl_requests.py`).
+A change is decided from the version of the node that was read, and its write is conditional on this version. If another broker has written
+meanwhile, the change is decided again; so no rule is lost. A written rule is in force on this broker before the answer. The same write adds
+a node that names the changed pattern. Other brokers see this node and read the pattern again (`change_watch.py`). A damaged node is read as
+a rule that denies everything until an operator repairs it, because resources without rules may be open to all. Elsewhere: the permission to
+change rules, and their validation (`handlers/access/acl_requests.py`).
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class AclRules:
     # Changing
 
     def _serve(self) -> Procedure[None]:
-        """Makes the changes of the waiting requests, one request after the other, each in a later iteration of the event loop."""
+        """Makes the changes of the waiting requests, one request in each iteration of the event loop."""
         while self._waiting:
             changes, done = self._waiting[0]
             failed = yield from self._make(changes)
@@ -156,8 +156,10 @@ class AclRules:
             yield self._timers.call_soon if self._waiting else CHECKPOINT
 
     def _make(self, left: dict[Pattern, RuleChange]) -> Procedure[Mapping[Pattern, ErrorCode]]:
-        """Reads, decides and writes up to `PATTERNS_PER_WRITE` patterns at a time. After a failure, decides again from a new reading, which
-        also shows whether a write with an unknown outcome was executed; gives up after `ATTEMPTS_MAX`."""
+        """Reads, decides and writes up to `PATTERNS_PER_WRITE` patterns at a time. Returns the patterns that could not be changed.
+
+        If another writer was first or the store is unreachable, reads and decides again. This also shows whether a write with an unknown
+        outcome was executed. Gives up after `ATTEMPTS_MAX` failed attempts in succession, and at once after any other failure."""
         failed: dict[Pattern, ErrorCode] = {}
         at_once, attempts = PATTERNS_PER_WRITE, 0
         while left:
@@ -200,9 +202,8 @@ class AclRules:
         failed: dict[Pattern, ErrorCode],
         at_once: int,
     ) -> tuple[int, dict[Pattern, frozenset[Rule]], list[Operation]]:
-        """Returns the number of patterns to read for the next write, the new rules of as many patterns as fit into one write, and this
-        write.
-        Moves patterns that cannot be changed from `left` to `failed`."""
+        """Decides as many of the patterns as fit into one write. Returns the number of patterns to read for the next write, the new rules
+        of the decided patterns, and the write. Moves patterns that cannot be changed from `left` to `failed`."""
         operations: list[Operation] = []
         decided: dict[Pattern, frozenset[Rule]] = {}
         size = work = 0

@@ -2,7 +2,7 @@
 
 `decide` reads state and returns a `Decision`; it changes no hard state. Only `apply` and `apply_marker` write hard state; they cannot fail
 on a logged record, and read no clock. `resume` runs once after loading, and repeats effects that were possibly lost with the previous
-leader. The host (`host.py`) appends the records; if this fails, nothing has changed. It applies them, holds the effects until the high
+leader. The host (`host.py`) appends the records; if this fails, hard state is unchanged. It applies them, holds the effects until the high
 watermark has passed the records, and then releases the effects. An effect without records waits for the last applied offset, so that no
 answer depends on records that may still be lost. When leadership is lost, the machine is dropped; the next leader loads it from the log.
 
@@ -83,9 +83,9 @@ class Decision:
     """The result of a command: records to log first, and effects to release when they are committed. `draft.py` builds it.
 
     `refused` returns the effects if the append fails, or if the host closes before the records are committed. They must answer every caller
-    that `effects` would have answered. `parts` (instead of `records`) are independent decisions: each is logged or refused separately. The
-    host logs them in one batch, or halves a batch that is larger than `max.message.bytes`. If all parts were logged, `effects` follow,
-    otherwise `refused`.
+    that `effects` would have answered. `parts` (instead of `records`) are independent decisions. The host logs
+    their records in one batch. It halves a batch that is too large, so that each half is logged or refused separately. If all parts were
+    logged, `effects` follow, otherwise `refused`.
     """
 
     records: Sequence[LogRecord] = ()
@@ -134,4 +134,5 @@ class MachineLog(Protocol):
         """Returns the high watermark: everything below it will survive."""
 
     def call_when_committed(self, end: int, function: Callable[[], None]) -> None:
-        """Calls `function` once, when everything below `end` is committed. The call may be early, but never late."""
+        """Calls `function` once: when everything below `end` is committed, or when the term ends before that. The function therefore checks
+        `committed_end`. After the term nothing is called."""

@@ -142,12 +142,12 @@ class Follower:
 
 
 def divergence_point(epochs: LeaderEpochs, log_end_offset: int, leader_epoch: int, leader_end_offset: int) -> int:
-    """Returns the offset to truncate this log to. `leader_epoch` is the largest epoch in the leader's log up to the follower's last
-    epoch; in the leader's log it ends at `leader_end_offset`.
+    """Returns the offset to truncate the follower's log to. `leader_epoch` is the largest epoch in the leader's log that is not above the
+    follower's last epoch. In the leader's log this epoch ends at `leader_end_offset`.
 
-    If the follower's log has this epoch, both logs share it up to the smaller end. If not, the follower truncates to the end of its largest
-    older epoch, and the next fetch asks again (KIP-279). A log without this or an older epoch is truncated to the leader's end offset, or
-    to the start of its own first epoch if that is smaller.
+    If the follower's log has this epoch, both logs are equal up to the smaller end. Otherwise the follower truncates to the end of its
+    largest older epoch, and the next fetch asks again (KIP-279). If all epochs of the follower's log are newer, it truncates to the
+    leader's end offset, or to the start of its own first epoch if that is smaller.
     """
     epoch, end_offset = epochs.end_offset_for(leader_epoch, log_end_offset)
     if epoch == leader_epoch:

@@ -1,4 +1,5 @@
-"""The audit log: one line for each refused authorization or authentication, and optionally for each granted authorization of one resource.
+"""The audit log. It has a line for each refused authorization and each refused authentication. With `logs_granted` it also has a line for
+each granted authorization of one resource.
 
 A line about an authorization names principal, host, operation, resource and listener. A line about an authentication names user, host,
 mechanism, reason and listener. Texts chosen by clients are written as JSON strings, so that a name cannot forge another part of the line or
@@ -65,8 +66,8 @@ class AuditLog:
             log.warning("not taken for a broker: %s%s", text, _more(suppressed), extra=_log_fields(requester))
 
     def _suppressed_before(self, *subject: object) -> int | None:
-        """Returns the number of equal lines that were suppressed since the last written one; None if this line must be suppressed too.
-        Listeners are not compared."""
+        """Decides whether to write the line about `subject`. Returns the number of equal lines that were suppressed since the last written
+        one, or None if this line must be suppressed too. Lines that differ only in the listener are equal."""
         now_ms = self._clock.monotonic_ms()
         subject = tuple(cut(part) if isinstance(part, str) else part for part in subject)
         written = self._written.get(subject)

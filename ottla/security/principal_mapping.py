@@ -3,8 +3,8 @@
 Rules are tried in order. A rule is `RULE:pattern/replacement/`, optionally followed by `L` or `U` for lower or upper case, or `DEFAULT`,
 which keeps the subject. A pattern must match the whole subject; `$1` in the replacement is its first group.
 
-Clients choose the subjects, and subjects are matched on the event loop. Patterns are therefore RE2's, which match in time linear in the
-subject and have no back references and no look-around. Python's `re` took 6 s for a certificate of 321 names.
+Patterns have the syntax of RE2, without back references and look-around. Clients choose the subjects, and the event loop matches them. RE2
+needs time that is linear in the length of the subject; Python's `re` took 6 s for a certificate of 321 names.
 """
 
 from __future__ import annotations

@@ -1,8 +1,14 @@
-"""The share partitions of this broker: created at the first request of a group's member, closed when the broker no longer leads the
-partition.
+"""The share partitions of this broker. `get` creates one at the first request of a group's member.
 
-A share partition belongs to one leader epoch; another epoch creates a new one. When the last session of a group on this broker ends, its
-share partitions are closed. A later session reads the stored state again, because it may have been altered or deleted meanwhile.
+A share partition belongs to one leader epoch. When this broker loses the leadership, the share partition stays open, but requests check
+whether this broker leads. `get` with another epoch closes it and creates a new one. A share partition is also closed:
+
+- when its state cannot be loaded, or the persister answers with an error of `share_partition.CLOSING`;
+- when the last session of its group on this broker ends;
+- when the group is deleted, or its offsets are altered or deleted;
+- when the topic is deleted, and when the broker stops.
+
+A later session reads the stored state again, because it may have been altered or deleted meanwhile.
 """
 
 from __future__ import annotations
@@ -80,8 +86,7 @@ class SharePartitions:
         self._in_turn(done)
 
     def close_where(self, matches: Callable[[SharePartition], bool]) -> None:
-        """Closes the share partitions that match `matches` (deleted topic, another leader), some in each iteration of the loop. Requests
-        check by themselves whether this broker still leads the partition."""
+        """Closes the share partitions that match `matches`, some in each iteration of the loop. Used for deleted topics."""
         for share in self:
             if matches(share):
                 self._in_turn(share.close)

@@ -1,7 +1,8 @@
 """The copy of a log in another directory, which will replace the log (KIP-113). The log serves while it is copied.
 
 The copy follows the log as a follower follows its leader: it appends the log's batches unchanged, piece by piece, and is truncated before
-the log is. So the copy always holds a prefix of the log. `replace` puts it in the log's place, in one call on the loop.
+the log is. So the copy has the log's batches up to its own end. When the log's start is raised, the copy keeps older batches until the next
+`append`. A copy that ends below the log's start is emptied. `replace` puts the copy in the log's place, in one call on the loop.
 
 At every moment one directory has the log's own name, or none has it and a copy is marked as complete (`COPIED_FILE`); then the next start
 finishes the replacement (`finish_replacement`). The order: sync and mark the copy; rename the old directory, durably; give the copy the
@@ -21,7 +22,7 @@ COPIED_FILE = "copied"
 
 
 class FutureLog:
-    """One copy of one log, which is open under the same name."""
+    """A log and its copy, which is open as a log of the same topic and partition."""
 
     __slots__ = ("_cuts", "copy", "error", "source")
 
@@ -60,7 +61,8 @@ class FutureLog:
         return None if piece is None else (self._cuts, piece)
 
     def append(self, number: int, batches: bytes) -> None:
-        """Appends the bytes of a piece of `next_piece`, unless the log was truncated since. Raises the copy's start to the log's start.
+        """Appends the bytes of a piece of `next_piece`, unless the log was truncated since. Then raises the copy's start to the log's
+        start, or to the copy's end if that is smaller.
         Raises `StorageError`, and `ApiError` for damaged batches.
         """
         if number == self._cuts:

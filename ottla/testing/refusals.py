@@ -13,8 +13,7 @@ from ottla.wire.apis import KEYS
 from ottla.wire.framing import load
 from ottla.wire.schema import Field, Response, Struct
 
-METADATA = 3
-OFFSET_FETCH = 9
+METADATA, OFFSET_FETCH = KEYS["Metadata"], KEYS["OffsetFetch"]
 
 _BY_ITEM = frozenset(
     KEYS[name]

@@ -1,8 +1,8 @@
-"""The APIs of the protocol: key, name, versions and the first flexible version of each. No other module repeats these facts.
+"""The APIs of the protocol: key, name, versions and the first flexible version of each. A few modules repeat single keys.
 
-A message class finds its API by its own name (`FetchRequest`), `framing.py` by the key. Headers can therefore be read, and versions be
-answered, before any message module is imported. `handlers/served_apis.py` has the APIs that the broker serves, with the ACL operations they
-need. The keys below `EXTENSIONS_SINCE` are Kafka's, the others are Ottla's own.
+A message class finds its API by its own name (`FetchRequest`), `framing.py` by the key. Headers can therefore be read before any message
+module is imported. An answer to ApiVersions needs only the module of its own messages. `handlers/served_apis.py` has the APIs that the
+broker serves, with the ACL operations they need. The keys below `EXTENSIONS_SINCE` are Kafka's, the others are Ottla's own.
 """
 
 from __future__ import annotations

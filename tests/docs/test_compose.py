@@ -139,5 +139,5 @@ def test_two_brokers_cannot_have_one_port_or_one_directory(tmp_path: Path) -> No
         assert (tmp_path / "two" / "log").read_text().splitlines()[-1].startswith(f"error: cannot listen on 127.0.0.1:{port}: ")
         with started(tmp_path / "two", {}, "--port", "0", "--data-dir", str(tmp_path / "data")):
             pass
-        assert "is in use by another broker; stop it first" in (tmp_path / "two" / "log").read_text().splitlines()[-1]
+        assert "is in use by another process, usually a broker; stop it first" in (tmp_path / "two" / "log").read_text().splitlines()[-1]
     assert first.ready.startswith("READY ")

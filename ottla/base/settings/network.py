@@ -76,14 +76,21 @@ class NetworkSettings:
         valid=OneOf(*PROTOCOLS),
     )
     socket_send_buffer_bytes = integer(
-        "socket.send.buffer.bytes", 102400, "Send buffer of a client's socket. Not set, or -1: the system decides."
+        "socket.send.buffer.bytes",
+        102400,
+        "Send buffer of a client's socket. The system decides if this is -1, or if only the default applies.",
     )
     socket_receive_buffer_bytes = integer(
-        "socket.receive.buffer.bytes", 102400, "Receive buffer of a client's socket. Not set, or -1: the system decides."
+        "socket.receive.buffer.bytes",
+        102400,
+        "Receive buffer of a client's socket. The system decides if this is -1, or if only the default applies.",
     )
     socket_request_max_bytes = integer("socket.request.max.bytes", 104857600, "Maximum size of a request.", valid=at_least(1))
     socket_listen_backlog_size = integer(
-        "socket.listen.backlog.size", 50, "Maximum number of connections that wait to be accepted, at least 128.", valid=at_least(1)
+        "socket.listen.backlog.size",
+        50,
+        "Maximum number of connections that wait to be accepted. A value below 128 has the effect of 128.",
+        valid=at_least(1),
     )
     max_connections = integer(
         "max.connections", INT_MAX, "Maximum open connections, of the broker or of one listener.", valid=at_least(0), update=WIDE
@@ -108,7 +115,12 @@ class NetworkSettings:
         -1,
         "Maximum bytes of requests that are being received, at most half of ottla.memory.max.bytes; -1: that half.",
     )
-    fetch_max_bytes = integer("fetch.max.bytes", 57671680, "Maximum bytes of records in a fetch response.", valid=at_least(1024))
+    fetch_max_bytes = integer(
+        "fetch.max.bytes",
+        57671680,
+        "Maximum bytes of records in a fetch response. A larger first batch is returned whole.",
+        valid=at_least(1024),
+    )
     max_incremental_fetch_session_cache_slots = integer(
         "max.incremental.fetch.session.cache.slots", 1000, "Maximum number of fetch sessions.", valid=at_least(0)
     )

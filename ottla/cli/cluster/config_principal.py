@@ -1,6 +1,7 @@
 """`ottla config describe --principal`: the credentials, quotas, access rules and delegation tokens of one user.
 
-Features that the broker lacks (SCRAM, an authorizer, a key for tokens) have no rows. A missing permission is an error.
+Features that the broker lacks (SCRAM, an authorizer, a key for tokens) have no rows. A missing permission is an error, except that brokers
+omit delegation tokens that the caller may not see.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ NOT_THERE = frozenset({
     ErrorCode.RESOURCE_NOT_FOUND, ErrorCode.SECURITY_DISABLED, ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
     ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, ErrorCode.UNSUPPORTED_VERSION,
 })  # fmt: skip
-"""Errors that mean "nothing to show": the user has none, the broker lacks the feature, or the connection may not list tokens."""
+"""Errors that mean "nothing to show": the user has no credentials, the broker lacks the feature, or it lists no tokens on a connection of
+this kind."""
 
 
 class PrincipalRow(Row):

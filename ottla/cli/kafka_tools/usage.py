@@ -36,7 +36,7 @@ _JAVA: dict[ErrorCode, tuple[str, str]] = {
     ErrorCode.INVALID_REQUEST: ("InvalidRequestException", "The request is malformed or otherwise invalid."),
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ("UnknownTopicOrPartitionException", "This server does not host this topic-partition."),
 }
-"""Java exceptions by error code: class name and message."""
+"""Java exceptions by error code: class name and message. The message of INVALID_REQUEST is not Java's."""
 
 
 def java_error(error: ApiError, message: str = "") -> str:

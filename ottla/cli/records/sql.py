@@ -1,6 +1,7 @@
 """`ottla sql "select key, count(*) from orders group by 1"`: topics as tables of DuckDB. Needs the extra `ottla[frame]`.
 
-The rows are printed as they are computed, in the forms jsonl, csv and plain; a table is printed whole, of at most `TABLE_ROWS_MAX` rows.
+In the forms jsonl, csv and plain, rows are printed as they are computed. In the other forms the whole result is printed at once, at most
+`TABLE_ROWS_MAX` rows.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ottla.cli.render.ottla import Column, Output, Row
 from ottla.client.addresses import DEFAULT_BOOTSTRAP
 
 TABLE_ROWS_MAX = 10_000
-"""Rows of the forms that are printed whole (table, json and yaml): they are held in memory, and are for reading."""
+"""Maximum number of rows in the forms table, json and yaml, whose rows are held in memory."""
 _STREAMED = ("jsonl", "csv", "plain")
 
 
@@ -105,7 +106,8 @@ def _rows(kind: type[Row], rows: Sequence[tuple[Any, ...]]) -> list[Row]:
 
 
 def _shown(value: Any) -> Any:
-    r"""Returns bytes as text in the notation of DuckDB (`\\xFF`), also inside lists and structs. Other values are unchanged."""
+    r"""Returns bytes as text, also inside lists and structs. As in DuckDB, a byte that is not printable ASCII, and the backslash, become an
+    escape such as `\xFF`. Unlike in DuckDB, quotes are unchanged. Other values are unchanged."""
     if isinstance(value, bytes):
         return "".join(chr(byte) if 32 <= byte < 127 and byte != 92 else f"\\x{byte:02X}" for byte in value)
     if isinstance(value, dict):

@@ -1,10 +1,12 @@
 """`--schema FILE` and `--registry URL` of `produce` and `consume`: JSON to values and keys in Avro, Protobuf or checked JSON, and back.
 
 A schema file is Avro (`.avsc`), Protobuf (`.proto`, or compiled as `.desc`, `.binpb` or `.pb`), or JSON Schema, which only checks the JSON.
-With a registry, values have a header with the schema's id (`registry.py`). To write, this schema is the newest of the subject TOPIC-value,
-unless `--schema-id` names another one. With `--schema` it is the file's schema, which is stored as a version of TOPIC-value. `--key-schema`
-stores a schema for keys under TOPIC-key; without it, keys are unchanged. To read, each value must have the header; keys without it are
-unchanged. With a file, `--framed` skips this header, which each value must then have.
+With a registry, each value begins with a header that has the id of its schema (`registry.py`). `produce` uses the newest schema of the
+subject TOPIC-value, or the schema that `--schema-id` names. With `--schema` it stores the schema of the file as a version of TOPIC-value,
+and uses it. With `--key-schema` it does the same for keys and TOPIC-key; otherwise keys are unchanged. `consume` refuses values without
+the header, and leaves keys without it unchanged.
+
+Without a registry, values have no header. With `--framed`, `consume` skips the header, which each value must then have.
 """
 
 from __future__ import annotations
@@ -61,7 +63,8 @@ def make_encoder(args: Args, topic: str) -> RecordEncoder:
 
 
 def _of_file(path: str, message: str | None) -> Encoder:
-    """Returns the encoder of a schema file. JSON Schema needs the extra only for keywords that `json_schema.py` does not check."""
+    """Returns the encoder of a schema file. A JSON Schema with keywords that `json_schema.py` does not check needs the packages of an
+    extra."""
     if path.endswith((".avsc", ".proto", *COMPILED)):
         return file_format(path).encoder(message)
     if message is not None:

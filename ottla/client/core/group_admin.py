@@ -17,11 +17,11 @@ from ottla.client.core.conversation import Conversation
 from ottla.client.core.operation import operation
 from ottla.client.core.topic_lists import each_partition, partitions_in, topic_list
 from ottla.client.errors import KafkaError, TransportError
+from ottla.wire.apis import KEYS
 
 T = TypeVar("T")
 
-CONSUMER_GROUP_DESCRIBE = 69
-OFFSET_FETCH = 9
+CONSUMER_GROUP_DESCRIBE, OFFSET_FETCH = KEYS["ConsumerGroupDescribe"], KEYS["OffsetFetch"]
 GROUPS_A_REQUEST = 100
 """Groups in one OffsetFetch request. With 100 partitions each, a response has 10,000 offsets, about 400 kB."""
 INACTIVE_STATES = frozenset({"Empty", "Dead"})

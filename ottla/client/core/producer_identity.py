@@ -32,13 +32,13 @@ from ottla.client.core.group_admin import Committed, offsets_by_topic
 from ottla.client.core.topic_lists import each_partition, first_code, topic_list
 from ottla.client.core.versions import TRANSACTION_VERSION
 from ottla.client.errors import COORDINATOR_MOVED, ClientError, KafkaError, OutcomeUnknownError, TransportError, refused
+from ottla.wire.apis import KEYS
 from ottla.wire.batch_header import SEQUENCE_MASK, Buffer, read_batch_header
 
 TRANSACTION_TIMEOUT_MS = 60_000
 NO_TIMEOUT_MS = 0x7FFFFFFF
 EPOCH_MAX = 0x7FFF
 
-END_TXN = 26
 PRODUCE_V2 = 12
 END_TXN_V2 = 5
 TXN_OFFSET_COMMIT_V2 = 5
@@ -118,7 +118,7 @@ class ProducerIdentity:
         if not self._may_use_v2:
             return False
         link = yield from self.cluster.coordinator_link(TRANSACTION, transactional_id)
-        return link.feature_level(TRANSACTION_VERSION) >= 2 and link.offers(END_TXN, END_TXN_V2)
+        return link.feature_level(TRANSACTION_VERSION) >= 2 and link.offers(KEYS["EndTxn"], END_TXN_V2)
 
     def _take_over(self, producer_id: int, epoch: int) -> None:
         """Sets the producer id and epoch, and restarts the sequence numbers at 0."""
@@ -161,7 +161,7 @@ class ProducerIdentity:
         return first
 
     def has_taken(self, partition: TopicPartition, batch: Buffer) -> bool:
-        """Whether the partition's sequence numbers in use end with those of an encoded batch."""
+        """Whether an encoded batch has the latest sequence numbers that `take_sequences` has reserved in the partition."""
         header = read_batch_header(batch)
         return (header.base_sequence + header.record_count) & SEQUENCE_MASK == self.next_sequence(partition)
 
@@ -194,8 +194,8 @@ class ProducerIdentity:
         return [partition for partition in partitions if partition not in self._added]
 
     def add_partitions(self, partitions: Iterable[TopicPartition]) -> Conversation[None]:
-        """Adds partitions to the transaction, each once (AddPartitionsToTxn). `produce` and `attach` do this too. With `uses_v2` it sends
-        nothing.
+        """Adds those partitions to the transaction that are not in it yet (AddPartitionsToTxn). `produce` and `attach` call it first. With
+        `uses_v2` it sends nothing, because the writes themselves add their partitions.
         """
         new = self.not_added(partitions)
         if not new:

@@ -13,9 +13,9 @@ from ottla.client.core.conversation import Conversation
 from ottla.client.core.operation import operation
 from ottla.client.core.topic_lists import each_partition, first_code, partitions_in, topic_list
 from ottla.client.errors import KafkaError, refused
+from ottla.wire.apis import KEYS
 
-INIT_PRODUCER_ID = 22
-LIST_TRANSACTIONS = 66
+INIT_PRODUCER_ID, LIST_TRANSACTIONS = KEYS["InitProducerId"], KEYS["ListTransactions"]
 TWO_PHASE_VERSION = 6
 NO_TIMEOUT_MS = 0x7FFFFFFF
 ONGOING = "Ongoing"

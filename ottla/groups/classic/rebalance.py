@@ -100,8 +100,8 @@ def prepare_rebalance(shard: GroupShard, group: ClassicGroup, draft: Draft, now_
 
 
 def _initial_delay_ms(shard: GroupShard, group: ClassicGroup) -> int:
-    """Returns the configured delay. If it is 0 and a member's client joins before it has metadata (`ASK_METADATA_LATE` in `join.py`),
-    returns the time that such a client needs to get metadata.
+    """Returns `group.initial.rebalance.delay.ms`. If it is 0 and a member's client sends JoinGroup before it has metadata
+    (`ASK_METADATA_LATE` in `join.py`), returns the time that such a client needs to get metadata.
     """
     settings = shard.settings
     if settings.initial_rebalance_delay_ms > 0 or not any(member.asks_metadata_late for member in group.members.values()):
@@ -121,7 +121,7 @@ def complete_join(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: 
     for member in [member for member in group.members.values() if member.join_reply is None and not member.is_static]:
         drop_member(group, member, draft)
     if group.members and not _elect_joined_leader(group):
-        # Only static members are left and none has joined: wait until one joins or their sessions end.
+        # Only static members are left, and none has joined. Try again after another rebalance timeout, or when all have joined or ended.
         _schedule_completion(shard, group, draft)
         return
     group.generation += 1

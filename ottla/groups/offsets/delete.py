@@ -1,4 +1,5 @@
-"""Removes offsets (OffsetDelete, deleted topics), and logs offsets again that compaction would otherwise lose."""
+"""Deletes committed offsets for OffsetDelete and after the deletion of topics. Also writes offsets to the log again that compaction would
+otherwise lose."""
 
 from __future__ import annotations
 
@@ -69,7 +70,7 @@ def forget_topics(shard: GroupShard, draft: Draft) -> None:
 
 
 def rewrite_overtaken(shard: GroupShard, draft: Draft) -> None:
-    """Logs offsets again that compaction would otherwise lose (see `store.py`)."""
+    """Writes offsets to the log again that compaction would otherwise lose (see `store.py`)."""
     logged = []
     for group_id, (topic, partition) in shard.offsets.rewrites:
         if _is_forgotten(shard, group_id, (topic, partition)):

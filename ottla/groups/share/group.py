@@ -2,9 +2,9 @@
 
 A partition may have many readers, so no member waits for another member: each gets its whole target with its next heartbeat.
 
-A share coordinator stores the delivery state of each partition. The group coordinator first asks it to initialize the state. `initializing`
-has the partitions with unconfirmed initialization, `initialized` the partitions with confirmed initialization, `deleting` the topics with
-states that are being deleted. Only initialized partitions are assigned.
+A share coordinator stores the delivery state of each partition. The group coordinator asks the share coordinator to initialize the state
+before it assigns the partition. `initializing` has the partitions whose initialization is not confirmed yet. `initialized` has the
+partitions that may be assigned. `deleting` has the topics whose states are being deleted.
 
 Invariants: a partition is initializing, initialized or neither, never both.
 """
@@ -23,8 +23,8 @@ SHARE_PROTOCOL_TYPE = "share"
 TOPIC_BYTES, PARTITION_BYTES = 400, 40
 """Memory of a topic with a share state in addition to the letters of its name, and memory of each of its partitions, in bytes."""
 COUNTED_SUBSCRIPTIONS = 8
-"""With at least this many different subscriptions, the group keeps a count of subscriptions per topic. Otherwise each changed subscription
-would need a pass over all subscriptions.
+"""Number of different subscriptions from which on the group counts the subscriptions of each topic. With fewer, a change of a subscription
+reads all subscriptions.
 """
 
 

@@ -2,8 +2,9 @@
 
 Behaviour: metadata of topics in the order of their names, or of all topics if the request names none. A page has at most
 `response_partition_limit` partitions (and `max.request.partition.size.limit`), then a cursor that names the first partition of the next
-page. A topic with an error counts as one partition. A partition without a leader has leader -1, no error (unlike in Metadata), and its last
-leader in `last_known_elr`, as in Kafka. For other partitions `last_known_elr` is empty.
+page. A topic with an error counts as one partition. A partition without a leader has leader -1 and no error (unlike in Metadata). Its
+`last_known_elr` has the last leader, or a follower that has reported that the last leader lacks records. For other partitions
+`last_known_elr` is empty.
 
 Version notes: KIP-966.
 """
@@ -62,8 +63,7 @@ def handle(broker: Broker, request: RequestContext, body: DescribeTopicPartition
 
 
 def _is_bad(body: DescribeTopicPartitionsRequest) -> bool:
-    """Whether the cursor is invalid: its partition is negative, or its topic is not requested. Kafka closes the connection for a negative
-    one."""
+    """Whether the cursor is invalid: its partition is negative, or its topic is not requested."""
     cursor = body.cursor
     if cursor is None:
         return False

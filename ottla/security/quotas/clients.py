@@ -47,8 +47,8 @@ class ClientQuotas:
         """Whether any user or client id has a quota."""
 
     def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]], changed: Iterable[QuotaEntity] | None = None) -> None:
-        """Replaces the quotas. Keeps the measurements unless no quota is left. `changed` lists the entities whose quotas changed; None
-        means all."""
+        """Replaces the quotas. `changed` lists the entities whose quotas changed; None means all. Keeps the measurements unless no quota is
+        left. The next request under a changed limit fills its token bucket and so cancels the debt, except for mutations."""
         if changed is None:
             self._limits = Limits(quotas)
         else:
@@ -66,8 +66,8 @@ class ClientQuotas:
         return self._charge(PRODUCE, principal, client_id, size)
 
     def charge_fetch(self, principal: str, client_id: str | None, size: int, *, is_sent: bool = False) -> int:
-        """Charges `size` bytes of records. If the client must wait, the bytes are charged only with `is_sent`: they are sent in spite of
-        the quota."""
+        """Charges `size` bytes of records. With `is_sent` they are charged in any case, because they are sent in spite of the quota.
+        Without it, nothing is charged if the client must wait."""
         meter = self._meter(FETCH, principal, client_id)
         if meter is None:
             return 0

@@ -1,7 +1,8 @@
-"""The measurements of one share: its use, and how long its clients were throttled.
+"""The measurements of one `QuotaShare` (requests that share a limit): their use, and how long their clients were throttled.
 
-Bytes are measured by windows and by a token bucket of the same span; the longer of the two delays counts. For data in small pieces both
-have the same effect. The windows admit a large request again as soon as the previous one is older than their span; the bucket does not.
+Bytes are measured by windows and by a token bucket of the same span; the longer of the two delays counts. For a steady flow of small pieces
+both have the same effect. After a request that is larger than the span admits, the windows admit the next one when the first is older than
+the span. The bucket admits it when its debt is repaid, which takes longer.
 
 A fetch is admitted before it is sent, as soon as one part (`PARTS`) of the limit is free. If the whole answer had to fit, large answers
 would leave much of the limit unused, and an answer larger than all windows would never be sent. The bucket records the excess as debt.
@@ -16,7 +17,7 @@ PARTS = 40
 
 
 class Meter:
-    """The use of one share."""
+    """The use of one `QuotaShare`."""
 
     __slots__ = ("_keeps_debts", "_span_s", "bucket", "limit", "rate", "throttle_times", "throttles", "used_ms")
 
@@ -35,7 +36,7 @@ class Meter:
         return self.limit * self._span_s / PARTS
 
     def set_limit(self, limit: float) -> None:
-        """Changes the limit. Fills the bucket, which cancels its debt, unless the meter keeps debts. The windows are kept."""
+        """Changes the limit. The amounts in the windows are kept. Fills the bucket, which cancels its debt, unless `keeps_debts`."""
         self.limit = limit
         if self.bucket is not None and not self._keeps_debts:
             self.bucket.fill()

@@ -37,7 +37,8 @@ IDLE_SECONDS_MAX = 75.0
 SEND_SECONDS_MAX = 10.0
 CONNECTIONS_MAX = 64
 SCRAPES_MAX = 4
-"""If more scrapes than this are in progress, they get the same page, because a page with thousands of partitions has megabytes."""
+"""If more connections than this wait for a page or are being sent one, a new scrape gets the last page, because a page with thousands of
+partitions has megabytes."""
 PIECE_BYTES = 1 << 16
 PORT_MAX = 65535
 
@@ -156,7 +157,7 @@ class HttpPort:
             reader, writer = await streams(sock, self._access.tls, limit=HEAD_BYTES_MAX, handshake_seconds=HEAD_SECONDS_MAX)
             await self._converse(reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # the peer has disconnected, is too slow, or this port closes: no answer can be sent
+            pass  # No answer can be sent: the peer has disconnected or is too slow, or the port or `_drop_longest` closes the connection.
         finally:
             self._tasks.discard(task)
             self._waiting.pop(task, None)
