@@ -3,6 +3,8 @@
 Behaviour: advertises the APIs of `handlers/served_apis.py`, limited by `ottla.advertise.level` (`handlers/advertised_levels.py`), and from
 version 3 the finalised features. A request in an unknown version is answered in version 0 with UNSUPPORTED_VERSION and the same table.
 Ottla's own APIs are advertised only to a client whose request has our tagged field for extensions. From then on the connection serves them.
+The APIs for clients' metrics are advertised while the cluster has a subscription. Kafka advertises them while a receiver is configured. A
+client that is told of them asks on each connection, and librdkafka logs the answer.
 
 Version notes: 3 has the client's software name and version, and features (KIP-511, KIP-584). From 4 on, the range of a feature may start at
 0. 5 has the cluster id and node id that the client expects (KIP-1242); if one of them differs, the answer is REBOOTSTRAP_REQUIRED.
@@ -13,11 +15,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from ottla.base.cluster_metadata import CONFIG_CLIENT_METRICS
 from ottla.base.errors import ErrorCode
 from ottla.base.features import FEATURES_EPOCH, Feature
 from ottla.base.identifiers import CLIENT_ID_CHARACTERS_MAX
 from ottla.handlers.advertised_levels import features, served
 from ottla.handlers.context import Broker, RequestContext
+from ottla.wire.apis import KEYS
 from ottla.wire.messages.api_versions import (
     EXTENSIONS_VERSION,
     ApiVersion,
@@ -27,6 +31,7 @@ from ottla.wire.messages.api_versions import (
     SupportedFeatureKey,
 )
 
+TELEMETRY = frozenset({KEYS["GetTelemetrySubscriptions"], KEYS["PushTelemetry"]})
 FEATURES_SINCE = 3
 ZERO_LEVEL_SINCE = 4
 NODE_CHECK_SINCE = 5
@@ -55,10 +60,11 @@ def handle_unsupported_version(broker: Broker, _request: RequestContext, _body: 
 
 
 def advertised(broker: Broker, *, with_extensions: bool = False) -> list[ApiVersion]:
+    hidden = () if broker.metadata.config_names(CONFIG_CLIENT_METRICS) else TELEMETRY
     return [
         ApiVersion(api_key=api.key, min_version=api.advertised_from, max_version=api.max_version)
         for api in served(broker.config.ottla_advertise_level).values()
-        if api.is_advertised and (with_extensions or not api.is_extension)
+        if api.is_advertised and (with_extensions or not api.is_extension) and api.key not in hidden
     ]
 
 

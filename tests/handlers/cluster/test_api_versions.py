@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.base.config import load
-from ottla.handlers.cluster.api_versions import handle
+from ottla.handlers.cluster.api_versions import TELEMETRY, handle
 from ottla.handlers.context import RequestContext
 from ottla.wire.apis import EXTENSIONS_SINCE, KEYS
 from ottla.wire.codec import decoder, encoder
@@ -15,6 +15,7 @@ from ottla.wire.framing import write_response
 from ottla.wire.messages.api_versions import EXTENSIONS_VERSION, ApiVersionsRequest, ApiVersionsResponse
 from tests.controller.cluster import Cluster
 from tests.handlers.admin_world import AdminWorld
+from tests.handlers.configs.test_describe_configs import CLIENT_METRICS, set_config
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "api_versions.txt"
 LINES = [line.split() for line in GOLDEN.read_text(encoding="ascii").splitlines() if not line.startswith("#")]
@@ -51,6 +52,16 @@ def test_extensions_are_for_clients_that_ask(version: int) -> None:
     asked = keys(world.ask(request(EXTENSIONS_VERSION), version))
     assert {STAGE, ATTACH} <= asked and {key for key in asked if key < EXTENSIONS_SINCE} == keys(world.ask(request(), version))
     assert world.connection.has_extensions
+
+
+def test_the_apis_for_metrics_of_clients_are_advertised_while_there_is_a_subscription() -> None:
+    """librdkafka logs a line for each client that asks for its subscription."""
+    world = AdminWorld()
+    assert not keys(world.ask(request(), 4)) & TELEMETRY
+    set_config(world, CLIENT_METRICS, "all", "metrics", "org.")
+    assert keys(world.ask(request(), 4)) >= TELEMETRY
+    set_config(world, CLIENT_METRICS, "all", "metrics", "")
+    assert keys(world.ask(request(), 4)) >= TELEMETRY, "a subscription without metrics is one"
 
 
 def test_long_names_of_software_are_cut() -> None:
