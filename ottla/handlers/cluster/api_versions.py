@@ -3,8 +3,8 @@
 Behaviour: advertises the APIs of `handlers/served_apis.py`, limited by `ottla.advertise.level` (`handlers/advertised_levels.py`), and from
 version 3 the finalised features. A request in an unknown version is answered in version 0 with UNSUPPORTED_VERSION and the same table.
 Ottla's own APIs are advertised only to a client whose request has our tagged field for extensions. From then on the connection serves them.
-The APIs for clients' metrics are advertised while the cluster has a subscription. Kafka advertises them while a receiver is configured. A
-client that is told of them asks on each connection, and librdkafka logs the answer.
+The APIs for clients' metrics are advertised while the cluster has a subscription. Kafka advertises them while a receiver is configured.
+Clients that know these APIs ask on each connection, and librdkafka logs the answer.
 
 Version notes: 3 has the client's software name and version, and features (KIP-511, KIP-584). From 4 on, the range of a feature may start at
 0. 5 has the cluster id and node id that the client expects (KIP-1242); if one of them differs, the answer is REBOOTSTRAP_REQUIRED.
