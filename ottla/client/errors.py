@@ -39,7 +39,7 @@ class MalformedResponseError(TransportError):
 
 
 class OutcomeUnknownError(ClientError):
-    """A request was sent, and its answer was lost: it may have taken effect or not. The caller checks, or repeats it."""
+    """A request was sent, and no answer showed whether it took effect: an answer was lost. The caller checks, or repeats it."""
 
 
 class UsageError(ClientError, ValueError):

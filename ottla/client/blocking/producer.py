@@ -258,7 +258,7 @@ class Producer:
         """Flushes and commits, repeating the commit if its answer is lost.
 
         If a batch of the transaction failed, raises its error; then only `abort` is possible. Raises `OutcomeUnknownError` if no answer
-        arrives. Then the next `begin` or `abort` initializes the id again, which ends the transaction if it is still open.
+        decides. Then the next `begin` or `abort` initializes the id again, which ends the transaction if it is still open.
         """
         self.flush()
         for error in self._queue.gaps.values():
