@@ -7,23 +7,27 @@ An interrupted wait for answers needs no repair: it is outside of the change, or
 from __future__ import annotations
 
 from collections.abc import Callable
+from weakref import WeakMethod
 
 from ottla.base.errors import OttlaError
 
 
 class Change:
-    """Encloses each change of one object's state (`with`). `repair` is called before a change if an earlier one was interrupted.
+    """Encloses each change of one object's state (`with`). `repair`, a method of the object, is called before a change if an earlier one
+    was interrupted. It is referenced weakly: an unused object is freed, and its sockets are closed, without the garbage collector.
 
     Exceptions of the client (`OttlaError`) are raised where the state is consistent. Any other exception counts as an interruption.
     """
 
     def __init__(self, repair: Callable[[], object]) -> None:
-        self._repair = repair
+        self._repair = WeakMethod(repair)
         self._is_interrupted = False
 
     def __enter__(self) -> None:
         if self._is_interrupted:
-            self._repair()
+            repair = self._repair()
+            assert repair is not None, "the object exists during its own change"
+            repair()
         self._is_interrupted = True
 
     def begin_wait(self) -> None:

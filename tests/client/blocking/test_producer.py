@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -73,6 +74,15 @@ def test_a_partition_that_the_topic_does_not_have_is_refused_at_once() -> None:
 
 def _hang_up() -> int:
     raise HangUp
+
+
+def test_a_dropped_producer_is_freed_without_the_garbage_collector() -> None:
+    """It was in a cycle, so the garbage collector could find its sockets before it, unclosed."""
+    with Cluster("127.0.0.1:1") as cluster:
+        producer = Producer(cluster)
+        found = weakref.ref(producer)
+        del producer
+        assert found() is None
 
 
 def test_records_arrive_in_order_with_running_sequences() -> None:
