@@ -162,7 +162,7 @@ def test_java_logs_no_error_that_is_reported_anyway_and_all_others(message: str,
     assert (re.fullmatch(SAID_BY_THE_FAILURE, message) is not None) == is_left_out
 
 
-def test_settings_for_local_checkpoints_are_left_to_a_user_who_has_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_manager_of_local_checkpoints_is_left_to_a_user_who_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
     assert local_checkpoints({}) == LOCAL_CHECKPOINTS
     name = next(iter(LOCAL_CHECKPOINTS))

@@ -17,16 +17,15 @@ from ottla.testing.broker import Broker
 from tests.spark_jobs.cluster_program import WINDOW_S, windows
 from tests.spark_jobs.queries import failure, forget_last_commit, run, stock_records, stream, stream_writer, write_numbers
 
-LINK = "fs.viewfs.mounttable.ottla-tests.link./checkpoints"
-
 
 @pytest.fixture
 def mounted(spark: Any, tmp_path: Path) -> Iterator[str]:
-    """The address of the test's directory under `viewfs`."""
-    settings = spark.sparkContext._jsc.hadoopConfiguration()
-    settings.set(LINK, tmp_path.as_uri())
-    yield "viewfs://ottla-tests/checkpoints/query"
-    settings.unset(LINK)
+    """The address of the test's directory under `viewfs`. Hadoop keeps the file system of a mount table, so each test has its own."""
+    settings, table = spark.sparkContext._jsc.hadoopConfiguration(), f"ottla-{uuid.uuid4().hex[:12]}"
+    link = f"fs.viewfs.mounttable.{table}.link./checkpoints"
+    settings.set(link, tmp_path.as_uri())
+    yield f"viewfs://{table}/checkpoints/query"
+    settings.unset(link)
 
 
 def test_batches_with_and_without_input_are_committed_once(spark: Any, broker: Broker, mounted: str, tmp_path: Path) -> None:
