@@ -5,7 +5,7 @@ leader epoch has its own `Leader`. When the term ends, the old object appends an
 request asks the `Leader` that made the append for the acknowledgement, because in a later term another batch may have the same offset.
 
 Invariants: nothing is appended if a check refuses (I19, I21); with acks=all nothing is appended while too few replicas are in sync, and
-acknowledged records are below the high watermark (I14); a transaction gets one marker (I25).
+acknowledged records are below the high watermark (I14); a transaction gets one marker of each coordinator epoch (I25).
 
 Elsewhere: roles and reading (`partition.py`), the rules of the ISR (`isr.py`), bytes and files (`storage/log.py`), sequences
 (`storage/producers.py`), and sending proposals.

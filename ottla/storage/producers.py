@@ -250,6 +250,8 @@ class ProducerStates:
         """Returns whether this marker repeats the last one in the log and need not be appended. Raises `ApiError` for a fenced producer or
         coordinator.
 
+        A marker of a newer coordinator epoch is appended also if it repeats the decision, because the log must have that epoch.
+
         In version 2 each transaction's marker carries a new epoch. A marker with the current epoch is therefore a repetition. If the
         producer already has its next transaction open in this epoch, a late marker must not end it, and is refused (KAFKA-17754,
         KAFKA-19999).
