@@ -95,8 +95,7 @@ class ClusterCore:
         known = self._links.get(address)
         if known is not None and known.is_open:
             return known
-        opened: Link = yield Open(address)
-        self._links[address] = opened
+        opened = self._links[address] = yield from self._open(broker_id, Open(address))
         return opened
 
     def take_link(self, broker_id: int) -> Conversation[Link]:
@@ -107,7 +106,15 @@ class ClusterCore:
             link = idle.pop()
             if link.is_open:
                 return link
-        opened: Link = yield Open(address, is_own=True)
+        return (yield from self._open(broker_id, Open(address, is_own=True)))
+
+    def _open(self, broker_id: int, effect: Open) -> Conversation[Link]:
+        """Opens a connection to a broker. If that fails, forgets what the broker led: the next request asks the cluster who leads it."""
+        try:
+            opened: Link = yield effect
+        except TransportError:
+            self.metadata.forget_broker(broker_id)
+            raise
         return opened
 
     def give_back(self, links: Iterable[Link]) -> None:
@@ -124,6 +131,7 @@ class ClusterCore:
             yield from self.refresh([])
         address = self.metadata.brokers.get(broker_id)
         if address is None:
+            self.metadata.forget_broker(broker_id)
             raise self.metadata.no_broker(broker_id)
         return address
 

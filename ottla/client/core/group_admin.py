@@ -104,8 +104,8 @@ def list_groups(cluster: ClusterCore, *, states: Sequence[str] = (), types: Sequ
 @operation
 def describe_group(cluster: ClusterCore, group_id: str) -> Conversation[GroupDescription]:
     """Describes one group. An unknown group gets the state `Dead`, as in Kafka's classic answers, and is no error."""
-    coordinator = yield from cluster.coordinator(GROUP, group_id)
-    if (yield from cluster.link(coordinator)).offers(CONSUMER_GROUP_DESCRIBE):
+    link = yield from cluster.retrying(lambda: cluster.coordinator_link(GROUP, group_id))
+    if link.offers(CONSUMER_GROUP_DESCRIBE):
         described = yield from _describe_consumer_group(cluster, group_id)
         if described is not None:
             return described

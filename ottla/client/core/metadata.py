@@ -49,6 +49,13 @@ class ClientMetadata:
         self.coordinators = {key: broker_id for key, broker_id in self.coordinators.items() if broker_id in self.brokers}
         self.forget([partition for partition, leader in self._leaders.items() if leader >= 0 and leader not in self.brokers])
 
+    def forget_broker(self, broker_id: int) -> None:
+        """Forgets which partitions and coordinators an unreachable broker led, and that it was the controller."""
+        self.coordinators = {key: known for key, known in self.coordinators.items() if known != broker_id}
+        self.forget([partition for partition, leader in self._leaders.items() if leader == broker_id])
+        if self.controller_id == broker_id:
+            self.controller_id = -1
+
     def leader_of(self, partition: TopicPartition) -> int:
         """Returns the id of a partition's leader, `NO_LEADER` if it has none, or `UNKNOWN_LEADER` if it is not in the cache."""
         return self._leaders.get(partition, UNKNOWN_LEADER)

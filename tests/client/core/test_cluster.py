@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from ottla.base.types import TopicPartition
 from ottla.client.addresses import Address
-from ottla.client.core.cluster import GROUP
-from ottla.client.core.conversation import Ask
-from ottla.client.core.operations import committed, list_offsets
+from ottla.client.core.cluster import GROUP, ClusterCore
+from ottla.client.core.conversation import Ask, Conversation, Effect, Open
+from ottla.client.core.operations import committed, create_topic, delete_records, describe_group, list_offsets
 from ottla.client.errors import ConnectError
+from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, DescribedGroup
+from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from ottla.wire.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -19,6 +29,7 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from ottla.wire.messages.metadata import MetadataResponse
 from ottla.wire.messages.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
 from tests.client.core.drive import ByHand, FakeLink
 
@@ -42,6 +53,13 @@ class Brokers:
         if isinstance(body, ListOffsetsRequest):
             found = [ListOffsetsPartitionResponse(partition_index=one.partition_index, offset=7) for one in body.topics[0].partitions]
             return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=found)])
+        if isinstance(body, DeleteRecordsRequest):
+            results = [DeleteRecordsPartitionResult(partition_index=0, low_watermark=7)]
+            return DeleteRecordsResponse(topics=[DeleteRecordsTopicResult(name="t", partitions=results)])
+        if isinstance(body, CreateTopicsRequest):
+            return CreateTopicsResponse(topics=[CreatableTopicResult(name="new")])
+        if isinstance(body, ConsumerGroupDescribeRequest):
+            return ConsumerGroupDescribeResponse(groups=[DescribedGroup(group_id="g", assignor_name="range")])
         if isinstance(body, FindCoordinatorRequest):
             where = Coordinator(key="g", node_id=self.coordinator, host=f"b{self.coordinator}", port=9092)
             return FindCoordinatorResponse(coordinators=[where])
@@ -81,6 +99,46 @@ def test_what_a_broker_led_and_coordinated_is_asked_for_again_when_it_is_gone() 
     assert ask_offsets(world) == [7, 7, 7]
     assert world.run(committed(world.core, "g")) == {}
     assert world.core.metadata.coordinators[GROUP, "g"] == 2
+
+
+class Dying(ByHand):
+    """Broker 2 is the controller, unless it `is_dead`; then it refuses connections, and broker 3 is the controller."""
+
+    is_dead = False
+
+    def _perform(self, effect: Effect) -> Any:
+        if self.is_dead and isinstance(effect, Open) and effect.address.host == "b2":
+            raise ConnectError(f"cannot reach {effect.address}")
+        return super()._perform(effect)
+
+    def metadata(self) -> MetadataResponse:
+        found = super().metadata()
+        found.controller_id = 3 if self.is_dead else 2
+        return found
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda core: list_offsets(core, {PARTITIONS[0]: -1}),
+        lambda core: delete_records(core, {PARTITIONS[0]: 7}),
+        lambda core: create_topic(core, "new"),
+        lambda core: describe_group(core, "g"),
+        lambda core: committed(core, "g"),
+    ],
+    ids=["list_offsets", "delete_records", "create_topic", "describe_group", "committed"],
+)
+def test_the_successors_of_a_broker_that_died_are_found(call: Callable[[ClusterCore], Conversation[Any]]) -> None:
+    brokers = Brokers()
+    brokers.coordinator = 2
+    world = Dying(brokers, leaders={"t": [2]})
+    world.run(call(world.core))
+    for link in world.core._links.values():
+        link.is_open = False  # type: ignore[misc]
+    world.is_dead, world.leaders, brokers.coordinator = True, {"t": [3]}, 3
+    with suppress(ConnectError):
+        world.run(call(world.core))
+    world.run(call(world.core))
 
 
 def test_connections_that_are_refused_slowly_are_not_tried_beyond_the_deadline() -> None:
