@@ -92,11 +92,11 @@ class Cluster:
         return None
 
     def _ask_all(self, effect: AskAll) -> list[Any]:
-        failures = [self._send(ask) for ask in effect.asks]
-        return [self._receive(ask, failure) for ask, failure in zip(effect.asks, failures, strict=True)]
+        sent = [self._send(ask) for ask in effect.asks]
+        return [self._receive(ask, at) for ask, at in zip(effect.asks, sent, strict=True)]
 
     def _ask_rolling(self, effect: AskRolling) -> None:
-        under_way: deque[tuple[Ask, ClientError | None]] = deque()
+        under_way: deque[tuple[Ask, float | ClientError]] = deque()
         for ask in effect.asks:
             if ask is None:
                 effect.note(self._receive(*under_way.popleft()))
@@ -105,18 +105,21 @@ class Cluster:
         while under_way:
             effect.note(self._receive(*under_way.popleft()))
 
-    def _send(self, ask: Ask) -> ClientError | None:
+    def _send(self, ask: Ask) -> float | ClientError:
+        """Returns when the request was sent, in monotonic seconds, or the error."""
         try:
             _made_here(ask.link).send(ask.body, version=ask.version)
         except ClientError as error:
             return error
-        return None
+        return time.monotonic()
 
-    def _receive(self, ask: Ask, failure: ClientError | None) -> Any:
-        if failure is not None:
-            return failure
+    def _receive(self, ask: Ask, sent: float | ClientError) -> Any:
+        """Waits for the answer until the request's timeout after `sent`. So several silent brokers do not add up their timeouts."""
+        if isinstance(sent, ClientError):
+            return sent
+        limit_s = self.timeout_s if ask.timeout_s is None else ask.timeout_s
         try:
-            return _made_here(ask.link).receive(ask.timeout_s)
+            return _made_here(ask.link).receive(max(0.0, sent + limit_s - time.monotonic()))
         except ClientError as error:
             return error
 

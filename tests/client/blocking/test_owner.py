@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from ottla.client.addresses import Address
 from ottla.client.blocking.client import Client
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.connection import BlockingConnection
+from ottla.client.core.conversation import Ask, AskAll, AskRolling, Conversation, Open
 from ottla.client.errors import ConnectError, RequestTimeoutError, UsageError
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.client.fake_broker import FakeBroker
@@ -180,3 +182,24 @@ def test_a_call_of_several_requests_takes_no_longer_than_its_time() -> None:
         broker.versions[15] = (0, 5)
         with Client(Cluster(broker.address, timeout_s=LIMIT_S)) as client, pytest.raises(RequestTimeoutError, match=WHAT_IS_LEFT):
             client.describe_group("g")
+
+
+@pytest.mark.parametrize("is_rolling", [False, True])
+def test_several_silent_brokers_take_no_longer_than_one(is_rolling: bool) -> None:
+    noted: list[Any] = []
+
+    def ask_both(*brokers: FakeBroker) -> Conversation[None]:
+        asks = []
+        for broker in brokers:
+            link = yield Open(Address("127.0.0.1", broker.port), is_own=True)
+            asks.append(Ask(link, HeartbeatRequest(group_id="1")))
+        if is_rolling:
+            yield AskRolling(iter(asks), noted.append)
+        else:
+            noted.extend((yield AskAll(tuple(asks))))
+
+    silent = {HEARTBEAT: lambda _body, _version: None}
+    with FakeBroker(silent) as one, FakeBroker(silent) as two, Cluster(one.address, timeout_s=0.3) as cluster:
+        cluster.run(ask_both(one, two))
+    assert [type(error) for error in noted] == [RequestTimeoutError] * 2
+    assert "within 0 s" in str(noted[1])  # the first one has used all the time
