@@ -190,6 +190,11 @@ class ProducerIdentity:
             raise refused(ErrorCode.INVALID_TXN_STATE, "the end of the last transaction is unknown: initialize the id again")
         self.is_open = True
 
+    def check_open(self) -> None:
+        """Raises `KafkaError` without an open transaction. The coordinator would open one for the request, and nothing would end it."""
+        if not self.is_open:
+            raise refused(ErrorCode.INVALID_TXN_STATE, "no transaction is open: call begin() first")
+
     def not_added(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         return [partition for partition in partitions if partition not in self._added]
 
@@ -197,6 +202,7 @@ class ProducerIdentity:
         """Adds those partitions to the transaction that are not in it yet (AddPartitionsToTxn). `produce` and `attach` call it first. With
         `uses_v2` it sends nothing, because the writes themselves add their partitions.
         """
+        self.check_open()
         new = self.not_added(partitions)
         if not new:
             return
@@ -234,6 +240,7 @@ class ProducerIdentity:
 
         For a consumer in the group, `member_id` and `generation` let the coordinator refuse an outdated member (KIP-447).
         """
+        self.check_open()
         if not self.uses_v2:
             yield from self._add_group(group)
         self._has_offsets = True

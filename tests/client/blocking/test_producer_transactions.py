@@ -75,15 +75,36 @@ def broker() -> Iterator[Coordinating]:
 
 def test_a_record_without_a_transaction_is_refused(broker: Coordinating) -> None:
     with Cluster(broker.address) as cluster, Producer(cluster, transactional_id="x") as producer:
-        for produce in (lambda: producer.produce("t", b"v"), lambda: producer.produce_values("t", [b"v"])):
+        for write in (
+            lambda: producer.produce("t", b"v"),
+            lambda: producer.produce_values("t", [b"v"]),
+            lambda: producer.send_offsets("g", {A: 1}),
+        ):
             with pytest.raises(KafkaError, match="call begin"):
-                produce()
+                write()
         producer.begin()
         producer.produce("t", b"v")
         producer.commit()
         with pytest.raises(KafkaError, match="call begin"):
             producer.produce("t", b"v")
+        with pytest.raises(KafkaError, match="call begin"):
+            producer.send_offsets("g", {A: 1})
     assert len(broker.appended) == 1 and broker.ends == [True]
+
+
+def test_a_step_without_a_transaction_is_refused(broker: Coordinating) -> None:
+    with Client(Cluster(broker.address)) as client:
+        transaction = client.transaction("x", may_use_v2=False)
+        transaction.initialize()
+        batch = encode_batch([Record(0, 0, None, b"v", ())])
+        for step in (
+            lambda: transaction.add_partitions([A]),
+            lambda: transaction.produce({A: [batch]}),
+            lambda: transaction.commit_offsets("g", {A: 1}),
+        ):
+            with pytest.raises(KafkaError, match="call begin"):
+                step()
+    assert broker.appended == [] and not broker.asked(ADD_PARTITIONS)
 
 
 @pytest.mark.parametrize("way_on", ["begin", "abort"])
