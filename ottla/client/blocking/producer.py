@@ -165,21 +165,25 @@ class Producer:
         size = 0
         try:
             for value in values:
-                if batch is None:
-                    target = TopicPartition(topic, self._sticky.current(topic, self._topics.partitions(topic)))
-                    batch = self._open.get(target)
-                    if batch is None or batch.size >= limit:
-                        batch = self._begin_batch(target)
-                    append, size = batch.records.append, batch.size
                 try:
                     size += len(value) + _RECORD_OVERHEAD_BYTES
                 except TypeError:
                     raise UsageError(f"a value is bytes, not {type(value).__name__}: encode it first") from None
+                if batch is None or size > limit:
+                    if batch is not None:
+                        full, batch = batch, None
+                        self._seal(full)
+                        self._step(0.0)
+                    size = len(value) + _RECORD_OVERHEAD_BYTES
+                    target = TopicPartition(topic, self._sticky.current(topic, self._topics.partitions(topic)))
+                    known = self._open.get(target)
+                    batch = self._begin_batch(target) if known is None or known.size + size > limit else known
+                    append, size = batch.records.append, batch.size + size
                 append(new(Record, (0, timestamp, None, value, ())))  # faster than `Record(...)`, which is a Python function
-                if size >= limit:
-                    full, batch = batch, None
-                    self._seal(full)
-                    self._step(0.0)
+            if batch is not None and size >= limit:
+                full, batch = batch, None
+                self._seal(full)
+                self._step(0.0)
         finally:
             if batch is not None:
                 batch.size = size
@@ -320,8 +324,8 @@ class Producer:
         """Seals the open batch and returns an empty one. Raises kept failures here, before the record is accepted."""
         self._deliveries.raise_failure()
         if self.identity is not None:
-            if self._is_transactional and not self.identity.is_open:
-                raise refused(ErrorCode.INVALID_TXN_STATE, "no transaction is open: call begin() before produce()")
+            if self._is_transactional:
+                self.identity.check_open()
             if self.identity.is_lost:
                 self.cluster.run(self.identity.identify())
         now = time.monotonic()

@@ -142,6 +142,15 @@ def test_a_large_record_goes_into_a_batch_of_its_own() -> None:
         assert [len(value or b"") for value in broker.values[0]] == [100_000, 1_000_000]
 
 
+def test_a_large_value_goes_into_a_batch_of_its_own_without_acknowledgements() -> None:
+    values = [bytes(100_000), bytes(1_000_000), b"last"]
+    with Broker(1, bytes_max=1_048_588) as broker, Cluster(broker.address) as cluster:
+        with Producer(cluster, acks=0, linger_s=60) as producer:
+            producer.produce_values("t", values)
+        _until(lambda: len(broker.values[0]) == len(values))
+        assert broker.values[0] == values
+
+
 def test_a_record_that_is_too_large_takes_none_of_its_batch_with_it() -> None:
     reports = Reports()
     large = bytes(3000)
