@@ -79,6 +79,8 @@ class Consumer:
     ) -> None:
         if auto_offset_reset not in _RESETS:
             raise UsageError(f"auto_offset_reset is one of {', '.join(_RESETS)}, not {auto_offset_reset!r}")
+        if not assignors or not set(assignors) <= set(DEFAULT_ASSIGNORS):
+            raise UsageError(f"assignors is a list of {', '.join(DEFAULT_ASSIGNORS)}, not {assignors!r:.100}")
         self.cluster = cluster
         self.owner = CallOwner("consumer")
         self.group_id = group_id

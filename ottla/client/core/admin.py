@@ -125,7 +125,7 @@ def create_topic(
     lost = list[TransportError]()
     answer = yield from ask_controller(cluster, request, lost)
     result = answer.topics[0]
-    if lost and result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+    if lost and not validate_only and result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
         made = yield from cluster.refresh([name])
         counts = [len(topic.partitions) for topic in made.topics if topic.name == name]
         if counts and partitions in (-1, *counts) and not placed:  # an earlier request without an answer has made it

@@ -117,6 +117,14 @@ def test_a_topic_that_a_lost_request_has_made_or_deleted_is_no_error() -> None:
             create_topic(cluster, "other", partitions=3)
 
 
+def test_a_check_made_no_topic_although_its_answer_was_lost() -> None:
+    with Topics() as broker, Cluster(broker.address) as cluster:
+        broker.topics["t"] = 3
+        with pytest.raises(ApiError, match="TOPIC_ALREADY_EXISTS"):
+            create_topic(cluster, "t", partitions=3, validate_only=True)
+        assert broker.has_lost
+
+
 @pytest.mark.parametrize("validate_only", [False, True])
 def test_partitions_that_a_lost_request_has_added_are_no_error(validate_only: bool) -> None:
     leaders = {"t": [1]}
