@@ -14,7 +14,7 @@ from ottla.base.uuids import uuid_to_text
 from ottla.client.core import admin, group_admin, staging, transaction_admin
 from ottla.client.core.admin import OffsetAt
 from ottla.client.core.cluster import ClusterCore, decisive, is_temporary
-from ottla.client.core.conversation import Ask, AskAll, Conversation
+from ottla.client.core.conversation import Ask, AskAll, Conversation, within
 from ottla.client.core.fetching import FETCH_BYTES_MAX, MAX_WAIT_MS, PARTITION_BYTES_MAX, Fetched, FetchLimits, fetch_request, read_answer
 from ottla.client.core.group_admin import Committed, GroupDescription, ListedGroup
 from ottla.client.core.operation import ClientOperation
@@ -185,7 +185,8 @@ def fetch(
             left.clear()
         return None if found else failure
 
-    yield from cluster.in_rounds(once, left=lambda: left, size=lambda: 0, timeout_s=timeout_s)
+    rounds = cluster.in_rounds(once, left=lambda: left, size=lambda: 0, timeout_s=timeout_s)
+    yield from within(rounds, cluster.now() + max(timeout_s or 0.0, cluster.timeout_s) + max_wait_ms / 1000, cluster.now)
     return found
 
 

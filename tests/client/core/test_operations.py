@@ -9,9 +9,9 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.client.core.conversation import Ask
+from ottla.client.core.conversation import Ask, AskAll, Effect, Open
 from ottla.client.core.operations import fetch
-from ottla.client.errors import ConnectError, KafkaError
+from ottla.client.errors import ConnectError, KafkaError, RequestTimeoutError
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.wire.records import Record, encode_batch
 from tests.client.core.drive import ByHand
@@ -80,3 +80,23 @@ def test_a_permanent_error_is_raised_if_no_partition_has_records() -> None:
     with pytest.raises(KafkaError, match="OFFSET_OUT_OF_RANGE"):
         world.run(fetch(world.core, {A: 0, B: 0}))
     assert world.pauses == []
+
+
+class Slow(ByHand):
+    """Brokers that accept connections after 0.9 s and answer no Fetch."""
+
+    def _perform(self, effect: Effect) -> Any:
+        if isinstance(effect, AskAll):
+            self.now_s += max(ask.timeout_s or 0.0 for ask in effect.asks)
+            return [RequestTimeoutError("no answer") for _ in effect.asks]
+        if isinstance(effect, Open):
+            self.now_s += min(0.9, effect.timeout_s or 0.9)
+        return super()._perform(effect)
+
+
+def test_a_fetch_takes_no_longer_than_its_time_although_each_step_is_slow() -> None:
+    world = Slow(_has_records, leaders={"t": [1, 2]}, timeout_s=1.0)
+    begin = world.now_s
+    with pytest.raises(RequestTimeoutError):
+        world.run(fetch(world.core, {A: 0, B: 0}, max_wait_ms=500))
+    assert world.now_s - begin <= 1.5
