@@ -80,6 +80,8 @@ class Producer:
         metadata_age_s: float = METADATA_AGE_S,
         on_delivery: Callable[[Delivery], object] | None = None,
     ) -> None:
+        if acks not in (0, 1, ACKS_ALL) or codec not in CODEC_NAMES:
+            raise UsageError(f"acks is 0, 1 or {ACKS_ALL}, not {acks!r}, or codec is one of {', '.join(CODEC_NAMES)}, not {codec!r}")
         self.cluster = cluster
         self.owner = CallOwner("producer")
         self.acks = acks

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.base.errors import ApiError, ErrorCode, OttlaError, WireError, error_code
 from ottla.client.core.frames import FrameReader
 from ottla.client.core.versions import HANDSHAKE_VERSION, Versions
-from ottla.client.errors import ConnectError, MalformedResponseError, refused
+from ottla.client.errors import ConnectError, MalformedResponseError, UsageError, refused
 from ottla.wire.apis import API_NAMES
 from ottla.wire.codec import decoder, encoder_parts
 from ottla.wire.framing import API_VERSIONS, REQUEST_START_BYTES, load, pack_request_start, request_header_end, response_header_reader
@@ -267,6 +267,8 @@ class ConnectionProtocol:
             pieces = form.encode(body)
         except ApiError as error:  # this version cannot encode a value of the request
             raise refused(error.code, error.message) from None
+        except (AssertionError, AttributeError, TypeError, struct.error) as error:  # the caller's value has the wrong type
+            raise UsageError(f"a {API_NAMES[key]} request cannot have such a value: {error}") from None
         size = REQUEST_START_BYTES + len(form.header_end) + sum(map(len, pieces))
         pieces.insert(0, pack_request_start(size, key, version, self._correlation_id) + form.header_end)
         if is_answered:

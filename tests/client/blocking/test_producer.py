@@ -156,6 +156,12 @@ def test_headers_of_wrong_types_are_refused(headers: Any) -> None:
             producer.produce("t", b"x", headers=headers)
 
 
+@pytest.mark.parametrize("wrong", [{"acks": "all"}, {"acks": 2}, {"codec": "zip"}])
+def test_options_that_do_not_exist_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=f"not {next(iter(wrong.values()))!r}"):
+        Producer(Cluster("localhost"), **wrong)
+
+
 def test_plain_values_fill_batch_after_batch() -> None:
     log = Log()
     with _broker(log, partitions=3) as broker, Cluster(broker.address) as cluster:

@@ -10,7 +10,7 @@ import pytest
 from ottla.base.errors import ErrorCode
 from ottla.client.core.connection import ALLOWED, ConnectionProtocol, State
 from ottla.client.core.sasl import exchange
-from ottla.client.errors import AuthenticationError, ConnectError, KafkaError, MalformedResponseError, UnsupportedVersionError
+from ottla.client.errors import AuthenticationError, ConnectError, KafkaError, MalformedResponseError, UnsupportedVersionError, UsageError
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from ottla.wire.messages.sasl_handshake import SaslHandshakeResponse
@@ -185,6 +185,14 @@ def test_a_value_without_a_place_in_the_version_is_the_clients_own_error(step: i
         protocol.request(HeartbeatRequest(group_id="g" * 70_000), version=3)
     assert caught.value.code is ErrorCode.INVALID_REQUEST
     assert not protocol.pending
+
+
+@pytest.mark.parametrize("wrong", [{"group_id": 5}, {"group_id": None}, {"group_id": b"g"}, {"generation_id": "7"}])
+def test_a_value_of_the_wrong_type_is_a_usage_error(step: int, wrong: dict[str, Any]) -> None:
+    protocol, _ = _opened(step)
+    with pytest.raises(UsageError, match="a Heartbeat request"):
+        protocol.request(HeartbeatRequest(**wrong))
+    assert not protocol.pending and protocol.is_ready
 
 
 def test_no_state_but_the_closed_one_is_final(step: int) -> None:
