@@ -80,8 +80,9 @@ class Producer:
         metadata_age_s: float = METADATA_AGE_S,
         on_delivery: Callable[[Delivery], object] | None = None,
     ) -> None:
-        if acks not in (0, 1, ACKS_ALL) or codec not in CODEC_NAMES:
-            raise UsageError(f"acks is 0, 1 or {ACKS_ALL}, not {acks!r}, or codec is one of {', '.join(CODEC_NAMES)}, not {codec!r}")
+        for name, value, known in (("acks", acks, (0, 1, ACKS_ALL)), ("codec", codec, CODEC_NAMES)):
+            if value not in known:
+                raise UsageError(f"{name} is one of {', '.join(map(str, known))}, not {value!r}")
         self.cluster = cluster
         self.owner = CallOwner("producer")
         self.acks = acks

@@ -268,7 +268,7 @@ class ConnectionProtocol:
         except ApiError as error:  # this version cannot encode a value of the request
             raise refused(error.code, error.message) from None
         except (AssertionError, AttributeError, TypeError, struct.error) as error:  # the caller's value has the wrong type
-            raise UsageError(f"a {API_NAMES[key]} request cannot have such a value: {error}") from None
+            raise UsageError(f"the request {API_NAMES[key]} cannot have such a value: {error}") from None
         size = REQUEST_START_BYTES + len(form.header_end) + sum(map(len, pieces))
         pieces.insert(0, pack_request_start(size, key, version, self._correlation_id) + form.header_end)
         if is_answered:

@@ -190,7 +190,7 @@ def test_a_value_without_a_place_in_the_version_is_the_clients_own_error(step: i
 @pytest.mark.parametrize("wrong", [{"group_id": 5}, {"group_id": None}, {"group_id": b"g"}, {"generation_id": "7"}])
 def test_a_value_of_the_wrong_type_is_a_usage_error(step: int, wrong: dict[str, Any]) -> None:
     protocol, _ = _opened(step)
-    with pytest.raises(UsageError, match="a Heartbeat request"):
+    with pytest.raises(UsageError, match="request Heartbeat cannot"):
         protocol.request(HeartbeatRequest(**wrong))
     assert not protocol.pending and protocol.is_ready
 
