@@ -19,7 +19,7 @@ from ottla.base.uuids import Uuid, fresh_uuid, uuid_to_text
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.membership import CoordinatorConnection, Membership
 from ottla.client.core.admin import check
-from ottla.client.errors import COORDINATOR_MOVED, KafkaError, TransportError
+from ottla.client.errors import COORDINATOR_MOVED, ConnectError, KafkaError, TransportError
 from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 JOINING_EPOCH = 0
@@ -46,6 +46,8 @@ class ShareMembership(Membership):
         self.heartbeat_interval_s = 1.0
         self.assignment: dict[TopicPartition, Uuid] = {}
         self._heartbeat_at = 0.0
+        self._join_until: float | None = None
+        """When a join fails if the coordinator stays unreachable, in monotonic seconds; None unless the member is joining."""
         self._impatient = _IMPATIENT_TIMES
         self._assigned: list[tuple[Uuid, list[int]]] = []
 
@@ -55,17 +57,19 @@ class ShareMembership(Membership):
 
     def keep_alive(self) -> bool:
         """Sends a heartbeat if it is due. Returns whether the assignment has changed. Raises `KafkaError` if the group refuses the member,
-        and `TransportError` only while it joins.
+        and `TransportError` only while it joins: the coordinator did not answer, or was unreachable for the cluster's `timeout_s`.
         """
         if self.due_s():
             return False
         before = self.assignment
         is_joining = self.epoch == JOINING_EPOCH
         self._may_be_member = True
+        if is_joining and self._join_until is None:
+            self._join_until = time.monotonic() + self.cluster.timeout_s
         try:
             answer = self.coordinator.ask(self._heartbeat(self.epoch))
-        except TransportError:
-            if is_joining and not before:
+        except TransportError as error:
+            if is_joining and not before and not self._may_try_again(error):
                 raise
             self._forget_coordinator()
             return False
@@ -74,6 +78,7 @@ class ShareMembership(Membership):
                 raise
             self._forget_coordinator()
             return False
+        self._join_until = None
         code = error_code(answer.error_code)
         if not code:
             self._take(answer)
@@ -85,6 +90,13 @@ class ShareMembership(Membership):
         else:
             check(code, answer.error_message, f"member of share group {self.group_id!r}")
         return self.assignment != before
+
+    def _may_try_again(self, error: TransportError) -> bool:
+        """Whether the join has time left to find a reachable coordinator."""
+        if isinstance(error, ConnectError) and self._join_until is not None and time.monotonic() < self._join_until:
+            return True
+        self._join_until = None
+        return False
 
     def _take(self, answer: Any) -> None:
         self.epoch = answer.member_epoch

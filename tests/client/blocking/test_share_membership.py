@@ -12,7 +12,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.share_membership import ShareMembership
-from ottla.client.errors import TransportError
+from ottla.client.errors import ConnectError
 from ottla.wire.messages.share_group_heartbeat import Assignment, ShareGroupHeartbeatResponse, TopicPartitions
 from tests.client.fake_broker import HangUp
 from tests.client.fake_share_group import HEARTBEAT, TOPIC_ID, FakeShareGroup
@@ -93,11 +93,34 @@ def test_a_member_leaves_though_the_answer_to_its_join_was_lost(broker: FakeShar
         raise HangUp
 
     broker.beat = hang_up
-    with pytest.raises(TransportError):
-        membership.keep_alive()
+    assert not membership.keep_alive()
     broker.beat = broker.assigns
     membership.leave()
     assert [beat.member_epoch for beat in beats(broker)][-1] == -1
+
+
+def test_a_member_joins_although_the_coordinator_dies_meanwhile(broker: FakeShareGroup, membership: ShareMembership) -> None:
+    answers = iter([HangUp(), HangUp(), HangUp()])
+
+    def beat(body: Any) -> ShareGroupHeartbeatResponse:
+        for failure in answers:
+            raise failure
+        return broker.assigns(body)
+
+    broker.beat = beat
+    assert [until_due(membership) for _ in range(4)] == [False, False, False, True]
+    assert len(broker.asked(10)) == 4  # the coordinator is looked up again each time
+
+
+def test_a_coordinator_that_stays_unreachable_is_an_error_of_the_join(broker: FakeShareGroup, membership: ShareMembership) -> None:
+    def hang_up(_: Any) -> ShareGroupHeartbeatResponse:
+        raise HangUp
+
+    broker.beat = hang_up
+    membership.cluster.timeout_s = 0.3
+    with pytest.raises(ConnectError):
+        while not until_due(membership):
+            pass
 
 
 def test_a_refusal_is_raised(broker: FakeShareGroup, membership: ShareMembership) -> None:
