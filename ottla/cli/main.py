@@ -219,14 +219,16 @@ def _execute(command: Command, args: Args) -> int:
 
 
 def _other_failure(argv: list[str], error: OttlaError) -> int:
-    from ottla.client.errors import ClientError, ConnectError, RequestTimeoutError
+    from ottla.client import errors
 
-    if not isinstance(error, ClientError):
+    if isinstance(error, errors.UsageError):
+        return _report(argv, str(error), "USAGE", EXIT_USAGE)
+    if not isinstance(error, errors.ClientError):
         return _report(argv, str(error), type(error).__name__, EXIT_REFUSED)
     message = str(error)
-    if isinstance(error, ConnectError) and "cannot reach" in message:
+    if isinstance(error, errors.ConnectError) and "cannot reach" in message:
         message += "; start a broker with `ottla start`, or name another with -b HOST:PORT"
-    name = "REQUEST_TIMED_OUT" if isinstance(error, RequestTimeoutError) else "NETWORK_EXCEPTION"
+    name = "REQUEST_TIMED_OUT" if isinstance(error, errors.RequestTimeoutError) else "NETWORK_EXCEPTION"
     return _report(argv, message, name, EXIT_NO_CONNECTION)
 
 
