@@ -191,7 +191,8 @@ def rows() -> Iterator[tuple[str, str, str, str, str]]:
 
 def page_lines(table: Callable[[Sequence[str], Iterable[Sequence[object]]], list[str]]) -> list[str]:
     intro = (
-        "Kafka's improvement proposals that the code of `ottla/` cites. Tests are those of the citing modules, and those that cite it; "
-        "without any, those that import the modules or messages. Other modules and tests may use it as well."
+        "Kafka's improvement proposals that the code of `ottla/` cites. The tests are the tests of the citing modules, and the tests that "
+        "cite the proposal. If there are none, they are the tests that import the modules or messages. Other modules and tests may use a "
+        "proposal as well."
     )
     return [intro, "", *table(("KIP", "What it is for", "State", "Where, in `ottla/`", "Tests"), rows())]

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from ottla.spark.errors import QueryFailedError
 from ottla.spark.progress import ProgressRecorder
 from ottla.spark.prometheus import MetricsServer, write_metrics_file
-from ottla.spark.session import build_session
+from ottla.spark.session import CHECKPOINT_MANAGER, LOCAL_CHECKPOINTS, build_session, is_chosen
 from ottla.spark.state_file import FAILED, STOPPED, PipelineState
 
 FILE_MODULE_PREFIX = "ottla_pipeline_file_"
@@ -152,10 +152,9 @@ def run_pipelines(
     stop = stop or StopRequest()
     if session is None:
         settings = {key: value for pipeline in pipelines for key, value in pipeline.settings.items()}
-        is_local = all("://" not in pipeline.checkpoint_location for pipeline in pipelines)
-        session = build_session(
-            pipelines[0].query_name, master=master, config=settings, is_quiet=is_quiet, has_local_checkpoints=is_local
-        )
+        if all("://" not in pipeline.checkpoint_location for pipeline in pipelines) and not is_chosen(CHECKPOINT_MANAGER, settings):
+            settings[CHECKPOINT_MANAGER] = LOCAL_CHECKPOINTS
+        session = build_session(pipelines[0].query_name, master=master, config=settings, is_quiet=is_quiet)
     _send_files_with_tasks(pipelines)
     running: list[RunningPipeline] = []
     with _signals(stop), _metrics(running, metrics_port):

@@ -62,12 +62,12 @@ CONTEXT_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 """Spark's setting for Unix sockets instead of TCP between Java and its Python workers: reading 1 KB rows is 1.4 times as fast."""
 
-LOCAL_CHECKPOINTS = {
-    "spark.sql.streaming.checkpointFileManagerClass":
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
-}  # fmt: skip
-"""Spark's setting for checkpoints on a local disk. By default Hadoop starts nine processes for each batch (chmod, readlink), so the two
-checkpoint files of a batch take three times as long. With this setting Spark may miss a second driver that writes the same file at the
+CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+"""Spark's setting for the class that writes checkpoint files."""
+
+LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+"""The `CHECKPOINT_MANAGER` for a local disk. With Spark's default, Hadoop starts nine processes for each batch (chmod, readlink), so the
+two checkpoint files of a batch take three times as long. With this class Spark may miss a second driver that writes the same file at the
 same moment. The sink then fences one of the two drivers (`relay.py`). Hadoop's plain local file system is faster still, but Spark's RocksDB
 state store fails with it."""
 
@@ -151,19 +151,11 @@ def check_worker_python(python: str) -> None:
         raise MissingRequirementError(f"PYSPARK_PYTHON: workers would run in {python}, and there: {reason}; {advice}")
 
 
-def build_session(
-    name: str = "ottla",
-    *,
-    master: str | None = None,
-    config: Mapping[str, str] | None = None,
-    is_quiet: bool = True,
-    has_local_checkpoints: bool = False,
-) -> Any:
+def build_session(name: str = "ottla", *, master: str | None = None, config: Mapping[str, str] | None = None, is_quiet: bool = True) -> Any:
     """Returns the active Spark session, or a new one (`pyspark.sql.SparkSession`); with SPARK_REMOTE one on that Spark Connect server.
 
     `master` defaults to Spark's configuration, else all cores of this machine. With `is_quiet` Java logs only errors, and pyspark does not
-    log Java's trace of an error that it raises (`CONTEXT_LOGGERS`). `has_local_checkpoints`: all queries have their checkpoint on a local
-    disk and a sink of Ottla's, so `LOCAL_CHECKPOINTS` is set, unless the user has chosen a manager of checkpoint files.
+    log Java's trace of an error that it raises (`CONTEXT_LOGGERS`).
     """
     check_packages()
     loaded = sys.modules.get("pyspark.sql")
@@ -183,8 +175,6 @@ def build_session(
     settings.setdefault("spark.ui.showConsoleProgress", "false")
     if may_use_unix_sockets(settings):
         settings[UNIX_SOCKETS] = "true"
-    if has_local_checkpoints:
-        settings |= local_checkpoints(settings)
     builder = SparkSession.builder.appName(name)
     with tempfile.TemporaryDirectory(prefix="ottla-") as folder:
         if is_quiet:
@@ -231,13 +221,12 @@ def may_use_unix_sockets(settings: Mapping[str, str]) -> bool:
         *(value for name, value in settings.items() if name.endswith("JavaOptions")),
         *(os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "PYSPARK_SUBMIT_ARGS")),
     ])
-    return os.name == "posix" and not is_moved and UNIX_SOCKETS not in settings and not _is_configured(UNIX_SOCKETS, UNIX_SOCKETS)
+    return os.name == "posix" and not is_moved and not is_chosen(UNIX_SOCKETS, settings)
 
 
-def local_checkpoints(settings: Mapping[str, str]) -> dict[str, str]:
-    """Returns `LOCAL_CHECKPOINTS`, or nothing if the user has set it."""
-    is_chosen = any(name in settings or _is_configured(name, name) for name in LOCAL_CHECKPOINTS)
-    return {} if is_chosen else LOCAL_CHECKPOINTS
+def is_chosen(name: str, settings: Mapping[str, str]) -> bool:
+    """Whether the user has set one of Spark's settings, in `settings` or in Spark's own configuration."""
+    return name in settings or _is_configured(name, name)
 
 
 def _is_configured(setting: str, argument: str) -> bool:

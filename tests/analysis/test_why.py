@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import cast
 
@@ -124,13 +125,20 @@ def test_records_that_were_deleted_and_an_offset_that_does_not_exist(cluster: Cl
     assert causes(why_reader(cluster, group)) == ["offset beyond the end"]
 
 
-def test_members_that_stand_still_are_slow_and_catch_up(cluster: Cluster, topic: str) -> None:
-    group = f"{topic}-group"
+@contextmanager
+def member_behind(cluster: Cluster, group: str, topic: str) -> Iterator[Consumer]:
+    """A member that reads the topic. The committed offset is 1."""
     commit(cluster, group, topic, 1)
     with Consumer(cluster, group_id=group, auto_offset_reset="earliest") as member:
         member.subscribe([topic])
         while not member.poll(1.0):
             pass
+        yield member
+
+
+def test_members_that_stand_still_are_slow_and_catch_up(cluster: Cluster, topic: str) -> None:
+    group = f"{topic}-group"
+    with member_behind(cluster, group, topic) as member:
         (stopped,) = why_reader(cluster, group, wait=lambda seconds: None)
         assert stopped.cause == "stopped member" and "stuck at offset 1." in stopped.sentence and "-o 1 -n 1" in stopped.mend
 
@@ -150,11 +158,7 @@ def test_members_that_stand_still_are_slow_and_catch_up(cluster: Cluster, topic:
 
 def test_a_member_that_keeps_its_lag_never_catches_up(cluster: Cluster, topic: str) -> None:
     group = f"{topic}-group"
-    commit(cluster, group, topic, 1)
-    with Consumer(cluster, group_id=group, auto_offset_reset="earliest") as member:
-        member.subscribe([topic])
-        while not member.poll(1.0):
-            pass
+    with member_behind(cluster, group, topic) as member:
 
         def as_much(seconds: float) -> None:
             commit(cluster, group, topic, 4, member)

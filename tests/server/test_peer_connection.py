@@ -164,35 +164,21 @@ def test_requests_share_a_connection_and_get_their_own_answers(step: int) -> Non
     assert world.timers.pending() == 0 and not world.network.channels[0].is_closed
 
 
-def test_a_request_times_out_at_its_own_deadline_behind_an_answered_one() -> None:
+@pytest.mark.parametrize(("pause_ms", "timeout_s"), [(1_000, 2.0), (20_000, 30.0)])
+def test_a_request_behind_an_answered_one_times_out_at_its_own_deadline(pause_ms: int, timeout_s: float) -> None:
+    """The deadline is before or after the one that the timer of the first request was set for."""
     answers = _heartbeat(1)
     silent: Answer = lambda body, version: answers(body, version) if not world.results else None  # noqa: E731
     world = PeerWorld(script={HEARTBEAT: silent})
     world.ask(timeout_s=30.0)
     world.settle()
-    assert len(world.results) == 1
-    world.timers.advance(1_000)
-    world.ask(timeout_s=2.0)  # earlier than the deadline of the timer that is set
+    world.timers.advance(pause_ms)
+    world.ask(timeout_s=timeout_s)
     world.settle()
-    world.timers.advance(1_999)
+    world.timers.advance(int(timeout_s * 1000) - 1)
     assert len(world.results) == 1
     world.timers.advance(1)
     assert isinstance(world.error(), RequestTimeoutError) and world.network.channels[0].is_closed
-
-
-def test_a_later_request_has_its_whole_time() -> None:
-    answers = _heartbeat(1)
-    silent: Answer = lambda body, version: answers(body, version) if not world.results else None  # noqa: E731
-    world = PeerWorld(script={HEARTBEAT: silent})
-    world.ask(timeout_s=30.0)
-    world.settle()
-    world.timers.advance(20_000)
-    world.ask(timeout_s=30.0)
-    world.settle()
-    world.timers.advance(29_999)
-    assert len(world.results) == 1
-    world.timers.advance(1)
-    assert isinstance(world.error(), RequestTimeoutError)
 
 
 def test_an_address_that_refuses_is_named() -> None:

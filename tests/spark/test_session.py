@@ -12,15 +12,15 @@ import pytest
 from ottla.spark import session
 from ottla.spark.errors import MissingRequirementError
 from ottla.spark.session import (
+    CHECKPOINT_MANAGER,
     INSTALL,
-    LOCAL_CHECKPOINTS,
     PROTOBUF,
     REQUIREMENTS,
     SAID_BY_THE_FAILURE,
     UNIX_SOCKETS,
     check_packages,
     check_worker_python,
-    local_checkpoints,
+    is_chosen,
     may_use_unix_sockets,
     prepare_environment,
 )
@@ -162,10 +162,9 @@ def test_java_logs_no_error_that_is_reported_anyway_and_all_others(message: str,
     assert (re.fullmatch(SAID_BY_THE_FAILURE, message) is not None) == is_left_out
 
 
-def test_manager_of_local_checkpoints_is_left_to_a_user_who_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_setting_is_chosen_in_the_settings_or_in_sparks_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
-    assert local_checkpoints({}) == LOCAL_CHECKPOINTS
-    name = next(iter(LOCAL_CHECKPOINTS))
-    assert local_checkpoints({name: "another.Manager"}) == {}
-    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--conf {name}=another.Manager pyspark-shell")
-    assert local_checkpoints({}) == {}
+    assert not is_chosen(CHECKPOINT_MANAGER, {})
+    assert is_chosen(CHECKPOINT_MANAGER, {CHECKPOINT_MANAGER: "another.Manager"})
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--conf {CHECKPOINT_MANAGER}=another.Manager pyspark-shell")
+    assert is_chosen(CHECKPOINT_MANAGER, {})

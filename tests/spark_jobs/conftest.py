@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ottla.spark.session import LOCAL_CHECKPOINTS, UNIX_SOCKETS
+from ottla.spark.session import CHECKPOINT_MANAGER, LOCAL_CHECKPOINTS, UNIX_SOCKETS
 from ottla.testing.broker import Broker
 from tests.spark.kept_connections import close_clients, close_relays
 from tests.spark_jobs.cluster import Cluster
@@ -29,7 +29,7 @@ SESSION_SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
     "spark.connect.grpc.binding.port": "0",
-    **LOCAL_CHECKPOINTS,  # as in sessions of pipelines; `cluster_program.py` has Spark's default
+    CHECKPOINT_MANAGER: LOCAL_CHECKPOINTS,  # as in sessions of pipelines; `cluster_program.py` has Spark's default
 }
 
 

@@ -1,8 +1,8 @@
 """Deadlines of many short waits. All waits with the same timeout share one timer.
 
 Most waits end long before their deadline. Beginning and ending a wait costs one entry of a dictionary, where a timer of its own would be
-set and cancelled. Waits with the same timeout expire in the order in which they began, so their timer is only for the oldest one. If that
-wait has ended when the timer fires, the timer is set again for the next deadline.
+set and cancelled. Of all waits with the same timeout, the oldest expires first, so their timer is only for the oldest one. If that wait has
+ended when the timer fires, the timer is set again for the next deadline.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ class Consumer:
 
         The error of a partition is kept until all batches that have arrived are returned. The next call raises it.
         """
-        # Positions move without a call before the return: an exception of a signal handler, which comes after calls, loses no batch.
+        # Positions move without a call before the return: Python runs signal handlers after calls, so their exceptions lose no batch.
         found, self.positions, self._arrived = self._poll(timeout_s)
         return found
 

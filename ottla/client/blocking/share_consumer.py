@@ -120,13 +120,13 @@ class ShareConsumer:
 
     def poll(self, timeout_s: float) -> list[AcquiredRecord]:
         """Returns the acquired records, after at most `timeout_s`; empty if there are none."""
-        # No call follows before the return: an exception of a signal handler, which comes after calls, loses no record.
+        # No call follows before the return: Python runs signal handlers after calls, so their exceptions lose no record.
         found, self._arrived = self._poll(timeout_s)
         return found
 
     @owned
     def _poll(self, timeout_s: float) -> tuple[list[AcquiredRecord], list[AcquiredRecord]]:
-        """Returns the records for `poll` to return, and those that it keeps."""
+        """Returns the records for `poll` to return, and the records for its next call."""
         membership = self.membership
         if membership is None:
             raise UsageError("subscribe before polling")

@@ -304,8 +304,8 @@ class SendQueue:
             self.in_flight.clear()
 
     def restore(self, error: TransportError, now: float) -> None:
-        """Makes everything again after an exception in the middle of a method. All connections are closed: `error` says why. What may have
-        been sent is handled as after a lost connection."""
+        """Makes everything again after an exception in the middle of a method. All connections are closed: `error` says why. Batches that
+        may have been sent are handled as after a lost connection."""
         self._lanes, self.in_flight, self.size_bytes = {}, {}, 0
         for _, batch in sorted(self.unsettled.items()):
             self.add(batch)

@@ -101,7 +101,7 @@ class Waiters:
         self.readers: deque[Watch] = deque()
         """Marked requests that wait for changes of partitions."""
         self.acknowledged: deque[Watch] = deque()
-        """Marked requests that wait for an acknowledgement, and those of followers. They are woken first."""
+        """Marked requests that wait for an acknowledgement, and marked fetches of followers. They are woken first."""
         self.is_batching = False
         """Whether all wakes are held back until `run`, because a connection is executing a batch of requests."""
         self._is_scheduled = False
