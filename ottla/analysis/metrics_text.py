@@ -36,10 +36,13 @@ class MetricsRefused(Exception):
         self.name = name
 
 
-def samples_in(text: str) -> Iterator[Sample]:
-    """Yields the samples of a scrape, with unescaped labels."""
-    for line in text.split("\n"):
-        match = _SAMPLE.match(line)
+def samples_in(text: str, prefix: str = "") -> Iterator[Sample]:
+    """Yields the samples of a scrape whose names begin with `prefix`, with unescaped labels. Only the lines from the first to the last of
+    them are read."""
+    text = f"\n{text}"
+    first, last = text.find(f"\n{prefix}"), text.rfind(f"\n{prefix}")
+    for line in text[first : text.find("\n", last + 1)].split("\n") if first >= 0 else ():
+        match = _SAMPLE.match(line) if line.startswith(prefix) else None
         if match is not None:
             labels = {name: re.sub(r"\\(.)", _unescaped, value) for name, value in _LABEL.findall(match[2] or "")}
             yield Sample(match[1], labels, float(match[3]))

@@ -9,7 +9,6 @@ metrics that a broker exports.
 from __future__ import annotations
 
 import itertools
-import re
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -17,6 +16,7 @@ from typing import NamedTuple
 from ottla.analysis.metrics_text import MetricsRefused, samples_in
 from ottla.analysis.moments import now_ms
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.metric_text import CLIENT_INFO
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import group_admin, transaction_admin
@@ -33,9 +33,6 @@ OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 PREFIX = "kafka_network_requestmetrics_"
 REQUESTS = f"{PREFIX}requests_total"
 TIMES = f"{PREFIX}totaltimems"
-INFO = "ottla_client_info"
-
-_LINE = re.compile(rf'^({REQUESTS}|{TIMES}){{request="([^"]+)"(?:,quantile="([^"]+)")?}} (\S+)$', re.MULTILINE)
 
 
 class TopicActivity(NamedTuple):
@@ -251,12 +248,11 @@ class Sampler:
             return None, str(error)
         counts: dict[str, float] = {}
         times: dict[str, float] = {}
-        start, end = text.find(PREFIX), text.rfind(PREFIX)
-        for name, request, quantile, value in _LINE.findall(text, start, text.find("\n", end)) if start >= 0 else ():
+        for name, labels, value in samples_in(text, PREFIX):
             if name == REQUESTS:
-                counts[request] = counts.get(request, 0.0) + float(value)
-            elif quantile == "0.99":
-                times[request] = max(times.get(request, 0.0), float(value))
+                counts[labels["request"]] = counts.get(labels["request"], 0.0) + value
+            elif name == TIMES and labels.get("quantile") == "0.99":
+                times[labels["request"]] = max(times.get(labels["request"], 0.0), value)
         rows = [
             RequestActivity(name, self._rate(count, self._counts.get(name)), times.get(name))
             for name, count in counts.items()
@@ -268,8 +264,6 @@ class Sampler:
 
 def pushing(text: str) -> list[PushingClient]:
     """Returns the clients in a scrape that push their metrics, by client id."""
-    start, end = text.find(f"\n{INFO}{{"), text.rfind(f"\n{INFO}{{")
-    lines = text[start + 1 : text.find("\n", end + 1)] if start >= 0 else ""
-    labels = [sample.labels for sample in samples_in(lines)]
+    labels = [sample.labels for sample in samples_in(text, CLIENT_INFO)]
     names = ("client_id", "client_software_name", "client_software_version", "client_source_address")
     return sorted(PushingClient(*(one[name] for name in names)) for one in labels)

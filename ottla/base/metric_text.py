@@ -1,6 +1,13 @@
-"""Labels in Prometheus' text format 0.0.4, whose values clients may choose."""
+"""Names and labels in Prometheus' text format 0.0.4. Clients may choose the values of labels."""
 
 from __future__ import annotations
+
+CLIENT_INFO = "ottla_client_info"
+"""The metric that describes each client that pushes its metrics (KIP-714)."""
+PUSHED_PREFIX = "kafka_client_"
+"""Prefix of the metrics that clients push."""
+CLIENT_LABELS = ("client_id", "client_instance_id")
+"""Labels that the broker adds to pushed metrics."""
 
 
 def labels_text(**labels: object) -> str:

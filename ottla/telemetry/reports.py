@@ -11,14 +11,11 @@ from __future__ import annotations
 import re
 from sys import getsizeof
 
-from ottla.base.metric_text import escape
+from ottla.base.metric_text import CLIENT_LABELS, PUSHED_PREFIX, escape
 from ottla.telemetry.otlp import Attributes, Kind, Point
 
-FAMILY_PREFIX = "kafka_client_"
 KAFKA_PREFIX = "org.apache.kafka."
 COUNTER, GAUGE = "counter", "gauge"
-OWN_LABELS = ("client_id", "client_instance_id")
-"""Labels that the broker adds. An attribute of such a name is dropped."""
 FAMILY_BYTES = 600
 """Memory of one metric besides its name, in bytes: its table of series, and its slot in the report."""
 SERIES_BYTES = 140
@@ -82,14 +79,15 @@ class Report:
 
 
 def family_name(metric: str, kind: str) -> str:
-    name = FAMILY_PREFIX + _not_of_a_name("_", metric.removeprefix(KAFKA_PREFIX))
+    name = PUSHED_PREFIX + _not_of_a_name("_", metric.removeprefix(KAFKA_PREFIX))
     return f"{name}_total" if kind == COUNTER and not name.endswith("_total") else name
 
 
 def labels_of(attributes: Attributes) -> str:
-    """Returns `,topic="a",node_id="1"` for the attributes. Of attributes with the same name, the last one is used."""
+    """Returns `,topic="a",node_id="1"` for the attributes. Of attributes with the same name, the last one is used.
+    An attribute with the name of a label that the broker adds is dropped."""
     found = {_label_name(name): value for name, value in attributes}
-    return "".join([f',{name}="{escape(value)}"' for name, value in sorted(found.items()) if name not in OWN_LABELS])
+    return "".join([f',{name}="{escape(value)}"' for name, value in sorted(found.items()) if name not in CLIENT_LABELS])
 
 
 def _label_name(attribute: str) -> str:

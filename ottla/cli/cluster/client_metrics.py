@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ottla.analysis.metrics_text import MetricsRefused, Sample, metrics_address, samples_in, scrape
+from ottla.base.metric_text import CLIENT_INFO, CLIENT_LABELS, PUSHED_PREFIX
+from ottla.base.settings.client_metrics import CLIENT_METRICS_SETTINGS
 from ottla.cli.command import YES, Args, Refused, UsageError, command, confirm, granted, merged, option
 from ottla.cli.options import connect
 from ottla.cli.render.ottla import Output, Row, column
@@ -18,10 +20,6 @@ from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin
 
 KIND = admin.CLIENT_METRICS_RESOURCE
-SETTINGS = ("interval.ms", "match", "metrics")
-FAMILY_PREFIX = "kafka_client_"
-INFO = "ottla_client_info"
-OWN_LABELS = ("client_id", "client_instance_id")
 NAME = option("name", metavar="NAME", help="the name of the subscription")
 
 
@@ -69,7 +67,7 @@ def alter_subscription(cluster: Cluster, name: str, given: Mapping[str, str]) ->
 
 
 def delete_subscription(cluster: Cluster, name: str) -> None:
-    admin.alter_configs(cluster, KIND, name, deletions=SETTINGS)
+    admin.alter_configs(cluster, KIND, name, deletions=list(CLIENT_METRICS_SETTINGS))
 
 
 @command("client-metrics list", "Names of the subscriptions.", may_watch=True, needs="DESCRIBE_CONFIGS CLUSTER")
@@ -151,11 +149,11 @@ def _show(args: Args, output: Output) -> None:
     series = [
         SeriesRow(
             sample.labels["client_id"], sample.labels["client_instance_id"], sample.name,
-            {name: value for name, value in sample.labels.items() if name not in OWN_LABELS}, sample.value,
+            {name: value for name, value in sample.labels.items() if name not in CLIENT_LABELS}, sample.value,
         )
         for samples in pushed.values()
         for sample in samples
-        if sample.name.startswith(FAMILY_PREFIX + args.metric) and args.client in (sample.labels[label] for label in OWN_LABELS)
+        if sample.name.startswith(PUSHED_PREFIX + args.metric) and args.client in (sample.labels[label] for label in CLIENT_LABELS)
     ]  # fmt: skip
     if not series and not args.metric:
         raise Refused(f"client {args.client} pushes no metrics; see `ottla client-metrics show`", "RESOURCE_NOT_FOUND")
@@ -171,7 +169,7 @@ def _pushed(args: Args) -> dict[str, list[Sample]]:
     except ValueError as error:
         raise UsageError(str(error)) from None
     return {
-        address: [sample for sample in samples_in(text) if sample.name == INFO or sample.name.startswith(FAMILY_PREFIX)]
+        address: [*samples_in(text, CLIENT_INFO), *samples_in(text, PUSHED_PREFIX)]
         for address, text in texts.items()
     }
 
@@ -188,7 +186,7 @@ def _clients(pushed: Mapping[str, list[Sample]]) -> list[ReportingClientRow]:
     rows = []
     for address, samples in pushed.items():
         series = Counter(sample.labels["client_instance_id"] for sample in samples)
-        for labels in (sample.labels for sample in samples if sample.name == INFO):
+        for labels in (sample.labels for sample in samples if sample.name == CLIENT_INFO):
             instance_id = labels["client_instance_id"]
             software = (labels["client_software_name"], labels["client_software_version"], labels["client_source_address"])
             rows.append(ReportingClientRow(labels["client_id"], instance_id, *software, address, series[instance_id] - 1))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import isfinite, isnan
 
-from ottla.base.metric_text import escape, labels_text
+from ottla.base.metric_text import CLIENT_INFO, escape, labels_text
 from ottla.server.monitoring.metric_families import CLIENT_METRICS
 from ottla.server.monitoring.metric_page import Page
 from ottla.telemetry.clients import ReportingClient, ReportingClients
@@ -45,7 +45,7 @@ class PushedMetrics:
         assert report is not None, "only clients with a report are written"
         own = f'{{client_id="{escape(known.client_id or "")}",client_instance_id="{known.client_instance_id}"'
         page.put(
-            "ottla_client_info", 1,
+            CLIENT_INFO, 1,
             labels_text(
                 client_id=known.client_id or "", client_instance_id=known.client_instance_id,
                 client_software_name=known.client_software_name, client_software_version=known.client_software_version,

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ottla.base.metric_text import CLIENT_INFO
+
 COUNTER, GAUGE, SUMMARY, UNTYPED = "counter", "gauge", "summary", "untyped"
 
 
@@ -146,7 +148,7 @@ FAMILIES: dict[str, Family] = {
         Family(f"{CLIENT_METRICS}instance_count", GAUGE, "Clients that have asked for their subscription to metrics, or push metrics."),
         Family(f"{CLIENT_METRICS}unknown_subscription_request_total", COUNTER, "Pushes for another subscription than the present one."),
         Family(f"{CLIENT_METRICS}throttle_total", COUNTER, "Requests of clients before their push interval was over."),
-        Family("ottla_client_info", GAUGE, "1 for each client that pushes metrics, with its software and address."),
+        Family(CLIENT_INFO, GAUGE, "1 for each client that pushes metrics, with its software and address."),
         Family("ottla_client_metrics_pushes_total", COUNTER, "Pushes that were taken."),
         Family("ottla_client_metrics_series", GAUGE, "Series in the last pushes of all clients."),
         Family("ottla_client_metrics_dropped_total", COUNTER, "Pushed values for which there was no memory."),

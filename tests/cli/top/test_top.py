@@ -19,7 +19,8 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.analysis.sample import INFO, REQUESTS, GroupActivity, Look, Sampler, TopicActivity, pushing
+from ottla.analysis.sample import REQUESTS, GroupActivity, Look, Sampler, TopicActivity, pushing
+from ottla.base.metric_text import CLIENT_INFO
 from ottla.cli.top.top import as_object
 from ottla.cli.top.view import draw, number, shared_lines
 from ottla.testing.broker import Broker
@@ -165,7 +166,8 @@ def test_clients_that_push_metrics() -> None:
     from rich.console import Console
 
     labels = 'client_instance_id="i",client_software_name="librdkafka",client_software_version="2.16",client_source_address="10.0.0.1"'
-    text = f'a 1\n# TYPE {INFO} gauge\n{INFO}{{client_id="b\\"",{labels}}} 1\n{INFO}{{client_id="a",{labels}}} 1\nz 1\n'
+    lines = "".join(f"{CLIENT_INFO}{{{name},{labels}}} 1\n" for name in (r'client_id="b\""', 'client_id="a"'))
+    text = f"a 1\n# TYPE {CLIENT_INFO} gauge\n{lines}z 1\n"
     clients = pushing(text)
     assert [client.name for client in clients] == ["a", 'b"'] and clients[0][1:] == ("librdkafka", "2.16", "10.0.0.1")
     assert pushing("a 1\n") == []
