@@ -114,6 +114,11 @@ class ReportingClients:
         return len(self._clients)
 
     @property
+    def has_subscriptions(self) -> bool:
+        """Whether any client may be asked for metrics."""
+        return self._subscriptions.are_there
+
+    @property
     def bytes_kept(self) -> int:
         return self._slots.weight
 

@@ -74,6 +74,11 @@ class Subscriptions:
         """The number of changes of subscriptions that this broker has learned of."""
         return self._metadata.client_metrics_version
 
+    @property
+    def are_there(self) -> bool:
+        """Whether the cluster has a valid subscription."""
+        return bool(self._all())
+
     def of(self, client: Client) -> Wanted:
         matching = [subscription for subscription in self._all() if subscription.matches(client)]
         metrics = {name for subscription in matching for name in subscription.metrics}

@@ -16,10 +16,13 @@ from ottla.handlers.context import ConnectionInfo, Pending, RequestContext
 from ottla.handlers.served_apis import TABLE
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.security.authorizer import AllowClients
+from ottla.telemetry.clients import ReportingClients
+from ottla.telemetry.subscriptions import Subscriptions
 from ottla.wire.codec import decoder, encoder
 from tests.controller.cluster import Cluster
 from tests.fakes.answers import answer_of
 from tests.fakes.authorizer import RuleAuthorizer
+from tests.fakes.randomness import SeededRandom
 
 
 class DenyAll(RuleAuthorizer):
@@ -42,6 +45,7 @@ class AdminWorld:
         self.cluster = cluster if cluster is not None else Cluster(config=config)
         self.connection = ConnectionInfo(identity="test:1", host="test", listener="PLAINTEXT")
         self.broker: Any = SimpleNamespace(
+            reporting_clients=ReportingClients(Subscriptions(self.cluster.cache), self.cluster.timers.clock, SeededRandom(1), 1 << 20),
             broker_id=0,
             config=self.cluster.config,
             metadata=self.cluster.cache,

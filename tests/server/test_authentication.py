@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from ottla.base.broker_ports import Ages
-from ottla.base.cluster_metadata import ClusterMetadata
 from ottla.base.config import BrokerConfig, Endpoint
 from ottla.base.errors import ErrorCode
 from ottla.handlers.context import REQUESTS_BEFORE_AUTHENTICATION_MAX, ConnectionInfo
@@ -57,7 +56,8 @@ class World(RecordingOwner):
         broker: Any = SimpleNamespace(
             config=BrokerConfig(settings), clock=clock, timers=timers, ages=Ages(clock, timers), authorizer=AllowClients(),
             audit=AuditLog(clock), cluster_identity=None,
-            metadata=ClusterMetadata(cluster_id="c"), broker_id=1, groups=SimpleNamespace(all_hosts=list),
+            metadata=SimpleNamespace(cluster_id="c"), broker_id=1, groups=SimpleNamespace(all_hosts=list),
+            reporting_clients=SimpleNamespace(has_subscriptions=False),
         )  # fmt: skip
         authentication = None if is_open else Authentication({"FAKE": lambda: self.exchange, "OTHER": FakeExchange})
         self.info = ConnectionInfo(identity="test:1", host="test", listener="SASL", authentication=authentication)

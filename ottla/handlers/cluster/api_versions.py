@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from ottla.base.cluster_metadata import CONFIG_CLIENT_METRICS
 from ottla.base.errors import ErrorCode
 from ottla.base.features import FEATURES_EPOCH, Feature
 from ottla.base.identifiers import CLIENT_ID_CHARACTERS_MAX
@@ -60,7 +59,7 @@ def handle_unsupported_version(broker: Broker, _request: RequestContext, _body: 
 
 
 def advertised(broker: Broker, *, with_extensions: bool = False) -> list[ApiVersion]:
-    hidden = () if broker.metadata.config_names(CONFIG_CLIENT_METRICS) else TELEMETRY
+    hidden = () if broker.reporting_clients.has_subscriptions else TELEMETRY
     return [
         ApiVersion(api_key=api.key, min_version=api.advertised_from, max_version=api.max_version)
         for api in served(broker.config.ottla_advertise_level).values()

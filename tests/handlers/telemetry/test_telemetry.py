@@ -9,12 +9,9 @@ import pytest
 from ottla.base.config import load
 from ottla.base.errors import ErrorCode
 from ottla.base.uuids import ZERO_UUID
-from ottla.telemetry.clients import ReportingClients
-from ottla.telemetry.subscriptions import Subscriptions
 from ottla.wire.compression import CODEC_GZIP, CODEC_NAMES, compress
 from ottla.wire.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from ottla.wire.messages.push_telemetry import PushTelemetryRequest
-from tests.fakes.randomness import SeededRandom
 from tests.handlers.admin_world import AdminWorld, DenyAll
 from tests.handlers.configs.test_describe_configs import CLIENT_METRICS, set_config
 from tests.telemetry.otlp_writer import gauge, metrics, point
@@ -29,8 +26,7 @@ class World(AdminWorld):
     def __init__(self, authorizer: Any = None) -> None:
         super().__init__(load(assignments=[f"telemetry.max.bytes={BYTES_MAX}"])[0])
         self.clock = self.cluster.timers.clock
-        self.clients = ReportingClients(Subscriptions(self.cluster.cache), self.clock, SeededRandom(1), 1 << 20)
-        self.broker.reporting_clients = self.clients
+        self.clients = self.broker.reporting_clients
         set_config(self, CLIENT_METRICS, "s", "metrics", "org.")
         set_config(self, CLIENT_METRICS, "s", "interval.ms", "1000")
         self.broker.authorizer = authorizer or self.broker.authorizer
