@@ -14,14 +14,16 @@ All clients together are bounded in bytes. A new client or a larger report evict
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.loop.fair_slots import FairSlots
 from ottla.base.ports import Clock, Random
 from ottla.base.uuids import METADATA_TOPIC_UUID, ZERO_UUID, Uuid, fresh_uuid, uuid_to_text
-from ottla.telemetry.reports import Report
 from ottla.telemetry.subscriptions import Client, Subscriptions
+
+if TYPE_CHECKING:
+    from ottla.telemetry.reports import Report
 
 CLIENT_BYTES = 2 << 10
 """Memory of a client without its report, in bytes: its names, its subscription, and its slot."""
@@ -168,6 +170,8 @@ class ReportingClients:
     # Reports
 
     def new_report(self, client: ReportingClient) -> Report:
+        from ottla.telemetry.reports import Report  # on use: most brokers have no subscription
+
         return Report(self._bytes_max // REPORT_PART, client.report)
 
     def keep(self, client: ReportingClient, report: Report) -> None:
