@@ -417,7 +417,7 @@ class Connection:
         if self.state not in ENDING:
             self._move(FINISHING)
         self._on_idle = on_idle
-        self.inbox.waits_for_broker = True
+        self.inbox.set_waiting(True)
         self.channel.pause_reading()
         self._notify_if_idle()
 

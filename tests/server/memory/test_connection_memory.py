@@ -256,6 +256,18 @@ def test_i46_a_request_of_a_throttled_connection_is_not_the_slowest(size: int, p
     assert not inbox.waits_for_broker and not (inbox.large is not None and inbox.large.waits_for_broker)
 
 
+def test_i46_a_frame_of_a_finishing_connection_is_not_the_slowest() -> None:
+    """Its peer still takes answers, and the broker reads no further bytes."""
+    buffers, (finishing, slow, newcomer) = shares(1 << 20, 3)
+    finishing.feed(frame(bytes(3 << 20))[:300_000])
+    slow.feed(frame(bytes(3 << 20))[:300_000])
+    finishing.connection.finish(lambda _: None)
+    for _ in range(RIPE_TICKS):
+        buffers.relieve()
+    feed_all([(newcomer, frame(bytes(900_000)))])
+    assert slow.channel.is_closed and not finishing.channel.is_closed
+
+
 def test_i46_where_memory_is_full_the_address_that_holds_the_most_goes_first() -> None:
     _, worlds = shares(1 << 20, 22)
     other, *crowd = worlds
