@@ -6,7 +6,7 @@ its CRCs, which are not checked here. Left out: the decision whether the log may
 
 from __future__ import annotations
 
-from ottla.base.ports import Disk
+from ottla.base.ports import Disk, File
 from ottla.storage.file_renames import offset_of
 from ottla.storage.scan import DamageError, scan_batches
 from ottla.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX
@@ -33,6 +33,17 @@ def _cut_segment(disk: Disk, path: str, base: int, first: int) -> None:
     opening rebuilds.
     """
     file = disk.open(f"{path}{LOG_SUFFIX}")
+    try:
+        file.truncate(_place(file, base, first))
+        file.sync()
+    finally:
+        file.close()
+    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        disk.remove(f"{path}{suffix}")
+
+
+def _place(file: File, base: int, first: int) -> int:
+    """Returns the position of the cut. If the disk cannot be read, nothing may be cut: raises `DiskError`."""
     position = 0
     try:
         for position_of, header, _ in scan_batches(file, 0, file.size(), next_offset=base):
@@ -40,10 +51,5 @@ def _cut_segment(disk: Disk, path: str, base: int, first: int) -> None:
                 break
             position = position_of + header.size_bytes
     except DamageError as error:
-        position = error.position  # the last batch that was yielded may be the damaged one (`scan.py`)
-    finally:
-        file.truncate(position)
-        file.sync()
-        file.close()
-    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-        disk.remove(f"{path}{suffix}")
+        return error.position  # the last batch that was yielded may be the damaged one (`scan.py`)
+    return position

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
+from ottla.base.errors import DiskError
 from ottla.storage.damaged_tail import remove_from
 from ottla.storage.small_files import read_cut
 from ottla.wire.batch_header import read_batch_header
@@ -47,3 +50,16 @@ def test_segments_behind_the_offset_are_removed() -> None:
     assert read_batch_header(disk.read_file(later)).base_offset == 2
     assert remove_from(disk, "/data/t-0", 2) == 0
     assert not disk.exists(later) and disk.read_file(PATH) == at(0)
+
+
+@pytest.mark.parametrize("operation", ["read", "truncate"])
+def test_a_disk_that_fails_while_the_place_is_looked_for_loses_no_record_before_it(operation: str) -> None:
+    disk = MemDisk("/data/t-0")
+    batches = [at(offset) for offset in (0, 2, 4)]
+    disk.write_file(PATH, b"".join(batches))
+    disk.fail_next(operation, errno.ENODEV, path_part=".log")
+    with pytest.raises(DiskError):
+        remove_from(disk, "/data/t-0", 4)
+    assert disk.read_file(PATH) == b"".join(batches)
+    assert remove_from(disk, "/data/t-0", 4) == 0
+    assert disk.read_file(PATH) == b"".join(batches[:2])
