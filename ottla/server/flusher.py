@@ -2,7 +2,8 @@
 
 With `ottla.flush.on.ack` a partition requests a flush after each append, and readers see the records after the flush. A round syncs the
 files of the requested logs in a thread. Then it advances each partition's durable end on the loop, which sends the waiting answers.
-Requests during a round are part of the next one. A failed sync takes the log directory offline, and acknowledges no record of the log.
+Requests during a round are part of the next one. A failed sync takes the log directory offline; the records that it should have synced are
+not acknowledged.
 """
 
 from __future__ import annotations
@@ -58,14 +59,11 @@ class Flusher:
         work = [(partition, partition.log.log_end_offset, files_of(partition, failures)) for partition in asked]
         self._run_in_thread(lambda: self._sync(work, failures), lambda _result: self._finish(work, failures))
 
-    def _sync(
-        self, work: Sequence[tuple[Partition, int, Sequence[Syncable]]], failures: dict[Partition, StorageError]
-    ) -> StorageError | None:
+    def _sync(self, work: Sequence[tuple[Partition, int, Sequence[Syncable]]], failures: dict[Partition, StorageError]) -> None:
         """Runs in a thread. Only one round runs at a time, so no other code changes the histogram."""
         started = self._now_ns()
-        result = sync_all(work, failures)
+        sync_all(work, failures)
         self.round_times.add(self._now_ns() - started)
-        return result
 
     def _finish(
         self, work: Sequence[tuple[Partition, int, Sequence[Syncable]]], failures: dict[Partition, StorageError]
@@ -98,9 +96,7 @@ def files_of(partition: Partition, failures: dict[Partition, StorageError]) -> S
         return ()
 
 
-def sync_all(
-    work: Sequence[tuple[Partition, int, Sequence[Syncable]]], failures: dict[Partition, StorageError]
-) -> StorageError | None:
+def sync_all(work: Sequence[tuple[Partition, int, Sequence[Syncable]]], failures: dict[Partition, StorageError]) -> None:
     """Syncs every file of every log; runs in a thread. A failure is added to `failures` and does not stop the others. Directories are
     synced last: a partition's before its parent, and each one once."""
     directories: dict[str, tuple[DirectorySync, list[Partition]]] = {}
@@ -119,4 +115,3 @@ def sync_all(
             directory.sync()
         except StorageError as error:
             failures.update(dict.fromkeys(partitions, error))
-    return None
