@@ -1,7 +1,8 @@
 """The answers of one connection, sent in the order of its requests.
 
 A request that is answered later has a slot in the queue, and the answers behind the slot wait. Answers that may be sent are collected and
-sent in one write (`flush`). Every waiting request and answer counts against the memory of its connection (`memory/answer_memory.py`).
+sent in one write (`flush`). Waiting requests and the answers behind them count against the memory of the connection
+(`memory/answer_memory.py`).
 """
 
 from __future__ import annotations
@@ -79,16 +80,17 @@ class AnswerQueue:
             self.account.note_unsent()
 
     def is_full(self, in_flight_max: int) -> bool:
-        """Whether no further request may be executed: too many are in flight, or answers and waiting requests use too much memory."""
+        """Whether no further request may be executed: too many are in flight, or the unsent answers and waiting requests have too many
+        bytes."""
         used_bytes = self.out_bytes + self.account.parked_bytes + self._channel.queued_bytes
         return len(self.slots) >= in_flight_max or used_bytes >= self._limits.queued_bytes_max
 
     def is_empty(self) -> bool:
-        """Whether every request has been answered and the peer has taken all answers."""
+        """Whether every request has been answered and all answers were written to the socket."""
         return not self.slots and not self._out and self._channel.queued_bytes == 0
 
     def close(self) -> None:
-        """Gives up the waiting requests, because the connection is closed."""
+        """Abandons the waiting requests, because the connection is closed."""
         self.account.close()
         for slot in self.slots:
             abandon, slot.abandon = slot.abandon, None  # `abandon` refers to the slot: breaks the reference cycle

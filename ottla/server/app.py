@@ -1,7 +1,6 @@
 """The asyncio shell of a broker: real ports for `node.py`, the directories' locks, signals, the HTTP port, the READY line.
 
-Everything runs on one event loop; `LoopThreads` runs blocking calls in threads. A broken invariant ends the process at once, without the
-marker of a clean shutdown, so that the next start recovers.
+A broken invariant ends the process immediately, without the marker of a clean shutdown, so the next start recovers.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class StartRefused(Exception):
 
 
 class StoreNotReached(StartRefused):
-    """ZooKeeper did not answer in time."""
+    """There is no session with ZooKeeper: it did not answer in time, refused the login, or cannot be used as configured."""
 
 
 def _given_bytes(config: BrokerConfig, name: str) -> int:
@@ -230,7 +229,7 @@ class BrokerServer:
     # While it runs
 
     def begin_turns(self) -> None:
-        """Spreads long work over iterations of the event loop from now on, because clients are served."""
+        """From now on spreads long work over iterations of the event loop, and handles exceptions of its callbacks."""
         self.loop.set_exception_handler(self._on_loop_failure)
         if self.store_turns is not None:
             self.store_turns.begin()
@@ -248,7 +247,7 @@ class BrokerServer:
             loop.default_exception_handler(context)
 
     def reload(self) -> None:
-        """Handles SIGHUP: reads the configuration again, and applies settings that may change while the broker runs."""
+        """Handles SIGHUP: reads the configuration and certificates again, and applies settings that may change while the broker runs."""
         if self.http is not None:
             self.http.reload()
         if self.read_again is None:
@@ -302,7 +301,7 @@ class BrokerServer:
         return 0
 
     def stop_at_once(self, error: BaseException) -> None:
-        """Ends the process immediately after a broken invariant. Nothing more is written, and the next start recovers."""
+        """Ends the process immediately after a broken invariant. Only the reason is logged, and the next start recovers."""
         log.critical("a broken invariant stops the broker: %s", error, exc_info=error)
         logging.shutdown()
         os._exit(BROKEN_INVARIANT_EXIT_CODE)
@@ -336,8 +335,8 @@ def run(
 
 
 class EarlyStop:
-    """Handles SIGTERM before READY. Recovery may take long, and the kernel does not end the first process of a container by a signal
-    without a handler.
+    """Handles SIGTERM until `serve` installs the handlers of the loop. Recovery may take long, and the kernel does not end the first
+    process of a container by a signal without a handler.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -433,7 +432,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def announce(server: BrokerServer, address: str, started: float) -> None:
-    """Logs READY, and writes the only line on stdout."""
+    """Writes READY to the log and to stdout."""
     milliseconds = (time.perf_counter() - started) * 1000
     log.info("READY in %.0f ms, listening on %s", milliseconds, ", ".join(map(str, server.node.endpoints)))
     sys.stdout.write(f"READY {address} broker.id={server.config.this_broker_id} in {milliseconds:.0f} ms\n")

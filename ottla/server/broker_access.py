@@ -1,7 +1,6 @@
 """TLS settings and SASL login for connections to other brokers, from the settings of the listener for brokers.
 
-All brokers of a cluster have the same settings for this listener. The login authenticates a user. After it, the cluster's secret proves
-that the client is a broker (`security/cluster_identity.py`).
+The login authenticates a user. After it, the cluster's secret proves that the client is a broker (`security/cluster_identity.py`).
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class BrokerAccess:
         """The settings of the login, and the tokens that are fetched with them."""
 
     def prepare(self) -> None:
-        """Fetches the first token at the start, so that a failure is logged before a connection needs the token."""
+        """If brokers log in by tokens, fetches the first one, so that a failure is logged at the start."""
         login = self._config.of_listeners.broker_login(self._endpoint)
         if isinstance(login, TokenLogin):
             self._tokens_of(login).get(lambda _token, _error: None)

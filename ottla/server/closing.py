@@ -1,9 +1,9 @@
 """The clean stop of a node: finishes requests in progress, closes the coordinators, flushes and closes every log, writes checkpoints and
 markers.
 
-The stop waits for opened replicas, for syncs and for the answers of running requests, in all at most `ottla.shutdown.timeout.ms`. Peers
-that do not take their answers are not waited for. Closing the logs (`log_closing.py`) has no time limit. A log that fails takes its
-directory offline. The other directories are closed cleanly.
+The stop waits until replicas are opened, syncs have ended and running requests are answered, in all at most `ottla.shutdown.timeout.ms`.
+Closing the logs (`log_closing.py`) has no time limit. A log that fails takes its directory offline. The other directories are closed
+cleanly.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla")
 
 STILL_MS = 2000
-"""A peer that takes no byte of its answers for this many milliseconds is disconnected, so that no client can delay a stop."""
+"""Milliseconds between two looks at the connections. A peer that has taken no byte of its answers in between is disconnected, so that it
+does not delay the stop."""
 
 
 class Parts(Protocol):
@@ -110,7 +111,7 @@ class CleanStop:
         self._go_on_when(node.listeners.finish, self._close_connections)
 
     def _drop_still(self, sent_before: Mapping[Connection, int]) -> None:
-        """Closes connections whose peer has taken no byte since the last look, and looks again later."""
+        """Closes connections whose peer has taken no byte since the last look, and schedules the next look."""
         sent = {}
         for connection in list(self._node.listeners.connections):
             channel = connection.channel

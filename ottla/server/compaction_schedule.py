@@ -37,7 +37,7 @@ PIECE_MS = 5
 PAUSE_MS_MAX = 600_000
 """Longest pause before another attempt to compact a log that could not be compacted, in milliseconds."""
 BYTES_PER_KEY = 150
-"""Memory of the worker for one key, in bytes. `log.cleaner.dedupe.buffer.size` divided by it is the limit of a job, in keys."""
+"""Memory of the worker for one key, in bytes. A job has at most `log.cleaner.dedupe.buffer.size` divided by this many keys."""
 IDLE_ROUNDS_MAX = 4
 """Consecutive rounds without work after which the worker process ends. Starting another takes 0.1 s of CPU."""
 
@@ -114,7 +114,7 @@ class CompactionSchedule:
             self._handle = self._timers.call_later(max(self._config.log_cleaner_backoff_ms, BACKOFF_MS_MIN), self.look)
 
     def _round(self) -> Iterator[None]:
-        """Finds the compacted logs and checks them up to the first that is due, several in each step."""
+        """Finds the compacted logs, and checks them up to the first that is due."""
         is_on = self._config.log_cleaner_threads > 0
         for piece in self._partitions.in_pieces():
             self._waiting.extend(found for found in piece if is_on and found.is_online and found.log.config.is_compacted)
@@ -229,7 +229,7 @@ class CompactionSchedule:
         self._refusals[partition] = Refusal(failures, self._clock.monotonic_ms() + pause_ms)
         log.warning("%s was not compacted: %s; next try in %d s", partition.topic_partition, reason, pause_ms // 1000)
 
-    # Memory of logs
+    # After a job
 
     def _sync_names(self, partition: Partition) -> None:
         """Syncs the file names of an installed result in a thread. The next job begins afterwards."""

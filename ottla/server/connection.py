@@ -3,13 +3,13 @@
 The next request is executed before earlier ones are answered, so a produce that waits for its replicas does not delay the append of the
 next one (Kafka mutes the connection instead). `answer_queue.py` sends the answers in the order of the requests.
 
-A connection reads and executes requests only in the state READING (`connection_state.py`). In any other state it keeps the bytes that it
-has received and reads no further ones. Limits: the size of a frame, the number of requests in flight, and the bytes of unsent answers and
-waiting requests. The large frames of all connections share one more limit (`memory/`). A `WireError` or any other failure of a request
-closes the connection. A broken invariant stops the broker.
+A connection reads and executes requests only in the state READING (`connection_state.py`). The size of a frame, the number of requests in
+flight, and the bytes of unsent answers and waiting requests are limited. All connections together share the limits of `memory/`. A
+`WireError` or any other failure of a request closes the connection. A broken invariant stops the broker.
 
-On a listener that authenticates its clients, a new connection executes only the requests of the authentication, with small frames and one
-at a time. Any other request closes the connection, and so does a refusal. The listener closes connections that do not authenticate in time.
+On a listener that authenticates its clients, a new connection executes only ApiVersions and the requests of the authentication, with small
+frames and one at a time. Any other request closes the connection, and so does a refused authentication. The listener closes connections
+that do not authenticate in time.
 """
 
 from __future__ import annotations
@@ -294,7 +294,7 @@ class Connection:
     # Answers
 
     def fill(self, slot: Slot, parts: list[Part]) -> None:
-        """Answers the request of the slot, and sends the answers that may be sent."""
+        """Answers the request of the slot. Answers that may be sent are sent now, or at the end of the current batch or round of wakes."""
         self.answers.fill(slot, parts)
         if not self._is_in_batch and not self._flush_later(self._flush_filled):
             self._flush_filled()
@@ -312,12 +312,12 @@ class Connection:
             self.answers.flush()
 
     def drained(self) -> None:
-        """Called when the peer has taken all answers."""
+        """Called when all answers were written to the socket."""
         self.answers.account.note_taken()
         self._note_answered()
 
     def _note_answered(self) -> None:
-        """Called when requests were answered or the peer has taken answers: continues a full or ending connection."""
+        """Called when requests were answered or answers were written to the socket: continues a full connection, and completes `finish`."""
         if self.state is FULL:
             self._continue()
         elif self.state is FINISHING:
@@ -413,7 +413,8 @@ class Connection:
     # The end
 
     def finish(self, on_idle: Callable[[Connection], None]) -> None:
-        """Executes no further request. Calls `on_idle` when the peer has taken the answers of all requests, or the connection is closed."""
+        """Executes no further request. Calls `on_idle` when the answers of all requests were written to the socket, or the connection is
+        closed."""
         if self.state not in ENDING:
             self._move(FINISHING)
         self._on_idle = on_idle
@@ -427,7 +428,7 @@ class Connection:
             on_idle(self)
 
     def is_idle(self) -> bool:
-        """Whether every request has been answered and the peer has taken all answers."""
+        """Whether every request has been answered and all answers were written to the socket."""
         return self.answers.is_empty()
 
     def closed(self) -> None:

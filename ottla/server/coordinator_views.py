@@ -17,7 +17,7 @@ applies if `group.initial.rebalance.delay.ms` is 0."""
 
 SHARE_GATHERING_MS = 200
 """Wait before the first assignment of a share group, in milliseconds, so that members that start together share the records. Otherwise the
-first member would lock all of them. Apache Kafka assigns nothing before the second heartbeat, 5 s after the first."""
+first member could lock all of them. Apache Kafka assigns nothing before the second heartbeat, 5 s after the first."""
 
 
 def group_settings(config: BrokerConfig) -> GroupCoordinatorSettings:

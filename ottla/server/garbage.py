@@ -84,7 +84,8 @@ class Garbage:
         gc.freeze()
 
     def look(self) -> None:
-        """Walks over all objects if the memory is suspicious; called every `LOOK_SECONDS`."""
+        """Walks over all objects if the process is suspiciously large, and the moment is quiet or the walk overdue. Called every
+        `LOOK_SECONDS`."""
         worked = self._worked_seconds()
         is_quiet = worked - self._worked_before <= QUIET_SECONDS
         self._suspicious_looks = self._suspicious_looks + 1 if self._memory_bytes() >= self._suspicious_bytes else 0

@@ -1,8 +1,8 @@
 """Periodic work: retention, compaction, scrub, checkpoints, flushes by age, expiry of producer ids, in-sync sets, connections, failed
 directories.
 
-Each task has an interval and runs on the loop in time slices, because there may be tens of thousands of partitions. Slow disk operations
-(checkpoints with fsync, removal of files, tests of a failed directory) run in a thread.
+Each task has an interval and runs on the loop. Tasks that look at all partitions run in time slices, because there may be tens of
+thousands. Slow disk operations (checkpoints with fsync, removal of files, tests of a failed directory) run in a thread.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Housekeeping:
             self.remove_later(paths, partition.log.config.file_delete_delay_ms)
 
     def _name_future(self, partition: Partition, now_ms: int) -> None:
-        """Logs a segment that is kept because of a timestamp in the future, once for each such segment."""
+        """Logs a segment that is kept because of a timestamp in the future, unless the last round has found the same."""
         found = partition.log
         kept = kept_by_the_future(found.segments, found.config, now_ms)
         if kept is not None and kept != found.named_future:
@@ -176,8 +176,7 @@ class Housekeeping:
         self._ages.timers.call_later(delay_ms, lambda: self._threads.run(lambda: self._remove([path], self._disk.remove_tree), ignore))
 
     def write_checkpoints(self) -> None:
-        """Writes recovery aids on the loop. Then writes recovery points, high watermarks and log start offsets in a thread. Does nothing
-        while another round runs."""
+        """Writes recovery aids on the loop, and then the checkpoints in a thread. Does nothing while another round runs."""
         if not self._is_writing_checkpoints:
             self._with_each("recovery aids", self._write_recovery_aids)
             self._write_checkpoints()

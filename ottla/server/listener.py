@@ -66,7 +66,7 @@ class Listeners:
         self._mechanisms = mechanisms
         self._audit = audit
         self._unauthenticated: dict[Connection, int] = {}
-        """Connections that have not authenticated, with the ticks since they opened."""
+        """Connections that had not authenticated at the last tick, with the ticks since they opened."""
         self._buffers = ReceiveBuffers(request_bytes_max(config))
         self._limits = ConnectionLimits(
             frame_bytes_max=config.socket_request_max_bytes,
@@ -124,13 +124,13 @@ class Listeners:
             self.gate.close()
 
     def pause_all(self) -> None:
-        """Stops reading requests until `finish`. Running requests continue. A connection that waits for one of them reads again after
-        it."""
+        """Stops reading requests. Running requests continue. A connection that is blocked by one of them reads again after it."""
         for connection in list(self.connections):
             connection.channel.pause_reading()
 
     def finish(self, done: Callable[[], object]) -> None:
-        """Executes no further requests. Calls `done` when the running ones are answered and their clients have taken the answers."""
+        """Executes no further requests. Calls `done` when the running ones are answered and the answers were written to the sockets, or
+        their connections are closed."""
         busy = dict(self.connections)
 
         def idle(connection: Connection) -> None:

@@ -3,8 +3,8 @@
 Each line has the broker's id and, if the caller passes them with `extra=`, the listener, client id and correlation id. An entry is one line
 (a traceback follows in text): characters that could end the line, or control a terminal, are escaped in JSON and text. Long texts of
 clients are cut: a name after 256 characters, a line after 2,000. Lines of one cause (the same text before its values are inserted) are
-limited in rate, and the next line has the number of the omitted ones. The names of settings are logged, and the sources of their values
-(`sources_line`), not the values.
+limited in rate, and the next line has the number of the omitted ones. `sources_line` says how many settings have which source, without
+their values.
 """
 
 from __future__ import annotations

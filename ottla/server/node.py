@@ -323,8 +323,9 @@ class Node:
     # Life
 
     def start(self, on_ready: Callable[[], object], on_refused: Callable[[str], object]) -> None:
-        """Starts the broker. Calls `on_ready` when a controller has sent its replicas and they are open, or `on_refused` with the reason if
-        the registration is refused; on a single broker before `start` returns. Raises `StorageError` or `AddressError`."""
+        """Starts the broker. Calls `on_ready` when a controller has sent its replicas and this broker has opened those that it can open, or
+        `on_refused` with the reason if the registration is refused; on a single broker before `start` returns. Raises `StorageError` or
+        `AddressError`."""
         self.endpoints = self.listeners.bind(self.config.endpoints)
 
         def ready() -> None:
@@ -337,7 +338,7 @@ class Node:
         self._register(on_refused)
 
     def begin_turns(self) -> None:
-        """Spreads long work over iterations of the event loop from now on, because clients are served."""
+        """From now on spreads long work over iterations of the event loop."""
         for turns in (self.replicas.turns, self.stages.turns, self.housekeeping.turns):
             turns.begin()
 

@@ -154,9 +154,9 @@ class PartitionTable:
     def open(
         self, key: TopicPartition, topic_id: bytes, config: LogConfig, *, is_new: bool = False, is_replaceable: bool = False
     ) -> Partition:
-        """Returns the partition; opens or creates its log first if necessary. Raises `ApiError` KAFKA_STORAGE_ERROR if the log is damaged
-        or missing, or may be in an offline directory. `is_replaceable`: damaged or missing records are given up, because another replica
-        has them or an operator accepts the loss."""
+        """Returns the partition; opens or creates its log first if necessary. Raises `ApiError` KAFKA_STORAGE_ERROR if the disk fails, or
+        the log is damaged, missing or possibly in an offline directory. `is_replaceable`: damaged or missing records are given up, because
+        another replica has them or an operator accepts the loss."""
         self._awaited.pop(key, None)
         known = self.get(*key)
         if known is not None:
@@ -255,7 +255,7 @@ class PartitionTable:
 
     def _finish_moves(self) -> None:
         """Completes interrupted moves: a complete copy gets the name of its log if the log no longer exists. Does nothing while a directory
-        is offline, because the log may be there."""
+        could not be read since the start, because the log may be there."""
         if all(directory.is_claimed for directory in self._directories):
             for name, path in list(self.copies.items()):
                 directory = self.directory_at(path.rpartition("/")[0])
@@ -272,7 +272,8 @@ class PartitionTable:
         self._note_found(name, directory)
 
     def delete(self, key: TopicPartition, topic_id: bytes) -> str | None:
-        """Drops the partition and renames its directory. Returns the new path, which the caller removes later."""
+        """Drops the partition and renames its directory. Returns the new path, which the caller removes later; None if there is no
+        directory. Raises `StorageError`."""
         partition = self.get(*key)
         if partition is None:
             return self._delete_unopened(key, topic_id)
@@ -458,7 +459,7 @@ class PartitionTable:
         self._forget_place(key, directory)
 
     def _judge_missing(self, key: TopicPartition, topic_id: bytes, is_replaceable: bool) -> None:
-        """Raises `ApiError` instead of creating an empty log, if the log existed here or may be in an offline directory: an empty log would
+        """Raises `ApiError` instead of creating an empty log, unless it is certain that the log did not exist here: an empty log would
         count as the replica's records."""
         unknown = next((directory.path for directory in self._directories if not directory.is_claimed), None)
         held = next((place for place in self._directories if place.is_claimed and place.ledger.has(topic_id, key.partition)), None)

@@ -2,8 +2,8 @@
 
 The controller sends orders after its write is committed. Opening thousands of logs takes seconds, so they are opened in time slices, in the
 order of the requests. A replica that is not open yet answers NOT_LEADER_OR_FOLLOWER, which clients retry. A replica in an offline
-directory, or with a damaged log, is not opened. Requests for it get NOT_LEADER_OR_FOLLOWER or KAFKA_STORAGE_ERROR until `reopen` or
-`open_again` succeeds.
+directory, or with a damaged log, is not opened. Requests for it get NOT_LEADER_OR_FOLLOWER or KAFKA_STORAGE_ERROR until `reopen`,
+`open_again` or a later order opens it.
 """
 
 from __future__ import annotations

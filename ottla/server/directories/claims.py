@@ -24,7 +24,8 @@ log = logging.getLogger("ottla")
 
 
 def lock_directories(directories: Sequence[LogDirectoryState]) -> None:
-    """Locks all directories for this process. Raises `StorageError`."""
+    """Locks the directories for this process. A directory that cannot be locked because its disk fails is taken offline. Raises
+    `StorageError`."""
     for directory in directories:
         _try(directory, directories, directory.lock)
 

@@ -1,9 +1,9 @@
 """The entries of `log.dirs`: their owner, whether they work, and their checkpoints.
 
 A directory belongs to one broker of one cluster (`meta.properties`) and to one process at a time (`.lock`). A failed read, write or sync
-takes it offline: its logs are not used until `can_be_written` succeeds and `come_online` is called. So a full disk needs no restart.
-Checkpoints (recovery points, high watermarks, log starts, clean offsets) are written together for all partitions of the directory. The
-noted offsets of a log are used when it is opened. When a log is dropped to be opened again, its last offsets are noted.
+takes it offline: its logs are not used until `can_be_written` succeeds and `come_online` is called. So a full disk needs no restart. Each
+checkpoint (recovery points, high watermarks, log starts, clean offsets) is one file for all partitions of the directory. The noted offsets
+of a log are used when it is opened. When a log is dropped to be opened again, its last offsets are noted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ottla.storage.stage_file import sweep
 log = logging.getLogger("ottla.storage")
 
 FREE_BYTES_MIN = 16 << 20
-"""Free bytes that a directory must have before it becomes online again."""
+"""Free bytes that a directory must have to become online again, and to receive a moved replica."""
 
 DELETED_SUFFIX = "-delete"
 NOTHING_NOTED = (0, 0)
@@ -161,7 +161,8 @@ class LogDirectoryState:
 
     @property
     def is_sync_doubtful(self) -> bool:
-        """Whether a sync may have failed: in this process, or in the last one if nothing proves that the last one lost no records."""
+        """Whether a sync may have failed: in this process or, if `boot_id` is known, in the last one when nothing proves that it lost no
+        records."""
         return self.has_failed or (bool(self._boot_id) and not self.was_whole)
 
     def note_boot(self) -> None:
@@ -262,8 +263,8 @@ class LogDirectoryState:
         return True
 
     def plan_checkpoints(self, partitions: Iterable[Partition]) -> Callable[[], StorageError | None]:
-        """Collects the present checkpoints. Returns a function that writes them in any thread and returns the error of a failure. Only one
-        round may run at a time."""
+        """Collects the present checkpoints. Returns a function that writes them and syncs the ledger, in any thread, and returns the error
+        of a failure. Only one round may run at a time."""
         return run_steps(self.plan_in_steps([partitions]))
 
     def plan_in_steps(self, pieces: Iterable[Iterable[Partition]]) -> Generator[None, None, Callable[[], StorageError | None]]:

@@ -2,8 +2,8 @@
 
 The log is copied into a directory `<topic>-<partition>.<unique>-future` of the other log directory, in pieces that are read in a thread and
 appended on the loop. When little remains, the copy replaces the log (`storage/future_log.py`). The log is not compacted meanwhile. Replicas
-are copied in the order of the requests, at most `num.replica.alter.log.dirs.threads` at a time (if it is not set, as many as there are log
-directories) and at most `AT_A_TIME_MAX`. All copies share `replica.alter.log.dirs.io.max.bytes.per.second`.
+are copied in the order in which their moves began, at most `num.replica.alter.log.dirs.threads` at a time (if it is not set, as many as
+there are log directories) and at most `AT_A_TIME_MAX`. All copies share `replica.alter.log.dirs.io.max.bytes.per.second`.
 
 The directory of the copy marks an unfinished move. So the move continues when the replica is opened again: after a restart, or when a
 failed directory works again. An unreadable copy is made again. A request with another destination removes the old copy; a request for the
@@ -128,7 +128,8 @@ class DirectoryMoves:
     # Events of replicas and directories
 
     def resume(self, partition: Partition) -> None:
-        """Continues the move of a replica that has been opened, if it has one."""
+        """Continues the move of a replica that has been opened, if it has one. Ends the move if the replica is in that directory already,
+        or if the copy belongs to an older topic of the same name."""
         if not self._partitions.is_moving(partition):
             return
         key = partition.topic_partition
@@ -153,7 +154,7 @@ class DirectoryMoves:
                 self.resume(partition)
 
     def give_up(self, key: TopicPartition) -> None:
-        """Ends the move of a replica that keeps its directory or is deleted. Removes the copy."""
+        """Ends the move of a replica, if it has one, and removes the copy if the copy's directory is online."""
         move = self._moves.get(key)
         if move is not None:
             self._stop(move)
@@ -203,7 +204,7 @@ class DirectoryMoves:
             return FutureLog(partition.log, self._partitions.open_copy(partition, path))
 
     def _current(self) -> list[_Move]:
-        """Returns the moves that copy at present, in the order of the requests."""
+        """Returns the moves that copy at present, in the order in which they began."""
         wanted = self._config.num_replica_alter_log_dirs_threads
         at_a_time = min(AT_A_TIME_MAX, len(self._partitions.log_directories()) if wanted is None else max(1, wanted))
         return list(islice((move for move in self._moves.values() if move.partition.is_online), at_a_time))

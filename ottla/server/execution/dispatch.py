@@ -275,8 +275,8 @@ class Dispatcher:
         done(b"".join(frame)[FRAME_SIZE_BYTES:])
 
     def _name_client(self, connection: Connection, frame: memoryview) -> None:
-        """Remembers the client id of a connection, which is decoded again only if it changes. Raises `WireError` if it is malformed. A
-        request without a client id changes nothing."""
+        """Remembers the client id of a connection. Raises `WireError` if it is malformed. A request whose header has no client id changes
+        nothing."""
         if not has_client_id(*read_key_and_version(frame, 0)):
             return
         (length,) = read_length(frame, CLIENT_ID_AT)
@@ -288,7 +288,7 @@ class Dispatcher:
             connection.client_id = str(frame[start:end], "utf-8")[:CLIENT_ID_CHARACTERS_MAX] if length >= 0 else None
         except UnicodeDecodeError as error:
             raise WireError("a client id that is not UTF-8") from error
-        # A long client id is not kept for each connection; it is read again in each request.
+        # A long client id is not kept as bytes; it is decoded again in each request.
         connection.client_id_bytes = bytes(frame[CLIENT_ID_AT:end]) if end - start <= CLIENT_ID_BYTES_KEPT else b""
         connection.read_header, connection.header_bytes = header_reader(end - CLIENT_ID_AT), end
         connection.contexts.clear()

@@ -3,8 +3,8 @@
 The broker sends the whole request to the controller's broker in an Envelope, with the client's principal and address. The controller's
 broker authorises and executes it as if the client were connected there, and the client gets the answer unchanged.
 `cluster/controller_link.py` has the rules for retries. After the request's timeout, or if the Envelope has no valid answer, this broker
-executes the handler itself, which answers NOT_CONTROLLER. The dispatcher splits large requests before they are forwarded.
-`handlers/served_apis.py` says which APIs are forwarded.
+executes the handler itself. The handler answers NOT_CONTROLLER, unless this broker has become the controller. The dispatcher splits large
+requests before they are forwarded. `handlers/served_apis.py` says which APIs are forwarded.
 """
 
 from __future__ import annotations

@@ -16,15 +16,16 @@ from ottla.wire.decoding import holds_records
 from ottla.wire.framing import is_flexible, load, response_header, write_response
 
 OBJECTS_AT_ONCE_MAX = 2000
-"""A request with more objects is decoded in steps; this many take some milliseconds. A request that can be cut into pieces has another
-limit, twice the elements of a piece, unless its answer is much larger than the request (`is_amplified`)."""
+"""A request of more than `plain_bytes_max` bytes with more objects than this is decoded in steps; this many take some milliseconds. A
+request that can be cut into pieces has another limit, twice the elements of a piece, unless its answer is much larger than the request
+(`is_amplified`)."""
 PLAIN_BYTES_MAX = 4096
 ANY_BYTES = 1 << 31
 JOINED_BYTES_MAX = 1 << 20
 """Answers with more bytes are sent in the pieces that the encoder made."""
 PLAIN_BYTES_MAX_OF_ITEMS = 512
-"""A request of at most this many bytes is decoded without counting its objects, if it can be cut into pieces and its `parked_factor` is
-above 1. For all other requests the limit is `PLAIN_BYTES_MAX`."""
+"""`plain_bytes_max` of requests that can be cut into pieces and have a `parked_factor` above 1: so small a request is decoded without
+counting its objects. For other requests it is `PLAIN_BYTES_MAX`."""
 
 
 class Route:

@@ -83,7 +83,7 @@ class Scheduler:
         self.last_ns = 0
         """When the last request of the batch ended, or when the batch began."""
         self.slice_end_ns = 0
-        """When the connection must let others run."""
+        """When the time slice of the connection ends."""
         self.is_crowded = False
         """Whether costly requests have taken much time in this iteration."""
         self._costly_ns = 0  # the time that costly requests and batches have taken in this iteration
@@ -95,7 +95,7 @@ class Scheduler:
     # A batch
 
     def begin_batch(self) -> None:
-        """A connection begins to execute a batch of requests."""
+        """Begins the time slice of a connection that executes a batch of requests."""
         self._waiters.is_batching = True
         now_ns = self.last_ns = self.now_ns()
         self.slice_end_ns = now_ns + (self._short_slice() if self._unfinished or self._costly_ns else SLICE_NS)
@@ -105,11 +105,11 @@ class Scheduler:
         self.slice_end_ns = 0
 
     def note_work(self) -> None:
-        """The batch does other costly work than requests."""
+        """Counts the batch as costly, because it does other work than requests."""
         self._has_costly = True
 
     def end_batch(self) -> None:
-        """The connection has executed its batch and has sent the answers."""
+        """Counts a costly batch for this iteration, and runs the wakes that were held back. Called after the answers were sent."""
         if self._has_costly:
             self._has_costly = False
             self._add_costly(self.now_ns() - self.last_ns)  # the time for sending the answers
@@ -140,8 +140,8 @@ class Scheduler:
 
     def is_likely_costly(self, connection: ScheduledClient, route: Route | None, kind: int, size: int) -> bool:
         """Whether the next request of a connection is likely to be costly. `kind` is the key and version as one number; `route` is None
-        before the first request of this kind. Until the first request of a connection has run, this sets the connection's average to the
-        average of the request's kind, or to `HEAVY_NS` if the request is large. A Produce is judged by its size only."""
+        before the first request of this kind. Before the first request of a connection, sets the connection's average to the average of the
+        request's kind, or to `HEAVY_NS` if the request is large. A Produce is judged by its size only, and sets the average to 0."""
         is_produce = kind >> 16 == PRODUCE
         is_large = size > LARGE_BYTES and not (is_produce and size > SHARED_BYTES)
         if connection.contexts and connection.cost_ns <= COSTLY_NS:
@@ -179,7 +179,8 @@ class Scheduler:
 
 def moving_cost(average_ns: int, elapsed_ns: int, rise_bits: int) -> int:
     """Returns the moving average after one more request. A cheaper request lowers the average by half of the difference. A costlier one
-    raises it by 1/2^`rise_bits` of the difference, because a single measurement may contain work of other processes."""
+    raises it by 1/2^`rise_bits` of the difference, because a single measurement may contain work of other processes. A request counts as
+    `HEAVY_NS` at most, and an average of at most `CHEAP_NS` is 0."""
     if elapsed_ns > average_ns and elapsed_ns > CHEAP_NS:
         return average_ns + ((min(elapsed_ns, HEAVY_NS) - average_ns) >> rise_bits)
     average_ns = (average_ns + elapsed_ns) >> 1

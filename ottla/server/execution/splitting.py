@@ -221,7 +221,8 @@ def has_many_items(body: Any, items: Items | None) -> bool:
 
 
 def gather(body: Any, items: Items) -> Iterator[None]:
-    """Merges elements of the same name and drops repetitions, in place. A step handles a bounded number of elements, at any depth."""
+    """Merges elements that contain arrays and have the same name, and drops repetitions of other elements as their `repeats` says, in
+    place. A step handles a bounded number of elements, at any depth."""
     yield from _gather(body, items, _Work())
 
 

@@ -1,10 +1,9 @@
-"""Memory that connections use for answers that their peers have not taken, and for waiting requests.
+"""Memory that connections use for waiting requests, and for answers that are not written to their sockets yet.
 
-Every byte counts three times: for its connection, for the client's address, and for all connections together. A connection stops reading at
-its own limit (`ConnectionLimits`). That alone does not bound the sum, because there are many connections, and one answer may be large. When
-all connections together use more than their limit, some are closed until enough memory is free again. Connections whose peer has taken
-nothing since its answers began to wait are closed first. Among equals, the largest connections of the address that uses the most memory are
-closed first.
+A connection stops reading at its own limit (`ConnectionLimits`). That alone does not bound the sum, because there are many connections, and
+one answer may be large. When all connections together use more than their limit, some are closed until enough memory is free again.
+Connections whose peer has taken nothing since its answers began to wait are closed first. Among equals, the largest connections of the
+address that uses the most memory are closed first.
 
 Slices of files do not count, because they are not in memory.
 """
@@ -38,7 +37,7 @@ class Slot:
         self.size = size
         """Bytes that the request, or its answer, uses in memory."""
         self.abandon: Callable[[], None] | None = None
-        """Gives up the request when the client has disconnected."""
+        """Abandons the request when the client has disconnected."""
 
 
 class AnswerAccount:
@@ -53,7 +52,7 @@ class AnswerAccount:
         self.parked_bytes = 0
         """Bytes of waiting requests, and of answers that wait for an earlier answer."""
         self.unsent_bytes = 0
-        """Bytes of answers that the peer has not taken."""
+        """Bytes of answers that are not written to the socket, as they were last counted."""
         self.sent_before = -1
         """`bytes_sent` of the channel when answers began to wait; -1 if no answer waits."""
 
@@ -67,13 +66,13 @@ class AnswerAccount:
         self._memory.total_bytes += size
 
     def note_unsent(self) -> None:
-        """Notes that the peer has not taken all answers."""
+        """Notes that answers could not be written to the socket."""
         if self.sent_before < 0:
             self.sent_before = self.channel.bytes_sent
         self.count_unsent(self.channel.unsent_bytes())
 
     def note_taken(self) -> None:
-        """Notes that the peer has taken all answers."""
+        """Notes that all answers were written to the socket."""
         self.count_unsent(0)
         self.sent_before = -1
 

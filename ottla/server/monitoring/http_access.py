@@ -1,7 +1,7 @@
 """Access to the HTTP port, and its certificate: password or bearer token, names in the Host header, TLS.
 
 Files are read when the port is opened and again at a reload (SIGHUP), so a token or a certificate is renewed without a restart. If a new
-file cannot be used, the old one stays in force. Comparisons take the same time for every input.
+file cannot be used, the old one stays in force. The time of a comparison does not show which bytes of a password or token differ.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ Names are the names in published Grafana boards and alert rules for Kafka: kafka
 own metrics. A metric of a part that this broker lacks (queues between threads, for example) is exported with a constant value, because a
 board with a hole looks like a broken broker.
 
-Rates are counters that end in `_total`. `DIALECTS` has two other forms of names, which are exported on request.
+Kafka's meters (`BytesInPerSec`) are counters that end in `_total`. `DIALECTS` has two other forms of their names, which are exported on
+request.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ class Throttling:
         self._throttled: dict[Connection, ClientThrottle] = {}
 
     def charge(self, connection: Connection, route: Route, request: RequestContext, response: Any, size: int, spent_ns: int) -> None:
-        """Charges a request that was executed, and throttles the connection if its client must wait. `response` is a `Pending` if the
-        answer is given later, and None if there is no answer."""
+        """Charges a request that was executed, and throttles the connection if its client must wait. `response` is a `Pending` or None if
+        the answer is given later, and None if there is no answer."""
         info = connection.info
         if info.is_inter_broker or not info.is_authenticated:
             return

@@ -1,9 +1,10 @@
 """Checks all segments in the background at a limited rate, and passes damage to the repairs.
 
 A round checks all logs once. It begins with a random log, so that a broker that is often restarted does not check the same ones each time.
-A round begins `ottla.scrub.interval.ms` after the last round began, and the first one within ten minutes of the start. One segment is read
-at a time, `ottla.scrub.io.max.bytes.per.second` at most. A changed rate applies from the next segment, a changed interval immediately.
-Pages in the kernel's page cache are not read from the disk, so damage of the disk behind them is found later.
+A round begins `ottla.scrub.interval.ms` after the last round began, or when the last one ends if that is later. The first one begins ten
+minutes after the start, or earlier if the interval is shorter. One segment is read at a time, `ottla.scrub.io.max.bytes.per.second` at
+most. A changed rate applies from the next segment, a changed interval immediately. Pages in the kernel's page cache are not read from the
+disk, so damage of the disk behind them is found later.
 
 An active segment is read up to its end at the start of its check. If it is sealed or cut meanwhile, the next round checks it.
 """
