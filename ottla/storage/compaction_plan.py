@@ -10,7 +10,7 @@ abort), or records younger than `min.compaction.lag.ms`. Of a log's segments tha
 the first dirty offset. A log is due when their part of the bytes exceeds `min.cleanable.dirty.ratio`, or when the first batch of the oldest
 one is older than `max.compaction.lag.ms`.
 
-Left out: which records are kept (`segment_rewriter.py`), when to plan (the housekeeping of the server).
+Left out: which records are kept (`segment_rewriter.py`), when to plan (`server/compaction_schedule.py`).
 """
 
 from __future__ import annotations

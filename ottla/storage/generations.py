@@ -8,8 +8,8 @@ metadata store (`server/directories/generation_renewals.py`). A copy that has a 
 forgets all ids, and the controller does not accept the directory, because it lacks the noted id. Invariant: the number in the file is never
 lower than the number in the store, whenever the broker was killed. If the file lacks the stored id, only the controller judges it.
 
-If a run ends before it knows that a controller has noted its id, the next run registers with the same id. This is safe, because the ended
-run wrote nothing to the logs.
+If a run ends before it has stored that a controller noted its id, the next run registers with the same id. A copy that was made in the
+ended run is then not recognized.
 """
 
 from __future__ import annotations

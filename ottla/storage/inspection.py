@@ -219,7 +219,7 @@ def repack_own(batch: memoryview, header: BatchHeader, config: LogConfig) -> byt
 
 def inspect_here(batch: memoryview, header: BatchHeader, demands: Demands, budget: LoopBudget) -> Inspection | None:
     """Returns the result. Raises `ApiError` for a bad batch. Beyond the budget it raises `WorkerNeeded`, or skips an optional look. A batch
-    that exceeds the budget, or that is damaged, uses up what may have been spent on it."""
+    that turns out to exceed the budget while it is read, or to be damaged, uses up what may have been spent on it."""
     if demands is MERE_LOOK and header.record_count <= budget.times:
         budget.times -= header.record_count
         return look_here(batch, header)

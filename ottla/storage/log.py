@@ -1,7 +1,7 @@
 """One partition's log: append, read, truncate, roll, and the offset up to which it is synced to disk.
 
 A log is a sequence of segments; the last one takes appends. Batches are opaque: an append stamps base offset and leader epoch into the
-client's bytes and writes them with one call, a read returns a slice of a file. The cost of both does not depend on the length of the log:
+client's bytes and writes them with one call, a read returns a slice of a file. The cost of both hardly depends on the length of the log:
 the active segment remembers its last batches, and older ones are found by bisection and, usually, one read of the file. All records below
 `recovery_point` are durable. A group commit takes `log_end_offset` and `unflushed_files()`, syncs the files in a thread, and calls
 `mark_flushed` on the loop (`durability.py`).
@@ -216,7 +216,8 @@ class Log:
         return self.active
 
     def roll(self, base_offset: int | None = None) -> None:
-        """Begins a new segment at the log's end, unless the active one is empty. A failure changes nothing, or breaks the log."""
+        """Begins a new segment at `base_offset` (by default the log's end), unless the active one begins there. A failure changes nothing,
+        or breaks the log."""
         base = self.log_end_offset if base_offset is None else base_offset
         if base == self.active.base_offset:
             return

@@ -8,7 +8,7 @@ certainly all appended but which is older than those five is DUPLICATE_SEQUENCE_
 OUT_OF_ORDER_SEQUENCE_NUMBER.
 
 The CRC is not compared if the stored batch has the broker's time, a delete horizon or fewer records than offsets (the last two come from
-compaction), or if the codecs differ.
+compaction), if the codecs differ, or if Kafka's snapshot without CRCs was restored.
 
 Invariants: sequences of one (producer, epoch) are contiguous modulo 2^31 (I19). A leader accepts no older epoch (I21). After its marker, a
 transaction is in `completed` until the marker is below the high watermark. Until then the marker may be lost, so the last stable offset

@@ -2,9 +2,8 @@
 
 The new files are written and swapped in like the files of a compaction (`.cleaned`, with indexes, synced), so after a crash at any moment
 the log has the old segments or the new ones. Every batch is checked before it is written: its CRC must be right, it must begin at the end
-of the last batch (only a compacted log has gaps), and its leader epoch must be this log's epoch at that offset. So diverging or damaged
-batches of the other replica never replace anything. The aborted transactions are rebuilt by replaying the producers from the newest
-snapshot at or before the range.
+of the last batch (only a compacted log has gaps), and its leader epoch must be this log's epoch at that offset, if that is known. The
+aborted transactions are rebuilt by replaying the producers from the newest snapshot at or before the range.
 
 A damaged log that may have been compacted is fetched from its beginning up to the end of the damaged segment. Otherwise an old value of a
 key could remain here although the other replica has already removed its tombstone.

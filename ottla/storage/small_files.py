@@ -1,12 +1,13 @@
 """Reads and writes the small text files of log directories and partitions. A file is replaced atomically: after a crash it is the old or
-the new one. (Only the first `partition.metadata` of a new directory is written in place.)
+the new one. (Exceptions: the first `partition.metadata` of a new directory and new leader epochs are written in place.)
 
 Kafka's formats: offset checkpoints of a log directory (`0`, count, then `topic partition offset` lines), `leader-epoch-checkpoint` of a
 partition (`0`, count, then `epoch startOffset` lines), `meta.properties`, `partition.metadata` and the clean-shutdown marker.
 
 A file is written under a temporary name, synced, renamed over the old one, and the directory is synced. With `is_durable=False` the caller
-syncs both later, in a group commit. `StorageError` is raised for a malformed file. The caller then rebuilds an epoch file from the batches,
-recovers every log if offset checkpoints are lost, and refuses to start with a wrong `meta.properties`.
+syncs both later, in a group commit; until then a power failure may tear the file. `StorageError` is raised for a malformed file. The caller
+then rebuilds an epoch file from the batches, recovers every log if offset checkpoints are lost, and does not use a directory with a
+malformed `meta.properties`.
 """
 
 from __future__ import annotations
