@@ -95,7 +95,7 @@ class FollowedPartition:
         return self.asked.fetch_offset < partition.log.log_end_offset
 
     def has_moved(self, high_watermark: int, log_start_offset: int) -> bool:
-        """Whether one of the leader's bounds differs from the one that the follower knows."""
+        """Whether one of the leader's bounds is above the one that the follower knows."""
         return high_watermark > self.known_watermark or log_start_offset > self.known_log_start
 
     def mark(self) -> None:

@@ -139,7 +139,7 @@ class Verifications:
 
 
 def _make_room(asking: dict[Any, Any], most: int) -> None:
-    """Drops the oldest entry if there are `most`. If a request still waits for its answer with this entry, it is refused and the producer
-    sends it again."""
+    """Drops the oldest entry if there are `most`. A request that waits with a dropped guard asks the coordinator again. Batches of a
+    dropped line are no longer ordered with later ones."""
     if len(asking) >= most:
         del asking[next(iter(asking))]
