@@ -1,8 +1,8 @@
 """Reports failed replicas of this broker to the controller (`controller/log_dir_events.py`).
 
-A report is a node in the metadata store, so it is kept while there is no controller. It names all failed replicas. Reports are written one
-at a time, so the last one is always right. A report is repeated for each new controller and registration, because neither has the former
-reports.
+A report is a node in the metadata store, so it is kept while there is no controller. It names all failed replicas, up to `REPLICAS_MAX`.
+Reports are written one at a time, so the last one is the newest. A report is repeated for each new controller and registration, because
+neither has the former reports.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class BrokerSession:
 
     def _withdraw_and_register(self) -> Procedure[None]:
         yield from self._registrar.withdraw()
-        yield from self._register_anew()
+        yield from self._register()
 
     def _register_done(self, broker_epoch: int, cluster_id: str) -> None:
         self.state = SessionState.REGISTERED
@@ -100,18 +100,18 @@ class BrokerSession:
         elif event is SessionEvent.EXPIRED:
             self._expire()
         elif event is SessionEvent.NEW_SESSION:
-            self._registering.start(self._register_anew())
+            self._registering.start(self._register())
 
     def _expire(self) -> None:
         former, self.broker_epoch = self.broker_epoch, NO_EPOCH
         self.state = SessionState.EXPIRED
         if former != NO_EPOCH:
-            log.warning("the session with the metadata store has expired; the broker registers anew")
+            log.warning("the session with the metadata store has expired; the broker registers again")
             self._on_expired(former)
 
-    def _register_anew(self) -> Procedure[None]:
-        """Registers again. Retries after a refusal with growing pauses and one log line each, because the other broker with this id may
-        stop. Until then this broker leads nothing.
+    def _register(self) -> Procedure[None]:
+        """Registers. Retries after a refusal with growing pauses and one log line each, because the other broker with this id may stop.
+        Until then this broker leads nothing.
         """
         pause_ms = REFUSED_RETRY_MS
         while True:

@@ -2,7 +2,8 @@
 
 A new broker is sent the whole state: settings and metadata first, because the coordinators that it then loads look topics up. Afterwards
 each broker is sent only changes: LeaderAndIsr and StopReplica for its own replicas, UpdateMetadata and UpdateConfigs as for all others.
-When brokers or failed replicas change, UpdateMetadata is complete. Messages refer to the immutable values of the state and copy nothing.
+When brokers or failed replicas change, UpdateMetadata is complete. After the controller has read its state again, each broker is sent the
+whole state. Messages refer to the immutable values of the state and copy nothing.
 
 A caller can wait for the answers (`call_when_settled`). It waits at most `SILENT_MS` for a broker that does not answer, for example because
 its process is suspended or its host is down. A client's request waits for brokers other than the controller's own at most for the timeout

@@ -6,7 +6,8 @@ the decision read. The outcomes:
 
 - success: the changes are applied and announced. The next part of the plan is written, or the command is answered.
 - another epoch, or an expired session: the controller resigns, and all waiting commands fail with NOT_CONTROLLER.
-- another version: the state is read again and the command decided again. After `ATTEMPTS_MAX` attempts it fails with UNKNOWN_SERVER_ERROR.
+- another version, or a node that is missing or exists already: the state is read again and the command decided again. After
+  `ATTEMPTS_MAX` attempts it fails with UNKNOWN_SERVER_ERROR.
 - too large, or the store's disk failed: the command fails with KAFKA_STORAGE_ERROR.
 - late, when the session may have ended: the outcome is ignored and the queue is closed.
 - unknown, because the answer was lost: a write that only checks the epoch comes first, and the store orders it behind the lost write. Then

@@ -177,5 +177,5 @@ def _joined(units: Sequence[Unit], last: Unit) -> Unit:
 
 
 def _assignment(partition: PartitionMetadata) -> tuple[tuple[int, ...], ...]:
-    """The part of a partition's state that is in its topic's node."""
+    """Returns the part of a partition's state that is in its topic's node."""
     return partition.replicas, partition.adding_replicas, partition.removing_replicas
