@@ -1,8 +1,8 @@
 """The clients that ask for subscriptions and push metrics, as one broker knows them (KIP-714).
 
 A client is found by its client instance id. The broker evaluates its subscription at the first request and again after each change of
-subscriptions. A client is forgotten when the connection of its last request is closed, or when it sends nothing for three push intervals
-(one minute at least). Its series disappear with it.
+subscriptions. A client is forgotten, with its series, when the connection of its last request is closed, or when it has sent nothing for
+three push intervals (one minute at least).
 
 The broker refuses early requests, as Kafka does: between two requests a push interval must pass. The first push after a new subscription
 may be earlier, because clients choose its time at random. A client that has announced its last push may push no more.

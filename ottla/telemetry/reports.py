@@ -45,7 +45,7 @@ class Report:
         self.families: dict[str, Family] = {}
         self.bytes = 0
         self.dropped = 0
-        """The number of points without a free slot."""
+        """The number of points dropped because of the bound."""
 
     @property
     def series_count(self) -> int:
@@ -91,6 +91,6 @@ def labels_of(attributes: Attributes) -> str:
 
 
 def _label_name(attribute: str) -> str:
-    """Returns a valid label. Prometheus reserves names that begin with two underscores, and names begin with no digit."""
+    """Returns a valid label. Prometheus reserves names that begin with two underscores, and a name must not begin with a digit."""
     name = _not_of_a_name("_", attribute)
     return f"label_{name}" if name[0].isdigit() or name.startswith("__") else name
