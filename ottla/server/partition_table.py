@@ -272,8 +272,7 @@ class PartitionTable:
         self._note_found(name, directory)
 
     def delete(self, key: TopicPartition, topic_id: bytes) -> str | None:
-        """Drops the partition and renames its directory. Returns the new path, which the caller removes later; None if there is no
-        directory. Raises `StorageError`."""
+        """Drops the partition. Returns the new path of its renamed directory, which the caller removes later; None if there is none."""
         partition = self.get(*key)
         if partition is None:
             return self._delete_unopened(key, topic_id)

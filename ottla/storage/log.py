@@ -216,8 +216,7 @@ class Log:
         return self.active
 
     def roll(self, base_offset: int | None = None) -> None:
-        """Begins a new segment at `base_offset` (by default the log's end), unless the active one begins there. A failure changes nothing,
-        or breaks the log."""
+        """Begins a new segment at `base_offset` (or the log's end), unless one begins there. A failure may break the log."""
         base = self.log_end_offset if base_offset is None else base_offset
         if base == self.active.base_offset:
             return
