@@ -288,8 +288,8 @@ class BrokerConfig(_AllSettings):
         )
 
     def _compression_level(self, codec: str, overrides: Mapping[str, str]) -> int | None:
-        """Returns the configured compression level; None, the codec's own default, if it is Kafka's default. Kafka's default for lz4 is 9,
-        but Kafka then uses the fastest level."""
+        """Returns the configured compression level. Returns None (the codec's own default) for a codec without levels, and for Kafka's
+        default level: for lz4 this is 9, but Kafka then uses the fastest level."""
         name = f"compression.{codec}.level"
         level = self.topic_value(name, overrides) if name in TOPIC_SETTINGS else None
         return None if level is None or level == TOPIC_SETTINGS[name].default else int(level)
@@ -459,7 +459,8 @@ def load(
 
 
 def problems(given: Mapping[str, Given]) -> list[str]:
-    """Returns one line for each invalid value, and one for the first contradiction between the valid values."""
+    """Returns one line for each invalid value of a setting in the table, and one for the first problem that `BrokerConfig` finds in the
+    other values."""
     found, usable = [], {}
     for name, entry in given.items():
         setting = BROKER_SETTINGS.get(name)  # None: a setting of one listener or PLAIN user; `BrokerConfig` checks it

@@ -110,7 +110,7 @@ class ReplicaListener(Protocol):
         """Calls `function` when all earlier calls are executed; immediately if they are."""
 
     def on_update_metadata(self, topics: Sequence[str], removed: Sequence[str]) -> None:
-        """Called after a change of metadata: `topics` are changed or new, `removed` no longer exist."""
+        """Called after a change of metadata: `topics` were created or replaced, `removed` no longer exist."""
 
     def on_session_expired(self) -> None:
         """Stops leading all partitions until the controller assigns them again, because other brokers may lead them already."""

@@ -1,8 +1,8 @@
-"""The kinds of failure, and Kafka's error codes. `WireError`: malformed bytes; a connection that received them is closed. `ApiError`: an
-expected refusal with a Kafka error code, caught once per item in a handler. `StorageError`: the disk failed or a file is damaged. If the
-caller cannot repair it, the log directory is taken offline; a `DamagedLogError` takes only the partition offline. `StoreUnreachable`: there
-is no session with the metadata store. A broken invariant is an `assert`, which stops the broker. The numbers of `ErrorCode` are Kafka's
-(protocol level 4.4). Numbers from 20000 on are ours and are sent only to clients of our extensions.
+"""The kinds of failure, and Kafka's error codes. `WireError`: malformed bytes; unless a handler has an error code for them, the connection
+is closed. `ApiError`: an expected refusal with a Kafka error code, caught once per item in a handler. `StorageError`: the disk failed or a
+file is damaged. If the caller cannot repair it, the log directory is taken offline; a `DamagedLogError` takes only the partition offline.
+`StoreUnreachable`: there is no session with the metadata store. A broken invariant is an `assert`, which stops the broker. The numbers of
+`ErrorCode` are Kafka's (protocol level 4.4). Numbers from 20000 on are ours and are sent only to clients of our extensions.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class StoreUnreachable(OttlaError):
 
 
 class DiskError(StorageError):
-    """The operating system refused a read, write or sync. The log directory is offline until the disk works again."""
+    """The operating system refused an operation on a file. The log directory is offline until the disk works again."""
 
 
 class DamagedLogError(StorageError):

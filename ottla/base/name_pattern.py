@@ -1,4 +1,5 @@
-"""Regular expressions that clients send and that match whole names: of topics (KIP-848) and transactional ids (KIP-1152).
+"""Regular expressions that clients send and that match whole names: of topics (KIP-848), transactional ids (KIP-1152) and clients
+(KIP-714).
 
 The language is RE2's (https://github.com/google/re2/wiki/Syntax), which Kafka's RE2J reads as well: no back references and no look-around,
 so that a match takes time linear in the name. Python's `re` cannot be used: a pattern such as `(a+)+$` would block the event loop for

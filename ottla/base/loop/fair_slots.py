@@ -45,7 +45,7 @@ a session, and more in an answer.
 
 
 class FairSlots(Generic[Item]):
-    """Items by address, least recently used first. Finding an item to evict costs at most one pass over all addresses and items."""
+    """Items by address, least recently used first. Finding an item to evict takes time linear in the number of items."""
 
     __slots__ = ("_hosts", "_placed", "_weights", "weight")
 
@@ -112,7 +112,7 @@ class FairSlots(Generic[Item]):
         return self.heavy_victim_elsewhere(keep) or self._first(items) or next((item for item in self._placed if item != keep), None)
 
     def heavy_victim_elsewhere(self, keep: Item) -> Item | None:
-        """Returns an item of the heaviest address, if this address weighs more than the address of `keep` plus `keep` again; else None."""
+        """Returns an item of the heaviest address, if it weighs more than the address of `keep` with `keep` counted twice; else None."""
         placed = self._placed[keep]
         return self._of_heavier(self._weights.__getitem__, self._weights[placed.host] + placed.weight)
 

@@ -18,8 +18,8 @@ from typing import TypeVar
 from ottla.base.ports import Clock, Timers
 
 PIECE_MS = 15
-"""Time slice of long work in one iteration of the event loop, in milliseconds. An answer to a client is delayed by at most this time and
-one step."""
+"""Time slice of long work in one iteration of the event loop, in milliseconds. In each iteration, a queue delays clients' answers by at
+most this time and one step."""
 
 ITEMS_PER_STEP = 200
 """Items that long work handles in one step, unless one item is expensive. 200 partitions of a Fetch take about a millisecond."""

@@ -38,8 +38,8 @@ def usable_values(table: Table, values: Mapping[str, str], notices: list[Notice]
 
 
 def check_values(table: Table, values: Mapping[str, str | None], *, is_cluster_default: bool) -> None:
-    """Raises `ApiError` INVALID_REQUEST or INVALID_CONFIG if one of the values cannot be set while the broker runs. Accepts any text for a
-    name that is not served."""
+    """Raises `ApiError` INVALID_REQUEST or INVALID_CONFIG if one of the values cannot be set while the broker runs. The text of a setting
+    that is not served is not checked."""
     for name, text in values.items():
         setting, is_per_broker = _setting(table, name)
         if setting is not None and setting.update is UpdateMode.READ_ONLY:

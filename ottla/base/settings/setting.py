@@ -194,7 +194,7 @@ class Setting(Generic[T]):
 
 
 def double_text(value: float) -> str:
-    """Formats a number as Java does: `0.5`, `1.0E10`; tools compare the text."""
+    """Formats a finite number as Java does: `0.5`, `1.0E10`; tools compare the text."""
     if value == 0 or not isfinite(value) or 1e-3 <= abs(value) < 1e7:
         return repr(float(value))
     from decimal import Decimal

@@ -3,8 +3,8 @@
 Properties follow Java's rules: `=`, `:` or a blank ends the key, a backslash escapes (also a `u` and four hex digits) and continues a line,
 and a line that begins with `#` or `!` is a comment. TOML may be flat or nested: `[log.retention] ms = 1` is `log.retention.ms`. The
 environment follows Apache's image: `KAFKA_` and the key in capitals, `_` for a dot, `__` for an underscore, `___` for a dash. Compose files
-for Bitnami's image have the prefix `KAFKA_CFG_`, which is accepted too. `CLUSTER_ID` sets `ottla.cluster.id`, and `KAFKA_OPTS` may have the
-path of a JAAS file. A text that cannot be parsed raises `SettingError`.
+for Bitnami's image have the prefix `KAFKA_CFG_`, which is accepted too. `CLUSTER_ID` or `KAFKA_KRAFT_CLUSTER_ID` sets `ottla.cluster.id`,
+and `KAFKA_OPTS` may have the path of a JAAS file. A text that cannot be parsed raises `SettingError`.
 """
 
 from __future__ import annotations
