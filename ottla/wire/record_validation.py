@@ -1,22 +1,18 @@
 """Checks every record of a batch that a client sent, so that later readers can rely on them.
 
-`validate_records` reads every record of one batch without building objects. It checks what Kafka's readers rely on: CRC, number of records,
-consecutive offset deltas, lengths that add up, header keys that are not null and are UTF-8, timestamps of at most 64 bits. It returns what
-its caller compares with the topic's configuration (smallest and largest timestamp, decompressed size). `CORRUPT_MESSAGE` means that bytes
-were damaged on the way: clients send the batch again. `INVALID_RECORD` means that the client wrote it wrong: clients do not send it again.
-For compacted topics, records without a key are named one by one, so that a producer can distinguish them from the good records of the same
-batch.
+`validate_section` reads every record without building objects. It checks what Kafka's readers rely on: number of records, consecutive
+offset deltas, lengths that add up, header keys that are not null and are UTF-8, timestamps of at most 64 bits. For compacted topics,
+records without a key are named one by one (up to `FAULTS_NAMED_MAX`), so that a producer can distinguish them from the good records of the
+same batch.
 
-`storage` checks producer sequences, transactions, and who may send a control batch.
+`storage` checks headers, CRCs, producer sequences, transactions, and who may send a control batch.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ottla.base.counted import counted
-from ottla.base.errors import ApiError, ErrorCode, RecordsRefused, WireError
-from ottla.wire.batch_header import DECOMPRESSED_BYTES_MAX, MAGIC, BatchHeader, Buffer, check_crc, read_batch_header, record_section
+from ottla.base.errors import ErrorCode, RecordsRefused, WireError
+from ottla.wire.batch_header import BatchHeader, Buffer
 
 _INT64_MIN = -(1 << 63)
 _INT64_MAX = (1 << 63) - 1
@@ -30,29 +26,10 @@ class TooManySteps(WireError):
     """The records have more headers than the caller allows."""
 
 
-class RecordsSummary(NamedTuple):
-    min_timestamp: int
-    max_timestamp: int
-    unpacked_bytes: int
-
-
-def validate_records(
-    batch: Buffer, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX, is_key_required: bool = False
-) -> RecordsSummary:
-    """Raises `ApiError` unless `batch` is exactly one batch without a fault. Compacted topics set `is_key_required`."""
-    header = _validate_header(batch)
-    try:
-        section = _indexable(record_section(batch, header, decompressed_bytes_max))
-        return _walk_records(section, header, is_key_required, UNBOUNDED)
-    except WireError as error:
-        raise ApiError(ErrorCode.INVALID_RECORD, f"{error}") from None
-    except IndexError:
-        raise ApiError(ErrorCode.INVALID_RECORD, "a record ends behind the end of its batch") from None
-
-
 def validate_section(section: Buffer, header: BatchHeader, *, is_key_required: bool, steps_max: int) -> Buffer:
-    """As `validate_records`, for the decompressed records of a batch whose header is known to be right. Returns them. Raises `WireError`
-    for faulty records, `TooManySteps` if they have more than `steps_max` headers, and `ApiError` for records without a key.
+    """Checks the decompressed records of a batch whose header is known to be right, and returns them. Raises `WireError` for faulty
+    records, `TooManySteps` if they have more than `steps_max` headers, and `RecordsRefused` for records without a key if
+    `is_key_required` (for compacted topics).
     """
     section = _indexable(section)
     try:
@@ -65,24 +42,6 @@ def validate_section(section: Buffer, header: BatchHeader, *, is_key_required: b
 def _indexable(section: Buffer) -> Buffer:
     """Copies a memoryview into bytes: an index into a memoryview takes twice as long, and the copy takes little."""
     return bytes(section) if isinstance(section, memoryview) else section
-
-
-def _validate_header(batch: Buffer) -> BatchHeader:
-    try:
-        header = read_batch_header(batch)
-    except WireError as error:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{error}") from None
-    if header.magic != MAGIC:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a record batch of magic {header.magic}, only {MAGIC} is taken")
-    size = header.size_bytes
-    if size < len(batch):
-        raise ApiError(ErrorCode.INVALID_RECORD, f"{len(batch) - size} bytes are left behind the one batch that a partition may bring")
-    if not check_crc(batch, 0, size):
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, "a record batch is cut off or its CRC is wrong")
-    if header.record_count < 1 or header.record_count != header.last_offset_delta + 1:
-        message = f"a batch of {counted(header.record_count, 'record')} whose last offset delta is {header.last_offset_delta}"
-        raise ApiError(ErrorCode.INVALID_RECORD, message)
-    return header
 
 
 def read_zigzag(data: Buffer, position: int, bits: int = 32) -> tuple[int, int]:
@@ -99,7 +58,7 @@ def read_zigzag(data: Buffer, position: int, bits: int = 32) -> tuple[int, int]:
     raise WireError("a varint in a record is too long")
 
 
-def _walk_records(data: Buffer, header: BatchHeader, is_key_required: bool, fields_left: int) -> RecordsSummary:
+def _walk_records(data: Buffer, header: BatchHeader, is_key_required: bool, fields_left: int) -> None:
     """Checks the form of every record. A read beyond the end raises IndexError. A length that is too large moves `position` beyond the
     record's end, which is checked.
     """
@@ -160,13 +119,8 @@ def _walk_records(data: Buffer, header: BatchHeader, is_key_required: bool, fiel
         raise WireError(f"{data_end - position} bytes are left behind the last record")
     if keyless:
         raise _keyless(keyless, keyless_count, header.record_count)
-    return _summarize(header.base_timestamp, min_delta, max_delta, data_end)
-
-
-def _summarize(base: int, min_delta: int, max_delta: int, unpacked_bytes: int) -> RecordsSummary:
-    if base + min_delta < _INT64_MIN or base + max_delta > _INT64_MAX:
+    if header.base_timestamp + min_delta < _INT64_MIN or header.base_timestamp + max_delta > _INT64_MAX:
         raise WireError("a timestamp is beyond 64 bits")
-    return RecordsSummary(base + min_delta, base + max_delta, unpacked_bytes)
 
 
 def _keyless(named: list[int], keyless_count: int, record_count: int) -> RecordsRefused:

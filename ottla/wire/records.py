@@ -1,7 +1,8 @@
 """Reads and writes the records of a batch.
 
-Brokers decode records only for compaction, for coordinators, for cloning, and to name records with a refused timestamp. The loops run once
-per record: the decoding loop reads the most frequent sizes of varints inline, and the encoding loop takes small varints from `_VARINTS`.
+Brokers decode records only for compaction, for coordinators and transaction markers, and to name records with a refused timestamp. The
+loops run once per record: the decoding loop reads the most frequent sizes of varints inline, and the encoding loop takes small varints from
+`_VARINTS`.
 
 Invariants: memory is allocated for bytes that are there, never for a length or count that the data says; damaged bytes raise `WireError`
 and nothing else. Header keys that are not UTF-8 are the same bytes after a read and a rewrite (surrogateescape), so compaction never
@@ -67,7 +68,7 @@ from ottla.wire.compression import (
     CODEC_ZSTD,
     compress,
 )
-from ottla.wire.record_validation import RecordsSummary, read_zigzag, validate_records
+from ottla.wire.record_validation import read_zigzag
 
 __all__ = [
     "ATTRIBUTES_AT",
@@ -108,7 +109,6 @@ __all__ = [
     "RECORDS_AT",
     "RECORD_COUNT_AT",
     "Record",
-    "RecordsSummary",
     "Retained",
     "SEQUENCE_MASK",
     "TIMESTAMP_TYPE_BIT",
@@ -123,7 +123,6 @@ __all__ = [
     "read_batch_header",
     "read_control_record",
     "read_records",
-    "recompress",
     "recompress_section",
     "record_section",
     "rewrite_batch",
@@ -133,7 +132,6 @@ __all__ = [
     "set_leader_epoch",
     "set_max_timestamp",
     "stamp_crc",
-    "validate_records",
 ]
 
 CONTROL_ABORT = 0
@@ -340,15 +338,6 @@ def rewrite_records(
         attributes=attributes, base_timestamp=base_timestamp, max_timestamp=max_timestamp, record_count=retained.records
     )
     return _finish_batch(kept, [_HEADER_PLACE, section], level)
-
-
-def recompress(batch: Buffer, codec: int, level: int | None = None, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
-    """Returns the batch compressed with `codec`, for topics that set `compression.type`. Returns `batch` itself if it has this codec or no
-    records."""
-    header = read_batch_header(batch)
-    if header.codec == codec or header.record_count == 0:
-        return batch
-    return recompress_section(header, record_section(batch, header, decompressed_bytes_max), codec, level)
 
 
 def recompress_section(header: BatchHeader, section: Buffer, codec: int, level: int | None = None) -> bytearray:

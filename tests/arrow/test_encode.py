@@ -14,7 +14,8 @@ from ottla.arrow import encode
 from ottla.arrow.encode import EncodedBatch, encode_rows
 from ottla.arrow.errors import RecordTooLargeError, RowsError
 from ottla.wire.compression import CODEC_NAMES
-from ottla.wire.records import Record, read_batch_header, read_records, validate_records
+from ottla.wire.record_validation import UNBOUNDED, validate_section
+from ottla.wire.records import Record, check_crc, read_batch_header, read_records, record_section
 from tests.arrow.batches import NOW_MS, record_lists
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -37,10 +38,12 @@ def read_back(batches: list[EncodedBatch]) -> list[Record]:
     """The records of sound batches, numbered through; a broker's own checks come first."""
     records: list[Record] = []
     for batch in batches:
-        validate_records(batch.data)
+        header = read_batch_header(batch.data)
+        assert header.size_bytes == len(batch.data) and check_crc(batch.data, 0, len(batch.data))
+        validate_section(record_section(batch.data, header), header, is_key_required=False, steps_max=UNBOUNDED)
         found = read_records(batch.data)
-        assert len(found) == batch.count == read_batch_header(batch.data).record_count
-        assert read_batch_header(batch.data).max_timestamp == max(record.timestamp for record in found)
+        assert len(found) == batch.count == header.record_count == header.last_offset_delta + 1
+        assert header.max_timestamp == max(record.timestamp for record in found)
         records += [record._replace(offset=len(records) + index) for index, record in enumerate(found)]
     return records
 
