@@ -239,7 +239,7 @@ def set_attributes(buffer: bytearray | memoryview, position: int, attributes: in
 
 def record_section(batch: Buffer, header: BatchHeader, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
     """Returns the decompressed bytes of the records of the batch at the start of `batch`. They are not copied if they are not compressed.
-    Raises `WireError` for another magic, an incomplete batch, or bytes that cannot be decompressed.
+    Raises `WireError` for another magic, an incomplete batch, or bytes that cannot be decompressed to `decompressed_bytes_max` or fewer.
     """
     if header.magic != MAGIC:
         raise WireError(f"a record batch of magic {header.magic} cannot be read, only {MAGIC}")

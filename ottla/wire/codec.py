@@ -67,7 +67,7 @@ def step_decoder(cls: type[StructT], version: int) -> Callable[[Buffer, int], Ge
 
 def encoder(cls: type[StructT], version: int) -> Callable[[StructT], bytes]:
     """Returns a function message -> bytes. It raises ApiError(UNSUPPORTED_VERSION) if a field that this version does not have is set,
-    unless the field is ignorable.
+    unless the field is ignorable, and ApiError(INVALID_REQUEST) for a string that is too long.
     """
     encode = _encoders.get((cls, version))
     if encode is None:
@@ -121,9 +121,9 @@ def writer(cls: type[StructT], version: int) -> Callable[[StructT, list[Any]], N
 
 
 def step_writer(cls: type[StructT], version: int) -> Callable[[StructT, list[Any], list[Any]], Iterator[None]]:
-    """Returns a generator function (message, parts, out) that appends the pieces of the encoding to `parts`, a limited number of elements
-    per step. `records` that are a piece of their own (as in `encoder_parts`) are appended to `out` instead, after the pieces in `parts`,
-    which are joined and moved to `out` first.
+    """Returns a generator function (message, parts, out) that appends the pieces of the encoding to `parts` in steps. `records` that are a
+    piece of their own (as in `encoder_parts`) are appended to `out` instead, after the pieces in `parts`, which are joined and moved to
+    `out` first.
     """
     write = _step_writers.get((cls, version))
     if write is None:

@@ -61,7 +61,8 @@ class CompactCounts(dict[int, bytes]):
 
 
 class Shapes(dict[Any, Callable[..., bytes]]):
-    """The `pack` functions of a row with arrays, by the arrays' lengths (a number for one array, else a tuple).
+    """The `pack` functions of a row with arrays, by the arrays' lengths (a number for one array, else a tuple). A function for a compact
+    array of 127 elements or more is not kept.
 
     `row` has a `struct` letter for each fixed-width value, and a one-tuple (letter,) for each array. The arguments for an array are its
     count and then its elements.

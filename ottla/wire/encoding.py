@@ -4,7 +4,8 @@ The writer appends pieces to a list that its caller joins once. Neighbouring fix
 packed by one call. The `pack` functions, and the bytes of short strings and small counts, are kept in dictionaries (`encoded_values.py`).
 
 A field that the version does not have raises ApiError(UNSUPPORTED_VERSION) if its value is not the default, unless the field is ignorable.
-A tagged field at its default is not written. A value of the wrong type or range is a bug of the caller, and raises whatever Python raises.
+A tagged field at its default is not written. A string that is too long raises ApiError(INVALID_REQUEST). Any other value of the wrong type
+or range is a bug of the caller, and raises whatever Python raises.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def compile_split_writer(cls: type[Message], version: int) -> Callable[[Any, lis
 
 
 def compile_step_writer(cls: type[Message], version: int) -> Callable[[Any, list[Any], list[Any]], Iterator[None]]:
-    """As `compile_split_writer`, but the writer is a generator, which yields after each `ELEMENTS_PER_STEP` elements of an array."""
+    """As `compile_split_writer`, but the writer is a generator, which yields after each `ELEMENTS_PER_STEP` elements of arrays. Arrays of
+    fixed-width values, and arrays in tagged fields, are written in one step."""
     return _WriterSource(cls, version, is_split=True, is_stepwise=True).compile()  # type: ignore[return-value]
 
 

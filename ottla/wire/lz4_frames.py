@@ -6,7 +6,7 @@ as fast.
 
 A written frame has a header (`HEADERS`), the blocks, each after its size, and a size of 0. A block that does not shrink is stored
 uncompressed. Data of up to 64 KiB is written with that block size, because some readers (Java's) allocate a whole block at once.
-`decompress` reads one frame of this kind from any writer. `compression.decompress` reads all others, and reports damage.
+`decompress` reads one frame of this kind from any writer. `compression.decompress` reads all others.
 """
 
 from __future__ import annotations

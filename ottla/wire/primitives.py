@@ -2,7 +2,7 @@
 
 An unsigned varint has seven bits per byte, the lowest first; the top bit is set in all bytes but the last. A signed number is first
 zigzag-encoded (0, -1, 1, -2 ... become 0, 1, 2, 3 ...). Readers take (buffer, offset) and return (value, offset after it). They raise
-`WireError` for a varint that is too long or incomplete.
+`WireError` for a varint that is too long or incomplete, except that `read_long_*` raise IndexError for an incomplete one.
 
 The compiled codec (`decoding.py`, `encoding.py`) inlines the one-byte case and calls `read_long_*` for the rest.
 """

@@ -53,7 +53,8 @@ _new_tuple = tuple.__new__
 
 
 class TimeRange(NamedTuple):
-    """The smallest and the largest timestamp of the records of a batch. Records without a timestamp (-1) do not count for the smallest."""
+    """The smallest and the largest timestamp of the records of a batch. Records without a timestamp (-1) do not count for the smallest,
+    unless there are no others."""
 
     smallest: int
     largest: int
@@ -198,7 +199,7 @@ def _stride(data: Buffer, position: int) -> tuple[int, int]:
 
 def _run_length(data: Buffer, position: int, count_max: int) -> int:
     """Returns how many records from `position` on certainly have the same length, and thus lie at equal distances. Returns 0 if the record
-    `_RUN_MIN` - 1 distances ahead has another length.
+    `_RUN_MIN` - 1 distances ahead has another length, or the length is impossible.
     """
     prefix, stride = _stride(data, position)
     if data[position] & 1 or stride < prefix + _BODY_MIN:
