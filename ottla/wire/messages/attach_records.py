@@ -2,8 +2,8 @@
 
 The chunks of a partition are its manifest: the staged chunks in the order of their records. The first record gets `base_sequence`. A chunk
 has `records` records in `length` bytes; `crc` is the CRC-32C of the staged bytes. The answer has an entry for each topic and partition, in
-the order of the request. `base_offset` is -1 if an earlier request appended the first records. In version 0 the partitions must have been
-added to the transaction before. In version 1 this request adds them (KIP-890, transactions v2).
+the order of the request. `base_offset` is -1 for a refused partition, or if an earlier request appended the first records. In version 0 the
+partitions must have been added to the transaction before. In version 1 this request adds them (KIP-890, transactions v2).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The headers before every request and response. `framing.py` reads and writes them by hand; these serve tools and tests."""
+"""The headers before requests and responses. `framing.py` reads and writes them by hand; these serve tools and tests."""
 
 from __future__ import annotations
 
