@@ -27,7 +27,7 @@ from hypothesis import HealthCheck, settings
 from ottla.testing import plugin
 
 if TYPE_CHECKING:
-    from ottla.testing.zookeeper_process import ZooKeeperProcess
+    from ottla.testing.zookeeper_process import EmbeddedZooKeeper, ZooKeeperProcess
 
 settings.register_profile("quick", max_examples=25, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", max_examples=100, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -189,6 +189,15 @@ def zookeeper(need_zookeeper: None, tmp_path_factory: pytest.TempPathFactory) ->
     from ottla.testing.zookeeper_process import ZooKeeperProcess
 
     with ZooKeeperProcess(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def embedded_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+    """One server of `ottla.zookeeper_server` for all tests of a worker."""
+    from ottla.testing.zookeeper_process import EmbeddedZooKeeper
+
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("embedded-zookeeper")) as server:
         yield server
 
 

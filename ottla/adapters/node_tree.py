@@ -57,6 +57,9 @@ class NodeTree:
         """Returns the sorted names of the children; none if the node does not exist."""
         return sorted(self._children.get(path, ()))
 
+    def child_count(self, path: str) -> int:
+        return len(self._children.get(path, ()))
+
     def nodes(self) -> dict[str, StoreNode]:
         """Returns all nodes except the root."""
         return {path: node for path, node in self._nodes.items() if path}

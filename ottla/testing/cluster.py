@@ -6,8 +6,8 @@
 
 A `Cluster` has the interface of a single broker (`handle.py`). Its wire faults hit any of its brokers; a wire fault of a `ClusterBroker`
 hits that broker. Process faults exist only for a `ClusterBroker`: `kill` (as kill -9), `stop`, `start`, `pause` and `resume`. A restarted
-broker keeps its port and its data. ZooKeeper is the Debian package `zookeeper` or the installation in ZOOKEEPER_HOME; without ZooKeeper,
-the start fails with one line.
+broker keeps its port and its data. ZooKeeper is the Debian package `zookeeper` or the installation in ZOOKEEPER_HOME. Where neither is
+installed, the brokers use the server of this package, which needs no Java.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ottla.testing.clock import Clock
 from ottla.testing.handle import BrokerHandle
 from ottla.testing.process import START_SECONDS_MAX, BrokerDidNotStart, BrokerPortTaken, BrokerProcess
 from ottla.testing.reaper import remove_directory, temporary_directory
-from ottla.testing.zookeeper_process import START_ATTEMPTS, ZooKeeperMissing, ZooKeeperProcess, free_port
+from ottla.testing.zookeeper_process import START_ATTEMPTS, ServerProcess, ZooKeeperMissing, free_port, zookeeper_in
 
 if TYPE_CHECKING:
     from ottla.testing.faults import FaultProxy
@@ -139,7 +139,7 @@ class Cluster(BrokerHandle):
         self._given = None if directory is None else Path(directory).resolve()
         self._start_timeout = start_timeout
         self._running_zookeeper = zookeeper
-        self.zookeeper: ZooKeeperProcess | None = None
+        self.zookeeper: ServerProcess | None = None
 
     # Starting and stopping
 
@@ -151,7 +151,7 @@ class Cluster(BrokerHandle):
         home = self._given or temporary
         assert home is not None
         try:
-            self.zookeeper = ZooKeeperProcess(home / "zookeeper") if self._running_zookeeper is None else None
+            self.zookeeper = zookeeper_in(home / "zookeeper") if self._running_zookeeper is None else None
         except ZooKeeperMissing:
             if temporary is not None:
                 remove_directory(temporary)
@@ -269,7 +269,7 @@ class Cluster(BrokerHandle):
         return self.broker(cluster.metadata.controller_id)
 
 
-def _clean_up(processes: Sequence[BrokerProcess], zookeeper: ZooKeeperProcess | None, temporary: Path | None) -> None:
+def _clean_up(processes: Sequence[BrokerProcess], zookeeper: ServerProcess | None, temporary: Path | None) -> None:
     for process in processes:
         process.kill()
     if zookeeper is not None:

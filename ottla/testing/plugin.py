@@ -95,8 +95,7 @@ def kafka_group_id(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def kafka_cluster() -> Iterator[Callable[..., Broker | Cluster]]:
-    """`kafka_cluster(n)` starts n brokers, which stop at the end of this test. Several brokers need kazoo (`pip install kazoo`) and a
-    ZooKeeper on this machine (`apt install zookeeper`)."""
+    """`kafka_cluster(n)` starts n brokers, which stop at the end of this test. Several brokers need kazoo (`pip install kazoo`)."""
     from contextlib import ExitStack
 
     with ExitStack() as running:

@@ -1,11 +1,11 @@
-"""A real ZooKeeper as processes of this machine: one server or an ensemble, for tests, `ottla dev --brokers` and the demo.
+"""ZooKeeper as processes of this machine: one server or an ensemble of Apache ZooKeeper, or the server of this package.
 
 The jars are Debian's (package `zookeeper`, in `/usr/share/java`) or the jars of the Apache release in `ZOOKEEPER_HOME`. Servers listen only
 on the loopback address, on ports below the system's range for outgoing connections, so that a stopped server finds its port free again.
 Each has its own directory with `zoo.cfg`, data and log, and keeps its data over restarts.
 
 A server is ready when it accepts writes, which an ensemble does once it has a leader. Ticks are short (500 ms), and sessions may be as
-short as one tick. Writes are not synced: they survive the kill of a process but not a crash of the machine.
+short as one tick. Writes to Apache ZooKeeper are not synced: they survive the kill of a process but not a crash of the machine.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ import os
 import random
 import shutil
 import socket
+import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 from ottla.testing.process import ChildProcess
 
@@ -46,7 +49,9 @@ CHANCE = random.SystemRandom()
 """Random numbers for ports. Not the seeded generator, because processes that run the same tests concurrently must choose different ports.
 """
 
-ADDRESS_IN_USE = "Address already in use"
+ADDRESS_IN_USE = "address already in use"
+EMBEDDED_FILE = "metadata.sqlite"
+APACHE_FOLDER = "data"
 
 
 class ZooKeeperMissing(Exception):
@@ -97,44 +102,37 @@ def free_port() -> int:
     raise ZooKeeperDidNotStart(f"no free port found between {PORTS.start} and {PORTS.stop}")
 
 
-class ZooKeeperProcess(ChildProcess):
-    """One server process. A server of an ensemble is made by `ZooKeeperEnsemble`, which gives it the members' ports."""
+class ServerProcess(ChildProcess, ABC):
+    """A server of ZooKeeper's protocol as a process."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, jvm_options: Sequence[str] = ()) -> None:
-        """`settings` are further lines of `zoo.cfg`. Raises `ZooKeeperMissing`."""
+    def __init__(self, directory: Path) -> None:
         super().__init__(directory / "zookeeper.log")
         self.directory = directory
-        self.data = directory / "data"
         self.port = free_port()
-        self.server_id = 0
-        self._members: dict[str, str] = {}
-        self._settings = dict(settings or {})
-        self._command = [java(), *JVM_OPTIONS, *jvm_options, "-cp", class_path(), MAIN_CLASS, str(directory / "zoo.cfg")]
-        self._has_started = False
-        self.data.mkdir(parents=True, exist_ok=True)
+        self._is_port_fixed = False
 
     @property
     def connect(self) -> str:
         return f"{HOST}:{self.port}"
 
-    def join(self, server_id: int, members: Mapping[str, str]) -> None:
-        """Makes this server a member of an ensemble; `members` are the `server.N` lines of all members."""
-        self.server_id = server_id
-        self._members = dict(members)
+    @abstractmethod
+    def _prepare(self) -> Sequence[str]:
+        """Writes what the server needs, and returns its command."""
 
-    def start(self, seconds_max: float = START_SECONDS_MAX) -> ZooKeeperProcess:
+    def start(self, seconds_max: float = START_SECONDS_MAX) -> Self:
         """Starts the server and waits until it accepts writes. If another process has taken the port, the first start chooses another port,
         and later starts try the same port again. Raises `ZooKeeperDidNotStart`.
         """
         deadline = time.monotonic() + seconds_max
+        has_started = self._is_port_fixed
         for attempt in range(START_ATTEMPTS):
             self.launch()
             try:
                 self.wait_until_ready(deadline - time.monotonic())
             except PortTaken:
-                if attempt + 1 == START_ATTEMPTS or self._members:
+                if attempt + 1 == START_ATTEMPTS:
                     raise
-                if not self._has_started:
+                if not has_started:
                     self.port = free_port()
             else:
                 return self
@@ -142,8 +140,8 @@ class ZooKeeperProcess(ChildProcess):
 
     def launch(self) -> None:
         assert not self.is_running
-        self._write_config()
-        self._launch(self._command, self.directory, os.environ, is_new_log=True, output=None)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._launch(self._prepare(), self.directory, os.environ, is_new_log=True, output=None)
 
     def wait_until_ready(self, seconds_max: float = START_SECONDS_MAX) -> None:
         """Waits until the server accepts writes. Kills a server that does not accept writes in time. Raises `ZooKeeperDidNotStart`."""
@@ -153,10 +151,10 @@ class ZooKeeperProcess(ChildProcess):
             if has_ended or time.monotonic() > deadline:
                 self.kill()
                 log = self.log_tail()
-                failure = PortTaken if ADDRESS_IN_USE in log else ZooKeeperDidNotStart
+                failure = PortTaken if ADDRESS_IN_USE in log.lower() else ZooKeeperDidNotStart
                 raise failure(f"ZooKeeper {'ended' if has_ended else 'did not become ready'}: {log}")
             time.sleep(POLL_SECONDS)
-        self._has_started = True
+        self._is_port_fixed = True
 
     def ask(self, word: str) -> str:
         """Returns the server's answer to a four-letter word; empty if there is none."""
@@ -167,19 +165,50 @@ class ZooKeeperProcess(ChildProcess):
         except OSError:
             return ""
 
-    @property
-    def is_leader(self) -> bool:
-        return "Mode: leader" in self.ask("srvr")
-
     def restart(self) -> None:
         self.stop()
         self.start()
 
-    def __enter__(self) -> ZooKeeperProcess:
+    def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+
+
+class EmbeddedZooKeeper(ServerProcess):
+    """The server of this package (`ottla.zookeeper_server`), which needs no Java."""
+
+    def _prepare(self) -> Sequence[str]:
+        return [sys.executable, "-m", "ottla.zookeeper_server", str(self.directory / EMBEDDED_FILE), str(self.port)]
+
+
+class ZooKeeperProcess(ServerProcess):
+    """One server of Apache ZooKeeper. A server of an ensemble is made by `ZooKeeperEnsemble`, which gives it the members' ports."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, jvm_options: Sequence[str] = ()) -> None:
+        """`settings` are further lines of `zoo.cfg`. Raises `ZooKeeperMissing`."""
+        super().__init__(directory)
+        self.data = directory / APACHE_FOLDER
+        self.server_id = 0
+        self._members: dict[str, str] = {}
+        self._settings = dict(settings or {})
+        self._command = [java(), *JVM_OPTIONS, *jvm_options, "-cp", class_path(), MAIN_CLASS, str(directory / "zoo.cfg")]
+
+    def join(self, server_id: int, members: Mapping[str, str]) -> None:
+        """Makes this server a member of an ensemble; `members` are the `server.N` lines of all members."""
+        self.server_id = server_id
+        self._members = dict(members)
+        self._is_port_fixed = True
+
+    @property
+    def is_leader(self) -> bool:
+        return "Mode: leader" in self.ask("srvr")
+
+    def _prepare(self) -> Sequence[str]:
+        self.data.mkdir(parents=True, exist_ok=True)
+        self._write_config()
+        return self._command
 
     def _write_config(self) -> None:
         lines = {
@@ -201,12 +230,23 @@ class ZooKeeperProcess(ChildProcess):
         (self.directory / "zoo.cfg").write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
 
 
+def zookeeper_in(directory: Path) -> ServerProcess:
+    """Returns a server, not started: Apache ZooKeeper if it is installed, else the server of this package. A directory with data gets the
+    server that wrote them; raises `ZooKeeperMissing` if that is Apache ZooKeeper and it is not installed."""
+    if (directory / EMBEDDED_FILE).exists():
+        return EmbeddedZooKeeper(directory)
+    try:
+        return ZooKeeperProcess(directory)
+    except ZooKeeperMissing:
+        if (directory / APACHE_FOLDER).exists():
+            raise
+    return EmbeddedZooKeeper(directory)
+
+
 class ZooKeeperEnsemble:
     """Several servers with one leader among them."""
 
-    def __init__(
-        self, directory: Path, size: int = 3, settings: Mapping[str, str] | None = None, jvm_options: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, directory: Path, size: int = 3, settings: Mapping[str, str] | None = None, jvm_options: Sequence[str] = ()) -> None:
         """Raises `ZooKeeperMissing`."""
         numbers = range(1, size + 1)
         self.servers = [ZooKeeperProcess(directory / f"server-{number}", settings, jvm_options) for number in numbers]

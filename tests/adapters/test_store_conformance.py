@@ -1,4 +1,5 @@
-"""What every metadata store does, whatever keeps its tree: one suite over the embedded store, the model of ZooKeeper, and a real one.
+"""What every metadata store does, whatever keeps its tree: one suite over the embedded store, the model of ZooKeeper, our server of its
+protocol, and a real one.
 
 Another adapter is added by a `Backing`: it opens sessions on one tree, and runs what is pending until all answers have come.
 """
@@ -94,8 +95,9 @@ class Model:
             pass
 
 
-class RealZooKeeper:
-    """A folder of a real ZooKeeper. A server sends a watch before the answer to the write that called it, so a read flushes them."""
+class Served:
+    """A folder of a server of ZooKeeper's protocol. A server sends a watch before the answer to the write that called it, so a read flushes
+    them."""
 
     def __init__(self, connect: str) -> None:
         self._connect, self._chroot = connect, f"/{uuid4().hex}"
@@ -124,7 +126,8 @@ BACKINGS: dict[str, Callable[[], Backing]] = {
     "model": lambda: Model(None),
     "model with delays": lambda: Model(ManualTimers()),
 }
-REAL = "zookeeper"
+SERVERS = {"our server": "embedded_zookeeper", "zookeeper": "zookeeper"}
+"""The fixtures of the servers."""
 
 
 class Session:
@@ -167,14 +170,14 @@ class Session:
         return None if label is None else lambda event: self.log.append((label, event))
 
 
-@pytest.fixture(params=[*BACKINGS, pytest.param(REAL, marks=pytest.mark.foreign)])
+@pytest.fixture(params=[*BACKINGS, *(pytest.param(name, marks=pytest.mark.foreign) for name in SERVERS)])
 def backing(request: pytest.FixtureRequest) -> Iterator[Backing]:
-    if request.param != REAL:
+    if request.param in BACKINGS:
         yield BACKINGS[request.param]()
         return
-    real = RealZooKeeper(request.getfixturevalue("zookeeper").connect)
-    yield real
-    real.close()
+    served = Served(request.getfixturevalue(SERVERS[request.param]).connect)
+    yield served
+    served.close()
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,8 +15,10 @@ from ottla.client.blocking.connection import BlockingConnection
 from ottla.client.errors import ClientError
 from ottla.testing import cluster
 from ottla.testing.cluster import BrokerDidNotStart, Cluster, replica_defaults
+from ottla.testing.zookeeper_process import EmbeddedZooKeeper, ZooKeeperMissing, zookeeper_in
 from ottla.wire.messages.list_groups import ListGroupsRequest
 from ottla.wire.messages.metadata import MetadataRequest
+from tests.clients.broker_process import eventually
 
 HOST = "127.0.0.1"
 
@@ -42,6 +45,32 @@ def test_a_broker_whose_port_was_taken_meanwhile_gets_another(
 def test_a_port_that_was_asked_for_is_not_replaced(taken_port: int, need_zookeeper: None) -> None:
     with pytest.raises(BrokerDidNotStart, match=f"cannot listen on {HOST}:{taken_port}"), Cluster(1, ports=[taken_port]):
         pass
+
+
+def test_a_machine_without_java_has_clusters_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name in ("JAVA_HOME", "ZOOKEEPER_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    with Cluster(3, directory=tmp_path, topics=["orders"]) as brokers:
+        assert isinstance(brokers.zookeeper, EmbeddedZooKeeper)
+        brokers.add_record("orders", b"1")
+        leader = brokers.leader_of("orders")
+        leader.kill()
+        eventually(lambda: brokers.leader_of("orders") is not leader)
+        leader.start()
+    with Cluster(3, directory=tmp_path) as again:
+        assert [record.value for record in again.records("orders")] == [b"1"]
+
+
+def test_a_directory_gets_the_server_that_wrote_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with EmbeddedZooKeeper(tmp_path / "ours"):
+        pass
+    assert isinstance(zookeeper_in(tmp_path / "ours"), EmbeddedZooKeeper)
+    (tmp_path / "theirs" / "data").mkdir(parents=True)
+    monkeypatch.setenv("ZOOKEEPER_HOME", str(tmp_path))
+    with pytest.raises(ZooKeeperMissing):
+        zookeeper_in(tmp_path / "theirs")
+    assert isinstance(zookeeper_in(tmp_path / "new"), EmbeddedZooKeeper)
 
 
 def test_faults_of_one_broker_leave_the_others_alone(need_zookeeper: None) -> None:

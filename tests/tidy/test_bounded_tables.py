@@ -68,6 +68,7 @@ BOUNDED = {
     "wire/framing.py: load": NUMBERS,
     "wire/record_chunks.py: _matcher": NUMBERS,
     "wire/record_times.py: _single_start": NUMBERS,
+    "zookeeper_server/server.py: self._connections": "holds 100 connections of this machine, of 5 MiB each at most",
 }
 
 
