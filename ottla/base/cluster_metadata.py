@@ -251,7 +251,7 @@ class ClusterMetadata:
         return topic_id not in self._names_by_id
 
     def topics(self) -> Iterable[TopicMetadata]:
-        """Returns all topics, in the order in which this broker has learned of them."""
+        """Returns all topics, ordered by the time when this broker learned of them."""
         return self._topics.values()
 
     def partition(self, topic: str, index: int) -> PartitionMetadata | None:

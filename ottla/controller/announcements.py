@@ -121,7 +121,7 @@ class Announcements:
         joined = [change.broker for change in changes if isinstance(change, BrokerPut)]
         self._replicas(state, before, [broker for broker in state.brokers.values() if broker not in joined])
         if any(isinstance(change, BrokerPut | BrokerRemoved | ReplicasFailed) for change in changes):
-            # Replicas of many topics have come online or gone offline.
+            # Replicas of many topics may have changed between online and offline.
             self.everything(state, joined)
             others = [broker for broker in state.brokers.values() if broker not in joined]
             self._to_all(state, others, UpdateMetadata, topics=tuple(state.topics()), brokers=_live(state), is_complete=True)

@@ -175,7 +175,8 @@ ElectionsDone = Callable[[list[PartitionResult], ErrorCode], None]
 
 
 def failed_elections(partitions: Sequence[tuple[str, int]] | None, code: ErrorCode) -> tuple[list[PartitionResult], ErrorCode]:
-    """Returns the arguments for `ElectionsDone` when the controller did not execute the request. None stands for all partitions."""
+    """Returns the arguments for `ElectionsDone` when the controller did not execute the request. `partitions` is None for all partitions.
+    """
     if partitions is None:
         return [], code
     return [PartitionResult(topic=topic, partition=index, error=code) for topic, index in partitions], ErrorCode.NONE

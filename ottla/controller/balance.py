@@ -2,8 +2,8 @@
 
 The preferred replica is the first one of a partition's assignment. Leadership is spread evenly while preferred replicas lead; failures and
 restarts change that. The imbalance of a broker is the percentage of the partitions preferring it that it does not lead. Above
-`leader.imbalance.per.broker.percentage`, the broker is elected leader of each of these partitions in which it is in sync, unless it is
-about to stop. Partitions that are being reassigned keep their leader.
+`leader.imbalance.per.broker.percentage`, the broker is elected leader of each of these partitions where it is in sync, unless it is about
+to stop. Partitions that are being reassigned keep their leader.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ the decision read. The outcomes:
   `ATTEMPTS_MAX` attempts it fails with UNKNOWN_SERVER_ERROR.
 - too large, or the store's disk failed: the command fails with KAFKA_STORAGE_ERROR.
 - late, when the session may have ended: the outcome is ignored and the queue is closed.
-- unknown, because the answer was lost: a write that only checks the epoch comes first, and the store orders it behind the lost write. Then
-  the nodes of the lost write are read. If they have its content, it was executed. If not, a first part is decided again from a new reading
-  of the state, and a later part is written again.
+- unknown, because the answer was lost: a write that only checks the epoch is sent first, and the store orders it behind the lost write.
+  Then the nodes of the lost write are read. If they have its content, it was executed. If not, a first part is decided again from a new
+  reading of the state, and a later part is written again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Leader election as pure functions. Their input: a partition's replicas in order, its ISR and eligible replicas, and facts about brokers.
 
-After a failure the controller elects the first of these replicas (KIP-966, for a store in which an in-sync set keeps its last member):
+After a failure the controller elects the first of these replicas (KIP-966, for a store that keeps the last member of an in-sync set):
 
 1. an in-sync replica whose broker has not restarted, or has restarted and proved that its logs are whole;
 2. an eligible replica;

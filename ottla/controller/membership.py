@@ -1,9 +1,8 @@
 """Decides the consequences of brokers that register, end, restart or are about to stop.
 
 A broker that registers again has a new epoch. Before the controller notes this epoch, it removes the broker from its leaderships and from
-every in-sync set in which it is not the last member. If the broker has not proved that its logs are whole, the controller also removes it
-from the eligible replicas (KIP-903, KIP-966; `leader_election.py` has the rules). So knowledge about an epoch never counts for the next
-epoch.
+every in-sync set that has another member. If the broker has not proved that its logs are whole, the controller also removes it from the
+eligible replicas (KIP-903, KIP-966; `leader_election.py` has the rules). So knowledge about an epoch never counts for the next epoch.
 
 The node `znodes.BROKER_EPOCHS` holds the epochs that all partitions' states take into account. It is written after the last state. Without
 the node, a new controller would not notice that a broker restarted during the change of controllers. A controller that finds a registered

@@ -99,7 +99,7 @@ class Elections:
         self._notes: list[str] = []
 
     def note(self, topic: str, old: PartitionMetadata, elected: Elected) -> None:
-        if elected.is_lossless or len(old.replicas) == 1:  # A single replica leaves no choice.
+        if elected.is_lossless or len(old.replicas) == 1:  # With a single replica there is no choice.
             return
         kind = "unclean election" if elected.choice is Choice.UNCLEAN else "election"
         held = sorted(dict.fromkeys((*old.isr, *old.eligible, *old.last_known, *old.emptied)))

@@ -6,7 +6,7 @@ of its owner, it first recounts up to `COUNTED_AT_ONCE` items of its own shard a
 refused with COORDINATOR_NOT_AVAILABLE, and clients try again later.
 
 The states of share partitions are counted exactly (`ExactShare`), so their requests recount nothing. Members and offsets of share groups
-are estimated like those of other groups.
+are estimated as in other groups.
 
 Owners are the principals of clients. If a request would leave less than a quarter of the memory free, its owner may afterwards hold at most
 as much memory as is then free. So one user cannot take all memory, and a user who holds nothing can get half of the free memory. State that

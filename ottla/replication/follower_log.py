@@ -4,8 +4,8 @@
 of an earlier leader changes nothing (I18).
 
 Invariant: nothing below the high watermark is truncated (I17), unless the loss was accepted: by an unclean election newer than these
-records, or by the topic's `unclean.leader.election.enable`. Otherwise the replica goes offline with its log unchanged and reports that its
-leader lacks records (`controller/log_dir_events.py`). Its next role brings it back online.
+records, or by the topic's `unclean.leader.election.enable`. Otherwise the replica is taken offline with its log unchanged, and reports that
+its leader lacks records (`controller/log_dir_events.py`). Its next role brings it back online.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ class Partition:
         is_same_term = self.follower_log is not None and self.follower_log.epoch == leader_epoch
         state.assign(leader_id=leader_id, leader_epoch=leader_epoch, partition_epoch=partition_epoch, replicas=replicas, isr=isr)
         state.loss_epoch = loss_epoch
-        # Forget an epoch in which this replica led without a write. The new leader may still send records of older epochs.
+        # Forget an epoch that this replica led without a write. The new leader may still send records of older epochs.
         self.log.epochs.truncate_end(self.log.log_end_offset)
         if not is_same_term and not state.offline_reason:
             self._end_term()
@@ -205,8 +205,8 @@ class Partition:
             raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, f"{self.topic_partition}: leader epoch {leader_epoch} after {known} (I15)")
 
     def go_offline(self, reason: str, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR, *, may_revive: bool = False) -> None:
-        """Takes the replica offline until its log is opened again. The default `code` stands for a failed directory, another code for a
-        replica that was stopped or removed. With `may_revive` the log is intact, and `revive` can bring the replica online.
+        """Takes the replica offline until its log is opened again. The default `code` means a failed directory, another code a replica that
+        was stopped or removed. With `may_revive` the log is intact, and `revive` can bring the replica online.
         """
         state = self.state
         if state.offline_reason:

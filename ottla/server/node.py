@@ -323,7 +323,7 @@ class Node:
     # Life
 
     def start(self, on_ready: Callable[[], object], on_refused: Callable[[str], object]) -> None:
-        """Starts the broker. Calls `on_ready` when a controller has sent its replicas and this broker has opened those that it can open, or
+        """Starts the broker. Calls `on_ready` when a controller has sent its replicas and this broker has opened all that it can open, or
         `on_refused` with the reason if the registration is refused; on a single broker before `start` returns. Raises `StorageError` or
         `AddressError`."""
         self.endpoints = self.listeners.bind(self.config.endpoints)

@@ -6,9 +6,9 @@ the new segments in place, unless the old segments have changed since the plan. 
 `cleaner-offset-checkpoint` of the log directory, which is written after each installation. Losing it costs one larger round.
 
 Invariants (I8): a round never touches the active segment, records at or above the last stable offset (their transaction may still commit or
-abort), or records younger than `min.compaction.lag.ms`. Of a log's segments that a round may touch, the dirty ones are those that end above
-the first dirty offset. A log is due when their part of the bytes exceeds `min.cleanable.dirty.ratio`, or when the first batch of the oldest
-one is older than `max.compaction.lag.ms`.
+abort), or records younger than `min.compaction.lag.ms`. A segment that a round may touch is dirty if it ends above the first dirty offset.
+A log is due when the dirty segments' part of the bytes exceeds `min.cleanable.dirty.ratio`, or when the first batch of the oldest dirty
+segment is older than `max.compaction.lag.ms`.
 
 Left out: which records are kept (`segment_rewriter.py`), when to plan (`server/compaction_schedule.py`).
 """

@@ -1,4 +1,4 @@
-"""Tracks the offset up to which a log is synced to disk, and the files that the next sync must include.
+"""Tracks the end of a log's synced part, and the files that the next sync must include.
 
 A group commit calls `unsynced` and syncs the returned files in their order (contents first, then the names in the directory), perhaps in a
 thread. Then it calls `mark` with the log's end at the time of `unsynced`. Small files (epochs, the indexes of a sealed segment, aborted

@@ -1,4 +1,4 @@
-"""One partition's log: append, read, truncate, roll, and the offset up to which it is synced to disk.
+"""One partition's log: append, read, truncate, roll, and the end of the part that is synced to disk.
 
 A log is a sequence of segments; the last one takes appends. Batches are opaque: an append stamps base offset and leader epoch into the
 client's bytes and writes them with one call, a read returns a slice of a file. The cost of both hardly depends on the length of the log:
@@ -391,7 +391,7 @@ class Log:
         self._after_cut()
 
     def _remove_from(self, keep: int) -> None:
-        """Removes the segments from number `keep` on durably, the newest first, so that a kill leaves no gap between segments."""
+        """Removes the segments from number `keep` on durably, the newest first, so that a kill makes no gap between segments."""
         for segment in reversed(self.segments[keep:]):
             segment.remove()
         if keep < len(self.segments):

@@ -5,7 +5,7 @@ opened first is closed first. If no other sealed segment is open, the clock algo
 recent writes. A file that is not synced yet may be closed too: the group commit opens it again by its name. A reader's slice keeps its file
 open. When more than `files_max` files are open in all, `is_crowded` is set and readers get copies.
 
-The last small batch for which readers waited is kept in memory, because all of them read it next.
+The last small batch that readers waited for is kept in memory, because all of them read it next.
 
 Not handled: a failed write-back of a file that no process has open, which Linux may not report later. So `files_max` should be larger than
 the number of logs that are written to at the same time.

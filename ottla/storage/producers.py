@@ -7,8 +7,8 @@ other bytes are refused with INVALID_RECORD, because answering them as a duplica
 certainly all appended but which is older than those five is DUPLICATE_SEQUENCE_NUMBER; anything else out of order is
 OUT_OF_ORDER_SEQUENCE_NUMBER.
 
-The CRC is not compared if the stored batch has the broker's time, a delete horizon or fewer records than offsets (the last two come from
-compaction), if the codecs differ, or if Kafka's snapshot without CRCs was restored.
+The CRC is not compared if the stored batch has the broker's time, a delete horizon or fewer records than offsets (compaction causes the
+last two), if the codecs differ, or if Kafka's snapshot without CRCs was restored.
 
 Invariants: sequences of one (producer, epoch) are contiguous modulo 2^31 (I19). A leader accepts no older epoch (I21). After its marker, a
 transaction is in `completed` until the marker is below the high watermark. Until then the marker may be lost, so the last stable offset

@@ -43,7 +43,7 @@ class RepairPlan:
     epochs: LeaderEpochs
     """A copy of this log's epochs."""
     earlier: tuple[SegmentFile, ...]
-    """The earlier segments, from which the producers' state is replayed if no snapshot has it."""
+    """The earlier segments. The producers' state is replayed from them if no snapshot has it."""
     snapshots: tuple[int, ...]
     config: LogConfig
     may_have_gaps: bool

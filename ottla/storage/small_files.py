@@ -29,8 +29,7 @@ PARTITION_METADATA_FILE = "partition.metadata"
 META_PROPERTIES_FILE = "meta.properties"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 BOOT_FILE = ".ottla-boot"
-"""The id of the machine's boot in which the logs of this directory were last written. If it differs, writes that were not synced may be
-lost.
+"""The id of the machine's boot when the logs of this directory were last written. If it differs, writes that were not synced may be lost.
 """
 SYNCED, LEDGER = "synced", "ledger"
 CUT_FILE = "recovery-point-cut"
@@ -215,8 +214,8 @@ def write_clean_shutdown(disk: Disk, log_directory: str) -> None:
 
 
 class Boot(NamedTuple):
-    """The boot of the machine in which the logs of a directory were last written. `is_synced`: records were acknowledged only after a sync,
-    so a power failure loses none of them. `has_ledger`: the directory had a ledger (`ledger.py`), so a missing one is lost.
+    """The boot of the machine when the logs of a directory were last written. `is_synced`: records were acknowledged only after a sync, so
+    a power failure loses none of them. `has_ledger`: the directory had a ledger (`ledger.py`), so a missing one is lost.
     """
 
     boot_id: str

@@ -119,8 +119,8 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """The time in milliseconds from which compaction may remove this batch's tombstones and markers (KIP-534), or None. The field of
-        the base timestamp contains it.
+        """From this time on (in milliseconds) compaction may remove this batch's tombstones and markers (KIP-534). None: no such time is
+        set. The field of the base timestamp contains it.
         """
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 

@@ -111,8 +111,8 @@ def holds_records(cls: type[Struct], version: int) -> bool:
 
 
 class ArrayReaders(dict[int, Callable[[Any, int], tuple[Any, ...]]]):
-    """Functions that read an array of fixed-width values, by the number of values. Only those of short arrays are kept, because the sender
-    of the bytes chooses the number.
+    """Functions that read an array of fixed-width values, by the number of values. Only functions for short arrays are kept, because the
+    sender of the bytes chooses the number.
     """
 
     def __init__(self, letter: str) -> None:
@@ -148,7 +148,7 @@ _NAMES: dict[str, Any] = {
 
 
 class _DecoderSource(GeneratedSource):
-    """Generates the source of one decoder. Its variables are numbered, so that those of inlined structs do not clash."""
+    """Generates the source of one decoder. Its variables are numbered, so that the variables of inlined structs do not clash."""
 
     def __init__(
         self,

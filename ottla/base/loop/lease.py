@@ -1,4 +1,4 @@
-"""The lease of this broker's session with the metadata store: the time for which the session certainly exists.
+"""The lease of this broker's session with the metadata store: how long the session certainly exists.
 
 The lease lasts for the session's timeout from the sending of the last answered request, because the store cannot have ended the session
 before. It is measured on the monotonic clock and checked before each action, not only when a timer fires. So the first request that is

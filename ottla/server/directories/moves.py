@@ -2,7 +2,7 @@
 
 The log is copied into a directory `<topic>-<partition>.<unique>-future` of the other log directory, in pieces that are read in a thread and
 appended on the loop. When little remains, the copy replaces the log (`storage/future_log.py`). The log is not compacted meanwhile. Replicas
-are copied in the order in which their moves began, at most `num.replica.alter.log.dirs.threads` at a time (if it is not set, as many as
+are copied in the order of the starts of their moves, at most `num.replica.alter.log.dirs.threads` at a time (if it is not set, as many as
 there are log directories) and at most `AT_A_TIME_MAX`. All copies share `replica.alter.log.dirs.io.max.bytes.per.second`.
 
 The directory of the copy marks an unfinished move. So the move continues when the replica is opened again: after a restart, or when a
@@ -204,7 +204,7 @@ class DirectoryMoves:
             return FutureLog(partition.log, self._partitions.open_copy(partition, path))
 
     def _current(self) -> list[_Move]:
-        """Returns the moves that copy at present, in the order in which they began."""
+        """Returns the moves that copy at present, the oldest first."""
         wanted = self._config.num_replica_alter_log_dirs_threads
         at_a_time = min(AT_A_TIME_MAX, len(self._partitions.log_directories()) if wanted is None else max(1, wanted))
         return list(islice((move for move in self._moves.values() if move.partition.is_online), at_a_time))
