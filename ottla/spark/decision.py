@@ -11,6 +11,8 @@ their topics in a column, the first batch with output chooses partition 0 of its
 partition in the group's offsets. Batches before the first output have nothing to commit.
 
 The offsets must be read after InitProducerId, so that no transaction of an earlier driver can still change them.
+
+A pipeline that writes a table has its offsets in the table's log instead (`tables/`), in the same form.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ class BatchRange(NamedTuple):
 
 class PlannedBatch(NamedTuple):
     """A batch to compare: its query and number, its range, and whether it has output. `trusts_checkpoint`: missing offsets of the group are
-    not a conflict.
+    not a conflict. `table` is the location of the table whose log has the offsets, empty if the group has them.
     """
 
     group: str
@@ -57,6 +59,7 @@ class PlannedBatch(NamedTuple):
     range: BatchRange
     has_output: bool = True
     trusts_checkpoint: bool = False
+    table: str = ""
 
 
 def decide(
@@ -116,7 +119,7 @@ def _places(batch: PlannedBatch, start: BatchOffsets, committed: Mapping[TopicPa
             raise _conflict(batch, committed, f"the batch ends before it starts in {partition}")
         if found is None:
             if first is not None and batch.batch_id > 0 and not batch.trusts_checkpoint:
-                raise _conflict(batch, committed, _gone(partition))
+                raise _conflict(batch, committed, _gone(batch, partition))
             at_start = at_start or first != end
         elif first == end and found.offset == end:
             continue
@@ -185,7 +188,12 @@ def _last_batches(batch: PlannedBatch, committed: Mapping[TopicPartition, Commit
     return {None if one is None else one._replace(start=0, topic_id="") for one in found}
 
 
-def _gone(partition: TopicPartition) -> str:
+def _gone(batch: PlannedBatch, partition: TopicPartition) -> str:
+    if batch.table:
+        return (
+            f"the table has no offset for {partition}: it was made again or restored to an older version, or another table was meant; the "
+            "option trustCheckpoint=true continues from the checkpoint"
+        )
     return (
         f"the group no longer has an offset for {partition}: it has expired (offsets.retention.minutes), or the topic was deleted; "
         "the option trustCheckpoint=true continues from the checkpoint"
@@ -195,10 +203,16 @@ def _gone(partition: TopicPartition) -> str:
 def _conflict(batch: PlannedBatch, committed: Mapping[TopicPartition, Committed], reason: str) -> OffsetConflictError:
     start = "unknown" if batch.range.start is None else _text(batch.range.start)
     offsets = _text({partition: found.offset for partition, found in committed.items() if partition in batch.range.end})
+    found = f"Committed: {offsets}; start of the batch: {start}; end: {_text(batch.range.end)}."
+    if batch.table:
+        return OffsetConflictError(
+            f"checkpoint: batch {batch.batch_id} and the offsets of group {batch.group!r} in the log of table {batch.table} disagree: "
+            f"{reason}. {found} Was the table restored, does a second copy of the pipeline run, or was an old checkpoint restored? A new "
+            "checkpoint continues from the table's offsets"
+        )
     return OffsetConflictError(
-        f"group: batch {batch.batch_id} and the committed offsets of group {batch.group!r} disagree: {reason}. "
-        f"Committed: {offsets}; start of the batch: {start}; end: {_text(batch.range.end)}. Was the group reset or shared, "
-        "or an old checkpoint restored? A new checkpoint continues from the group's offsets"
+        f"group: batch {batch.batch_id} and the committed offsets of group {batch.group!r} disagree: {reason}. {found} Was the group reset "
+        "or shared, or an old checkpoint restored? A new checkpoint continues from the group's offsets"
     )
 
 

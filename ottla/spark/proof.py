@@ -64,8 +64,8 @@ def judge(
     """
     findings = Findings(0, 0, {}, [], [])
     left = left_behind(commits)
-    _judge_ranges(commits, findings)
-    _judge_batches(commits[len(left) :], findings)
+    judge_ranges(commits, findings)
+    judge_batches(commits[len(left) :], findings)
     if left:
         what = f"{len(left)} commits of partitions that later batches do not read"
         findings.notes.append(f"not judged: {what}; compaction has removed the commits after them")
@@ -90,7 +90,7 @@ def judge(
 # The source
 
 
-def _judge_ranges(commits: Iterable[GroupCommit], findings: Findings) -> None:
+def judge_ranges(commits: Iterable[GroupCommit], findings: Findings) -> None:
     """Checks that each partition's commits join: every start is the previous end."""
     for commit in commits:
         for partition, (end, metadata) in commit.ranges.items():
@@ -138,7 +138,7 @@ def _judge_range(partition: TopicPartition, known: InputRange | None, end: int, 
     findings.ranges[partition] = InputRange(known.start, max(end, start), known.batches + 1, metadata.topic_id)
 
 
-def _judge_batches(commits: Iterable[GroupCommit], findings: Findings) -> None:
+def judge_batches(commits: Iterable[GroupCommit], findings: Findings) -> None:
     """Checks that the batch numbers of a query increase by one, and that all partitions of a commit name the same batch."""
     last: dict[str, int] = {}
     newest: CommitMetadata | None = None

@@ -409,7 +409,7 @@ class Relay:
             raise OptionError(f"kafka.bootstrap.servers, kafka.security.protocol, kafka.sasl.*, kafka.ssl.*: {error}") from None
         try:
             if group is not None:
-                _refuse_live_members(client, group)
+                refuse_live_members(client, group)
         except BaseException:
             client.close()
             raise
@@ -432,7 +432,8 @@ class Relay:
         )
 
 
-def _refuse_live_members(client: Client, group: str) -> None:
+def refuse_live_members(client: Client, group: str) -> None:
+    """Raises `OffsetConflictError` if the group has live members, because they commit offsets too."""
     members = client.describe_group(group).members
     if members:
         hosts = ", ".join(sorted({member.host for member in members})[:3])

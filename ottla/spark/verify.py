@@ -87,7 +87,7 @@ def verify(
     ours = known | {commit.transaction.producer_id for commit in history.commits if commit.transaction and commit.metadata}
     older = find_older_producers(history.commits, sink.partitions) - ours
     others = judge_other_writers(sink.partitions, ours | older)
-    source, lost = _source_proofs(client, findings, sinks)
+    source, lost = source_proofs(client, findings, sinks)
     faults = [*findings.faults, *lost, *(ProofFault("foreign", message) for message in others if not may_share_sink)]
     notes = [*_history_notes(history), *_older_notes(sink, older), *findings.notes]
     notes += [*(message for message in others if may_share_sink), *_sink_notes(sink)]
@@ -153,7 +153,7 @@ def _judged(history: CommitHistory, sink: SinkContents, known: set[int]) -> Find
     )
 
 
-def _source_proofs(client: Client, findings: Findings, sinks: Sequence[str]) -> tuple[tuple[SourceProof, ...], list[ProofFault]]:
+def source_proofs(client: Client, findings: Findings, sinks: Sequence[str]) -> tuple[tuple[SourceProof, ...], list[ProofFault]]:
     """Compares the ranges with the current source; adds a fault for each partition that belongs to another topic or ends before its range.
 
     Ranges of the sink's topics are skipped, because a query without a source of ours counts its batches there.
