@@ -1,8 +1,8 @@
 """Exactly-once pipelines on Spark: a data source and sink named `ottla`, and the relay that commits their output.
 
 Tasks read record batches into Arrow and encode Arrow into record batches. The driver commits the encoded output in one transaction with the
-group's offsets. Importing the package imports neither pyspark nor pyarrow; only the modules that need them do. `ottla.spark.Pipeline` is
-imported on first use.
+group's offsets. Importing the package imports neither pyspark nor pyarrow; only the modules that need them do. `Pipeline` and
+`Table` are imported on first use.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ottla.spark.pipeline import Pipeline
+    from ottla.spark.tables.table import Table
 
-__all__ = ["Pipeline"]
+__all__ = ["Pipeline", "Table"]
+
+_MODULES = {"Pipeline": "ottla.spark.pipeline", "Table": "ottla.spark.tables.table"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'ottla.spark' has no attribute {name!r}")
-    return getattr(import_module("ottla.spark.pipeline"), name)
+    return getattr(import_module(_MODULES[name]), name)

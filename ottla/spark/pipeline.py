@@ -1,4 +1,4 @@
-"""An exactly-once pipeline as an object to run: source topics, a function from DataFrame to DataFrame, sink topics, and a group.
+"""An exactly-once pipeline as an object to run: source topics, a function from DataFrame to DataFrame, sink topics or a table, and a group.
 
     from ottla.spark import Pipeline
 
@@ -22,6 +22,7 @@ from typing import Any
 from ottla.client import DEFAULT_BOOTSTRAP, addresses_in
 from ottla.spark.errors import OptionError
 from ottla.spark.state_file import state_path
+from ottla.spark.tables.table import Table
 
 AVAILABLE_NOW = "available-now"
 AS_SOON_AS_POSSIBLE = ""
@@ -33,27 +34,30 @@ FORMAT = "ottla"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """A streaming query from topics to topics whose input offsets and output are committed in one transaction.
+    """A streaming query from topics to topics, or to a table, whose input offsets and output are committed together.
 
     - `transform` gets the source's rows (key, value, topic, partition, offset, timestamp, ...) and returns rows with a `value` and
       optionally `key`, `topic`, `partition`, `headers`. It must be deterministic where it keeps state.
     - `source`: a topic, or several. To join streams, pass a mapping from name to topics: `transform` then gets one DataFrame per name, as
       keyword arguments.
-    - `sink`: one topic, or several; with several, each row names its topic in the column `topic`.
-    - `group` holds the committed offsets. Each pipeline needs its own; a second copy fences the first.
+    - `sink`: one topic, or several; with several, each row names its topic in the column `topic`. Or a `Table`, which gets all columns of
+      the rows; then `transform` may return any columns.
+    - `group` holds the committed offsets. Each pipeline needs its own; a second copy fences the first. With a table, the table's log holds
+      them, and the group gets them after each commit.
     - `bootstrap`: some of the brokers. The default is in `OTTLA_BOOTSTRAP` or `KAFKA_BOOTSTRAP_SERVERS`, else localhost:9092.
     - `starting_offsets`: where a group without offsets begins: `earliest`, `latest`, or JSON per partition.
     - `trigger`: empty to run one batch after another, `available-now` to stop at the current end of the source, or an interval such as `5
       seconds`.
     - `output_mode`: `append`, `update` or `complete`. `name`: the query's name in Spark's user interface, by default the group.
     - `checkpoint`: a directory, by default `checkpoints/GROUP`. Without it stateful queries lose their state, other queries nothing.
-    - `connection`: the client's security settings. `source_options` and `sink_options`: more options of the data source.
+    - `connection`: the client's security settings. `source_options` and `sink_options`: more options of the data source. With a table,
+      `sink_options` may have `trustCheckpoint` and settings of the client (`kafka.`).
     - `settings`: Spark's settings for the session that `run` makes.
     """
 
     group: str
     source: str | Sequence[str] | Mapping[str, str | Sequence[str]]
-    sink: str | Sequence[str]
+    sink: str | Sequence[str] | Table
     transform: Callable[..., Any]
     bootstrap: str = field(default_factory=lambda: addresses_in(os.environ) or DEFAULT_BOOTSTRAP)
     checkpoint: str = ""
@@ -74,6 +78,15 @@ class Pipeline:
             raise OptionError(f"output_mode {self.output_mode!r} is none of {', '.join(OUTPUT_MODES)}")
         if not callable(self.transform):
             raise OptionError("transform is not a function")
+        if self.table is not None:
+            self._check_table()
+
+    def _check_table(self) -> None:
+        if self.output_mode != APPEND:
+            raise OptionError(f"output_mode: {self.output_mode!r} is for topics; a table takes append only, since each batch adds its rows")
+        for name in self.sink_options:
+            if name.lower() != "trustcheckpoint" and not name.lower().startswith("kafka."):
+                raise OptionError(f"sink_options: {name} is for topics; the options of a table are in Table(...)")
 
     @property
     def sources(self) -> list[str]:
@@ -82,8 +95,14 @@ class Pipeline:
         return topics_of(self.source)
 
     @property
+    def table(self) -> Table | None:
+        """The table that the pipeline writes; None if it writes topics."""
+        return self.sink if isinstance(self.sink, Table) else None
+
+    @property
     def sinks(self) -> list[str]:
-        return topics_of(self.sink)
+        """The topics that the pipeline writes, or the location of its table."""
+        return [self.sink.uri] if isinstance(self.sink, Table) else topics_of(self.sink)
 
     @property
     def query_name(self) -> str:
@@ -114,6 +133,10 @@ class Pipeline:
 
     def start(self, session: Any) -> Any:
         """Starts the query in a session and returns it (`StreamingQuery`)."""
+        if self.table is not None:
+            from ottla.spark.tables.start import prepare_start
+
+            prepare_start(session, self.table, self.group, self._sink_options)
         if isinstance(self.source, Mapping):
             rows = self.transform(**{name: self.read(session, topics) for name, topics in self.source.items()})
         else:
@@ -125,9 +148,17 @@ class Pipeline:
             writer = writer.trigger(processingTime=self.trigger)
         return writer.start()
 
+    @property
+    def _sink_options(self) -> dict[str, str]:
+        return {**self.connection_options, "group": self.group, **self.sink_options}
+
     def _writer(self, rows: Any) -> Any:
         """Returns the query's writer: `foreachBatch` for the output mode update, which Spark does not support for sinks in Python."""
-        options = {**self.connection_options, "group": self.group, **self.sink_options}
+        options = self._sink_options
+        if self.table is not None:
+            from ottla.spark.tables.start import table_writer
+
+            return table_writer(rows, self.table, options)
         if len(self.sinks) == 1:
             options.setdefault("topic", self.sinks[0])
         if self.output_mode != UPDATE:

@@ -2,8 +2,8 @@
 
 Reads jobs from its input, one JSON line each, runs them one after another and answers each with a line of JSON. A job is a streaming query.
 One kind copies a source to a sink through a shuffle and a Python function; each row gets the id of the task attempt that made it, so that
-two executions of a batch never have equal output. The other counts rows in windows, which a watermark closes: its output comes in batches
-without input, too. A query that fails is started again, as a supervisor would.
+two executions of a batch never have equal output. Another kind does the same, with a table as the sink. The third counts rows in windows,
+which a watermark closes: its output comes in batches without input, too. A query that fails is started again, as a supervisor would.
 
 `fault` lets tasks of the query fail in a certain way, the first time that they have rows. Files in the directory of markers say which tasks
 had the fault, and which attempts had rows in which batch.
@@ -19,7 +19,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypedDict
 
+from ottla.spark import Table
 from ottla.spark.session import WORKER_STARTUP, register_source, workers_path
+from ottla.spark.tables.start import prepare_start, table_writer
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -152,11 +154,18 @@ def start(session: Any, job: Job) -> Any:
         "checkpointLocation": job["checkpoint"],
         **job["sink_options"],
     }
+    table = Table(job["sink"], partition_by=["part"]) if job["kind"] == "table" else None
+    if table is not None:
+        del sink["topic"]
+        prepare_start(session, table, job["group"], sink)
     rows = session.readStream.format("ottla").options(**source).load().select("key", "value")
     if job["kind"] == "windows":
         rows = windows(rows)
     else:
         rows = rows.repartition(3).mapInArrow(attempt_stamper(job["fault"], job["markers"]), "key binary, value binary")
+    if table is not None:
+        rows = rows.selectExpr("cast(value AS string) AS value", "cast(cast(key AS string) AS int) % 3 AS part")
+        return table_writer(rows, table, sink).options(checkpointLocation=job["checkpoint"]).trigger(availableNow=True).start()
     return rows.writeStream.format("ottla").options(**sink).trigger(availableNow=True).start()
 
 

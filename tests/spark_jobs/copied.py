@@ -1,4 +1,4 @@
-"""A topic of numbers that a pipeline copies or counts, and the check that its output has everything once."""
+"""A topic of numbers that a pipeline copies or counts, and the check that its output, in a topic or a table, has everything once."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+import duckdb
+import polars
+from deltalake import DeltaTable
+
 import ottla.client
 from ottla.client import Client, ClientError, TopicPartition
+from ottla.spark import Table
+from ottla.spark.tables.verify import verify_table
 from ottla.spark.verify import verify
 from ottla.wire.records import Record, encode_batch
 from tests.spark.pipeline import wait_for_markers, wait_for_topic
@@ -93,6 +99,28 @@ class Copy:
         missing = [number for number in range(self.rows) if number not in found]
         doubled = [number for number, count in found.items() if count > 1]
         assert (missing[:10], doubled[:10], found.total()) == ([], [], self.rows)
+
+
+class TableCopy(Copy):
+    """A copy into a Delta table, partitioned by the numbers' remainders."""
+
+    kind = "table"
+
+    def __init__(self, bootstrap: str, directory: Path, *, rows: int, batches: int) -> None:
+        super().__init__(bootstrap, directory, rows=rows, batches=batches)
+        self.sink = str(directory / self.sink)
+
+    def check(self) -> None:
+        """The table has each number once, as DuckDB, Polars and a list of its files read it, and its log proves it."""
+        rows = DeltaTable(self.sink).to_pyarrow_dataset()
+        assert rows.schema.names == ["value", "part"]
+        self.check_values([value.encode() for value, _ in duckdb.from_arrow(rows).fetchall()])
+        frame = polars.read_delta(self.sink)
+        self.check_values([value.encode() for value in frame["value"]])
+        assert all(int(value.partition("/")[0]) % 3 == part for value, part in frame.rows())
+        with ottla.client.connect(self.bootstrap) as client:
+            proof = verify_table(client, self.group, Table(self.sink))
+            assert proof.is_proved, proof.faults
 
 
 class Windows(Copy):

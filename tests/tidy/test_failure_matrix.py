@@ -1,4 +1,4 @@
-"""Every row of the tables of failures in docs/spark.md and docs/cluster.md names tests, and they exist."""
+"""Every row of the tables of failures in docs/spark.md, docs/tables.md and docs/cluster.md names tests, and they exist."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def missing(page: str, heading: str) -> list[str]:
     return [fault for fault, tests in rows(page, heading).items() if not tests or not all("::" in test and exists(test) for test in tests)]
 
 
-@pytest.mark.parametrize(("name", "heading", "count"), [("spark.md", SPARK, 16), ("cluster.md", "What each failure looks like", 14)])
+@pytest.mark.parametrize(
+    ("name", "heading", "count"), [("spark.md", SPARK, 16), ("tables.md", SPARK, 16), ("cluster.md", "What each failure looks like", 14)]
+)
 def test_every_row_of_a_table_of_failures_has_a_test(name: str, heading: str, count: int) -> None:
     page = (ROOT / "docs" / name).read_text()
     assert len(rows(page, heading)) >= count

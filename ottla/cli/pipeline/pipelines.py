@@ -4,7 +4,8 @@ Ctrl-C and SIGTERM stop each query after its running batch. A batch that is not 
 0 after the pipelines' end and after SIGTERM, 130 after Ctrl-C, 1 if a query failed, or if Java or a package is missing. The group's log has
 the commits, so the name of a group is enough for `status`. For a file with pipelines, the state file next to the checkpoint adds the
 figures of Spark and the number of starts. `verify` exits with 1 if rows are missing or doubled, or if there is nothing to prove. It also
-does so if the sink has records of another producer, unless `--shared-sink` allows them.
+does so if the sink has records of another producer, unless `--shared-sink` allows them. The commits of a pipeline that writes a table are
+in the table's log; `verify` then needs the file.
 """
 
 from __future__ import annotations
@@ -262,7 +263,10 @@ class SourceRow(Row):
 
 
 class SinkRow(Row):
-    """A sink partition of a pipeline, with its committed rows. `other_rows` are from other producers."""
+    """A sink partition of a pipeline, with its committed rows. `other_rows` are from other producers.
+
+    A table is one row: its location, the first version of its log and the next one, and rows.
+    """
 
     topic: str = column("SINK")
     partition: int
@@ -312,15 +316,23 @@ def _verify_all(args: Args) -> list[Verification]:
         pipelines = load_pipelines(args, args.what)
         return [_verify(args, pipeline.group, sinks or pipeline.sinks, pipeline) for pipeline in pipelines]
     if not sinks:
-        raise UsageError("name the topics that the pipeline writes to by --sink, or the file that defines it")
+        raise UsageError("name the topics that the pipeline writes to by --sink, or the file that defines it (needed for a table)")
     return [_verify(args, args.what, sinks, None)]
 
 
-def _verify(args: Args, group: str, sinks: list[str], pipeline: Any) -> Verification:
+def _verify(args: Args, group: str, sinks: list[str], pipeline: Pipeline | None) -> Verification:
+    from ottla.spark.errors import PipelineError
     from ottla.spark.verify import verify
 
     with connect_for(args, pipeline) as client:
-        return verify(client, group, sinks, may_share_sink=args.shared_sink)
+        if pipeline is None or pipeline.table is None:
+            return verify(client, group, sinks, may_share_sink=args.shared_sink)
+        try:
+            from ottla.spark.tables.verify import verify_table
+
+            return verify_table(client, group, pipeline.table, may_share_sink=args.shared_sink)
+        except PipelineError as error:
+            raise Refused(str(error), type(error).__name__) from None
 
 
 def verification_row(found: Verification) -> VerificationRow:

@@ -1,0 +1,123 @@
+"""Commits a batch to a table on the driver: files and position in one commit of the table's log, then the group's offsets.
+
+The position in the log decides, as the group's offsets do for topics (`decision.py`). A batch that is committed already is skipped. A
+driver that was overtaken finds the new position, or its commit is refused because the log has moved, and it looks again.
+
+Files of a batch are in one directory. They are removed only when no commit can name them any more:
+
+- after the batch's commit, all other files in its directory, which failed attempts and earlier executions have left. A driver that still
+  wants to commit one of these executions will be refused;
+- when the batch turns out to be committed by another execution: the files of this one;
+- when Spark gives up before a commit is tried: the files of the tasks that were finished.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ottla.client import ClientError, KafkaError, TransportError
+from ottla.spark.connections import client_of, forget
+from ottla.spark.decision import PlannedBatch, decide
+from ottla.spark.errors import BrokerError, PipelineError
+from ottla.spark.options import ClusterConnection
+from ottla.spark.tables.columns import missing_columns
+from ottla.spark.tables.data_files import DataFile
+from ottla.spark.tables.errors import RacedError
+from ottla.spark.tables.position import Position, TableCommit, batch_commit
+from ottla.spark.tables.storage import TableFiles, explained
+from ottla.spark.tables.table_log import TableLog
+
+RACE_TRIES = 20
+"""Attempts of a commit while other writers commit in between."""
+RACE_PAUSE_S = 0.2
+"""Longest pause before the next attempt; the pause is random, so that two writers do not meet again."""
+GROUP_PAUSE_S = 0.2
+
+
+class Execution(NamedTuple):
+    """One execution of a batch: its token, the directory of the batch, and the files that its tasks have written with these columns."""
+
+    token: str
+    directory: str
+    files: Sequence[DataFile]
+    columns: object
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+
+def commit_execution(log: TableLog, files: TableFiles, batch: PlannedBatch, execution: Execution) -> TableCommit | None:
+    """Commits a batch to the table, unless it is committed already. Returns the pipeline's last commit, None if the log no longer has it.
+
+    Raises `OffsetConflictError` if table and checkpoint disagree, `OutputError` if the table's columns have changed.
+    """
+    with explained(log.table):
+        for tries_left in reversed(range(RACE_TRIES)):
+            columns = log.refresh()
+            position = log.position(batch.group, batch.range.end)
+            batch, is_done = decide(batch, position.committed, ())
+            if is_done:
+                _remove_unneeded(files, batch, execution, position)
+                return position.last
+            if execution.files:
+                missing_columns(execution.columns, columns, may_add=False, partition_by=log.partition_by)
+            made = batch_commit(
+                batch, sequence=position.sequence + 1, token=execution.token, rows=execution.rows, directory=execution.directory
+            )
+            try:
+                log.commit(made, execution.files, position)
+            except RacedError as error:
+                if not tries_left:
+                    raise PipelineError(f"location: {log.table.uri}: other writers came first {RACE_TRIES} times: {error}") from None
+                time.sleep(random.uniform(0, RACE_PAUSE_S))
+                continue
+            _remove_others(files, execution)
+            return made
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _remove_unneeded(files: TableFiles, batch: PlannedBatch, execution: Execution, position: Position) -> None:
+    """Removes the files of an execution whose batch was committed before: all but the committed ones if this execution was committed, the
+    execution's own if another one was. Removes nothing if the log does not show which one was."""
+    last = position.last
+    if last is None or (last.query_id, last.batch_id) != (batch.query_id, batch.batch_id):
+        return
+    if last.token == execution.token:
+        _remove_others(files, execution)
+    else:
+        files.remove(file.path for file in execution.files)
+
+
+def _remove_others(files: TableFiles, execution: Execution) -> None:
+    if execution.directory:
+        files.remove({*files.below(execution.directory)} - {file.path for file in execution.files})
+
+
+def commit_group(connection: ClusterConnection, commit: TableCommit, retry_s: float) -> None:
+    """Commits the table's position as the group's offsets, so that Kafka's tools show the lag. Repeats it for `retry_s` while brokers do
+    not answer. Raises `BrokerError`; the position in the table is not affected."""
+    deadline = time.monotonic() + retry_s
+    while True:
+        try:
+            client = client_of(connection, use="table")
+            client.commit(commit.group, commit.committed())
+            return
+        except (TransportError, KafkaError) as error:
+            forget(connection)
+            may_pass = isinstance(error, TransportError) or error.is_retriable
+            if not may_pass or time.monotonic() > deadline:
+                raise _not_in_group(commit, error) from error
+        except ClientError as error:
+            raise _not_in_group(commit, error) from error
+        time.sleep(GROUP_PAUSE_S)
+
+
+def _not_in_group(commit: TableCommit, error: ClientError) -> BrokerError:
+    return BrokerError(
+        f"group: batch {commit.batch_id} is in the table, and its offsets could not be committed to group {commit.group!r}: {error}. "
+        "Nothing is lost; the next start commits them"
+    )

@@ -1,0 +1,82 @@
+"""The interface of a table format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from ottla.client import TopicPartition
+from ottla.spark.tables.data_files import DataFile
+from ottla.spark.tables.position import Position, TableCommit
+from ottla.spark.tables.table import Table
+
+
+class LoggedCommit(NamedTuple):
+    """A commit that adds or removes rows, as the table's log has it. `version` is its number in the log.
+
+    `commit` is the position of a pipeline in it, None for another writer. `added` and `removed` are rows; compaction does neither.
+    """
+
+    version: int
+    timestamp_ms: int
+    commit: TableCommit | None
+    added: int
+    removed: int
+
+
+class TableHistory(NamedTuple):
+    """The commits of a table's log, oldest first; `is_whole` if none has expired."""
+
+    commits: list[LoggedCommit]
+    is_whole: bool
+
+
+class LiveFile(NamedTuple):
+    """A data file of the table: its path relative to the location, and the rows that the log says it has."""
+
+    path: str
+    size_bytes: int
+    rows: int
+
+
+class TableLog(Protocol):
+    """A table as its log has it. `prepare`, `find` or `refresh` reads the log, and the other members describe that state."""
+
+    table: Table
+    data_directory: str
+    """Where data files are, relative to the location; empty for the location itself."""
+    has_partition_columns: bool
+    """Whether data files contain the partition columns."""
+
+    def prepare(self, rows: Any) -> Any:
+        """Creates the table if it does not exist, adds columns if that is allowed, and returns the table's columns (`pyarrow.Schema`).
+
+        Raises `OutputError` if the rows do not fit the table, `PipelineError` if the table cannot be used.
+        """
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """The partition columns of the table. `Table` may name others if another program has created the table."""
+
+    def find(self) -> bool:
+        """Reads the newest state of the table; returns False if there is no table. Raises `PipelineError` if it cannot be read."""
+
+    def refresh(self) -> Any:
+        """Reads the newest state of the table; returns its columns. Raises `MissingTableError` if there is no table."""
+
+    def position(self, group: str, partitions: Iterable[TopicPartition]) -> Position:
+        """Returns the position of the group's pipeline. If its last commit has expired from the log, only the offsets of `partitions` are
+        found, or none."""
+
+    def commit(self, commit: TableCommit, files: Sequence[DataFile], before: Position) -> None:
+        """Adds files and position to the table, if it is still as it was read; `before` is the position in that state.
+
+        Raises `RacedError` if another commit came in between, `PipelineError` for other failures. After the latter the outcome may be
+        unknown: the position in the log shows it.
+        """
+
+    def history(self) -> TableHistory:
+        """Returns the commits that are in the log, of all writers."""
+
+    def live_files(self) -> list[LiveFile]:
+        """Returns the data files of the newest version."""

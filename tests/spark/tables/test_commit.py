@@ -1,0 +1,177 @@
+"""Commits of batches to a Delta table by several drivers, also late ones: each batch is committed by one of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import polars
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from ottla.client import TopicPartition
+from ottla.spark.errors import OffsetConflictError, OutputError
+from ottla.spark.tables.table import Table
+from tests.spark.tables.drivers import COLUMNS, GROUP, TOPIC, Driver
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return Table(str(tmp_path / "table"), partition_by=["part"])
+
+
+def numbers(table: Table) -> list[int]:
+    return sorted(DeltaTable(table.uri).to_pyarrow_table()["number"].to_pylist())
+
+
+def files(table: Table) -> set[str]:
+    return {str(path) for path in Path(table.uri).rglob("part-*.parquet")}
+
+
+def test_batches_follow_each_other(table: Table) -> None:
+    driver = Driver(table)
+    for batch_id in range(3):
+        made = driver.run(batch_id, 10 * batch_id, 10 * batch_id + 10)
+        assert made is not None and made.sequence == batch_id + 1
+    assert numbers(table) == list(range(30))
+    assert files(table) == set(DeltaTable(table.uri).file_uris())
+    frame = polars.read_delta(table.uri)
+    assert sorted(frame.rows()) == [(number, f"p {number % 3}/%") for number in range(30)]
+
+
+def test_a_zombie_that_wakes_up_before_its_commit_finds_the_batch_done(table: Table) -> None:
+    zombie, driver = Driver(table), Driver(table)
+    late = zombie.execute(0, range(10))
+    driver.run(0, 0, 10)
+    zombie.commit(0, late, 0, 10)
+    assert numbers(table) == list(range(10))
+    assert files(table) == set(DeltaTable(table.uri).file_uris())
+
+
+def test_a_zombie_that_has_read_the_log_before_is_refused_by_the_log(table: Table) -> None:
+    """The other driver commits between the zombie's look at the log and its commit."""
+    zombie, driver = Driver(table), Driver(table)
+    late = zombie.execute(0, range(10))
+    commit = zombie.log.commit
+
+    def commit_late(*arguments: object) -> None:
+        zombie.log.commit = commit  # type: ignore[method-assign]
+        driver.run(0, 0, 10)
+        commit(*arguments)  # type: ignore[arg-type]
+
+    zombie.log.commit = commit_late  # type: ignore[method-assign]
+    zombie.commit(0, late, 0, 10)
+    assert numbers(table) == list(range(10))
+    assert DeltaTable(table.uri).version() == 1
+    assert files(table) == set(DeltaTable(table.uri).file_uris())
+
+
+def test_a_second_copy_with_other_batches_is_refused(table: Table) -> None:
+    first, second = Driver(table, "first"), Driver(table, "second")
+    first.run(0, 0, 10)
+    with pytest.raises(OffsetConflictError, match="neither the start nor the end"):
+        second.run(0, 0, 12)
+    first.run(1, 10, 20)
+    assert numbers(table) == list(range(20))
+
+
+def test_a_commit_whose_answer_was_lost_keeps_its_files(table: Table) -> None:
+    driver = Driver(table)
+    execution = driver.execute(0, range(10))
+    driver.commit(0, execution, 0, 10)
+    driver.commit(0, execution, 0, 10)
+    assert numbers(table) == list(range(10))
+    assert files(table) == set(DeltaTable(table.uri).file_uris())
+
+
+def test_other_writers_do_not_matter(table: Table) -> None:
+    driver, other = Driver(table), Driver(table, "other-query", "other-group")
+    driver.run(0, 0, 10)
+    execution = driver.execute(1, range(10, 20))
+    other.run(0, 100, 105)
+    write_deltalake(table.uri, pa.table({"number": [1000], "part": ["x"]}), mode="append")
+    driver.commit(1, execution, 10, 20)
+    assert numbers(table) == [*range(20), *range(100, 105), 1000]
+    driver.log.refresh()
+    assert driver.log.position(GROUP, []).sequence == 2 and driver.log.position("other-group", []).sequence == 1
+
+
+def test_the_position_is_known_after_the_log_has_expired(table: Table) -> None:
+    driver = Driver(table)
+    driver.run(0, 0, 10)
+    for number in range(3):
+        write_deltalake(table.uri, pa.table({"number": [1000 + number], "part": ["x"]}), mode="append")
+    DeltaTable(table.uri).create_checkpoint()
+    for version in range(4):
+        (Path(table.uri) / "_delta_log" / f"{version:020d}.json").unlink()
+    driver = Driver(table)
+    driver.log.refresh()
+    position = driver.log.position(GROUP, [TopicPartition(TOPIC, 0)])
+    assert (position.sequence, position.committed[TopicPartition(TOPIC, 0)].offset, position.last) == (1, 10, None)
+    driver.run(0, 0, 10)
+    made = driver.run(1, 10, 20)
+    assert made is not None and made.sequence == 2
+    assert numbers(table) == [*range(20), 1000, 1001, 1002]
+
+
+def test_a_table_that_was_deleted_is_noticed(table: Table) -> None:
+    driver = Driver(table)
+    driver.run(0, 0, 10)
+    shutil.rmtree(table.uri)
+    with pytest.raises(OffsetConflictError, match="the table has no offset for in-0"):
+        Driver(table).run(1, 10, 20)
+
+
+def test_a_column_that_was_dropped_in_between_is_noticed(table: Table) -> None:
+    driver = Driver(table)
+    execution = driver.execute(0, range(10))
+    empty = pa.table({"part": pa.array([], pa.string()), "text": pa.array([], pa.string())})
+    write_deltalake(table.uri, empty, mode="overwrite", schema_mode="overwrite")
+    with pytest.raises(OutputError, match="the table has no column number"):
+        driver.commit(0, execution, 0, 10)
+
+
+def test_one_of_many_drivers_commits_each_batch(table: Table, tmp_path: Path) -> None:
+    """Processes that all run the same batches, and each of which is killed at some moment and started again."""
+    script = tmp_path / "driver.py"
+    script.write_text(
+        "import sys\n"
+        "from tests.spark.tables.drivers import Driver\n"
+        "from ottla.spark.errors import OffsetConflictError\n"
+        "from ottla.spark.tables.table import Table\n"
+        "driver = Driver(Table(sys.argv[1], partition_by=['part']))\n"
+        "print('ready', flush=True)\n"
+        "for batch_id in range(20):\n"
+        "    try:\n"
+        "        driver.run(batch_id, 10 * batch_id, 10 * batch_id + 10)\n"
+        "    except OffsetConflictError:\n"
+        "        pass  # another one is further\n"
+        "    print(batch_id, flush=True)\n"
+    )
+
+    def start() -> subprocess.Popen[str]:
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
+        return subprocess.Popen([sys.executable, str(script), table.uri], stdout=subprocess.PIPE, text=True, env=environment)
+
+    running = [start(), start()]
+    for number, batch_id in enumerate((3, 9, 15)):
+        process = running[number % 2]
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.strip() == str(batch_id):
+                break
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        running[number % 2] = start()
+    for process in running:
+        process.communicate()
+        assert process.returncode == 0
+    assert numbers(table) == list(range(200))
+    commits = [one for one in Driver(table).log.history().commits if one.commit is not None]
+    assert [one.commit.batch_id for one in commits if one.commit is not None] == list(range(20))
+    assert COLUMNS.names == ["number", "part"]
