@@ -85,7 +85,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
                 await connection._ready
         except TimeoutError:
             connection.close()
-            raise ConnectError(f"cannot reach {address}: no answer within {timeout_s:g} s; is the address right?") from None
+            raise _unreachable(address, timeout_s) from None
         except (OSError, UnicodeError) as error:
             connection.close()
             if context is not None and isinstance(error, OSError) and is_about_tls(error):
@@ -345,10 +345,13 @@ class AsyncCluster:
             return await self._connect(effect.address, effect.timeout_s)
         task = self._opening.get(effect.address)
         if task is None:
-            task = self._opening[effect.address] = asyncio.create_task(self._connect(effect.address, effect.timeout_s))
+            task = self._opening[effect.address] = asyncio.create_task(self._connect(effect.address, None))
             task.add_done_callback(lambda done: self._opened(effect.address, done))
         try:
-            return await asyncio.shield(task)
+            async with asyncio.timeout(effect.timeout_s):  # the time of this caller; others may wait longer for the same connection
+                return await asyncio.shield(task)
+        except TimeoutError:
+            raise _unreachable(effect.address, effect.timeout_s or 0.0) from None
         except asyncio.CancelledError:
             if not task.cancelled() or not self._is_closed:
                 raise  # the caller's own task was cancelled
@@ -372,6 +375,10 @@ class AsyncCluster:
             raise _closed(address)
         self._connections = [*(one for one in self._connections if one.is_open), opened]
         return opened
+
+
+def _unreachable(address: Address, timeout_s: float) -> ConnectError:
+    return ConnectError(f"cannot reach {address}: no answer within {timeout_s:g} s; is the address right?")
 
 
 def _closed(address: Address) -> ClientError:

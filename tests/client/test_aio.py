@@ -89,6 +89,24 @@ def test_the_conversations_of_an_administrator_run_too() -> None:
         assert _run(work(broker)).cluster_id == "fake"
 
 
+def test_tasks_that_share_a_connection_to_open_wait_for_their_own_time() -> None:
+    """The hasty task neither waits longer nor ends the connection of the patient one, whichever began to open it."""
+
+    async def work(address: str, *, is_hasty_first: bool) -> None:
+        async with aio.AsyncCluster(address, timeout_s=50) as cluster:
+            limits = [0.1, 50.0] if is_hasty_first else [50.0, 0.1]
+            tasks = {limit: asyncio.create_task(cluster.run(cluster.core.in_time(cluster.core.any_link(), limit))) for limit in limits}
+            with pytest.raises(ConnectError, match=r"no answer within 0\.\d+ s"):
+                await tasks[0.1]
+            await asyncio.sleep(0)
+            assert not tasks[50.0].done()
+            tasks[50.0].cancel()
+
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        for is_hasty_first in (True, False):
+            _run(work(f"127.0.0.1:{deaf.getsockname()[1]}", is_hasty_first=is_hasty_first))
+
+
 def test_a_broker_that_is_not_there_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

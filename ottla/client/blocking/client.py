@@ -39,11 +39,11 @@ def connect(
     """Connects to a cluster by some of its brokers' addresses, `HOST:PORT[,HOST:PORT...]`.
 
     `config` has the security settings of Kafka's clients: `security.protocol`, `sasl.mechanism`, `sasl.username`, `sasl.password`,
-    `sasl.jaas.config`, `ssl.ca.location` and so on. `timeout_s` limits each request, and each request together with its retries.
-    `with_extensions` asks brokers for Ottla's extensions of Kafka's protocol (staged records). `bearer_token` is for
-    `sasl.mechanism=OAUTHBEARER`: it returns a token, alone or with its time of expiry in seconds since 1970, and is called again before
-    that time. Raises a `TransportError` such as `ConnectError` if no broker answers, `AuthenticationError` if the broker refuses the login,
-    and ValueError for invalid settings.
+    `sasl.jaas.config`, `ssl.ca.location` and so on. `timeout_s` limits each operation: its look-ups, connections,
+    requests and retries together. `with_extensions` asks brokers for Ottla's extensions of Kafka's protocol (staged records).
+    `bearer_token` is for `sasl.mechanism=OAUTHBEARER`: it returns a token, alone or with its time of expiry in seconds since 1970, and is
+    called again before that time. Raises a `TransportError` such as `ConnectError` if no broker answers, `AuthenticationError` if the
+    broker refuses the login, and ValueError for invalid settings.
     """
     security = security_of(config, bearer_token)
     cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s, security=security, with_extensions=with_extensions)

@@ -19,7 +19,7 @@ from ottla.client.blocking.connection import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_
 from ottla.client.blocking.owner import CallOwner
 from ottla.client.core.cluster import GROUP, TRANSACTION, ClusterCore, nearest_hint
 from ottla.client.core.connection import CLIENT_SOFTWARE
-from ottla.client.core.conversation import Ask, AskAll, AskRolling, Conversation, Effect, Open, perform_all
+from ottla.client.core.conversation import Ask, AskAll, AskRolling, Conversation, Effect, Open, perform_all, within
 from ottla.client.core.operation import operation
 from ottla.client.errors import RETRIABLE, ClientError
 
@@ -92,7 +92,8 @@ class Cluster:
         return None
 
     def _ask_all(self, effect: AskAll) -> list[Any]:
-        sent = [self._send(ask) for ask in effect.asks]
+        begun = time.monotonic()
+        sent = [self._send(ask, begun) for ask in effect.asks]
         return [self._receive(ask, at) for ask, at in zip(effect.asks, sent, strict=True)]
 
     def _ask_rolling(self, effect: AskRolling) -> None:
@@ -101,25 +102,25 @@ class Cluster:
             if ask is None:
                 effect.note(self._receive(*under_way.popleft()))
             else:
-                under_way.append((ask, self._send(ask)))
+                under_way.append((ask, self._send(ask, time.monotonic())))
         while under_way:
             effect.note(self._receive(*under_way.popleft()))
 
-    def _send(self, ask: Ask) -> float | ClientError:
-        """Returns when the request was sent, in monotonic seconds, or the error."""
+    def _send(self, ask: Ask, begun: float) -> float | ClientError:
+        """Sends a request, until its timeout after `begun`. Returns the end of the timeout in monotonic seconds, or the error."""
+        end = begun + (self.timeout_s if ask.timeout_s is None else ask.timeout_s)
         try:
-            _made_here(ask.link).send(ask.body, version=ask.version)
+            _made_here(ask.link).send(ask.body, version=ask.version, timeout_s=max(0.0, end - time.monotonic()))
         except ClientError as error:
             return error
-        return time.monotonic()
+        return end
 
-    def _receive(self, ask: Ask, sent: float | ClientError) -> Any:
-        """Waits for the answer until the request's timeout after `sent`. So several silent brokers do not add up their timeouts."""
-        if isinstance(sent, ClientError):
-            return sent
-        limit_s = self.timeout_s if ask.timeout_s is None else ask.timeout_s
+    def _receive(self, ask: Ask, end: float | ClientError) -> Any:
+        """Waits for the answer until `end`. So several silent brokers do not add up their timeouts."""
+        if isinstance(end, ClientError):
+            return end
         try:
-            return _made_here(ask.link).receive(max(0.0, sent + limit_s - time.monotonic()))
+            return _made_here(ask.link).receive(max(0.0, end - time.monotonic()))
         except ClientError as error:
             return error
 
@@ -161,10 +162,13 @@ class Cluster:
         """Returns a separate connection to the coordinator of `key`. The caller closes the connection."""
         return _made_here(self.run(self.core.coordinator_link(kind, key, is_own=True)))
 
-    def new_connection(self, broker_id: int) -> BlockingConnection:
-        """Opens a separate connection, which the caller closes. Does not wait for other threads if the broker's address is known."""
+    def new_connection(self, broker_id: int, timeout_s: float | None = None) -> BlockingConnection:
+        """Opens a separate connection within `timeout_s` (default: the cluster's), which the caller closes. Does not wait for other threads
+        if the broker's address is known.
+        """
         known = self.metadata.brokers.get(broker_id)
-        return self._open(self.run(self.core.address_of(broker_id)) if known is None else known)
+        deadline = self.core.deadline(timeout_s)
+        return self._open(self.run(within(self.core.address_of(broker_id), deadline)) if known is None else known, deadline.left_s())
 
     # Metadata of the cluster
 

@@ -78,7 +78,7 @@ class BlockingConnection:
         self.offers = self.protocol.versions.offers
         self._socket: socket.socket | None = None
         self._open_until: float | None = None
-        """The deadline for opening the connection, None when it is open."""
+        """The deadline for opening the connection or for a new login, None at other times."""
         self._renewal = LoginRenewal(random())
         self._unsent: deque[memoryview] = deque()
         """Bytes of requests that the socket has not accepted yet."""
@@ -89,8 +89,8 @@ class BlockingConnection:
 
     def open(self, timeout_s: float | None = None) -> BlockingConnection:
         """Connects, negotiates versions, and authenticates if SASL is configured. `timeout_s` (default: `request_timeout_s`) limits the TLS
-        handshake, negotiation and login together with connecting to one IP address. `connect_timeout_s` limits connecting to one address,
-        and the handshake. If a name has several addresses and the first ones do not answer, connecting takes one such limit for each.
+        handshake, negotiation and login together with connecting. `connect_timeout_s` limits connecting, and the handshake. If a name has
+        several IP addresses, each gets an equal part of the time that is left for connecting.
         """
         limit_s = self.request_timeout_s if timeout_s is None else min(timeout_s, self.request_timeout_s)
         self._open_until = time.monotonic() + limit_s
@@ -116,7 +116,15 @@ class BlockingConnection:
         return self
 
     def _connected(self, limit_s: float) -> socket.socket:
-        connected = socket.create_connection(self.address, timeout=limit_s)
+        deadline = time.monotonic() + limit_s
+        found = [ip_address for *_, ip_address in socket.getaddrinfo(*self.address, type=socket.SOCK_STREAM)]
+        for left, ip_address in zip(range(len(found), 0, -1), found, strict=True):
+            try:
+                connected = socket.create_connection(ip_address[:2], timeout=max(0.001, (deadline - time.monotonic()) / left))
+                break
+            except OSError:
+                if left == 1:
+                    raise
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER_BYTES)
         return connected
@@ -150,7 +158,7 @@ class BlockingConnection:
         self._renewal.logged_in(self.protocol.session_lifetime_ms, time.monotonic())
 
     def _step_s(self) -> float:
-        """Returns the time limit of one step, in seconds: until `_open_until` while the connection is being opened."""
+        """Returns the time limit of one step, in seconds: until `_open_until` during the opening and a new login."""
         return self.request_timeout_s if self._open_until is None else max(0.001, self._open_until - time.monotonic())
 
     @property
@@ -158,18 +166,22 @@ class BlockingConnection:
         """Whether a new login is due. `send` logs in itself; the caller of `post` calls `login_again` first, in a thread."""
         return self._renewal.is_due(time.monotonic())
 
-    def login_again(self) -> BlockingConnection:
-        """Reads all outstanding answers and then logs in again, before the session ends (KIP-368)."""
+    def login_again(self, timeout_s: float | None = None) -> BlockingConnection:
+        """Reads all outstanding answers and then logs in again, before the session ends (KIP-368). `timeout_s` (default:
+        `request_timeout_s`) limits both together, but not fetching a bearer token.
+        """
         try:
             exchange = None if self.security is None else self.security.new_exchange()
             assert exchange is not None, "a session without a login"
+            self._open_until = time.monotonic() + (self.request_timeout_s if timeout_s is None else timeout_s)
             while self.protocol.pending:
-                self._early.append(self._next_answer(self.request_timeout_s))
+                self._early.append(self._next_answer(self._step_s()))
             self._write(self.protocol.login_again(exchange))
-            self._finish_login(self._read_frame(self.request_timeout_s))
+            self._finish_login(self._read_frame(self._step_s()))
         except BaseException:
             self.close()
             raise
+        self._open_until = None
         return self
 
     def close(self) -> None:
@@ -229,7 +241,9 @@ class BlockingConnection:
     def send(self, body: Request, *, version: int | None = None, is_answered: bool = True, timeout_s: float | None = None) -> None:
         """Sends a request without waiting for its answer. `receive` returns the answers in the order of sending."""
         if self.is_login_due and self.is_open:
-            self.login_again()
+            begun = time.monotonic()
+            self.login_again(timeout_s)
+            timeout_s = None if timeout_s is None else max(0.0, timeout_s - (time.monotonic() - begun))
         self._write(*self.protocol.request_pieces(body, version=version, is_answered=is_answered), timeout_s=timeout_s)
 
     def post(self, body: Request, *, is_answered: bool = True) -> None:

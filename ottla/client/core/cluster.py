@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ottla.base.errors import ApiError, ErrorCode, error_code
 from ottla.base.types import TopicPartition
 from ottla.client.addresses import Address
-from ottla.client.core.backoff import Backoff
+from ottla.client.core.backoff import Backoff, Deadline
 from ottla.client.core.conversation import Ask, Conversation, Open, Sleep, within
 from ottla.client.core.metadata import ClientMetadata
 from ottla.client.core.topic_lists import first_code
@@ -138,10 +138,10 @@ class ClusterCore:
     def _reach(self, addresses: Sequence[Address]) -> Conversation[Link]:
         """Connects to the first address that answers. Each address gets an equal part of the remaining time."""
         failures: list[TransportError] = []
-        deadline = self.now() + self.timeout_s
+        deadline = self.deadline()
         for number, address in enumerate(addresses):
             try:
-                opened: Link = yield Open(address, timeout_s=(deadline - self.now()) / (len(addresses) - number))
+                opened: Link = yield Open(address, timeout_s=deadline.left_s() / (len(addresses) - number))
             except TransportError as error:
                 failures.append(error)
                 continue
@@ -355,9 +355,13 @@ class ClusterCore:
 
         return (yield from self.retrying(ask, codes=COORDINATOR_MOVED))
 
-    def in_time(self, conversation: Conversation[T]) -> Conversation[T]:
-        """Limits a whole conversation, with all its requests and retries, to `timeout_s`."""
-        return within(conversation, self.now() + self.timeout_s, self.now)
+    def deadline(self, timeout_s: float | None = None) -> Deadline:
+        """Returns the deadline of a call that begins now. The default of `timeout_s` is the cluster's."""
+        return Deadline(self.timeout_s if timeout_s is None else timeout_s, self.now)
+
+    def in_time(self, conversation: Conversation[T], timeout_s: float | None = None) -> Conversation[T]:
+        """Limits a whole conversation, with all its requests and retries, to `timeout_s` (default: the cluster's)."""
+        return within(conversation, self.deadline(timeout_s))
 
     def retrying(
         self, attempt: Callable[[], Conversation[T]], *, codes: frozenset[ErrorCode] = RETRIABLE, timeout_s: float | None = None
@@ -370,20 +374,20 @@ class ClusterCore:
         `timeout_s`; a running attempt may use the cluster's timeout, if that is longer.
         """
         limit_s = self.timeout_s if timeout_s is None else timeout_s
-        backoff = Backoff(self.now() + limit_s)
-        end = self.now() + max(limit_s, self.timeout_s)
+        backoff = Backoff(self.deadline(limit_s))
+        end = self.deadline(max(limit_s, self.timeout_s))
         lost, lost_max = 0, 1 + len(self._links)
         while True:
             try:
-                return (yield from within(attempt(), end, self.now))
+                return (yield from within(attempt(), end))
             except ApiError as error:
-                if error.code not in codes or backoff.is_exhausted(self.now()):
+                if error.code not in codes or backoff.is_exhausted():
                     raise
             except RequestTimeoutError:
                 raise
             except ConnectError:
                 lost += 1
-                if lost > lost_max or backoff.is_exhausted(self.now()):
+                if lost > lost_max or backoff.is_exhausted():
                     raise
                 self.metadata.coordinators.clear()
             yield Sleep(backoff.next_s())
@@ -393,26 +397,26 @@ class ClusterCore:
         attempt: Callable[[], Conversation[ClientError | None]],
         left: Callable[[], Collection[TopicPartition]],
         size: Callable[[], int],
-        timeout_s: float | None,
+        deadline: Deadline,
     ) -> Conversation[None]:
         """Runs `attempt`, which returns its decisive failure or None, while partitions are left.
 
-        After a temporary failure it forgets the leaders of these partitions, and waits. It raises a permanent failure. It raises a
-        temporary failure if `size`, the remaining work, has not become smaller for `timeout_s`.
+        After a temporary failure it forgets the leaders of these partitions, and waits. It raises a permanent failure, and a temporary
+        failure at the deadline. It renews the deadline if `size`, the remaining work, has become smaller.
         """
-        limit_s = self.timeout_s if timeout_s is None else timeout_s
-        backoff = Backoff(self.now() + limit_s)
+        backoff = Backoff(deadline)
         while partitions := left():
             before = size()
             failure: ClientError | None
             try:
-                failure = yield from attempt()
+                failure = yield from within(attempt(), deadline)
             except (KafkaError, TransportError) as error:
                 failure = error
             if size() < before:
-                backoff = Backoff(self.now() + limit_s)
+                deadline.renew()
+                backoff = Backoff(deadline)
             if failure is not None:
-                if not is_temporary(failure) or backoff.is_exhausted(self.now()):
+                if not is_temporary(failure) or backoff.is_exhausted():
                     raise failure
                 self.metadata.forget(partitions)
                 yield Sleep(backoff.next_s())

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.base.errors import OttlaError
 from ottla.client.addresses import Address
+from ottla.client.core.backoff import Deadline
 from ottla.client.errors import RequestTimeoutError
 from ottla.wire.schema import Request
 
@@ -80,18 +81,16 @@ Effect = Open | Ask | AskAll | AskRolling | Sleep
 Conversation = Generator[Effect, Any, T]
 
 
-def within(conversation: Conversation[T], deadline: float, now: Callable[[], float]) -> Conversation[T]:
-    """Runs a conversation and shortens its connections, requests and pauses to a deadline, in seconds of `now`. After the deadline the next
-    effect fails with `RequestTimeoutError`.
-
-    An `AskRolling` is neither shortened nor refused: its caller limits the time without progress.
+def within(conversation: Conversation[T], deadline: Deadline) -> Conversation[T]:
+    """Runs a conversation and shortens its connections, requests and pauses to the deadline. After the deadline the next effect fails with
+    `RequestTimeoutError`.
     """
     step, argument = conversation.send, None
     try:
         while True:
             effect = step(argument)
             try:
-                argument, step = (yield _shortened(effect, deadline - now())), conversation.send
+                argument, step = (yield _shortened(effect, deadline)), conversation.send
             except OttlaError as error:
                 argument, step = error, conversation.throw
     except StopIteration as stop:
@@ -101,16 +100,23 @@ def within(conversation: Conversation[T], deadline: float, now: Callable[[], flo
         conversation.close()
 
 
-def _shortened(effect: Effect, left_s: float) -> Effect:
-    if isinstance(effect, AskRolling):
-        return effect
+def _shortened(effect: Effect, deadline: Deadline) -> Effect:
+    left_s = deadline.left_s()
     if left_s <= 0:
         raise RequestTimeoutError("no answer in time: the time for this call is over")
     if isinstance(effect, Sleep):
         return Sleep(min(effect.seconds, left_s))
     if isinstance(effect, AskAll):
         return AskAll(tuple(ask._replace(timeout_s=_shorter(ask.timeout_s, left_s)) for ask in effect.asks))
+    if isinstance(effect, AskRolling):
+        return AskRolling(_each_shortened(effect.asks, deadline), effect.note)
     return effect._replace(timeout_s=_shorter(effect.timeout_s, left_s))
+
+
+def _each_shortened(asks: Iterator[Ask | None], deadline: Deadline) -> Iterator[Ask | None]:
+    """Shortens each request when it is sent, because answers may renew the deadline."""
+    for ask in asks:
+        yield None if ask is None else ask._replace(timeout_s=max(0.0, _shorter(ask.timeout_s, deadline.left_s())))
 
 
 def _shorter(timeout_s: float | None, left_s: float) -> float:

@@ -56,7 +56,9 @@ operation = Operation
 
 
 class ClientOperation(Generic[P, T]):
-    """An operation of the public clients. It takes no longer than the client's `timeout_s`, unless it has a deadline of its own."""
+    """An operation of the public clients. It takes no longer than the client's `timeout_s`, unless its conversation makes the deadline
+    itself, from an argument `timeout_s`.
+    """
 
     def __init__(self, conversation: Callable[Concatenate[ClusterCore, P], Conversation[T]], *, has_own_deadline: bool = False) -> None:
         self._conversation = conversation

@@ -13,8 +13,9 @@ from ottla.base.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 from ottla.base.uuids import uuid_to_text
 from ottla.client.core import admin, group_admin, staging, transaction_admin
 from ottla.client.core.admin import OffsetAt
+from ottla.client.core.backoff import Deadline
 from ottla.client.core.cluster import ClusterCore, decisive, is_temporary
-from ottla.client.core.conversation import Ask, AskAll, Conversation, within
+from ottla.client.core.conversation import Ask, AskAll, Conversation
 from ottla.client.core.fetching import FETCH_BYTES_MAX, MAX_WAIT_MS, PARTITION_BYTES_MAX, Fetched, FetchLimits, fetch_request, read_answer
 from ottla.client.core.group_admin import Committed, GroupDescription, ListedGroup
 from ottla.client.core.operation import ClientOperation
@@ -169,24 +170,29 @@ def fetch(
 ) -> Conversation[list[Fetched]]:
     """Reads record batches as they are stored, from these offsets on, with one request to each leader.
 
-    Returns the partitions whose position advances (`next_offset`); an empty list if no records arrived within `max_wait_ms`. Errors are
-    raised only if no position advances: `OffsetOutOfRangeError` if an offset is before the start of a log or after its end. After a
-    retriable error the leader is looked up again by the next fetch. If no position advances, the fetch is repeated, for at most
-    `timeout_s`.
+    Returns the partitions whose position advances (`next_offset`); an empty list if no records arrived within `max_wait_ms`, or within 90 %
+    of `timeout_s` if that is shorter. Errors are raised only if no position advances: `OffsetOutOfRangeError` if an offset is before the
+    start of a log or after its end. After a retriable error the leader is looked up again by the next fetch. If only retriable errors
+    arrive, the fetch is repeated. The call takes at most `timeout_s`, with all look-ups and connections.
     """
-    level = isolation_level(isolation)
     limits = FetchLimits(max_wait_ms, min_bytes, max_bytes, partition_max_bytes)
+    return _fetch(cluster, positions, isolation_level(isolation), limits, cluster.deadline(timeout_s))
+
+
+def _fetch(
+    cluster: ClusterCore, positions: Mapping[TopicPartition, int], level: int, limits: FetchLimits, deadline: Deadline
+) -> Conversation[list[Fetched]]:
     found: list[Fetched] = []
     left = list(positions)
 
     def once() -> Conversation[ClientError | None]:
-        failure = yield from _fetch_once(cluster, positions, level, limits, found)
+        wait_ms = min(limits.max_wait_ms, deadline.left_ms())
+        failure = yield from _fetch_once(cluster, positions, level, limits._replace(max_wait_ms=wait_ms), found)
         if found or failure is None:
             left.clear()
         return None if found else failure
 
-    rounds = cluster.in_rounds(once, left=lambda: left, size=lambda: 0, timeout_s=timeout_s)
-    yield from within(rounds, cluster.now() + max(timeout_s or 0.0, cluster.timeout_s) + max_wait_ms / 1000, cluster.now)
+    yield from cluster.in_rounds(once, left=lambda: left, size=lambda: 0, deadline=deadline)
     return found
 
 
@@ -252,10 +258,11 @@ def committed(
 ) -> Conversation[dict[TopicPartition, Committed]]:
     """Returns the committed offsets of a group, for some partitions or for all. Omits partitions without an offset.
 
-    With `require_stable` it waits at most `timeout_s` for open transactions that commit offsets (KIP-447). If they have not ended by then,
-    it raises `KafkaError` UNSTABLE_OFFSET_COMMIT.
+    With `require_stable` it waits for open transactions that commit offsets (KIP-447). If they have not ended after `timeout_s`, it raises
+    `KafkaError` UNSTABLE_OFFSET_COMMIT. The call takes at most `timeout_s`.
     """
-    return (yield from group_admin.committed_offsets(cluster, group, partitions, require_stable=require_stable, timeout_s=timeout_s))
+    asked = group_admin.committed_offsets(cluster, group, partitions, require_stable=require_stable, timeout_s=timeout_s)
+    return cluster.in_time(asked, timeout_s)
 
 
 def commit(cluster: ClusterCore, group: str, offsets: Mapping[TopicPartition, int | Committed]) -> Conversation[None]:

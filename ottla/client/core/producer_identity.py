@@ -25,7 +25,7 @@ from typing import Any
 from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import TopicPartition
 from ottla.client.core.admin import check, checked
-from ottla.client.core.backoff import Backoff
+from ottla.client.core.backoff import Backoff, Deadline
 from ottla.client.core.cluster import GROUP, TRANSACTION, ClusterCore
 from ottla.client.core.conversation import Conversation, Sleep, within
 from ottla.client.core.group_admin import Committed, offsets_by_topic
@@ -85,6 +85,9 @@ class ProducerIdentity:
         Waits while an earlier transaction is being completed. A producer that names its current `producer_id` and `epoch` gets a
         `FencedError` if another producer has taken over the id (KIP-360).
         """
+        return self.cluster.in_time(self._initialize(producer_id, epoch))
+
+    def _initialize(self, producer_id: int, epoch: int) -> Conversation[None]:
         from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 
         request = InitProducerIdRequest(
@@ -240,12 +243,15 @@ class ProducerIdentity:
 
         For a consumer in the group, `member_id` and `generation` let the coordinator refuse an outdated member (KIP-447).
         """
+        request = self._offset_commit(group, offsets)
+        request.member_id, request.generation_id_or_member_epoch, request.group_instance_id = member_id, generation, instance_id
+        return self.cluster.in_time(self._commit_in_transaction(group, request))
+
+    def _commit_in_transaction(self, group: str, request: Any) -> Conversation[None]:
         self.check_open()
         if not self.uses_v2:
             yield from self._add_group(group)
         self._has_offsets = True
-        request = self._offset_commit(group, offsets)
-        request.member_id, request.generation_id_or_member_epoch, request.group_instance_id = member_id, generation, instance_id
         yield from self.cluster.retrying(lambda: self._commit_offsets(group, request), codes=_WAIT)
 
     def _add_group(self, group_id: str) -> Conversation[None]:
@@ -279,24 +285,27 @@ class ProducerIdentity:
     def end(self, *, is_commit: bool) -> Conversation[None]:
         """Commits or aborts. An empty transaction ends without a request. If the outcome of an earlier EndTxn is unknown (`is_lost`), an
         abort initializes the id instead, and a commit repeats an earlier commit."""
+        return self._end(is_commit, self.cluster.deadline())
+
+    def _end(self, is_commit: bool, deadline: Deadline) -> Conversation[None]:
         if self.is_lost and not is_commit:
-            yield from self.renew()
+            yield from within(self.renew(), deadline)
             return
         if not self.is_open and not self._may_repeat_commit:
             raise refused(ErrorCode.INVALID_TXN_STATE, "no transaction is open")
         if is_commit and self.has_gap:
             raise refused(ErrorCode.TRANSACTION_ABORTABLE, "a batch of the transaction was not appended: abort it")
         if self._added or self._has_offsets:
-            answer = yield from self._end_surely(is_commit)
+            answer = yield from self._end_surely(is_commit, deadline)
             self.is_lost = False
             if self.uses_v2 and answer.producer_id >= 0:
                 self._take_over(answer.producer_id, answer.producer_epoch)
         self._added.clear()
         self._has_offsets = self.is_open = self._may_repeat_commit = False
         if self.has_gap:
-            yield from self.renew()
+            yield from within(self.renew(), deadline)
 
-    def _end_surely(self, is_commit: bool) -> Conversation[Any]:
+    def _end_surely(self, is_commit: bool, deadline: Deadline) -> Conversation[Any]:
         """Sends EndTxn until an answer decides. Raises `OutcomeUnknownError` if none arrives before the deadline, or if an earlier attempt
         may have taken effect and the last answer does not decide."""
         from ottla.wire.messages.end_txn import EndTxnRequest
@@ -305,14 +314,14 @@ class ProducerIdentity:
             transactional_id=self._named(), producer_id=self.producer_id, producer_epoch=self.epoch, committed=is_commit
         )
         version = END_TXN_V2 if self.uses_v2 else None
-        backoff = Backoff(self.cluster.now() + self.cluster.timeout_s)
+        backoff = Backoff(deadline)
         undecided: list[ClientError] = []
         while True:
             try:
                 asked = self._ask(request, version=version, undecided=undecided)
-                return (yield from within(asked, backoff.deadline, self.cluster.now))
+                return (yield from within(asked, deadline))
             except TransportError as error:
-                if backoff.is_exhausted(self.cluster.now()):
+                if backoff.is_exhausted():
                     raise self._unknown_end(is_commit, error) from None
             except KafkaError as error:
                 if error.code in _NOT_ENDED or not (undecided or self._may_repeat_commit):

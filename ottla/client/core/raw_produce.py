@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import TopicPartition
-from ottla.client.core.admin import timeout_ms
+from ottla.client.core.backoff import Deadline
 from ottla.client.core.cluster import ClusterCore, decisive
 from ottla.client.core.conversation import Ask, AskRolling, Conversation
 from ottla.client.core.topic_lists import each_partition, topic_list
@@ -73,21 +73,40 @@ def produce_batches(
     """Appends encoded record batches (format 2) and returns the offset of each partition's first record (-1: unknown).
 
     `acks` is -1 (all in-sync replicas) or 1. Raises `KafkaError` if a broker refuses a batch permanently, `OutcomeUnknownError` if the
-    answer to a batch without a producer id is lost, and the last temporary error if no batch is acknowledged for `timeout_s`. After an
-    error some of the batches may have been appended.
+    answer to a batch without a producer id is lost, and the last temporary error if no batch is acknowledged for `timeout_s`, with all
+    look-ups and connections. After an error some of the batches may have been appended.
     """
+    deadline = cluster.deadline(timeout_s)
+    return append_batches(cluster, batches, deadline, acks=acks, transactional_id=transactional_id, version=version)
+
+
+def append_batches(
+    cluster: ClusterCore,
+    batches: Mapping[TopicPartition, Sequence[Buffer]],
+    deadline: Deadline,
+    *,
+    acks: int = -1,
+    transactional_id: str | None = None,
+    version: int | None = None,
+) -> Conversation[dict[TopicPartition, int]]:
+    """`produce_batches` with the deadline of the caller. Each acknowledged batch renews it."""
     lanes = [ProduceLane(partition, some) for partition, some in batches.items() if some]
     yield from cluster.in_rounds(
-        lambda: _send_round(cluster, lanes, acks, transactional_id, version),
+        lambda: _send_round(cluster, lanes, deadline, acks, transactional_id, version),
         left=lambda: [lane.partition for lane in lanes if not lane.is_done],
         size=lambda: -sum(lane.acknowledged for lane in lanes),
-        timeout_s=timeout_s,
+        deadline=deadline,
     )
     return {lane.partition: lane.base_offset for lane in lanes}
 
 
 def _send_round(
-    cluster: ClusterCore, lanes: Sequence[ProduceLane], acks: int, transactional_id: str | None, version: int | None
+    cluster: ClusterCore,
+    lanes: Sequence[ProduceLane],
+    deadline: Deadline,
+    acks: int,
+    transactional_id: str | None,
+    version: int | None,
 ) -> Conversation[ClientError | None]:
     """Sends the remaining batches until a request fails, and waits for all answers. Returns the decisive failure, or None."""
     by_partition = {lane.partition: lane for lane in lanes if not lane.is_done}
@@ -96,7 +115,11 @@ def _send_round(
         leaders.append(_Leader((yield from cluster.link(broker_id)), [by_partition[partition] for partition in partitions]))
     for lane in by_partition.values():
         lane.begin_round()
-    window = _Window(leaders, lambda lanes: _request(lanes, acks, transactional_id, timeout_ms(cluster)), version)
+
+    def ask(link: Link, chosen: Sequence[ProduceLane]) -> Ask:
+        return Ask(link, _request(chosen, acks, transactional_id, deadline.left_ms()), version, cluster.timeout_s)
+
+    window = _Window(leaders, ask, deadline)
     yield AskRolling(window.asks(), window.note)
     return window.failure
 
@@ -127,11 +150,11 @@ class _Leader:
 class _Window:
     """The requests in flight to all leaders, and the decisive failure."""
 
-    def __init__(self, leaders: Sequence[_Leader], request: Callable[[Sequence[ProduceLane]], ProduceRequest], version: int | None) -> None:
+    def __init__(self, leaders: Sequence[_Leader], ask: Callable[[Link, Sequence[ProduceLane]], Ask], deadline: Deadline) -> None:
         self.failure: ClientError | None = None
         self._leaders = leaders
-        self._request = request
-        self._version = version
+        self._ask = ask
+        self._deadline = deadline
         self._under_way: deque[tuple[_Leader, list[ProduceLane]]] = deque()
 
     def asks(self) -> Iterator[Ask | None]:
@@ -148,17 +171,20 @@ class _Window:
                 yield None
 
     def _send(self, leader: _Leader, chosen: list[ProduceLane]) -> Ask:
-        request = self._request(chosen)
+        ask = self._ask(leader.link, chosen)
         for lane in chosen:
             lane.sent += 1
         leader.under_way += 1
         self._under_way.append((leader, chosen))
-        return Ask(leader.link, request, self._version)
+        return ask
 
     def note(self, answer: ProduceResponse | ClientError) -> None:
         leader, lanes = self._under_way.popleft()
         leader.under_way -= 1
-        self.failure = decisive([self.failure, _settle(lanes, answer)])
+        failure = _settle(lanes, answer)
+        if failure is None:
+            self._deadline.renew()
+        self.failure = decisive([self.failure, failure])
 
 
 def _request(chosen: Sequence[ProduceLane], acks: int, transactional_id: str | None, wait_ms: int) -> ProduceRequest:

@@ -99,7 +99,7 @@ class _SendLane:
         self.broker_id = -1  # the broker of the batches in flight
         self.retried: tuple[int, ...] = ()  # the number of the newest repeated batch
         self.resume_at = 0.0
-        self.backoff = Backoff(inf)
+        self.backoff = Backoff(None)
         self.error: KafkaError | TransportError | None = None  # the last failure since the last success
 
     @property
@@ -262,7 +262,7 @@ class SendQueue:
                 self.known.add(batch.partition)
                 lane = self._lane(batch.partition)
                 if lane.error is not None:
-                    lane.backoff, lane.error = Backoff(inf), None
+                    lane.backoff, lane.error = Backoff(None), None
                 self._end(batch, result.base_offset, None)
             else:
                 message = f"{batch.partition}: {result.error_message}" if result.error_message else str(batch.partition)

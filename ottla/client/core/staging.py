@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import TopicPartition
-from ottla.client.core.admin import timeout_ms
+from ottla.client.core.backoff import Deadline
 from ottla.client.core.cluster import ClusterCore, decisive
 from ottla.client.core.conversation import Ask, AskAll, Conversation
 from ottla.client.core.topic_lists import each_partition, topic_list
@@ -114,14 +114,20 @@ def stage(
 
     A chunk is one or more encoded record batches, transactional and without a producer id, and has a number in its partition. `refused` in
     the result has the partitions with an exhausted quota or a leader without staging. Raises `KafkaError` if a broker refuses a chunk
-    permanently, and the last error `timeout_s` after the last progress.
+    permanently, and the last error if no chunk is acknowledged for `timeout_s`, with all look-ups and connections.
     """
+    return _stage(cluster, token, attempt_id, chunks, cluster.deadline(timeout_s))
+
+
+def _stage(
+    cluster: ClusterCore, token: bytes, attempt_id: int, chunks: Mapping[TopicPartition, Mapping[int, Buffer]], deadline: Deadline
+) -> Conversation[Staged]:
     lanes = [_StagingLane(partition, attempt_id, some) for partition, some in chunks.items()]
     yield from cluster.in_rounds(
         lambda: _stage_round(cluster, lanes, token, attempt_id),
         left=lambda: [lane.partition for lane in lanes if not lane.is_done],
         size=lambda: sum(len(lane.waiting) for lane in lanes),
-        timeout_s=timeout_s,
+        deadline=deadline,
     )
     refusals = {lane.partition: lane.refusal for lane in lanes if lane.refusal is not None}
     return Staged({lane.partition: lane.staged() for lane in lanes}, refusals)
@@ -144,7 +150,7 @@ def _stage_round(
                 lane.refuse(refused(ErrorCode.UNSUPPORTED_VERSION, f"the broker at {link.address} stages no records"))
             continue
         for chosen in _stage_requests(led):
-            asks.append(Ask(link, _stage_request(chosen, token, attempt_id)))
+            asks.append(Ask(link, _stage_request(chosen, token, attempt_id), None, cluster.timeout_s))
             planned.append(chosen)
     answers = yield AskAll(tuple(asks))
     return decisive([_settle_stage(chosen, answer) for chosen, answer in zip(planned, answers, strict=True)])
@@ -248,25 +254,29 @@ def pieces(chunks: Iterable[StagedChunk]) -> Iterator[list[StagedChunk]]:
 
 
 def attach(
-    cluster: ClusterCore, producing: Producing, wanted: Mapping[TopicPartition, Sequence[AttachPiece]], *, timeout_s: float | None = None
+    cluster: ClusterCore, producing: Producing, wanted: Mapping[TopicPartition, Sequence[AttachPiece]], deadline: Deadline
 ) -> Conversation[dict[TopicPartition, int]]:
     """Appends staged chunks. Returns the offset of each partition's first record, -1 if the answer to a repeated request does not contain
     it. Raises `KafkaError` UNKNOWN_STAGE if staged bytes have expired or differ from the manifest, or if a new leader attaches no records,
-    and the last error `timeout_s` after the last progress.
+    and the last error at the deadline, which each appended piece renews.
     """
     left = {partition: list(some) for partition, some in wanted.items() if some}
     offsets: dict[TopicPartition, int] = {}
     yield from cluster.in_rounds(
-        lambda: _attach_round(cluster, producing, {partition: some for partition, some in left.items() if some}, offsets),
+        lambda: _attach_round(cluster, producing, {partition: some for partition, some in left.items() if some}, offsets, deadline),
         left=lambda: [partition for partition, some in left.items() if some],
         size=lambda: sum(map(len, left.values())),
-        timeout_s=timeout_s,
+        deadline=deadline,
     )
     return offsets
 
 
 def _attach_round(
-    cluster: ClusterCore, producing: Producing, left: Mapping[TopicPartition, list[AttachPiece]], offsets: dict[TopicPartition, int]
+    cluster: ClusterCore,
+    producing: Producing,
+    left: Mapping[TopicPartition, list[AttachPiece]],
+    offsets: dict[TopicPartition, int],
+    deadline: Deadline,
 ) -> Conversation[ClientError | None]:
     """Sends one request to each leader and removes appended pieces from `left`. Returns the decisive failure, or None."""
     asks: list[Ask] = []
@@ -274,8 +284,8 @@ def _attach_round(
         link = yield from cluster.link(broker_id)
         if not link.offers(ATTACH_RECORDS):
             raise refused(ErrorCode.UNKNOWN_STAGE, f"the broker at {link.address} leads {partitions[0]} now and attaches no records")
-        request = _attach_request(producing, left, partitions, timeout_ms(cluster))
-        asks.append(Ask(link, request, ATTACH_V2 if producing.uses_v2 else 0))
+        request = _attach_request(producing, left, partitions, deadline.left_ms())
+        asks.append(Ask(link, request, ATTACH_V2 if producing.uses_v2 else 0, cluster.timeout_s))
     answers = yield AskAll(tuple(asks))
     return decisive([_settle_attach(ask.body, answer, left, offsets) for ask, answer in zip(asks, answers, strict=True)])
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ottla.base.types import TopicPartition
+from ottla.client.core.backoff import Deadline
 from ottla.client.core.cluster import ClusterCore
-from ottla.client.core.conversation import Conversation
+from ottla.client.core.conversation import Conversation, within
 from ottla.client.core.producer_identity import PRODUCE_V2, TRANSACTION_TIMEOUT_MS, ProducerIdentity
-from ottla.client.core.raw_produce import produce_batches
+from ottla.client.core.raw_produce import append_batches
 from ottla.client.core.staging import AttachPiece, Producing, StagedChunk, attach, pieces
 from ottla.wire.batch_header import read_batch_header, stamp_producer
 
@@ -35,14 +36,19 @@ class TransactionCore(ProducerIdentity):
         """Stamps producer id, epoch and sequence numbers into encoded batches, in place, and appends them in this order (acks=all).
 
         At most five requests are in flight to each leader. Returns the offset of each partition's first record. It repeats requests itself
-        until `timeout_s` after the last progress, so the caller must not call it again with the same batches.
+        until no batch is acknowledged for `timeout_s`, so the caller must not call it again with the same batches.
         """
-        yield from self.add_partitions(batches)
+        return self._produce(batches, self.cluster.deadline(timeout_s))
+
+    def _produce(
+        self, batches: Mapping[TopicPartition, Sequence[bytearray]], deadline: Deadline
+    ) -> Conversation[dict[TopicPartition, int]]:
+        yield from within(self.add_partitions(batches), deadline)
         for partition, some in batches.items():
             for batch in some:
                 self._stamp(partition, batch)
         version = PRODUCE_V2 if self.uses_v2 else None
-        appending = produce_batches(self.cluster, batches, transactional_id=self.transactional_id, version=version, timeout_s=timeout_s)
+        appending = append_batches(self.cluster, batches, deadline, transactional_id=self.transactional_id, version=version)
         return (yield from self._appending(appending))
 
     def _appending(self, appending: Conversation[dict[TopicPartition, int]]) -> Conversation[dict[TopicPartition, int]]:
@@ -74,10 +80,15 @@ class TransactionCore(ProducerIdentity):
         UNKNOWN_STAGE if staged bytes have expired or differ from the manifest: then the caller aborts and writes them again. Like
         `produce`, it must not be called again with the same chunks.
         """
-        yield from self.add_partitions(manifest)
+        return self._attach(token, manifest, self.cluster.deadline(timeout_s))
+
+    def _attach(
+        self, token: bytes, manifest: Mapping[TopicPartition, Sequence[StagedChunk]], deadline: Deadline
+    ) -> Conversation[dict[TopicPartition, int]]:
+        yield from within(self.add_partitions(manifest), deadline)
         producing = Producing(self._named(), self.producer_id, self.epoch, token, self.uses_v2)
         wanted = {partition: [self._attached(partition, some) for some in pieces(chunks)] for partition, chunks in manifest.items()}
-        return (yield from self._appending(attach(self.cluster, producing, wanted, timeout_s=timeout_s)))
+        return (yield from self._appending(attach(self.cluster, producing, wanted, deadline)))
 
     def _attached(self, partition: TopicPartition, chunks: Sequence[StagedChunk]) -> AttachPiece:
         return AttachPiece(self.take_sequences(partition, sum(chunk.records for chunk in chunks)), chunks)

@@ -120,6 +120,26 @@ def test_a_tls_handshake_gets_the_time_that_connecting_has_left(monkeypatch: pyt
     assert limits == [1.0]
 
 
+def test_the_addresses_of_a_name_share_the_time_to_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = [0.0]
+    limits: list[float] = []
+
+    def addresses(_host: str, port: int, **_: Any) -> list[tuple[Any, ...]]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"127.0.0.{number}", port)) for number in (2, 3, 4)]
+
+    def does_not_answer(_address: Address, timeout: float) -> socket.socket:
+        limits.append(timeout)
+        now_s[0] += timeout / len(limits)  # the second and third address refuse sooner
+        raise TimeoutError
+
+    monkeypatch.setattr("ottla.client.blocking.connection.time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    monkeypatch.setattr("ottla.client.blocking.connection.socket.getaddrinfo", addresses)
+    monkeypatch.setattr("ottla.client.blocking.connection.socket.create_connection", does_not_answer)
+    with pytest.raises(ConnectError, match="within 6 s"):
+        BlockingConnection(Address("brokers.test", 9092)).open(6.0)
+    assert limits == [2.0, 2.0, 3.0] and now_s[0] <= 6.0
+
+
 def test_a_silent_broker_is_a_timeout(opened: Opener) -> None:
     with FakeBroker({HEARTBEAT: lambda _body, _version: None}) as broker:
         connection = opened(broker)

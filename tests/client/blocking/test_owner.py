@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ottla.base.types import TopicPartition
 from ottla.client.addresses import Address
 from ottla.client.blocking.client import Client
 from ottla.client.blocking.cluster import Cluster
@@ -182,6 +183,13 @@ def test_a_call_of_several_requests_takes_no_longer_than_its_time() -> None:
         broker.versions[15] = (0, 5)
         with Client(Cluster(broker.address, timeout_s=LIMIT_S)) as client, pytest.raises(RequestTimeoutError, match=WHAT_IS_LEFT):
             client.describe_group("g")
+
+
+def test_a_read_of_a_silent_leader_takes_no_longer_than_its_time() -> None:
+    with FakeBroker({1: lambda _body, _version: None}) as broker:
+        broker.topics["t"] = 1
+        with Client(Cluster(broker.address, timeout_s=50)) as client, pytest.raises(RequestTimeoutError, match=WHAT_IS_LEFT):
+            list(client.read(TopicPartition("t", 0), 0, 10, timeout_s=0.3))
 
 
 @pytest.mark.parametrize("is_rolling", [False, True])

@@ -152,7 +152,7 @@ def test_an_answer_that_leaves_a_partition_out_is_a_refusal() -> None:
         world.run(stage(world.core, TOKEN, 5, {A: {0: _chunk(b"a")}}))
     world = ByHand(lambda _: AttachRecordsResponse(), leaders={"t": [1]})
     with pytest.raises(KafkaError, match="t-0"):
-        world.run(attach(world.core, PRODUCING, {A: [AttachPiece(0, [StagedChunk(5, 0, 2, 10, 0)])]}))
+        world.run(attach(world.core, PRODUCING, {A: [AttachPiece(0, [StagedChunk(5, 0, 2, 10, 0)])]}, world.core.deadline()))
 
 
 def test_a_broker_without_the_extension_stages_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +164,7 @@ def test_a_broker_without_the_extension_stages_nothing(monkeypatch: pytest.Monke
     found = world.run(stage(world.core, TOKEN, 5, {A: {0: _chunk(b"a")}}))
     assert (found.chunks, found.refused[A].code) == ({A: []}, ErrorCode.UNSUPPORTED_VERSION)
     with pytest.raises(KafkaError, match="b1:9092 leads t-0 now and attaches no records") as caught:
-        world.run(attach(world.core, PRODUCING, {A: [AttachPiece(0, [StagedChunk(5, 0, 2, 10, 0)])]}))
+        world.run(attach(world.core, PRODUCING, {A: [AttachPiece(0, [StagedChunk(5, 0, 2, 10, 0)])]}, world.core.deadline()))
     assert caught.value.code is ErrorCode.UNKNOWN_STAGE
 
 
@@ -184,7 +184,8 @@ def test_pieces_are_attached_one_after_another_and_all_leaders_at_once() -> None
     leaders = Leaders()
     world = ByHand(leaders, leaders={"t": [1, 2]})
     some = chunks(3)
-    offsets = world.run(attach(world.core, PRODUCING, {A: [AttachPiece(0, some[:2]), AttachPiece(4, some[2:])], B: [AttachPiece(0, some)]}))
+    wanted = {A: [AttachPiece(0, some[:2]), AttachPiece(4, some[2:])], B: [AttachPiece(0, some)]}
+    offsets = world.run(attach(world.core, PRODUCING, wanted, world.core.deadline()))
     assert offsets == {A: 100, B: 100}
     assert leaders.appended == {A: [0, 1, 2], B: [0, 1, 2]}
     assert world.rounds == [2, 1]
@@ -199,7 +200,7 @@ def test_requests_and_pieces_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
         assert [len(piece) for piece in pieces(chunks(5, length=1))] == [3, 2]
     leaders = Leaders()
     world = ByHand(leaders, leaders={"t": [1, 1]})
-    world.run(attach(world.core, PRODUCING, {A: [AttachPiece(0, chunks(2))], B: [AttachPiece(0, chunks(1))]}))
+    world.run(attach(world.core, PRODUCING, {A: [AttachPiece(0, chunks(2))], B: [AttachPiece(0, chunks(1))]}, world.core.deadline()))
     assert leaders.requests == [[A], [B]]
 
 
@@ -214,7 +215,7 @@ def test_an_attach_is_repeated_with_the_same_sequence_numbers() -> None:
         return found
 
     world = ByHand(answer, leaders={"t": [1]})
-    assert world.run(attach(world.core, PRODUCING, {A: [AttachPiece(0, chunks(2))]})) == {A: -1}
+    assert world.run(attach(world.core, PRODUCING, {A: [AttachPiece(0, chunks(2))]}, world.core.deadline())) == {A: -1}
     assert leaders.appended == {A: [0, 1]}
     assert len(world.pauses) == 2
 
@@ -223,6 +224,6 @@ def test_an_attach_is_repeated_with_the_same_sequence_numbers() -> None:
 def test_a_stage_that_is_gone_and_an_old_epoch_are_final(code: ErrorCode, error: type[KafkaError]) -> None:
     world = ByHand(Leaders(ErrorCode.NOT_ENOUGH_REPLICAS, code), leaders={"t": [1, 1]})
     with pytest.raises(error) as caught:
-        world.run(attach(world.core, PRODUCING, {A: [AttachPiece(0, chunks(1))], B: [AttachPiece(0, chunks(1))]}))
+        world.run(attach(world.core, PRODUCING, {A: [AttachPiece(0, chunks(1))], B: [AttachPiece(0, chunks(1))]}, world.core.deadline()))
     assert caught.value.code is code
     assert world.pauses == []
