@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from ottla._version import __version__
 from ottla.base.errors import ErrorCode, OttlaError, WireError
 from ottla.client.addresses import Address, parse_addresses
+from ottla.client.core.arguments import checked
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.connection import CLIENT_SOFTWARE, ConnectionProtocol
 from ottla.client.core.conversation import Ask, AskAll, AskRolling, Conversation, Effect, Open
@@ -28,7 +29,6 @@ from ottla.wire.schema import Request
 
 if TYPE_CHECKING:
     from ottla.client.core.sasl import SaslExchange
-    from ottla.client.token_source import TokenCallback
 
 CONNECT_TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 30.0
@@ -389,6 +389,7 @@ def _closed(address: Address) -> ClientError:
 # The public client
 
 
+@checked
 async def connect(
     bootstrap: str,
     config: Mapping[str, str] | None = None,
@@ -396,7 +397,7 @@ async def connect(
     client_id: str = CLIENT_SOFTWARE,
     timeout_s: float = REQUEST_TIMEOUT_S,
     with_extensions: bool = False,
-    bearer_token: TokenCallback | None = None,
+    bearer_token: Callable[[], str | tuple[str, float]] | None = None,
 ) -> AsyncClient:
     """Connects to a cluster, as `ottla.client.connect` does, with the same settings and errors. Tokens are fetched in a thread."""
     security = security_of(config, bearer_token)

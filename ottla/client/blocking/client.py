@@ -5,8 +5,8 @@ Producers, consumers and transactions of a client share its metadata of the clus
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import Cluster
@@ -16,6 +16,7 @@ from ottla.client.blocking.producer import Producer
 from ottla.client.blocking.reading import READ_BYTES, RangeReader
 from ottla.client.blocking.share_consumer import ShareConsumer
 from ottla.client.blocking.transaction import Transaction
+from ottla.client.core.arguments import checked
 from ottla.client.core.connection import CLIENT_SOFTWARE
 from ottla.client.core.fetching import Fetched
 from ottla.client.core.operations import Operations, isolation_level
@@ -23,10 +24,8 @@ from ottla.client.core.producer_identity import TRANSACTION_TIMEOUT_MS
 from ottla.client.core.transaction import TransactionCore
 from ottla.client.security import security_of
 
-if TYPE_CHECKING:
-    from ottla.client.token_source import TokenCallback
 
-
+@checked
 def connect(
     bootstrap: str,
     config: Mapping[str, str] | None = None,
@@ -34,7 +33,7 @@ def connect(
     client_id: str = CLIENT_SOFTWARE,
     timeout_s: float = REQUEST_TIMEOUT_S,
     with_extensions: bool = False,
-    bearer_token: TokenCallback | None = None,
+    bearer_token: Callable[[], str | tuple[str, float]] | None = None,
 ) -> Client:
     """Connects to a cluster by some of its brokers' addresses, `HOST:PORT[,HOST:PORT...]`.
 
@@ -78,6 +77,7 @@ class Client(Operations):
 
     # Records
 
+    @checked
     def read(
         self,
         partition: TopicPartition,
@@ -105,6 +105,7 @@ class Client(Operations):
         """Returns a producer. Options: acks, codec, is_idempotent, transactional_id, batch_bytes, linger_s, on_delivery ..."""
         return Producer(self.cluster, **options)
 
+    @checked
     def consumer(
         self,
         group: str | None = None,
@@ -126,6 +127,7 @@ class Client(Operations):
             consumer.subscribe(topics)
         return consumer
 
+    @checked
     def share_consumer(self, group: str, *, topics: Sequence[str], **options: Any) -> ShareConsumer:
         """Returns a member of a share group (KIP-932), which acknowledges each acquired record."""
         consumer = ShareConsumer(self.cluster, group, **options)
@@ -134,6 +136,7 @@ class Client(Operations):
 
     # Transactions
 
+    @checked
     def transaction(self, transactional_id: str, *, timeout_ms: int = TRANSACTION_TIMEOUT_MS, may_use_v2: bool = True) -> Transaction:
         """Returns a `Transaction`, which runs the transactions of a transactional id step by step. Nothing is sent before `initialize`.
 

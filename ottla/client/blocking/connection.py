@@ -117,7 +117,7 @@ class BlockingConnection:
 
     def _connected(self, limit_s: float) -> socket.socket:
         deadline = time.monotonic() + limit_s
-        found = [ip_address for *_, ip_address in socket.getaddrinfo(*self.address, type=socket.SOCK_STREAM)]
+        found: list[Any] = [ip_address for *_, ip_address in socket.getaddrinfo(*self.address, type=socket.SOCK_STREAM)]
         for left, ip_address in zip(range(len(found), 0, -1), found, strict=True):
             try:
                 connected = socket.create_connection(ip_address[:2], timeout=max(0.001, (deadline - time.monotonic()) / left))

@@ -29,6 +29,7 @@ from ottla.client.blocking.group_membership import DEFAULT_ASSIGNORS, METADATA_A
 from ottla.client.blocking.owner import CallOwner, owned
 from ottla.client.blocking.routes import PAUSE_S, FetchRoutes, is_away
 from ottla.client.core.admin import EARLIEST, LATEST, OffsetAt, list_offsets
+from ottla.client.core.arguments import checked
 from ottla.client.core.fetching import FETCH_BYTES_MAX, MAX_WAIT_MS, PARTITION_BYTES_MAX, Fetched, FetchLimits, fetch_request, read_answer
 from ottla.client.core.group_admin import Committed, commit_offsets, committed_offsets
 from ottla.client.core.topic_lists import grouped
@@ -45,13 +46,11 @@ _OLD_MEMBER = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, Er
 
 
 def topic_names(topics: Iterable[str]) -> list[str]:
-    """Returns the sorted names of a subscription. Raises `UsageError` for a single str or bytes, for an empty list, and for an item that is
-    not a non-empty str.
-    """
-    names = [topics] if isinstance(topics, str | bytes) else sorted(set(topics))
-    if isinstance(topics, str | bytes) or not names or not all(isinstance(name, str) and name for name in names):
-        raise UsageError(f"topics is a list of names, not {topics!r:.100}")
-    return [str(name) for name in names]
+    """Returns the sorted names of a subscription. Raises `UsageError` for an empty list and an empty name."""
+    names = sorted(set(topics))
+    if not all(names) or not names:
+        raise UsageError(f"topics must be the names of one or more topics, not {names!r:.100}")
+    return names
 
 
 class Consumer:
@@ -61,6 +60,7 @@ class Consumer:
     ends the membership, also after an exception; after an exception it commits nothing.
     """
 
+    @checked
     def __init__(
         self,
         cluster: Cluster,
@@ -439,6 +439,7 @@ class Consumer:
                 # Other members continue at the last committed offset. They read the records after it again; no record is lost.
                 self.membership.join_again(failed.code)
 
+    @checked
     def close(self, *, may_commit: bool = True) -> None:
         """Commits if commits are automatic and `may_commit`, and ends the membership. In a forked child it only closes the inherited
         sockets.

@@ -14,6 +14,7 @@ from threading import RLock
 from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar
 from weakref import WeakSet
 
+from ottla.client.core.arguments import Arguments
 from ottla.client.errors import UsageError
 
 P = ParamSpec("P")
@@ -84,11 +85,13 @@ O = TypeVar("O", bound=Owned)  # noqa: E741
 
 
 def owned(method: Callable[Concatenate[O, P], T]) -> Callable[Concatenate[O, P], T]:
-    """Decorates a method: each call holds `owner`."""
+    """Decorates a method: each call checks its arguments and holds `owner`."""
+    arguments = Arguments(method)
 
     @wraps(method)
     def call(self: O, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        checked, options = arguments.check(args, kwargs)
         with self.owner:
-            return method(self, *args, **kwargs)
+            return method(self, *checked, **options)
 
     return call

@@ -10,6 +10,8 @@ from ottla.client.blocking.background_calls import BackgroundCalls, ignore
 from ottla.client.blocking.cluster import Cluster
 from ottla.wire.messages.metadata import MetadataResponseTopic
 
+METADATA_AGE_S = 10.0
+"""Age at which a topic's partition count is refreshed, in seconds. Kafka's clients place keys by the old count for up to 5 minutes."""
 GROWTH_S = 1.0
 """For this time after a topic has grown, in seconds, some brokers may still answer with its old partitions."""
 

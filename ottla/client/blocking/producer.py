@@ -26,9 +26,10 @@ from ottla.client.blocking.connection import BlockingConnection, first_ready
 from ottla.client.blocking.deliveries import Deliveries, Delivery
 from ottla.client.blocking.interruptions import Change
 from ottla.client.blocking.owner import CallOwner, owned
-from ottla.client.blocking.produced_topics import ProducedTopics
+from ottla.client.blocking.produced_topics import METADATA_AGE_S, ProducedTopics
 from ottla.client.blocking.routes import Routes
-from ottla.client.core.encoding import Encoding, check_record
+from ottla.client.core.arguments import checked
+from ottla.client.core.encoding import RECORD_OVERHEAD_BYTES, Encoding, check_record
 from ottla.client.core.partitioner import StickyPartitioner, partition_for_key
 from ottla.client.core.producer_identity import TRANSACTION_TIMEOUT_MS, ProducerIdentity
 from ottla.client.core.send_queue import Batch, BatchOutcome, SendQueue
@@ -44,11 +45,8 @@ BUFFER_BYTES_MAX = 32 * 1024 * 1024
 IN_FLIGHT_MAX = 5
 DELIVERY_TIMEOUT_S = 120.0
 LINGER_S = 0.005
-METADATA_AGE_S = 10.0
-"""Age at which a topic's partition count is refreshed, in seconds. Kafka's clients place keys by the old count for up to 5 minutes."""
 ACKS_ALL = -1
 
-_RECORD_OVERHEAD_BYTES = 12
 _TRANSACTION = ("transaction",)
 """The key of the background call that adds partitions to the transaction. Other requests of the transaction wait for its end."""
 _STEP_S = 1.0
@@ -63,6 +61,7 @@ class Producer:
     are reported as failed.
     """
 
+    @checked
     def __init__(
         self,
         cluster: Cluster,
@@ -139,13 +138,13 @@ class Producer:
         Raises `UsageError` for wrong types, and `KafkaError` without such a partition or an open transaction. It may also raise the error
         of an earlier batch. If it raises, it does not send this record.
         """
-        if value.__class__ is bytes and (key is None or key.__class__ is bytes) and timestamp is None and not headers:
+        has_target = topic.__class__ is str and partition.__class__ is int
+        if has_target and value.__class__ is bytes and (key is None or key.__class__ is bytes) and timestamp is None and not headers:
             timestamp = time.time_ns() // 1_000_000
-            size = _RECORD_OVERHEAD_BYTES + len(value) + (0 if key is None else len(key))
+            size = RECORD_OVERHEAD_BYTES + len(value) + (0 if key is None else len(key))
         else:
             timestamp = time.time_ns() // 1_000_000 if timestamp is None else timestamp
-            value, key, size = check_record(value, key, timestamp, headers)
-            size += _RECORD_OVERHEAD_BYTES
+            value, key, size = check_record(topic, partition, value, key, timestamp, headers)
         if not self.owner.acquire(False):
             raise self.owner.used_twice()
         try:
@@ -169,7 +168,7 @@ class Producer:
         try:
             for value in values:
                 try:
-                    size += len(value) + _RECORD_OVERHEAD_BYTES
+                    size += len(value) + RECORD_OVERHEAD_BYTES
                 except TypeError:
                     raise UsageError(f"a value is bytes, not {type(value).__name__}: encode it first") from None
                 if batch is None or size > limit:
@@ -177,7 +176,7 @@ class Producer:
                         full, batch = batch, None
                         self._seal(full)
                         self._step(0.0)
-                    size = len(value) + _RECORD_OVERHEAD_BYTES
+                    size = len(value) + RECORD_OVERHEAD_BYTES
                     target = TopicPartition(topic, self._sticky.current(topic, self._topics.partitions(topic)))
                     known = self._open.get(target)
                     batch = self._begin_batch(target) if known is None or known.size + size > limit else known

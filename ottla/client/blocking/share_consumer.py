@@ -29,6 +29,7 @@ from ottla.client.blocking.owner import CallOwner, owned
 from ottla.client.blocking.routes import PAUSE_S, FetchRoutes, is_away
 from ottla.client.blocking.share_membership import ShareMembership
 from ottla.client.core.admin import refusal
+from ottla.client.core.arguments import checked
 from ottla.client.core.share_session import (
     ACCEPT,
     BATCH_OPTIMIZED,
@@ -62,6 +63,7 @@ class ShareConsumer:
     after an exception it acknowledges nothing.
     """
 
+    @checked
     def __init__(
         self,
         cluster: Cluster,

@@ -19,14 +19,24 @@ from ottla.wire.records import Headers, Record, encode_batch
 _NOT_ENCODABLE = (TypeError, ValueError, AttributeError, ArithmeticError, LookupError, ImportError, struct.error, OttlaError)
 _TIMESTAMP_MAX = (1 << 63) - 1
 
+RECORD_OVERHEAD_BYTES = 12
+"""Approximate size of a record beside its key, value and headers, in bytes."""
 
-def check_record(value: object, key: object, timestamp: int, headers: Headers) -> tuple[bytes | None, bytes | None, int]:
-    """Returns a record's value and key as bytes, and its approximate size in bytes. Raises `UsageError` for wrong types, also of headers
-    and the timestamp.
+
+def check_record(
+    topic: object, partition: object, value: object, key: object, timestamp: int, headers: Headers
+) -> tuple[bytes | None, bytes | None, int]:
+    """Returns a record's value and key as bytes, and its approximate size in bytes. Raises `UsageError` for wrong types, also of the topic,
+    partition, headers and timestamp.
     """
+    if not isinstance(topic, str):
+        raise UsageError(f"produce: topic must be str, not {topic!r:.100}")
+    if not hasattr(partition, "__index__"):
+        raise UsageError(f"produce: partition must be int, not {partition!r:.100}")
+
     if not isinstance(timestamp, int) or not -1 <= timestamp <= _TIMESTAMP_MAX:
         raise UsageError(f"a timestamp is a number of milliseconds since 1970, not {timestamp!r}")
-    size = 0
+    size = RECORD_OVERHEAD_BYTES
     if not isinstance(headers, Iterable):
         raise UsageError(f"headers are a sequence of pairs, not {type(headers).__name__}")
     for header in headers:

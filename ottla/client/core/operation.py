@@ -3,7 +3,7 @@
 `@operation` declares an operation of administration once. Called with a `ClusterCore` it returns a conversation, for other conversations
 and for the asyncio client. Called with a blocking object, such as `client.blocking.cluster.Cluster`, it runs the conversation and returns
 the result. As a class attribute of a blocking class it becomes a method. A `ClientOperation` becomes a method of both public clients: a
-blocking method of `Client`, and a coroutine of `AsyncClient`.
+blocking method of `Client`, and a coroutine of `AsyncClient`. Both check the arguments of calls by clients (`core/arguments.py`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import update_wrapper
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
+from ottla.client.core.arguments import Arguments
 from ottla.client.core.conversation import Conversation
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Operation(Generic[C, P, T]):
 
     def __init__(self, conversation: Callable[Concatenate[C, P], Conversation[T]]) -> None:
         self._conversation = conversation
+        self._arguments = Arguments(conversation)
         update_wrapper(self, conversation)
 
     @overload
@@ -40,7 +42,8 @@ class Operation(Generic[C, P, T]):
     def __call__(self, shell: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         if not hasattr(shell, "run"):
             return self._conversation(shell, *args, **kwargs)
-        return shell.run(self._conversation(shell.core, *args, **kwargs))
+        checked, options = self._arguments.check(args, kwargs)
+        return shell.run(self._conversation(shell.core, *checked, **options))
 
     @overload
     def __get__(self, shell: None, owner: Any = None) -> Operation[C, P, T]: ...
@@ -62,12 +65,14 @@ class ClientOperation(Generic[P, T]):
 
     def __init__(self, conversation: Callable[Concatenate[ClusterCore, P], Conversation[T]], *, has_own_deadline: bool = False) -> None:
         self._conversation = conversation
+        self._arguments = Arguments(conversation)
         self._has_own_deadline = has_own_deadline
         update_wrapper(self, conversation)
 
     def __call__(self, client: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         core = client.cluster.core
-        asked = self._conversation(core, *args, **kwargs)
+        checked, options = self._arguments.check(args, kwargs)
+        asked = self._conversation(core, *checked, **options)
         return client.cluster.run(asked if self._has_own_deadline else core.in_time(asked))
 
     @overload

@@ -21,7 +21,7 @@ from ottla.client.core.group_admin import Committed, GroupDescription, ListedGro
 from ottla.client.core.operation import ClientOperation
 from ottla.client.core.raw_produce import produce_batches
 from ottla.client.core.transaction_admin import ListedTransaction, TransactionDescription
-from ottla.client.errors import ClientError, KafkaError, TransportError
+from ottla.client.errors import ClientError, KafkaError, TransportError, UsageError
 from ottla.wire.messages.metadata import MetadataResponseTopic
 
 K = TypeVar("K")
@@ -65,9 +65,9 @@ class TopicInfo(NamedTuple):
 
 
 def isolation_level(name: str) -> int:
-    """Returns the protocol's number for `read_committed` or `read_uncommitted`. Raises ValueError for another name."""
+    """Returns the protocol's number for `read_committed` or `read_uncommitted`. Raises `UsageError` for another name."""
     if name not in _ISOLATION:
-        raise ValueError(f"isolation {name!r} is none of {', '.join(_ISOLATION)}")
+        raise UsageError(f"isolation must be {' or '.join(_ISOLATION)}, not {name!r}")
     return _ISOLATION[name]
 
 

@@ -143,7 +143,7 @@ def test_the_addresses_of_a_name_share_the_time_to_connect(monkeypatch: pytest.M
 def test_a_silent_broker_is_a_timeout(opened: Opener) -> None:
     with FakeBroker({HEARTBEAT: lambda _body, _version: None}) as broker:
         connection = opened(broker)
-        with pytest.raises(RequestTimeoutError, match=r"did not answer within 0\.05 s"):
+        with pytest.raises(RequestTimeoutError, match=r"did not answer within 0\.0\d s"):
             connection.request(HeartbeatRequest(), timeout_s=0.05)
         assert not connection.is_open
 

@@ -215,13 +215,13 @@ def test_wrong_usage_is_refused_in_one_line() -> None:
     with GroupBroker(1) as broker, Cluster(broker.address) as cluster:
         with pytest.raises(UsageError, match="earliest, latest, none, not 'Earliest'"):
             Consumer(cluster, auto_offset_reset="Earliest")
-        for assignors in ("range", ["Range"], []):
+        for assignors in (["Range"], []):
             with pytest.raises(UsageError, match="a list of range, roundrobin, cooperative-sticky"):
                 Consumer(cluster, group_id="g", assignors=assignors)
         with Consumer(cluster, group_id="g") as consumer:
-            for topics in ("orders", b"orders", [], [7]):
-                with pytest.raises(UsageError, match="a list of names"):
-                    consumer.subscribe(topics)  # type: ignore[arg-type]
+            for topics in ([], [""]):
+                with pytest.raises(UsageError, match="names of one or more topics"):
+                    consumer.subscribe(topics)
             with pytest.raises(UsageError, match="t-0 is not being read"):
                 consumer.seek(A, 0)
         with Consumer(cluster) as consumer, pytest.raises(UsageError, match="needs a group"):

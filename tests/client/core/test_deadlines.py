@@ -162,7 +162,7 @@ def test_progress_gives_a_call_its_time_again() -> None:
     assert world.now_s - 100 > 4 * LIMIT_S
 
 
-def test_a_broker_is_told_less_time_than_the_caller_waits() -> None:
+def test_a_request_gives_the_broker_less_time_than_the_caller_waits() -> None:
     asked: list[Any] = []
     world = ByHand(lambda ask: asked.append(ask) or Log()(ask), leaders={"t": [1]}, timeout_s=30.0)
     world.run(produce_batches(world.core, {A: [_batch()]}, timeout_s=2.0))
