@@ -7,7 +7,7 @@ there are log directories) and at most `AT_A_TIME_MAX`. All copies share `replic
 
 The directory of the copy marks an unfinished move. So the move continues when the replica is opened again: after a restart, or when a
 failed directory works again. An unreadable copy is made again. A request with another destination removes the old copy; a request for the
-replica's present directory ends the move.
+replica's present directory ends the move. Unreadable bytes of the log end it, too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from itertools import islice
 from typing import TypeVar
 
 from ottla.base.config import BrokerConfig
-from ottla.base.errors import ApiError, ErrorCode, StorageError
+from ottla.base.errors import ApiError, DamagedLogError, ErrorCode, StorageError
 from ottla.base.ports import Clock, Disk, Random, Threads, Timers
 from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
@@ -237,7 +237,7 @@ class DirectoryMoves:
             rate = self._config.replica_alter_log_dirs_io_max_bytes_per_second
             found = None if is_nearly_done else future.next_piece(min(PIECE_BYTES, rate))
         except StorageError as error:
-            self._failed(error.path or future.copy.directory, error)
+            self._stumbled(move, error)
             return
         if found is None:
             self._replace(move)
@@ -273,12 +273,14 @@ class DirectoryMoves:
         try:
             old = move.future.replace(PIECE_BYTES)
         except ApiError as error:
-            self._damaged(move, error)
+            self._refused(move, error.message)
             return
         except StorageError as error:
-            if self._partitions.directory_of(partition) is not source:  # the copy has replaced the log
-                del self._moves[key]
-                self._partitions.on_moved(partition, source, 0)
+            if self._partitions.directory_of(partition) is source:
+                self._stumbled(move, error)
+                return
+            del self._moves[key]  # the copy has replaced the log
+            self._partitions.on_moved(partition, source, 0)
             self._failed(error.path or begun, error)
             return
         del self._moves[key]
@@ -308,9 +310,9 @@ class DirectoryMoves:
                     raise result
                 done(result)
             except ApiError as error:
-                self._damaged(move, error)
+                self._refused(move, error.message)
             except StorageError as error:
-                self._failed(error.path, error)
+                self._stumbled(move, error)
 
         move.is_busy = True
         self._threads.run(guarded, finished)
@@ -326,8 +328,18 @@ class DirectoryMoves:
 
     # Ends
 
-    def _damaged(self, move: _Move, error: ApiError) -> None:
-        log.error("%s does not move: %s", move.partition.topic_partition, error.message)
+    def _stumbled(self, move: _Move, error: StorageError) -> None:
+        """Handles a failure in the middle of a move. Unreadable bytes end this move, and the log is checked. After any other failure the
+        log directory is taken offline."""
+        if not isinstance(error, DamagedLogError):
+            self._failed(error.path or move.future.copy.directory, error)
+            return
+        if error.path.startswith(f"{move.partition.log.directory}/"):
+            move.partition.read_failed(error)
+        self._refused(move, str(error))
+
+    def _refused(self, move: _Move, reason: str) -> None:
+        log.error("%s does not move: %s", move.partition.topic_partition, reason)
         self.give_up(move.partition.topic_partition)
 
     def _stop(self, move: _Move) -> None:

@@ -14,7 +14,7 @@ import pytest
 from ottla.adapters.disk import OsDisk, OsFile
 from ottla.adapters.lock import DirectoryLock
 from ottla.adapters.randomness import SystemRandom
-from ottla.base.errors import DirectoryRefused, DiskError, ErrorCode, StorageError
+from ottla.base.errors import DamagedLogError, DirectoryRefused, DiskError, ErrorCode, StorageError
 from ottla.base.types import TopicPartition
 from ottla.server import app
 from ottla.server.app import BrokerServer
@@ -40,10 +40,11 @@ PARTITIONS = 4
 
 
 class FailingDisk(OsDisk):
-    """A disk of which one directory can be broken."""
+    """A disk of which one directory can be broken, or the files of one directory unreadable."""
 
     __slots__ = ()
     broken = ""
+    unreadable = ""
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
         self.check(path)
@@ -58,16 +59,22 @@ class FailingDisk(OsDisk):
         if cls.broken and path.startswith(cls.broken):
             raise DiskError(f"cannot use {path}: Input/output error", path)
 
+    @classmethod
+    def check_read(cls, path: str) -> None:
+        cls.check(path)
+        if cls.unreadable and path.startswith(cls.unreadable):
+            raise DamagedLogError(f"cannot read {path}: Input/output error", path)
+
 
 class FailingFile(OsFile):
     __slots__ = ()
 
     def pread(self, length: int, position: int) -> bytes:
-        FailingDisk.check(self.path)
+        FailingDisk.check_read(self.path)
         return super().pread(length, position)
 
     def pread_into(self, buffer: bytearray | memoryview, position: int) -> int:
-        FailingDisk.check(self.path)
+        FailingDisk.check_read(self.path)
         return super().pread_into(buffer, position)
 
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:

@@ -34,6 +34,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """`start("a.setting=value")` starts the broker with the directories a and b; it stops the one before."""
     monkeypatch.setattr(app, "OsDisk", FailingDisk)
     monkeypatch.setattr(FailingDisk, "broken", "")
+    monkeypatch.setattr(FailingDisk, "unreadable", "")
     monkeypatch.setattr(moves, "PIECE_BYTES", 4_000)
     monkeypatch.setattr(moves, "LAST_BYTES", 1_000)
     running: list[BrokerServer] = []
@@ -282,6 +283,21 @@ def test_the_logs_own_directory_fails_and_heals(start: Start, tmp_path: Path) ->
     server = start()
     until(server, lambda: place(server) == target)
     assert [offset for offset, _ in values(server)] == list(range(205))
+
+
+def test_unreadable_bytes_of_the_log_end_its_move_alone(start: Start, tmp_path: Path) -> None:
+    server = start()
+    fill(server)
+    target, origin, before = other_of(server), place(server), values(server)
+    FailingDisk.unreadable = partition_of(server).log.directory
+    assert move(server, tmp_path, target) is ErrorCode.NONE
+    until(server, lambda: not any(server.node.moves.under_way()))
+    assert all(directory.is_online for directory in server.directories)
+    assert partition_of(server).is_online and place(server) == origin and not copies(tmp_path)
+    FailingDisk.unreadable = ""
+    assert move(server, tmp_path, target) is ErrorCode.NONE
+    until(server, lambda: place(server) == target)
+    assert values(server) == before
 
 
 def test_a_replica_that_is_not_here_yet_is_made_where_it_is_wanted(start: Start, tmp_path: Path) -> None:
