@@ -247,7 +247,8 @@ class BrokerServer:
             loop.default_exception_handler(context)
 
     def reload(self) -> None:
-        """Handles SIGHUP: reads the configuration and certificates again, and applies settings that may change while the broker runs."""
+        """Handles SIGHUP: reads the configuration and certificates again, and applies settings that may change while the broker runs. With
+        an invalid configuration only the HTTP port is reloaded."""
         if self.http is not None:
             self.http.reload()
         if self.read_again is None:
@@ -274,7 +275,7 @@ class BrokerServer:
         self.loop.create_task(self.stop()).add_done_callback(self._on_stopped)
 
     def _on_stopped(self, task: asyncio.Task[int]) -> None:
-        """Completes `stopped`, which ends `serve`. The error of a failed stop is raised by `run`."""
+        """Completes `stopped`, which ends `serve`."""
         error = task.exception()
         if error is not None:
             self.stopped.set_exception(error)

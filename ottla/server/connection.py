@@ -1,6 +1,6 @@
 """One client connection: cuts received bytes into frames and executes them in order.
 
-The next request is executed before earlier ones are answered, so a produce that waits for its replicas does not delay the append of the
+The next request may be executed before earlier ones are answered, so a produce that waits for its replicas does not delay the append of the
 next one (Kafka mutes the connection instead). `answer_queue.py` sends the answers in the order of the requests.
 
 A connection reads and executes requests only in the state READING (`connection_state.py`). The size of a frame, the number of requests in

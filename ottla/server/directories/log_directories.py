@@ -131,7 +131,7 @@ class LogDirectoryState:
 
     def history(self, stored: Renewal | None, random: Random) -> LogDirectoryHistory:
         """Returns the path and the generations. Begins a new list of generations if the directory is older than `stored`, the last renewal
-        in the metadata store."""
+        in the metadata store, or cannot be read."""
         if stored is not None and self.generations and self.is_online:
             try:
                 self.generations = generations.compare(self._disk, self.path, random, stored)
