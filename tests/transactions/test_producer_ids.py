@@ -71,6 +71,18 @@ def test_requests_wait_while_the_block_is_fetched() -> None:
     assert answers == [(0, ErrorCode.NONE), (1, ErrorCode.NONE), (2, ErrorCode.NONE)]
 
 
+def test_a_request_whose_wait_begins_after_the_fetch_has_ended_gets_its_id() -> None:
+    """A decision waits for replicas before it waits for ids; the block may come meanwhile."""
+    store = MemoryStore()
+    store.hold()
+    ids = ProducerIds(store, 1)
+    assert ids.take() is None
+    store.release()
+    codes: list[ErrorCode] = []
+    ids.when_ready(codes.append)
+    assert codes == [ErrorCode.NONE] and ids.take() == 0
+
+
 def test_the_next_block_is_there_before_the_last_one_is_used_up() -> None:
     store = MemoryStore()
     ids = ProducerIds(store, 1)
