@@ -64,7 +64,7 @@ def _describe(shard: GroupShard, group_id: str) -> DescribedClassicGroup:
             client_id=member.client_id,
             client_host=member.client_host,
             metadata=member.metadata(group.protocol_name) if is_stable else b"",
-            assignment=member.assignment,  # a rebalance keeps the last assignment, because the member may still use it
+            assignment=member.assignment,
         )
         for member in group.members.values()
     ]

@@ -72,7 +72,7 @@ class Left:
 
 @immutable
 class Beat:
-    """The answer to a heartbeat of a consumer or share group. `assignment` is None if the member has it already."""
+    """The answer to a heartbeat of a consumer or share group. `assignment` is None if it is not sent, because the member has it already."""
 
     error: ErrorCode = OK
     message: str | None = None

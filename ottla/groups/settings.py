@@ -1,7 +1,7 @@
 """The settings of a group coordinator, and its view of the topics.
 
 The comments beside the fields are configuration keys; their defaults are in `base/settings/`. A change of a dynamic setting replaces
-`GroupCoordinatorSettings`. Settings marked "ours" do not exist in Kafka; most of them bound memory that clients could otherwise fill.
+`GroupCoordinatorSettings`. A field marked "ours" is a constant that Kafka does not have.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class GroupCoordinatorSettings:
     streams_members_max: int  # group.streams.max.size
     regex_refresh_interval_ms: int  # group.consumer.regex.refresh.interval.ms
     offsets_per_group_max: int  # ottla.group.offsets.max
-    member_metadata_bytes_max: int = 512 * 1024  # ours: the protocols and assignment of one member, which must fit one record
+    member_metadata_bytes_max: int = 512 * 1024  # ours: limit of a member's protocols, of its assignment, and of its topics' names
     group_metadata_bytes_max: int  # ottla.group.metadata.max.bytes
     protocols_per_member_max: int = 100  # ours
     pending_members_max: int = 10_000  # ours: ids of one group given out by MEMBER_ID_REQUIRED and not used yet

@@ -1,7 +1,7 @@
 """The state of one group coordinator: all groups and offsets of one partition of `__consumer_offsets`, and its view of the cluster.
 
 Hard state: `offsets`, each classic group's `stored` record, and the logged fields of modern groups. Only `GroupMachine.apply`
-and `apply_marker` change it. All else is soft state.
+and `apply_marker` change it. All other state is soft.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class GroupShard:
         self.is_live = False  # False while the log is loading; then a group record replaces the whole group
 
     def classic_group(self, group_id: str) -> ClassicGroup:
-        """Returns the group if it is classic. Otherwise raises UNKNOWN_MEMBER_ID, because no such group has the requesting member."""
+        """Returns a classic group. Raises ApiError UNKNOWN_MEMBER_ID if there is no classic group with this id."""
         group = self.groups.get(group_id)
         if type(group) is not ClassicGroup:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -174,7 +174,7 @@ class GroupShard:
             del self.groups[group.group_id]
 
     def forget_group(self, group_id: str) -> None:
-        """Drops a deleted modern group and its soft state. If it has committed offsets, an empty classic group replaces it."""
+        """Drops a deleted modern group. If it has committed or pending offsets, an empty classic group replaces it."""
         owner = self.groups.pop(group_id).owner
         self.refreshes.pop(group_id, None)
         self.streams_states.pop(group_id, None)
@@ -189,7 +189,7 @@ class GroupShard:
             group.owner = owner
 
     def claiming(self, group_id: str, owner: str, reply: Reply) -> Reply:
-        """Returns a reply for a request that may create a group. The reply makes `owner` the group's owner before it answers."""
+        """Returns a reply for a request that may create a group. The reply makes `owner` the group's owner, if it has none, and answers."""
         if owner == NO_OWNER or self.owner_of(group_id) != NO_OWNER:
             return reply
 
@@ -219,6 +219,6 @@ class GroupShard:
                 yield owner, offset_bytes(key[0], offset.metadata)
 
     def fresh_member_id(self, prefix: str) -> str:
-        """Returns `prefix` and a random UUID, as Kafka names members."""
+        """Returns `prefix` and 16 random bytes in the form of a UUID, as Kafka names members."""
         digits = self.random.token_bytes(16).hex()
         return f"{prefix}-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

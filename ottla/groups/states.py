@@ -1,9 +1,9 @@
 """The states of a group and their allowed transitions.
 
-Requests of members change a classic group's state: in PreparingRebalance members join, in CompletingRebalance they wait for the leader's
-assignment. A consumer group's state follows from its epochs: Assigning while the group's epoch is newer than the target's, Reconciling
-while a member has not reached its target. A streams group has these states too, and is NotReady while topics of its topology are missing or
-wrong. A share group is Stable if it has members, else Empty.
+Requests and timeouts of members change a classic group's state: in PreparingRebalance members join, in CompletingRebalance they wait for
+the leader's assignment. A consumer group's state follows from its epochs: Assigning while the group's epoch is newer than the target's,
+Reconciling while a member has not reached its target. A streams group has these states too, and is NotReady while topics of its topology
+are missing or wrong. A share group is Stable if it has members, else Empty.
 
 `ALLOWED` (classic), `CONSUMER_ALLOWED`, `STREAMS_ALLOWED` and `SHARE_ALLOWED` list the possible next states. The code asserts every
 transition of a classic group. The other states are computed, and tests compare the tables with transcripts. The diagrams in the

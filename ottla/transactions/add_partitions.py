@@ -1,7 +1,7 @@
 """Adds partitions to a transaction: AddPartitionsToTxn, AddOffsetsToTxn, implicitly by Produce with transactions v2; and verifies them.
 
-The first partition opens the transaction. For partitions that the transaction already has nothing is logged, so a producer that writes to
-the same partitions causes no further records. The offsets of a group are one partition of `__consumer_offsets` like any other.
+The first partition opens the transaction. Partitions that the transaction already has cause no record. The offsets of a group are one
+partition of `__consumer_offsets` like any other.
 
 Verification (KIP-890) answers whether a partition belongs to the ongoing transaction, and changes nothing. Without it a late Produce of an
 older client could open a transaction that no client ever ends (I30). Clients of v2 are protected by their epoch, because each end
@@ -70,7 +70,7 @@ def decide_verify(
 
 
 def _judge_add(metadata: TransactionMetadata, identity: ProducerIdAndEpoch) -> ErrorCode:
-    # Checked first: the client may already use its next identity, which becomes current only when the end is complete.
+    # Checked before the identity: until the end is complete, the client repeats the request, whether it has its next identity or not.
     if metadata.state in PREPARED:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if metadata.identity.producer_id != identity.producer_id:

@@ -4,10 +4,10 @@
 `done`. If this broker is not the coordinator, the result has NOT_COORDINATOR; while the shard loads, COORDINATOR_LOAD_IN_PROGRESS; without
 the topic or with too many waiting decisions, COORDINATOR_NOT_AVAILABLE.
 
-Between Prepare* and Complete* Kafka answers CONCURRENT_TRANSACTIONS, and the client tries again after a pause that is much longer than the
-rest of the transaction. Here the request waits for the completion, at most `completion_wait_ms`, and is then decided again, at most
-`ATTEMPTS_MAX` times in all. EndTxn and the verification of partitions are answered at once. EndTxn does not wait because it must never end
-the next transaction (ydb #52731).
+Between Prepare* and Complete* Kafka answers CONCURRENT_TRANSACTIONS, and the client tries again after a pause. Here InitProducerId and
+added partitions wait for the completion, at most `completion_wait_ms`, and are then decided again, at most `ATTEMPTS_MAX` times in all.
+EndTxn and the verification of partitions are answered at once. EndTxn does not wait because it must never end the next transaction
+(ydb #52731).
 
 `admit` checks a Produce: with transactions v2 its partitions are added to the transaction, with older versions they are verified,
 unless verification is switched off. If another broker is the coordinator, that broker is asked (`remote.py`).
@@ -65,7 +65,7 @@ class HasHost(Protocol):
 
 
 class TransactionClient(Protocol):
-    """The client that used a transactional id, for operators. `handlers.context.RequestContext` has these properties."""
+    """The client that used a transactional id. `handlers.context.RequestContext` has these properties."""
 
     @property
     def client_id(self) -> str | None: ...
@@ -120,8 +120,8 @@ class TransactionCoordinators(Coordinator[str]):
         return TransactionMachine(coordinator_epoch, self.settings, self.producer_ids, self._markers, self._memory)
 
     def host_of(self, transactional_id: str) -> MachineHost:
-        """Returns the same host as `Coordinator.host_of`. Also raises INVALID_REQUEST for an id that is too long, and
-        COORDINATOR_NOT_AVAILABLE without the topic.
+        """Returns the active host of an id's shard. Raises ApiError INVALID_REQUEST for an id that is too long, COORDINATOR_NOT_AVAILABLE
+        without the topic, NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
         """
         if is_too_long(transactional_id):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"a transactional id has at most {ID_CHARACTERS_MAX} characters")
@@ -201,8 +201,8 @@ class TransactionCoordinators(Coordinator[str]):
     def list_transactions(
         self, wanted: ListFilter, done: Callable[[list[TransactionMetadata], ErrorCode], None]
     ) -> Generator[None, None, None]:
-        """Lists the transactions of this broker's shards, one shard in each step. While a shard is loading, the list is incomplete and its
-        error code is COORDINATOR_LOAD_IN_PROGRESS.
+        """Lists the transactions of this broker's shards, one shard in each step. If a shard was loading at the beginning, its transactions
+        are missing and the error code is COORDINATOR_LOAD_IN_PROGRESS. Shards that this broker resigns meanwhile are missing, too.
         """
         hosts = [host for host in self.all_hosts() if host.state is HostState.ACTIVE]
         is_loading = any(host.state is HostState.LOADING for host in self._hosts.values())
@@ -331,9 +331,7 @@ class _CompletionWait:
         self._coordinators._run(self._transactional_id, self._command, self.answered, self._refuse)
 
     def _give_up(self, shard: Any) -> None:
-        """Answers the request with the last result when its time is over. If the request is being decided at that time, the decision
-        answers it.
-        """
+        """Answers the request with its last result after the maximum wait, unless a decision of it is held and answers it."""
         self._attempts = ATTEMPTS_MAX
         if shard.forget_waiter(self._transactional_id, self._woken):
             self._finish(self._last)

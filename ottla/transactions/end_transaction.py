@@ -10,7 +10,7 @@ v2 client may abort a transaction that it never began, because it does not know 
 recognised by the last identity (I28).
 
 Errors: an unknown id or another producer id is INVALID_PRODUCER_ID_MAPPING, another epoch PRODUCER_FENCED, and an end that contradicts the
-state INVALID_TXN_STATE. Between Prepare* and Complete* the answer is CONCURRENT_TRANSACTIONS, never success.
+state INVALID_TXN_STATE. Between Prepare* and Complete* no end is answered with success: a repeated end gets CONCURRENT_TRANSACTIONS.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def decide_end(
 
 
 def decide_complete(shard: Shard, now_ms: int, ended: TransactionMetadata) -> Decision:
-    """Logs Complete* when all markers of `ended` are committed. A refused append is repeated, because nothing else would repeat it."""
+    """Logs Complete* for `ended`, unless its state has changed. Repeats a refused append, because nothing else would repeat it."""
     metadata = shard.transactions.get(ended.transactional_id)
     if metadata != ended:
         return NOTHING
@@ -90,7 +90,7 @@ def new_producer_id_if_exhausted(shard: Shard, metadata: TransactionMetadata) ->
 
 
 def fetch_producer_id(shard: Shard, retry: Callable[[int], Decision], reply: Reply) -> Decision:
-    """Waits for the next block of producer ids, then decides again; replies an `EndResult` if there are none."""
+    """Waits for the next block of producer ids, then decides again with `retry`. Replies an `EndResult` with the error if none comes."""
 
     def refilled(code: ErrorCode) -> None:
         if shard.is_abandoned:  # this shard decides nothing any more; the block of ids is used by other shards

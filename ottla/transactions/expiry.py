@@ -1,12 +1,11 @@
 """Aborts transactions that have timed out, and removes transactional ids that are no longer used.
 
-A transaction that is open longer than its client's timeout is aborted, and its epoch is fenced (I31). The client's next request gets
-PRODUCER_FENCED or INVALID_PRODUCER_EPOCH. The client may continue with InitProducerId and its last identity (KIP-588). Transactions of
-two-phase commit have no timeout. A transactional id that has no open transaction and has not changed for `expiration_ms` is removed by a
-tombstone.
+The next scan after a transaction's timeout aborts it and fences its epoch (I31). The client may continue with InitProducerId and its last
+identity (KIP-588). Transactions of two-phase commit have no timeout. A transactional id that has no open transaction and no record of the
+last `expiration_ms` is removed by a tombstone.
 
-Each scan schedules the next one in any case, so a refused append only delays the work by one interval. A scan writes at most
-`scan_records_max` records, in batches of at most `max.message.bytes`; after a scan with that many records the next one follows at once.
+Each scan schedules the next one, also if its append was refused. A scan writes at most `scan_records_max` records, in batches of at most
+`max.message.bytes`; after a scan that logged that many records the next one follows at once.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def decide_timeouts(shard: Shard, now_ms: int) -> Decision:
 
 
 def decide_expiry(shard: Shard, now_ms: int) -> Decision:
-    """Removes unused ids. The dict is ordered by last update, so the scan ends at the first id that was used recently."""
+    """Removes unused ids. The dict has the order of the log, so the scan ends at the first id with a recent record."""
     draft, interval_ms = Draft(), shard.settings.expiry_scan_interval_ms
     unused: list[str] = []
     for transactional_id, metadata in shard.transactions.items():

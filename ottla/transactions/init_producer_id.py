@@ -1,14 +1,15 @@
 """InitProducerId: gives a transactional id its producer id and epoch, and fences the previous owner.
 
-Every call that is not a retry gives the id a new identity (producer id and epoch), which fences the previous owner (I26). An open
-transaction is aborted first, with markers in the next epoch. Until the abort is complete the result is CONCURRENT_TRANSACTIONS, and
+Every successful call that is not a retry gives the id a new identity (producer id and epoch), which fences the previous owner (I26). An
+open transaction is aborted first, with markers in the next epoch. Until the abort is complete the result is CONCURRENT_TRANSACTIONS, and
 `coordinators.py` or the client repeats the request. When the epochs are used up, the new identity is a new producer id with epoch 0.
 
 A client that sends its current identity (KIP-360) gets the next one only if no other client has taken over. If the client sends its
-previous identity, its last answer was lost or its transaction timed out. It then gets the current identity without a new epoch, because no
-other client can know the previous one. This also holds after a change of the producer id and after a failover (KAFKA-20357). While a
-transaction is being completed, only the producer id is compared, as in Kafka. Stricter than Kafka: only the current identity (or none) can
-abort an ongoing transaction. Otherwise a delayed request could abort a later transaction of its own sender (P5).
+previous identity, its last answer was lost or its transaction timed out. It then gets the current identity (or a new producer id if the
+epochs are used up), because no other client can know the previous one. This also holds after a change of the producer id and after a
+failover (KAFKA-20357). While a transaction is being completed, only the producer id is compared, as in Kafka. Stricter than Kafka: only
+the current identity (or none) can abort an ongoing transaction. Otherwise a delayed request could abort a later transaction of its own
+sender (P5).
 
 Two-phase commit (KIP-939), if it is enabled: with `is_two_phase` the transaction has no timeout. With `keeps_prepared` the ongoing
 transaction stays open. The answer then has two identities: the transaction's, and a new one that the client uses to end it.
@@ -101,8 +102,8 @@ def _begin(shard: Shard, now_ms: int, command: InitProducerId, reply: Reply) -> 
 
 
 def _is_over_limit(shard: Shard, owner: str) -> bool:
-    """Whether a new id is refused, because `ottla.transactions.max` is reached. It is also refused if at most a quarter of that number is
-    free and `owner` has at least as many ids as are free (estimated from memory)."""
+    """Whether a new id is refused: this broker has `ottla.transactions.max` ids, or at most a quarter of that number is free and `owner`
+    has at least as many ids as are free (estimated from its memory)."""
     ids_max = shard.settings.transactions_max
     known = shard.memory.total_things()
     free = ids_max - known
@@ -113,7 +114,7 @@ def _is_over_limit(shard: Shard, owner: str) -> bool:
 
 
 def _give_identity(shard: Shard, now_ms: int, command: InitProducerId, metadata: TransactionMetadata, reply: Reply) -> Decision:
-    """Gives the next identity when no transaction is open."""
+    """Gives the next identity, or the current one to a retry, when no transaction is open."""
     current, expected = metadata.identity, command.expected
     is_retry = expected != NO_IDENTITY and expected == metadata.last_identity
     if expected not in (NO_IDENTITY, current) and not is_retry:

@@ -1,15 +1,16 @@
-"""Writes the markers of a transaction to all of its partitions, on this broker and on others, and repeats failed writes.
+"""Writes the markers of a transaction to its partitions, on this broker and on others, and repeats failed writes.
 
 `LocalMarkers` writes a marker to a partition that this broker leads, and reports it when the high watermark has passed it. It forwards a
 marker in `__consumer_offsets` to the group coordinator of the partition, so that the offsets of the transaction take effect. It serves this
 broker's own transactions and WriteTxnMarkers of other brokers. `MarkerDelivery` is the coordinator's `MarkerSender`: it writes local
-partitions at once, sends the other markers to the partitions' leaders (`PeerMarkers`), and repeats after a pause until each has its marker.
+local partitions itself, sends the other markers to the partitions' leaders (`PeerMarkers`), and repeats after a pause until each has its
+marker.
 
 Markers are idempotent: a partition that already has the marker reports success (KAFKA-19999). INVALID_PRODUCER_EPOCH means that the
 partition has a later transaction of this producer. The later transaction could not begin before this transaction was complete, so the
 partition has the marker. A deleted partition needs no marker. But a partition that is missing in this broker's metadata may be newer than
 the metadata, so it is looked up (`IsDeleted`). TRANSACTION_COORDINATOR_FENCED means that another coordinator completes the transaction:
-delivery stops without a message, because this machine is about to be dropped. Delivery also stops once the machine was dropped.
+delivery stops without a message, because this machine is about to be dropped. Nothing is repeated once the machine was dropped.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from ottla.transactions.remote import NO_LEADER, DoneCodes, Leaders
 
 RETRY_MS = 100
 PARTITIONS_PER_TURN = 20
-"""Markers written in one iteration of the event loop; a transaction may have thousands of partitions. A marker may take half a millisecond,
-because the first batch of a log creates its index files."""
+"""Markers that one delivery writes in one iteration of the event loop. A transaction may have thousands of partitions, and a marker may
+take half a millisecond, because the first batch of a log creates its index files."""
 ALL_IN_SYNC = -1
 MARKER_IS_THERE = frozenset({ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH})
 
@@ -131,7 +132,7 @@ class PeerMarkers(Protocol):
     """Sends markers to other brokers, for the partitions that they lead (`cluster/peer_transactions.py`)."""
 
     def write_markers(self, broker_id: int, marker: Marker, partitions: Sequence[TopicPartition], done: DoneCodes) -> None:
-        """Sends a marker to a broker for these partitions; if the broker cannot be reached, each partition gets the error code."""
+        """Sends a marker to a broker for these partitions. If the request fails, each partition gets the error code."""
 
 
 class MarkerDelivery:
@@ -188,7 +189,7 @@ class _Delivery:
             self._finish()
 
     def _send(self, partitions: Sequence[TopicPartition], start: int = 0) -> None:
-        """Sends to some of the partitions, from `start` on, and to the rest in later iterations of the event loop."""
+        """Sends to a slice of the partitions from `start` on, and to the rest in later iterations of the event loop."""
         delivery, remote = self._delivery, dict[int, list[TopicPartition]]()
         end = start + PARTITIONS_PER_TURN
         for partition in partitions[start:end]:

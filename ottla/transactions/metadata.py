@@ -1,12 +1,12 @@
 """The state of one transactional id, and the changes of this state.
 
-`TransactionMetadata` is an immutable value, equal to a record of `__transaction_state`. Each change makes a new value and asserts that
+`TransactionMetadata` is the immutable content of a record of `__transaction_state`. Each change makes a new value and asserts that
 `ALLOWED` has the transition. A new value takes effect only after it was logged and applied.
 
-Identities. `identity` is the (producer id, epoch) that the client must use in its next request. In Prepare* and for a kept prepared
-transaction (KIP-939) `identity` may have a higher epoch than the transaction, or a new producer id if the epochs are used up.
-`last_identity` is the client's previous identity, if the client may continue from it: a request with it is then a retry after a lost
-answer. `last_identity` is computed from the logged `previous_producer_id`, so the next coordinator knows it too (KAFKA-20357).
+Identities. `identity` is the client's current (producer id, epoch); with EPOCH_MAX the client must call InitProducerId first. In Prepare*
+and for a kept prepared transaction (KIP-939) `identity` may have a higher epoch than the transaction, or a new producer id if the epochs
+are used up. `last_identity` is the client's previous identity, if the client may continue from it after a lost answer or a timeout.
+`last_identity` is computed from the logged `previous_producer_id`, so the next coordinator knows it too (KAFKA-20357).
 
 Invariants: clients use epochs 0 to EPOCH_MAX - 1; only markers have EPOCH_MAX.
 """
@@ -106,7 +106,7 @@ def move(metadata: TransactionMetadata, state: TransactionState, **changes: obje
 def initialised(
     metadata: TransactionMetadata, identity: ProducerIdAndEpoch, previous_producer_id: int, timeout_ms: int, now_ms: int
 ) -> TransactionMetadata:
-    """Sets a new identity; no transaction is open."""
+    """Sets the client's identity; no transaction is open."""
     return move(
         metadata,
         EMPTY,
@@ -148,8 +148,9 @@ def prepared_with_bump(
 ) -> TransactionMetadata:
     """Prepares an end that increments the epoch (KIP-890): the markers have the next epoch, which fences the current one.
 
-    `new_producer_id` is used if the epochs are used up. Without it the next InitProducerId must choose a producer id. With `is_remembered`
-    the client may continue from the old epoch (after a lost answer or a timeout). Otherwise the old epoch is fenced permanently.
+    When the epochs are used up, the client continues with `new_producer_id`; if there is none, the next InitProducerId must choose one.
+    With `is_remembered` the client may continue from the old epoch (after a lost answer or a timeout). Otherwise the old epoch is fenced
+    permanently.
     """
     identity = metadata.identity
     if identity.is_exhausted and new_producer_id != NO_PRODUCER_ID:

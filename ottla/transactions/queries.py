@@ -13,7 +13,7 @@ from ottla.machine.contract import Decision, Reply
 from ottla.machine.draft import answered, same_code
 from ottla.transactions.metadata import TransactionMetadata
 from ottla.transactions.shard import Shard
-from ottla.transactions.states import ONGOING, TransactionState
+from ottla.transactions.states import TransactionState
 
 
 class ListFilter(NamedTuple):
@@ -32,7 +32,7 @@ def decide_describe(shard: Shard, transactional_id: str, reply: Reply) -> Decisi
 
 
 def decide_list(shard: Shard, now_ms: int, wanted: ListFilter, reply: Reply) -> Decision:
-    """Replies a list of `TransactionMetadata`; it is empty if this broker does not lead the shard any more."""
+    """Replies a list of `TransactionMetadata`; an empty list if the host closes first."""
     found = [metadata for metadata in shard.transactions.values() if _is_wanted(metadata, wanted, now_ms)]
     return answered(reply, found, lambda _code: [])
 
@@ -45,8 +45,3 @@ def _is_wanted(metadata: TransactionMetadata, wanted: ListFilter, now_ms: int) -
     if wanted.duration_ms >= 0 and (metadata.start_timestamp_ms < 0 or now_ms - metadata.start_timestamp_ms <= wanted.duration_ms):
         return False
     return wanted.matches is None or wanted.matches(metadata.transactional_id)
-
-
-def age_ms(metadata: TransactionMetadata, now_ms: int) -> int:
-    """Returns the time since the transaction began; 0 if none is open."""
-    return max(now_ms - metadata.start_timestamp_ms, 0) if metadata.state is ONGOING else 0

@@ -1,7 +1,7 @@
 """The settings of a transaction coordinator: limits and intervals.
 
-The names beside the fields are settings of the broker; `base/settings/` has their defaults. Those marked "ours" are constants that Kafka
-does not have.
+The comments beside the fields name the broker's settings; `base/settings/` has their defaults. A field marked "ours" is a constant that
+Kafka does not have.
 """
 
 from __future__ import annotations
@@ -19,5 +19,5 @@ class TransactionCoordinatorSettings:
     is_verification_enabled: bool  # transaction.partition.verification.enable
     transactions_max: int  # ottla.transactions.max
     completion_retry_ms: int = 100  # ours: pause before a refused Complete* record is tried again
-    completion_wait_ms: int = 100  # ours: a request waits this long for the previous transaction, then gets CONCURRENT_TRANSACTIONS
-    scan_records_max: int = 1_000  # ours: records that one scan writes
+    completion_wait_ms: int = 100  # ours: maximum wait of a request for the previous transaction, before CONCURRENT_TRANSACTIONS
+    scan_records_max: int = 1_000  # ours: maximum records of one scan

@@ -1,12 +1,11 @@
 """The state of one shard (a partition of `__transaction_state`), and the ports that it uses.
 
 Hard state is `transactions` and `ongoing`, a function of the log; only `apply` writes it. The other fields are soft state. `waiting` has
-the requests that wait for a transaction to complete. `clients` has the last user of each id, for operators and for the memory of each
-principal. `ahead` has the transactions that began on a clock ahead of this broker's clock. `is_abandoned` is set when this broker no longer
-leads the partition. The functions of `init_producer_id.py`, `add_partitions.py`, `end_transaction.py` and `expiry.py` decide commands on a
-`Shard`.
+the requests that wait for a transaction to complete. `clients` has the last user of each id on this broker, for operators and for the
+memory of each principal. `ahead` has the transactions that began on a clock ahead of this broker's clock. `is_abandoned` is set when this
+broker no longer leads the partition.
 
-Invariant: `transactions` is ordered by last update, oldest first, so that the expiry scan visits only expired ids.
+Invariant: `transactions` has the order of the log, the id with the oldest record first.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from ottla.transactions.settings import TransactionCoordinatorSettings
 from ottla.transactions.states import ONGOING, PREPARED
 
 Waiter = Callable[[ErrorCode], None]
-"""Called with NONE when the transaction has completed, or with the reason why this broker will not complete it."""
+"""Called with NONE when the request is to be decided again, or with an error when this broker stops coordinating."""
 
 
 class MarkerSender(Protocol):
@@ -34,18 +33,19 @@ class MarkerSender(Protocol):
     def send(
         self, marker: Marker, partitions: Sequence[TopicPartition], is_wanted: Callable[[], bool], done: Callable[[], None]
     ) -> None:
-        """Calls `done` once when every marker is committed, possibly before this returns. Stops when `is_wanted` returns False."""
+        """Calls `done` once when every partition has its marker or is deleted, possibly before this returns. Never calls `done` if a later
+        coordinator has written markers. Repeats nothing once `is_wanted` returns False."""
 
 
 class ProducerIdSource(Protocol):
     def take(self) -> int | None:
-        """Returns a new producer id; None while the next block is fetched."""
+        """Returns a new producer id; None if there is none before the next block, which is then fetched."""
 
     def next(self, done: Callable[[int, ErrorCode], None]) -> None:
         """Takes an id as `take` does, but waits for the next block if necessary: `done(producer_id, NONE)` or `done(-1, error)`."""
 
     def when_ready(self, done: Callable[[ErrorCode], None]) -> None:
-        """Calls `done` with NONE when the next block of ids is there, or with the error."""
+        """Calls `done` with NONE when there are ids to take, or with the error."""
 
 
 ID_BYTES = 1000
@@ -56,7 +56,10 @@ _ON_TIME = (NO_TIMESTAMP, 0)
 
 
 class EndResult(NamedTuple):
-    """The result of InitProducerId or EndTxn, with the identity that the client uses from now on."""
+    """The result of InitProducerId or EndTxn, with the identity that the client uses from now on.
+
+    `ongoing_*` name a transaction that InitProducerId kept open (KIP-939).
+    """
 
     code: ErrorCode
     producer_id: int = NO_PRODUCER_ID
@@ -99,7 +102,7 @@ class Shard:
         self.is_abandoned = False
 
     def apply(self, record: LogRecord) -> None:
-        """Applies a record; the only writer of hard state."""
+        """Applies a record to hard state."""
         decoded = read_record(record)
         if decoded is None:
             return
@@ -119,7 +122,7 @@ class Shard:
         return self.clients.get(transactional_id, UNKNOWN_CLIENT).owner
 
     def _sizes(self) -> Iterator[tuple[str, int]]:
-        """Yields the owner and the approximate memory of each id, in bytes. Includes ids that are removed meanwhile, but no new ids."""
+        """Yields the owner and the approximate memory, in bytes, of each id that exists when the iteration begins."""
         for metadata in list(self.transactions.values()):
             yield self.owner_of(metadata.transactional_id), held_bytes(metadata.transactional_id, metadata.partitions)
 
@@ -156,7 +159,7 @@ class Shard:
         return True
 
     def wake(self, transactional_id: str) -> None:
-        """Wakes the requests that wait for this transaction's completion, to be decided again."""
+        """Decides again the requests that wait for a transaction of this id to complete."""
         for waiter in self.waiting.pop(transactional_id, ()):
             waiter(ErrorCode.NONE)
 
@@ -167,7 +170,7 @@ def held_bytes(transactional_id: str, partitions: Collection[TopicPartition]) ->
 
 
 def answer_code(reply: Reply, code: ErrorCode) -> Decision:
-    """Returns a decision that answers a code; if the host is closed before it is released, the answer is the host's error."""
+    """Makes a decision that answers a code; if the host closes first, its error is the answer."""
     return answered(reply, code, same_code)
 
 

@@ -1,11 +1,11 @@
 """The states of a transaction, and the allowed transitions.
 
 Empty: no transaction. Ongoing: it has partitions. Prepare*: the outcome is logged, and markers are being written. Complete*: all partitions
-have their markers. PrepareEpochFence is not used here: a producer is fenced by one transition from Ongoing to PrepareAbort with a new
-epoch, where Kafka has a state in memory between. Its number is kept because Kafka's tools know its name.
+have their markers. PrepareEpochFence, in Kafka a state in memory between Ongoing and PrepareAbort, is never entered here: one transition
+aborts the transaction and fences the producer.
 
-`ALLOWED` has the possible next states of each state, and the code asserts every transition. The diagram in the documentation is generated
-from it.
+`ALLOWED` has the possible next states of each state; `metadata.move` asserts every transition. The diagram in the documentation is
+generated from it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class TransactionState(Enum):
     DEAD = "Dead"
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
 
-    # Hashes by identity, because Enum's own hash is slow and every request looks up states in several sets.
+    # By identity, because Enum's own hash is slow.
     __hash__ = object.__hash__
 
 

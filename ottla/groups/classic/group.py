@@ -1,10 +1,10 @@
 """The state of one classic group: its members, its generation, and its last record in the log.
 
 Only `from_record` and `apply_record` set `stored`, the last logged record. All other fields are soft state: requests change them, and a new
-coordinator starts again from the record. Members that it does not know get UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION and join again.
+coordinator starts again from the record. Members whose id or generation it does not know get an error and join again.
 
 Invariants: `votes` counts the members that support each protocol. `metadata_bytes` is the size of all members' protocol metadata. `joining`
-counts the members with a waiting JoinGroup. The leader is a member. `static_members` has the member of each group instance id.
+counts the members with a waiting JoinGroup. The leader, if any, is a member. `static_members` has the member of each group instance id.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class ClassicGroup:
         return held
 
     def rename(self, member: ClassicMember, member_id: str) -> None:
-        """Gives a member a new id; called when a static member joins again without its id."""
+        """Gives a member another id, also as the leader and in `static_members` and `pending_syncs`."""
         old_id = member.member_id
         self.members = {member_id if key == old_id else key: value for key, value in self.members.items()}
         member.member_id = member_id

@@ -1,12 +1,13 @@
 """Rebalances a classic group: waits until the members have joined, starts the next generation, and answers each JoinGroup.
 
-A rebalance begins when the membership or a subscription changes (`prepare_rebalance`). The group waits until all known members have sent
-JoinGroup, at most for the longest rebalance timeout. A group that was empty waits for `group.initial.rebalance.delay.ms`, and again while
-new members join. Then (`complete_join`) members that did not join are removed, except static members, which remain until their session
-ends. The generation is incremented, a protocol is chosen by vote, and all members are answered; the leader's answer has all subscriptions.
-`sync.py` continues with SyncGroup.
+A rebalance begins when the membership or a subscription changes, or the leader joins again (`prepare_rebalance`). The group waits until all
+known members have sent JoinGroup, at most for the longest rebalance timeout. A group that was empty waits for
+`group.initial.rebalance.delay.ms`, and again while new members join. Then (`complete_join`) members that did not join are removed, except
+static members, which remain until their session ends. The generation is incremented, a protocol is chosen by vote, and all members are
+answered; the leader's answer has all subscriptions. If only static members are left and none has joined, the group waits again. `sync.py`
+continues with SyncGroup.
 
-Sessions are deadlines in memory. A heartbeat only moves its member's deadline. Each member has one timer, which checks the deadline.
+Sessions are deadlines in memory. A heartbeat moves its member's deadline. Each member has at most one timer, which checks the deadline.
 
 Invariants: a JoinGroup is answered exactly once; each completed rebalance increments the generation by one. All of this is soft state,
 except for the record of a group that has become empty.

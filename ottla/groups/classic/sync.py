@@ -1,9 +1,9 @@
 """SyncGroup and Heartbeat: sends a generation's assignment to its members, and answers members that must join again.
 
 The leader's SyncGroup has the assignments of all members. The coordinator logs them in the group's record, and the group becomes Stable.
-When the record is committed, all waiting members are answered. If the log refuses the record, the members get the error and a new
-rebalance begins. A SyncGroup to a Stable group is answered at once. A member must name its generation, and (version 5+, KIP-559) the chosen
-protocol.
+When the record is committed, all waiting members are answered. If the log refuses the record, the members get the error and a new rebalance
+begins. A SyncGroup to a Stable group waits for no other member. A member must name its generation; if it names a protocol (KIP-559), that
+must be the chosen one.
 
 Invariants: no assignment is sent before its record is committed; one generation at a time (I33); an earlier instance of a static member is
 fenced (I34). A heartbeat is O(1) and normally creates no timer.

@@ -94,7 +94,7 @@ class ConsumerGroup(ReconcilingGroup[MemberFacts]):
         return tuple(sorted({*facts.topics, *resolved.topics}))
 
     def subscriptions(self) -> list[tuple[str, ...]]:
-        """The members' subscriptions, by name or by regular expression."""
+        """Returns the members' subscriptions, by name or by regular expression."""
         found = [self.regexes[regex].topics for regex in self.used_regexes() if regex in self.regexes]
         return list({id(names): names for names in [*super().subscriptions(), *found]}.values())
 

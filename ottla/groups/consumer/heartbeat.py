@@ -8,7 +8,7 @@ new target. Each member moves to the target with its own heartbeats (`modern/rec
 A static member (instance id) that leaves temporarily keeps its assignment until its session ends. Its next process gets this assignment.
 
 Invariants: every epoch is refused except 0 (joining), -1 and -2 (leaving), the member's own, and the previous one if the answer with the
-new epoch was lost. A heartbeat that changes nothing logs nothing and costs the same in a group of any size.
+new epoch was lost. A heartbeat that changes nothing logs nothing.
 """
 
 from __future__ import annotations

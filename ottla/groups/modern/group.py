@@ -1,11 +1,12 @@
 """The common state of consumer groups (KIP-848), share groups (KIP-932) and streams groups (KIP-1071): members, epochs, the target
 assignment, and each member's progress.
 
-All of it is hard state, built from the group's records, so a new coordinator continues where the last one stopped. Values are immutable and
-replaced as a whole. A decision can therefore try its changes on a `copy`, which copies only some dicts.
+All of it except `owner` is hard state, built from the group's records, so a new coordinator continues where the last one stopped. Values
+are immutable and replaced as a whole. A decision can therefore try its changes on a `copy`, which copies only some dicts.
 
-There are three kinds of epochs. `epoch` rises when the members, their subscriptions or the subscribed topics change. `target_epoch` is the
-group epoch of the current target assignment. A member's epoch is the epoch of the target assignment that the member has reached.
+There are three kinds of epochs. `epoch` rises when members join or leave (a new process of a static member does neither), and when their
+subscriptions or the subscribed topics change. `target_epoch` is the group epoch of the current target assignment. A member's epoch is the
+epoch of the target assignment that the member has reached.
 
 Invariants: each target and each position belongs to a member.
 """
@@ -69,8 +70,8 @@ GroupT = TypeVar("GroupT", bound="EpochGroup[Any, Any]")
 
 
 def find_facts(group: EpochGroup[FactsT, Any], member_id: str, epoch: int, members_max: int) -> FactsT | None:
-    """Returns the description of the member that sent this epoch; None for a new member. Raises UNKNOWN_MEMBER_ID (a member that is not
-    joining), or GROUP_MAX_SIZE_REACHED for a new member of a full group.
+    """Returns the description of the member that sent this epoch; None for a new member. Raises ApiError UNKNOWN_MEMBER_ID for an unknown
+    member that is not joining, and GROUP_MAX_SIZE_REACHED for a new member of a full group.
     """
     facts = group.facts.get(member_id)
     if facts is None and epoch != JOINING_EPOCH:
@@ -162,7 +163,7 @@ class EpochGroup(Generic[FactsT, PlaceT]):
         return list({id(facts.topics): facts.topics for facts in self.facts.values()}.values())
 
     def subscribed_topics(self) -> list[str]:
-        """Returns every topic that a member reads, sorted."""
+        """Returns every topic that a member subscribes to, sorted."""
         topics: dict[str, None] = {}
         for names in self.subscriptions():
             topics.update(dict.fromkeys(names))

@@ -5,7 +5,7 @@ First the member revokes partitions that are not in its target. It keeps its epo
 target, the member waits for it (UnreleasedPartitions). A partition therefore never has two owners (I34), and the member keeps reading all
 its other partitions.
 
-A partition keeps its assignment epoch while the same member owns it; a static member that leaves temporarily gets a new one.
+A partition keeps its assignment epoch while the same member owns it. When a static member returns, its partitions get new ones.
 """
 
 from __future__ import annotations

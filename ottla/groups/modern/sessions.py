@@ -1,6 +1,6 @@
 """Removes members of modern groups whose session has timed out, or who are late with revoking partitions.
 
-A session is a deadline in memory with one timer per member, as in classic groups. A heartbeat only moves the deadline, and the timer checks
+A session is a deadline in memory with one timer per member, as in classic groups. A heartbeat moves the deadline, and the timer checks
 whether it has passed. `SessionRules` says how each kind of group removes a late member.
 """
 

@@ -1,7 +1,7 @@
 """The topics that a modern group reads, and whether they have changed.
 
-Topics are looked up again when the broker reports a change (`GroupShard.topics_version`), and periodically. The group's record contains a
-hash of the topics' ids and partition counts. When it differs, the group's epoch rises.
+A heartbeat looks the topics up again after the broker has reported a change (`GroupShard.topics_version`), and every `LOOK_AGAIN_MS`. The
+group's record contains a hash of the topics' ids and partition counts. When it differs, the group's epoch rises.
 """
 
 from __future__ import annotations

@@ -30,9 +30,7 @@ from ottla.machine.contract import NOTHING, Decision
 from ottla.machine.draft import Draft
 
 STEPS_AT_ONCE = 10
-"""Number of steps in the heartbeat. A step takes at most one millisecond, a step that logs at most two. The whole heartbeat blocks the
-event loop for less than 50 ms.
-"""
+"""Number of steps in the heartbeat. A step usually takes up to a millisecond, or two if it logs, so 10 steps delay other clients little."""
 TARGETS_PER_STEP = 25
 TARGET_TOPICS_PER_STEP = 1_000
 COMPARED_PER_STEP = 500

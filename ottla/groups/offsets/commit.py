@@ -141,9 +141,7 @@ def _check_commit(shard: GroupShard, command: CommitOffsets, now_ms: int) -> Non
 
 
 def _check_transaction_commit(shard: GroupShard, command: CommitOffsetsInTransaction) -> None:
-    """Checks the member that a producer commits for (KIP-447): raises `ApiError` if the member is not in the named generation. A commit
-    without generation and member id is not checked.
-    """
+    """Checks the member and generation that a producer commits for (KIP-447), if the commit names them. Raises `ApiError`."""
     generation = command.generation
     group = shard.groups.get(command.group_id)
     if group is None:

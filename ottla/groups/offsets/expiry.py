@@ -9,8 +9,8 @@ group exists until it is deleted; the sweep also removes its states of deleted t
 An offset with a pending transactional commit is skipped (Redpanda #31483). Otherwise the commit could restore an offset that the sweep
 removed, or the sweep could remove an offset that was just committed.
 
-Invariants: no offset in use expires (I35). The sweep writes at most `RECORDS_MAX` tombstones at a time and continues in the next iteration
-of the event loop.
+Invariants: no offset in use expires (I35). The sweep writes at most `RECORDS_MAX` tombstones of offsets and groups at a time, and continues
+in a later iteration of the event loop.
 """
 
 from __future__ import annotations

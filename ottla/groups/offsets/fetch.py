@@ -40,8 +40,8 @@ def fetch_offsets(shard: GroupShard, command: FetchOffsets, reply: Reply) -> Dec
 
 
 def _check_fetch(shard: GroupShard, command: FetchOffsets) -> None:
-    """Raises `ApiError` if a request for a consumer or streams group names an unknown member or an old epoch. Otherwise a member could read
-    offsets of partitions that another member took over.
+    """Raises `ApiError` if a request for a consumer or streams group names an unknown member, or another epoch than the member's. Otherwise
+    a member could read offsets of partitions that another member took over.
     """
     group = shard.groups.get(command.group_id)
     if not isinstance(group, ReconcilingGroup) or (command.member_id is None and command.member_epoch < 0):

@@ -74,7 +74,7 @@ class ShareGroup(EpochGroup[ShareFacts, SharePosition]):
         super().__init__(group_id)
         self.state_topics = NO_STATE
         self._counts: dict[str, int] | None = None
-        """The number of subscriptions with each topic; None while it was not needed."""
+        """The number of subscriptions with each topic; None until it is needed."""
 
     def copy(self) -> ShareGroup:
         twin = super().copy()

@@ -10,7 +10,7 @@ heartbeat, seconds later. After its first member joins, an empty group waits a m
 member could acquire all records, and consumers that start together would not share them.
 
 Invariants: a heartbeat is accepted with epoch 0 (the member joins), -1 (it leaves), the member's epoch, or the member's previous epoch,
-because the answer with the new epoch may be lost. A heartbeat without changes logs nothing and costs the same in a group of any size.
+because the answer with the new epoch may be lost. A heartbeat that changes nothing logs nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from ottla.groups.commands import ShareHeartbeat
 from ottla.groups.modern.group import (
     JOINING_EPOCH,
     LEAVING_EPOCH,
-    PartitionsByTopic,
     admit,
     check_names,
     fenced,
@@ -208,12 +207,8 @@ def _next_position(shard: GroupShard, group: ShareGroup, member_id: str, facts: 
         wanted = TopicIds(shard).of(facts.topics)
         target = {topic_id: partitions for topic_id, partitions in target.items() if topic_id in wanted}
     if position.epoch == group.target_epoch:
-        return position if position.assigned == target else SharePosition(position.epoch, position.previous_epoch, _copy(target))
-    return SharePosition(group.target_epoch, position.epoch, _copy(target))
-
-
-def _copy(target: PartitionsByTopic) -> PartitionsByTopic:
-    return dict(target)
+        return position if position.assigned == target else SharePosition(position.epoch, position.previous_epoch, dict(target))
+    return SharePosition(group.target_epoch, position.epoch, dict(target))
 
 
 # Waiting for other members and for partitions to become ready

@@ -43,7 +43,7 @@ TOPICS_AT_ONCE = 500
 def ask_all(shard: GroupShard, keys: Sequence[SharePartitionKey], ask: AskOne, finish: Callable[[CodesByPartition], None]) -> None:
     """Asks for each key; calls `finish` once when all are answered. Many requests are spread over iterations of the event loop. Even the
     first of many is sent in a later iteration, because it may create `__share_group_state`. If the coordinator loses its partition
-    meanwhile, the remaining requests are not sent, and `finish` is not called.
+    before all are sent, the others are not sent, and `finish` is not called.
     """
     codes: CodesByPartition = {}
     if not keys:

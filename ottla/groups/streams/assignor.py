@@ -75,7 +75,7 @@ class _Dealer:
         self._loads = [0] * len(members)
 
     def deal_active(self, wanted: Sequence[Task]) -> Iterator[None]:
-        """Gives each task an active member. Members have equal numbers of tasks afterwards, counting the tasks of earlier calls."""
+        """Gives each task an active member. The members' numbers of active tasks, from all calls so far, then differ by one at most."""
         total = sum(self._loads) + len(wanted)
         least, extras = divmod(total, len(self._members))
         self._extras = extras - sum([load > least for load in self._loads])

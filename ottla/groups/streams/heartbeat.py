@@ -8,7 +8,7 @@ The answer also has statuses: topics that are missing or do not fit the topology
 assignment, or a request to end the application. The handler creates missing internal topics with the permissions of the member.
 
 Invariants: the group keeps one topology; a member with another topology is refused while the group has other members, unless its epoch is
-earlier. A heartbeat that changes nothing logs nothing and costs the same in a group of any size.
+earlier. A heartbeat that changes nothing logs nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The topology of a streams group, and the topics that it needs.
 
-The members send the topology when they join. A subtopology has one task for each partition of its widest source topic. `configure` decides
-the partition counts of the internal topics. A repartition topic has as many partitions as the topics that it is joined with, otherwise as
-the widest source of the subtopologies that write to it. A changelog topic has one partition for each task. A missing source topic, or
-topics with unequal partition counts, keep the group from working; its members get a status until an operator has corrected the topics.
+The members send the topology when they join. A subtopology has one task for each partition of the widest topic that it reads. `configure`
+decides the partition counts of the internal topics. A repartition topic has as many partitions as the topics that it is joined with,
+otherwise as the topology demands, or as the widest source of the subtopologies that write to it. A changelog topic has one partition for
+each task. A missing source topic, or topics with unequal partition counts, keep the group from working; its members get a status until an
+operator has corrected the topics.
 """
 
 from __future__ import annotations
