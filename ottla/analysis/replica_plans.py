@@ -1,8 +1,8 @@
 """Plans new replicas for `partitions drain`, `partitions rebalance` and the console: the plans are pure functions of the current replicas.
 
 A plan has the partitions that change, each with its new replicas; the first replica is the preferred leader. Both plans keep the number of
-replicas. `drained` moves only replicas of the drained brokers, and avoids racks that already have a replica of the partition. `rebalanced`
-never puts more replicas of a partition into one rack than before.
+replicas. `drained` moves only replicas of the drained brokers, and prefers racks with few replicas of the partition. `rebalanced` never
+raises the largest number of replicas that a partition has in one rack.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def drained(now: Replicas, drained_brokers: Collection[int], targets: Collection
 
 
 def rebalanced(now: Replicas, brokers: Collection[int], racks: Racks, *, leaders_only: bool = False) -> Plan:
-    """Returns a plan after which the brokers differ by at most one replica and one preferred leader, as far as racks and replicas allow.
+    """Returns a plan after which the brokers differ by at most one replica and one preferred leader, as far as moves of single replicas and
+    changes of their order achieve that.
 
     Replicas on other brokers (dead ones) stay. With `leaders_only` no replica moves; only the order of replicas changes.
     """
@@ -134,7 +135,7 @@ def _spread_leaders(placed: Plan, leaders: Counter[int], brokers: Collection[int
     """Changes the order of replicas until no broker is the preferred leader of two partitions more than another one that could lead
     instead. `leaders` counts the partitions that keep their preferred leader.
 
-    Leadership moves along a chain: broker 1 gives a partition to 2, and 2 another one to 3. So the result is the best possible.
+    Leadership moves along a chain: broker 1 gives a partition to 2, and 2 another one to 3.
     """
     led: _Led = {broker: {} for broker in brokers}
     counts = Counter(leaders)

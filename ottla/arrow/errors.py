@@ -1,4 +1,4 @@
-"""The errors of the codec. Each message names the partition and offset, or the column, that it concerns."""
+"""The errors of the codec."""
 
 from __future__ import annotations
 

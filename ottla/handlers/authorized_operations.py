@@ -18,8 +18,8 @@ SUPPORTED = {
 
 
 def authorized_operations(broker: Broker, request: RequestContext, resource_type: ResourceType, name: str) -> int:
-    """Returns one bit for each allowed operation; all bits without an authorizer or for a resource that is open to all. CLUSTER_ACTION is
-    included although clients may not use it, because programs compare the set with Kafka's.
+    """Returns one bit for each allowed operation. Without an authorizer CLUSTER_ACTION is included although clients may not use it, because
+    programs compare the set with Kafka's.
     """
     authorizer = broker.authorizer
     if authorizer.allows_clients_everything(request.connection) or authorizer.is_open(resource_type, name):

@@ -17,7 +17,7 @@ def live_brokers(broker: Broker, request: RequestContext) -> list[BrokerEndpoint
 
 
 def shown_brokers(broker: Broker, request: RequestContext) -> list[BrokerEndpoint]:
-    """Returns the live brokers, and brokers that ended a few seconds ago."""
+    """Returns the live brokers, and brokers that ended a few seconds ago, if they have the listener of this client."""
     gone = broker.metadata.recently_gone()
     return _reached((*broker.metadata.brokers.values(), *gone) if gone else broker.metadata.brokers.values(), request)
 

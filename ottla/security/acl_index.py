@@ -1,4 +1,4 @@
-"""An index of all ACLs. A decision about one resource costs about the same with ten ACLs and with ten thousand.
+"""An index of all ACLs. A decision about one resource looks only at the ACLs of its name and of the prefixes of its name.
 
 ACLs are indexed by resource type, principal and pattern. For the principal and for `User:*`, a decision combines the ACLs of the literal
 name, of the literal `*` and of every prefix of the name. The prefixes of a principal are sorted, and each has a parent: the longest of the
@@ -6,9 +6,9 @@ others that it begins with. The last prefix at or before a name in sort order is
 every prefix of the name.
 
 The permissions of a host (`acl_hosts`) on a pattern are one integer: a bit for each allowed operation and, shifted by `DENIED_SHIFT`, a
-bit for each denied operation. Allowed operations also set the bits of the operations that they imply (READ, WRITE, DELETE and ALTER imply
-DESCRIBE; ALTER_CONFIGS implies DESCRIBE_CONFIGS); a denied operation implies nothing. Principals and names are compared by code points, so
-two Unicode forms of one name are two names.
+bit for each denied operation. ALL sets the bits of all operations. Allowed operations also set the bits of the operations that they imply
+(READ, WRITE, DELETE and ALTER imply DESCRIBE; ALTER_CONFIGS implies DESCRIBE_CONFIGS); other denied operations imply nothing. Principals
+and names are compared by code points, so two Unicode forms of one name are two names.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from ottla.base.ports import Clock, LoginToken, Threads, TimerHandle, Timers, To
 log = logging.getLogger("ottla.security")
 
 PAUSE_MS = 1_000
-"""Minimum time between two fetches, in milliseconds."""
+"""Pause after a failure, and minimum time before a scheduled fetch, in milliseconds."""
 
 TokenReceived = Callable[[LoginToken | None, OttlaError | None], object]
 

@@ -19,7 +19,7 @@ from ottla.security.scram import ITERATIONS_MIN
 from ottla.security.scram_server import SALT_BYTES, DelegationTokenLogin, ScramCredential, make_credential
 
 CREDENTIALS_MAX = 1_000
-"""Maximum number of cached credentials, of existing tokens; computing one takes about a millisecond."""
+"""Maximum number of cached credentials; computing one takes about a millisecond."""
 HMACS_BYTES_MAX = 8 << 20
 """Memory for cached HMACs. 8 MiB: enough for the maximum number of tokens (`cluster/delegation_tokens.py`)."""
 

@@ -1,7 +1,7 @@
 """The server's side of SCRAM (RFC 5802, RFC 7677): an exchange of two steps that proves a password without sending it.
 
-The stored `ScramCredential` reveals neither the password nor a client's proof. An unknown user gets a decoy, always the same for a name,
-and fails at the same step with the same message as after a wrong password, so that names cannot be probed. A client that requires channel
+The stored `ScramCredential` reveals neither the password nor a client's proof. An unknown user gets a decoy (`credentials.py`), and fails
+at the same step with the same message as after a wrong password, so that names cannot be probed. A client that requires channel
 binding is refused, because it is not supported. With the extension `tokenauth=true` the name is the id of a delegation token, and the
 client becomes its owner (KIP-48; the credentials of tokens are made in `delegation_token_logins.py`).
 """

@@ -1,9 +1,9 @@
 """CreateAcls: add access rules.
 
 Behaviour: the principal needs ALTER on the cluster. Each rule is checked separately and has its own result. When the answer is sent, the
-rule is stored, and this broker enforces it. Other brokers enforce it when the metadata store has notified them. Every broker writes rules
-to the metadata store itself; the request is not forwarded to the controller. An existing rule is not an error. Without an authorizer each
-rule gets SECURITY_DISABLED, because a rule that is not enforced must not look created.
+rules without an error are stored, and this broker enforces them. Other brokers enforce them when the metadata store has notified them.
+Every broker writes rules to the metadata store itself; the request is not forwarded to the controller. An existing rule is not an error.
+Without an authorizer each rule gets SECURITY_DISABLED, because a rule that is not enforced must not look created.
 
 Version notes: 1 pattern types (KIP-290). 3 user resources (KIP-373).
 """

@@ -1,9 +1,9 @@
 """DeleteAcls: remove access rules.
 
-Behaviour: the principal needs ALTER on the cluster. The answer has, for each filter, the removed rules that it matches. A rule that several
-filters match is in the results of all of them. This broker stops enforcing the rules before it sends the answer. Other brokers stop when
-the metadata store has notified them. Every broker writes rules to the metadata store itself; the request is not forwarded to the
-controller. Without an authorizer each filter gets SECURITY_DISABLED.
+Behaviour: the principal needs ALTER on the cluster. The answer has, for each filter, the rules that it matches, with an error for each rule
+that could not be removed. A rule that several filters match is in the results of all of them. This broker stops enforcing the removed rules
+before it sends the answer. Other brokers stop when the metadata store has notified them. Every broker writes rules to the metadata store
+itself; the request is not forwarded to the controller. Without an authorizer each filter gets SECURITY_DISABLED.
 
 Version notes: 1 pattern types (KIP-290). 3 user resources (KIP-373).
 """

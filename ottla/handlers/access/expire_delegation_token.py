@@ -2,7 +2,7 @@
 
 Behaviour: allowed for its owner and renewers, unless they have logged in with a token. The request has the token's HMAC. A negative period
 removes the token immediately and closes the connections that have logged in with it. Otherwise the token expires after the period, at the
-latest at its maximum lifetime.
+latest at its maximum lifetime. A token that has expired gets DELEGATION_TOKEN_EXPIRED.
 
 Version notes: 2 flexible.
 """

@@ -1,8 +1,8 @@
 """IncrementalAlterConfigs: change single settings of a resource.
 
 Behaviour: sets, deletes, appends to or subtracts from single settings of topics, brokers (one, or all by the empty name), groups and
-client-metrics subscriptions, and sets the log levels of this broker. Each resource is changed as a whole or not at all. The changes
-are in force when the answer is sent. Appending and subtracting work on lists only.
+client-metrics subscriptions, and sets the log levels of this broker. Each resource is changed as a whole or not at all. The answer is sent
+when the changes are stored; the brokers adopt them soon afterwards. Appending and subtracting work on lists only.
 
 Version notes: KIP-339; loggers by KIP-412, groups by KIP-848, subscriptions to metrics of clients by KIP-714. 1 is flexible.
 """

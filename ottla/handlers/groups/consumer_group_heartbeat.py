@@ -1,9 +1,9 @@
 """ConsumerGroupHeartbeat: a member joins, remains in or leaves a consumer group of the new protocol (KIP-848).
 
 Behaviour: a member joins with epoch 0, leaves with -1, and leaves temporarily with -2 (static members). The answer has the member's epoch,
-and its partitions if they changed. A heartbeat that names a topic without DESCRIBE gets TOPIC_AUTHORIZATION_FAILED. A regular expression
-does not match such topics. If `group.coordinator.rebalance.protocols` excludes the protocol, the answer is UNSUPPORTED_VERSION. See
-`groups/consumer/heartbeat.py`.
+and its partitions unless the member has them already. A heartbeat that names a topic without DESCRIBE gets TOPIC_AUTHORIZATION_FAILED. A
+regular expression does not match such topics. If `group.coordinator.rebalance.protocols` excludes the protocol, the answer is
+UNSUPPORTED_VERSION. See `groups/consumer/heartbeat.py`.
 
 Version notes: 1 has regular expressions, and the client chooses its member id. In 0 the coordinator chooses the id if the client sends
 none.

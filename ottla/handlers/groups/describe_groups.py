@@ -1,7 +1,7 @@
 """DescribeGroups: the state, the protocol and the members of classic groups.
 
-Behaviour: the answer has the members' subscriptions only while the group is Stable. It has their last assignments in every state. An
-unknown group has the state Dead, and so has a group that is not classic.
+Behaviour: the answer has the members' subscriptions only while the group is Stable. It has their assignments in every state. An unknown
+group has the state Dead, and so has a group that is not classic.
 
 Version notes: 3 has authorized operations (KIP-430), 4 static members (KIP-345). From 6 on, a group with the state Dead also has the error
 GROUP_ID_NOT_FOUND and a message (KIP-1043).

@@ -1,7 +1,8 @@
 """FindCoordinator: the broker that coordinates a group, a transactional id or a share partition.
 
 Behaviour: returns the broker that leads the key's partition of `__consumer_offsets`, `__transaction_state` or `__share_group_state`. The
-first request creates the topic. The answer is COORDINATOR_NOT_AVAILABLE while the partition has no leader or the topic cannot be created.
+first permitted request creates the topic. The answer is COORDINATOR_NOT_AVAILABLE while the partition has no leader on the client's
+listener or the topic cannot be created.
 The key of a share partition is `group:topicId:partition`; a key of another form gets INVALID_REQUEST. Only brokers may ask for share
 partitions. With ACLs a client that asks for one is refused before its key is checked, as in Kafka.
 

@@ -1,7 +1,7 @@
-"""JoinGroup: a member joins a classic group, or joins it again, and waits until all members have joined.
+"""JoinGroup: a member joins a classic group, or joins it again, and usually waits until all members have joined.
 
-Behaviour: the answer is sent when the join phase is complete. It has the new generation and the chosen protocol; the leader's answer also
-has the subscriptions of all members. `groups/classic/join.py` checks the request.
+Behaviour: the answer has the member's generation and the chosen protocol; the leader's answer also has the subscriptions of all members. If
+the group rebalances, the answer is sent when the join phase is complete. `groups/classic/join.py` checks the request.
 
 Version notes: 1 has the rebalance timeout; in 0 the session timeout is used for both. 4 has MEMBER_ID_REQUIRED (KIP-394), 5 static members
 (KIP-345), 7 the protocol type, and a protocol name that may be null (KIP-559), 8 the reason (KIP-800), 9 skip assignment (KIP-814).
@@ -44,7 +44,6 @@ def command_of(broker: Broker, request: RequestContext, body: JoinGroupRequest) 
         member_id=body.member_id,
         instance_id=body.group_instance_id,
         session_timeout_ms=body.session_timeout_ms,
-        # Version 0 has no rebalance timeout, so the session timeout is used.
         rebalance_timeout_ms=body.rebalance_timeout_ms if body.rebalance_timeout_ms >= 0 else body.session_timeout_ms,
         protocol_type=body.protocol_type,
         protocols=tuple((protocol.name, bytes(protocol.metadata)) for protocol in body.protocols),

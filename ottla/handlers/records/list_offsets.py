@@ -3,10 +3,9 @@
 Behaviour: for each partition, returns the first record at or after a timestamp. Special timestamps are -1 latest (the high watermark, or
 the last stable offset for read_committed; for a follower the log end), -2 earliest, -3 the record with the largest timestamp, -4 earliest
 local, -5 latest tiered, and -6 earliest pending upload. If nothing is found, offset and timestamp are -1. A special timestamp that is
-unknown, or newer than the version, gets UNSUPPORTED_VERSION. A stored batch that cannot be decoded is skipped. If the
-search succeeds, the first skipped batch is logged. A search that
-must read many records runs in a worker process, and the answer waits for it. If the process ends before it answers, the result is
-KAFKA_STORAGE_ERROR.
+unknown, or newer than the version, gets UNSUPPORTED_VERSION. A stored batch that cannot be decoded is skipped. If the search succeeds, the
+first skipped batch is logged. A search that must read many records runs in a worker process, and the answer waits for it. If the process
+ends before it answers, the result is KAFKA_STORAGE_ERROR.
 
 Version notes: 2 has the isolation level, 4 leader epochs (KIP-320), 7 the largest timestamp (KIP-734), 8 earliest local (KIP-405), 9 latest
 tiered (KIP-1005), 11 earliest pending upload (KIP-1023).

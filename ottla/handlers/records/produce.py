@@ -4,9 +4,10 @@ Behaviour: each partition's batch is appended as the client sent it, except wher
 timestamps. The answer waits for the acknowledgement that `acks` asks for. With acks=-1 the high watermark must pass the batch within
 `timeout_ms`. With acks=1 the leader's own log is sufficient, unless the leader may have been replaced. With acks=0 there is no answer, and
 an error closes the connection. A transactional batch is accepted only if its partition is part of the ongoing transaction: the coordinator
-is asked when the producer has no open transaction in the partition. A batch that is out of order waits while staged records of the same
-producer are being attached. If an earlier batch of the producer was refused with a retriable error, a batch behind it may be refused with
-the same error (`replication/refused_batches.py`).
+is asked when the producer has no open transaction in the partition (before version 12 only with
+`transaction.partition.verification.enable`). A batch that is out of order waits while staged records of the same producer are being
+attached. If an earlier batch of the producer was refused with a retriable error, a batch behind it may be refused with the same error
+(`replication/refused_batches.py`).
 
 Version notes: 0-2 are advertised and refused (`handlers/served_apis.py`); 5 log start offset; 7 zstd (KIP-110); 8 record errors (KIP-467);
 10 current leader and endpoints (KIP-951); 11 TRANSACTION_ABORTABLE (KIP-890); 12 the partition is added to the transaction by the append

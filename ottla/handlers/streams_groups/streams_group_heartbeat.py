@@ -1,11 +1,11 @@
 """StreamsGroupHeartbeat: a member joins, stays in or leaves a streams group, whose tasks the coordinator assigns (KIP-1071).
 
-Behaviour: epoch 0 joins, -1 leaves, -2 leaves for a restart (static members). The answer has the member's epoch, and its tasks when they
-changed. A topology with internal topics of the broker or invalid names gets STREAMS_INVALID_TOPOLOGY. A topology with a topic that the
-principal may not describe gets TOPIC_AUTHORIZATION_FAILED. Missing changelog and repartition topics are created with the principal's
-permissions. The status MISSING_INTERNAL_TOPICS names the topics that the principal may not create, and the reason of a failed creation. The
-answer is UNSUPPORTED_VERSION while the feature `streams.version` is at level 0, or if `group.coordinator.rebalance.protocols` excludes the
-protocol. See `groups/streams/heartbeat.py`.
+Behaviour: epoch 0 joins, -1 leaves, -2 leaves for a restart (static members). The answer has the member's epoch, and its tasks unless the
+member has them already. A topology with internal topics of the broker or invalid names gets STREAMS_INVALID_TOPOLOGY. A topology with a
+topic that the principal may not describe gets TOPIC_AUTHORIZATION_FAILED. Missing changelog and repartition topics are created with the
+principal's permissions. The status MISSING_INTERNAL_TOPICS names the topics that the principal may not create, and the reason of a failed
+creation. The answer is UNSUPPORTED_VERSION while the feature `streams.version` is at level 0, or if `group.coordinator.rebalance.protocols`
+excludes the protocol. See `groups/streams/heartbeat.py`.
 
 Version notes: 1 has a wider acceptable recovery lag, and the request for a description of the topology.
 """

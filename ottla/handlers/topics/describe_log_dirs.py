@@ -3,8 +3,8 @@
 Behaviour: the answer has the state of each log directory, its total and usable bytes, and the size and lag of its partitions. Null topics
 select all partitions. A partition without a replica on this broker is omitted. The lag of a follower is the number of offsets below the
 leader's high watermark that it had not fetched at the leader's last answer. (Kafka answers 0, because it compares with the follower's own
-high watermark.) The copy of a replica that is being moved is listed in its
-new directory with `is_future_key`; its lag is the number of offsets that are not copied yet (KIP-113).
+high watermark.) The copy of a replica that is being moved is listed in its new directory with `is_future_key`; its lag is the number of
+offsets that are not copied yet (KIP-113).
 
 Version notes: 2 is flexible. 3 has a top-level error (KIP-784). 4 has the total and usable bytes of the file system (KIP-827). 5 has a flag
 for cordoned directories (KIP-1066).

@@ -3,8 +3,8 @@
 Behaviour: the answer has the brokers with their addresses on the client's listener, the controller, and the leader, replicas and in-sync
 replicas of the requested topics. Null selects all topics, an empty list none (in version 0 all). Topics are named by name or id. If one
 topic has an id, topics without an id are ignored, as in Kafka. Versions without ids refuse a request with an id or without a name. A
-missing topic is created if the client and `auto.create.topics.enable` allow that. The answer then waits for the creation and has the new
-topic. The creation is charged to the client's quota of partition changes. A partition without a leader has LEADER_NOT_AVAILABLE. If the
+missing topic is created if the request, the principal's permissions and `auto.create.topics.enable` allow that. The answer then waits for
+the creation, which is charged to the client's quota of partition changes. A partition without a leader has LEADER_NOT_AVAILABLE. If the
 leader has probably failed, the answer waits for a new leader (`cluster/suspects.py`). A failed broker remains in answers for some seconds.
 
 Version notes: 0 omits replicas on brokers that are not live, with REPLICA_NOT_AVAILABLE. 1 has the controller id and the flag of internal
@@ -42,7 +42,7 @@ IDS_SINCE = 12
 CACHED_TOPICS_MAX = 20_000
 Answer = MetadataResponse | Pending | Generator[None, None, MetadataResponse]
 _cache: dict[str, tuple[TopicMetadata, MetadataResponseTopic]] = {}
-"""The last answer for each topic. It is valid while the topic has the same (immutable) metadata object."""
+"""Answers without authorized operations, by topic. An answer is valid while the topic has the same (immutable) metadata object."""
 
 
 def handle(broker: Broker, request: RequestContext, body: MetadataRequest) -> Answer:

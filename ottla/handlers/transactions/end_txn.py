@@ -1,6 +1,6 @@
 """EndTxn: commits or aborts the ongoing transaction of a transactional id.
 
-Behaviour: the answer is sent when the outcome is durable, before all markers are written. Until they are, another EndTxn gets
+Behaviour: the answer is sent when the outcome is durable; markers may be written later. Until all are written, another EndTxn gets
 CONCURRENT_TRANSACTIONS, or may get INVALID_TXN_STATE if it contradicts the outcome. `transactions/end_transaction.py` has all refusals.
 
 Version notes: 2 has PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588). 5 is for transactions v2 (KIP-890): each EndTxn raises the

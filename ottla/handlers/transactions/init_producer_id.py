@@ -2,7 +2,7 @@
 
 Behaviour: without a transactional id, a producer gets a new producer id with epoch 0. It needs IDEMPOTENT_WRITE on the cluster or WRITE on
 at least one topic (KIP-679). With a transactional id the coordinator decides (`transactions/init_producer_id.py`). While an earlier
-transaction is being ended, the answer is CONCURRENT_TRANSACTIONS.
+transaction is being ended, the request waits a moment and then gets CONCURRENT_TRANSACTIONS.
 
 Version notes: from 3 on, the client may send its current producer id and epoch (KIP-360). 4 has PRODUCER_FENCED instead of
 INVALID_PRODUCER_EPOCH (KIP-588). 6 has two-phase commit (KIP-939), which gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED unless

@@ -1,8 +1,8 @@
 """WriteTxnMarkers: ends transactions in partitions that this broker leads, for their coordinator or an operator.
 
 Behaviour: the principal needs CLUSTER_ACTION, or ALTER on the cluster (an operator who ends a hanging transaction). The answer is sent when
-the markers of all partitions are committed. A repeated marker is not an error. A commit marker in `__consumer_offsets` makes the offsets of
-the transaction effective.
+each partition has its committed marker or an error. A repeated marker is not an error. A commit marker in `__consumer_offsets` makes the
+offsets of the transaction effective.
 
 Version notes: 2 has the version of the transaction (KIP-890). In transactions v2 each transaction's marker has a new producer epoch.
 """

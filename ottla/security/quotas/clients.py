@@ -1,11 +1,11 @@
 """Quotas of users and client ids: charges their requests, and computes how long they are throttled.
 
-There are four kinds: bytes of produce requests, fetched bytes, request time, and mutations of the cluster. Every charge returns how many
-milliseconds the client must wait, 0 while it is within its quota. Answering and muting the channel are the server's task
-(`server/quotas/throttling.py`).
+There are four kinds: bytes of produce requests, fetched bytes, request time, and mutations of the cluster (`mutations.py`). The other
+charges return how many milliseconds the client must wait, 0 while it is within its quota. Answering and muting the channel are the server's
+task (`server/quotas/throttling.py`).
 
-Clients without a quota are not measured. Memory is bounded: there are at most `METERS_MAX` meters. A new meter evicts the least recently
-used one, and a meter is dropped after an hour without use (`IDLE_MS_MAX`).
+Clients without a quota are not measured. Memory is bounded: a meter beyond `METERS_MAX` evicts the least recently used one. A meter without
+use for an hour (`IDLE_MS_MAX`) is dropped.
 """
 
 from __future__ import annotations

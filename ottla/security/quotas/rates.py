@@ -5,8 +5,8 @@
 unused within the windows. It is throttled until the average has fallen to the limit.
 
 `TokenBucket` limits mutations of the cluster (KIP-599), over `controller.quota.window.num` samples of
-`controller.quota.window.size.seconds`. Tokens are added at the limit's rate until the bucket is full. A mutation takes tokens, also more
-than the bucket has; the client is then throttled until the bucket is at zero again.
+`controller.quota.window.size.seconds`. Tokens are added at the limit's rate until the bucket is full. A mutation may take more tokens than
+the bucket has; the client is then throttled until the bucket is at zero again.
 
 Windows bound the use within their span, but ignore older use: a client with large requests, each worth several seconds, exceeds the limit
 in the long run. A bucket enforces the limit in the long run, but a client that was idle can use a full bucket in addition to the tokens
