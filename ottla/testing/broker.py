@@ -242,12 +242,12 @@ class Broker(BrokerHandle):
         return take_snapshot(self.process.pid, self.data_dir, new_snapshot(path), is_suspended=self.process.is_suspended)
 
     def mark(self) -> Mark:
-        """Keeps the broker's data and time, for `rewind`."""
+        """Keeps the broker's data and the state of its clock, for `rewind`."""
         return self._marks.mark(self.process)
 
     def rewind(self, mark: Mark | None = None) -> None:
-        """Puts the broker back to a mark: its data and its time are as they were at the mark, and its address is the same. None is the mark
-        of the last `mark` or `rewind`. Connections are closed, and faults end. Raises `RuntimeError` without a mark."""
+        """Puts the broker back to a mark: its data and the offset of its clock are as they were at the mark, and its address is the same.
+        None is the mark of the last `mark` or `rewind`. Connections are closed, and faults end. Raises `RuntimeError` without a mark."""
         self.end_faults()
         process = self._process = self._marks.rewind(self.process, mark)
         assert self._home is not None

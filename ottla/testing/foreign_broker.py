@@ -4,7 +4,7 @@ The file of options is one of Kafka's, as for `--command-config`. `security.prot
 the fixture, under the names of its library. `bootstrap.servers` is used if no address is given. Other options are ignored. Libraries that
 need PEM files get temporary files of this user.
 
-The broker's other topics may contain real data, so `reset` deletes only topics that the tests have created.
+The broker's other topics may contain real data, so `reset` deletes only topics that `ForeignBroker` has created.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Marks of a broker's state, and rewinding the broker to a mark.
 
-A mark is a snapshot (`snapshot.py`) and the broker's time. To rewind, the broker is killed, and its data is replaced by the snapshot. Then
-a process that has waited since the mark, with everything imported, takes the broker's place.
+A mark is a snapshot (`snapshot.py`) and the state of the broker's clock. To rewind, the broker is killed, and its data is replaced by the
+snapshot. Then a waiting process, with everything imported, takes the broker's place.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def assign_round_robin(members: Mapping[str, Subscription], partition_counts: Ma
 
 def assign_sticky(members: Mapping[str, Subscription], partition_counts: Mapping[str, int]) -> Assignment:
     """Gives each owner its partitions. Each partition without an owner is given to the subscribed member with the fewest partitions. Then
-    moves partitions until the counts are balanced.
+    moves partitions while a move makes the counts more equal.
     """
     found: Assignment = {member: [] for member in members}
     owners = _owners(members, partition_counts)
