@@ -9,6 +9,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -57,6 +58,12 @@ class FakeBroker:
         self._thread.join(10)  # no connection is accepted any more
         for connection in self._sockets:
             connection.close()
+
+    def hang_up(self) -> None:
+        """Closes all connections; new ones are accepted."""
+        for connection in self._sockets:
+            with suppress(OSError):  # the client was faster
+                connection.shutdown(socket.SHUT_RDWR)
 
     def asked(self, key: int) -> list[Any]:
         """The bodies of all requests of a key, in order."""

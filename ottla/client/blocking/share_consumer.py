@@ -2,8 +2,8 @@
 
 `poll` returns acquired records. Without `is_explicit` the next `poll` or `commit` accepts them all. With `is_explicit` the program calls
 `acknowledge` for each record; a renewed record stays acquired and is acknowledged again later. Acknowledgements are sent with the next
-fetch, or at once by `commit`. Records that are not acknowledged at `close`, or within `lock_timeout_ms`, are delivered to other members.
-`on_acknowledged` gets the outcome of each acknowledgement, such as the error of a late one.
+fetch, or at once by `commit`. Records that are not acknowledged at `close`, or within `lock_timeout_ms`, are released: the group may
+deliver them again. `on_acknowledged` gets the outcome of each acknowledgement, such as the error of a late one.
 
 With `acquire_mode=RECORD_LIMIT` (KIP-1206) one leader at a time is asked, in rotation. Each answer acquires at most `limits.max_records`
 records, so a caller that lowers this limit between polls never acquires more records than it wants. A leader without records delays the
@@ -113,7 +113,7 @@ class ShareConsumer:
 
     @owned
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Subscribes to topics, once. The next `poll` joins the group."""
+        """Subscribes to topics, once. `poll` then joins the group."""
         if self.membership is not None:
             raise UsageError("a share consumer subscribes once")
         self.membership = ShareMembership(self.cluster, self.group_id, topic_names(topics), rack=self.rack)
@@ -187,7 +187,7 @@ class ShareConsumer:
         try:
             with self._routes.change:
                 for broker_id, session in list(self._sessions.items()):
-                    if session.epoch != FIRST_EPOCH and self._is_open(broker_id):  # without a connection the broker releases them itself
+                    if session.epoch != FIRST_EPOCH:
                         self._acknowledge_now(broker_id, session, is_final=True)
             self._leave()
         finally:
@@ -195,8 +195,8 @@ class ShareConsumer:
 
     @owned
     def abandon(self) -> None:
-        """Ends the membership without sending acknowledgements. The broker releases all acquired records, also those with an unsent
-        acknowledgement.
+        """Ends the membership without sending or reporting acknowledgements. The broker releases all acquired records, also those with an
+        unsent acknowledgement.
         """
         try:
             self._leave()
@@ -350,7 +350,8 @@ class ShareConsumer:
         self._forfeit(session, failed, [*partitions, *session.partitions])
 
     def _forfeit(self, session: ConsumerShareSession, error: KafkaError, partitions: Iterable[TopicPartition]) -> None:
-        """Ends a lost session. Reports `error` for its acknowledgements, sent and unsent. Other members will get the other records."""
+        """Ends a lost session. Reports `error` for its acknowledgements, sent and unsent, and drops its other records, which the broker
+        releases."""
         self._routes.pause(partitions)
         self._report_sent(session, error)
         session.acknowledge_request()  # moves the unsent acknowledgements to `session.sent`

@@ -220,6 +220,15 @@ def test_a_session_that_ended_meanwhile_is_reported_at_close(broker: FakeShareGr
     assert reports.all == [([Run(0, 0, [ACCEPT])], ErrorCode.SHARE_SESSION_NOT_FOUND)]
 
 
+def test_acknowledgements_that_close_cannot_send_are_reported(broker: FakeShareGroup, cluster: Cluster, reports: Reports) -> None:
+    broker.fetches = [lends(0, 2), EMPTY]
+    with consumer_of(cluster, reports, is_explicit=True) as consumer:
+        consumer.acknowledge(poll(consumer)[0])
+        broker.hang_up()
+    assert reports.all == [([Run(0, 0, [ACCEPT])], ErrorCode.NETWORK_EXCEPTION)]
+    assert broker.asked(HEARTBEAT)[-1].member_epoch == -1
+
+
 def test_abandon_sends_no_acknowledgements_and_leaves(broker: FakeShareGroup, cluster: Cluster, reports: Reports) -> None:
     broker.fetches = [lends(0, 2), EMPTY]
     consumer = consumer_of(cluster, reports, is_explicit=True)
