@@ -1,6 +1,7 @@
 """`ottla why`: why a group is behind, why a client cannot write, why a partition is not in sync; on any Kafka.
 
-Each reason has its evidence, and the command that mends it. The exit code is 1 if a reason of the level `bad` was found, else 0.
+A reason has its evidence and the command that mends it, if there are such. The exit code is 1 if a reason of the level `bad` was found,
+else 0.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Share sessions (KIP-932): a member of a share group names its partitions once, and later requests name only the changes.
 
 A session belongs to a group and a member. Epoch 0 opens a session, each later request has the next epoch, and epoch -1 ends the session. A
-session also ends with the connection that opened it. When a session ends, records that its member has acquired and not acknowledged become
-available again. The group's share partitions are closed with its last session on this broker. Both are done in steps, because each
-partition with records of the member needs a write. Until all records are released the member cannot open another session, because the
-release would include the new session's records. If epoch 0 replaces a session that has not ended, the member's records stay acquired.
+session also ends with the connection that opened it. When a session ends, records that its member has acquired and not acknowledged are
+released: they become available again, or are archived if they may not be delivered again. The group's share partitions are closed with its
+last session on this broker. Both are done in steps, because each partition with records of the member needs a write. Until all records are
+released the member cannot open another session, because the release would include the new session's records. If epoch 0 replaces a session
+that has not ended, the member's records stay acquired.
 
 A member may continue its session on another connection, as in Kafka, but only as the same principal (`belongs_to_other`).
 

@@ -286,7 +286,7 @@ class SharePartition:
         self._change(changing, done)
 
     def release(self, members: frozenset[str], done: StateWritten) -> None:
-        """Makes records available again that were acquired by these members, because their sessions have ended."""
+        """Releases the records that these members have acquired, because their sessions have ended."""
         if not self.is_loaded:
             done(ErrorCode.NONE)
             return

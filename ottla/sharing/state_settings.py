@@ -1,7 +1,7 @@
 """The settings of a share coordinator, and its view of the topics that exist.
 
-The names beside the fields are configuration keys; `base/settings/` has their defaults. A new
-`ShareStateSettings` replaces the old one when a dynamic setting changes.
+The comments name the configuration key of a field; `base/settings/` has the defaults. When a dynamic setting changes, a new object replaces
+the old one.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class ShareStateShard:
         self.partitions[key] = known._replace(state=updated(known.state, update.state), updates=known.updates + 1)
 
     def redundant_end(self) -> int:
-        """The offset of the oldest needed snapshot. Records below it may be removed from the log."""
+        """Returns the offset of the oldest needed snapshot. Records below it may be removed from the log."""
         return min((stored.snapshot_offset for stored in self.partitions.values()), default=self.applied_end)
 
 

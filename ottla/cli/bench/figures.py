@@ -1,8 +1,4 @@
-"""Computes the figures of Kafka's performance tools and formats their lines.
-
-Latencies are counted per millisecond. Memory use therefore does not grow with the run, and percentiles are exact to the millisecond, the
-precision that the tools print.
-"""
+"""Computes the figures of Kafka's performance tools and formats their lines."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ PERCENTILES = (0.5, 0.95, 0.99, 0.999)
 
 
 class Latencies:
-    """A histogram of latencies in milliseconds."""
+    """A histogram of latencies in milliseconds. Its memory depends on the largest latency, not on the number of records."""
 
     def __init__(self) -> None:
         self.counts: dict[int, int] = {}

@@ -8,8 +8,8 @@ from ottla.cli.command import Args, Refused, command
 
 @command("dev", "Run a broker whose data is removed at its end.", *START_OPTIONS, has_connection=False, has_output=False)
 def _dev(args: Args) -> int:
-    """Runs one broker or a cluster, with a console beside it. The data is in a temporary directory that is removed at the end, unless
-    the options name a directory or a configuration file."""
+    """Runs one broker or a cluster, and a console unless `--no-console` is given. The data is in a temporary directory that is removed at
+    the end, unless the options name a directory or a configuration file."""
     if not (args.data_dir or args.config or any(given.startswith("log.dir") for given in args.assignments)):
         args.ephemeral = True
     args.is_dev = True

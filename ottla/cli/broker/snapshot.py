@@ -1,8 +1,8 @@
 """`ottla snapshot` copies a broker's data as of one moment; `ottla restore` makes data directories from such a copy.
 
 A running broker is suspended (SIGSTOP) while its files are copied, so clients notice a pause. Sealed segments never change and become
-hard links where the file system supports them; the pause is then some milliseconds. The copy equals the files that `kill -9` would have
-left at that moment. If this process is killed, a second process resumes the broker.
+hard links where the file system supports them, which keeps the pause short. The copy equals the files that `kill -9` would have left at
+that moment. If this process is killed, a second process resumes the broker.
 
 The snapshot has a folder for each log directory and the file `snapshot.json`. That file is written last, so a snapshot without it is
 incomplete. Each log directory lists all log directories of its broker (`storage/companion_directories.py`), so a snapshot of some of them

@@ -72,7 +72,7 @@ class BackgroundCall(Generic[T]):
         return self._results[0]
 
     def close(self) -> None:
-        """Closes what waits for the end of the call. Called when its result is processed."""
+        """Closes `fileno`, when the result was processed."""
         self._waiting.close()
 
     def abandon(self) -> None:

@@ -139,7 +139,7 @@ class Consumer:
 
     @owned
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Subscribes to topics. The next `poll` joins the group; later calls read the partitions that the group assigns."""
+        """Subscribes to topics. `poll` then joins the group and reads the partitions that the group assigns."""
         names = topic_names(topics)
         if self.group_id is None:
             raise UsageError("a subscription needs a group: name it when the consumer is made")

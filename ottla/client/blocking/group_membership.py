@@ -5,8 +5,8 @@ one is due, and returns the new assignment after a join. With an eager assignor 
 cooperative-sticky it keeps them, and joins a second time if the assignment takes some away (KIP-429).
 
 Every `metadata_age_s` seconds the group's leader reads the topics' metadata. It joins again, which starts a rebalance, if a topic's number
-of partitions has changed. `is_new` is set before the first join and after the group has removed this member, because other members may then
-have committed offsets of its partitions. The consumer resets it.
+of partitions has changed. `is_new` is set before the first join and when the membership was lost, because other members may then have
+committed offsets of its partitions. The consumer resets it.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class GroupMembership(Membership):
         self._must_join = True
 
     def leaving(self, coordinator: CoordinatorConnection) -> LeaveGroupRequest | None:
-        """Returns the request to leave; None for a static member, which stays in the group, and for one that never joined."""
+        """Returns the request to leave; None for a static member, which stays in the group, and for one without a member id."""
         member_id, self.member_id = self.member_id, ""
         if not member_id or self.instance_id is not None:
             return None

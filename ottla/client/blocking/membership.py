@@ -15,7 +15,7 @@ from ottla.client.errors import ConnectError, KafkaError, TransportError
 from ottla.wire.schema import Request
 
 LEAVE_TIMEOUT_S = 5.0
-"""Maximum time that a leaving member waits for the coordinator's answer, in seconds. Without an answer the member's session times out."""
+"""Maximum time that a leaving member waits for the coordinator's answer, in seconds. If the request was lost, the session times out."""
 
 
 class CoordinatorConnection:

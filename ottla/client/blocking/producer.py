@@ -136,7 +136,7 @@ class Producer:
         of a new topic, which the broker may create.
 
         Raises `UsageError` for wrong types, and `KafkaError` without such a partition or an open transaction. It may also raise the error
-        of an earlier batch. If it raises, it does not send this record.
+        of an earlier batch. In all these cases it does not send this record.
         """
         has_target = topic.__class__ is str and partition.__class__ is int
         if has_target and value.__class__ is bytes and (key is None or key.__class__ is bytes) and timestamp is None and not headers:

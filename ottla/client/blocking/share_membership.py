@@ -1,9 +1,9 @@
 """Membership of a share group (KIP-932): a heartbeat names the topics, and its answer assigns partitions.
 
 A member chooses its own id and joins with epoch 0. `poll` calls `keep_alive` in a thread when a heartbeat is due. Members may share
-partitions, so a new assignment is valid at once. A member that the group no longer knows joins again, without an assignment; other members
-get the records that it had acquired. Without an assignment, the first heartbeats are sent earlier than the broker asks for: some brokers
-assign partitions a moment after a member has joined, and a reader should not wait for a whole interval.
+partitions, so a new assignment is valid at once. A member that the group no longer knows joins again, without an assignment. Without an
+assignment, the first heartbeats are sent earlier than the broker asks for: some brokers assign partitions a moment after a member has
+joined, and a reader should not wait for a whole interval.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ class Transaction:
 
     @property
     def epoch(self) -> int:
-        """The producer epoch. `initialize` raises it, and so do, with the second protocol, `commit` and `abort` of a transaction that is
-        not empty. With the first protocol only `abort` after a failed batch raises it.
+        """The producer epoch. `initialize` changes it, and so do, with the second protocol, `commit` and `abort` of a transaction that is
+        not empty. With the first protocol only `abort` after a failed batch changes it.
         """
         return self.core.epoch
 

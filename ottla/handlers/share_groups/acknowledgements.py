@@ -18,7 +18,7 @@ from ottla.sharing.sessions import TopicIdPartition, is_member_id
 
 RENEWAL_SINCE = 2
 NAMED_MAX = 20_000
-"""Maximum number of topics, partitions and batches together in a request: some milliseconds of work, and more than any session needs."""
+"""Maximum number of topics, partitions and batches together in a request."""
 
 PARTITIONS_PER_STEP = 20
 """Fewer than `ITEMS_PER_STEP`, because each is a write of a share coordinator, which may be on this broker."""
@@ -62,8 +62,8 @@ def check_size(topics: Sequence[NamedTopic], forgotten: Sequence[NamedTopic] = (
 
 
 def identity(broker: Broker, request: RequestContext, group_id: str | None, member_id: str | None) -> tuple[str, str]:
-    """Returns the group and member of a request. Raises `ApiError` if they are invalid, the principal may not read the group, or another
-    principal has the member's session."""
+    """Returns the group and member of a request. Raises `ApiError` if share groups are not offered, the ids are invalid, the principal may
+    not read the group, or another principal has the member's session."""
     require_share_groups(broker.config.ottla_advertise_level)
     if group_id is None:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
@@ -84,7 +84,8 @@ def statements(batches: Sequence[AcknowledgedBatch]) -> list[Acknowledgement]:
 def acknowledge(
     broker: Broker, request: RequestContext, group_id: str, member_id: str, stated: Sequence[Stated], is_renewing: bool
 ) -> Generator[None, None, Callable[[Callable[[Codes], None]], None]]:
-    """Applies the acknowledgements of each partition, a few in each step. Returns a function that registers a listener for all results."""
+    """Applies the acknowledgements, those of a few partitions in each step. Returns a function that calls a listener with the results of
+    all partitions, as soon as there are all."""
     codes: Codes = {}
     listeners: list[Callable[[Codes], None]] = []
     left = len(stated)
@@ -143,7 +144,7 @@ def topic_name(broker: Broker, topic_id: bytes) -> str:
 
 
 def leader_of(broker: Broker, place: TopicIdPartition) -> tuple[int, int]:
-    """Returns the leader of a partition and its epoch, for a member that sent to another broker."""
+    """Returns the leader of a partition and its epoch, for a member that sent to another broker; (-1, -1) if they are unknown."""
     topic = broker.metadata.topic_by_id(place[0])
     if topic is None or place[1] >= len(topic.partitions):
         return -1, -1

@@ -126,7 +126,7 @@ class ShareReading:
 
     def _may_go_on(self) -> Generator[None, None, bool]:
         """Whether the principal may still read with the group, because ACLs may have changed during a wait. Sets the error of topics
-        without permission. Without the permission on the group nothing is acquired; the member's next request is refused.
+        without permission. Without the permission on the group nothing is acquired, and the answer has no error.
         """
         broker, request = self._broker, self._request
         if broker.authorizer.allows_clients_everything(request.connection):
@@ -215,7 +215,7 @@ class ShareReading:
         return is_failing or bool(self.got) or body.min_bytes <= 0 or not self._is_in_session()
 
     def _take_of(self, candidates: list[Reading], bytes_max: int) -> Generator[None, None, None]:
-        """Acquires up to the wanted number of records. Other members may have acquired a candidate's records meanwhile."""
+        """Acquires records until there are as many as wanted. Other members may have acquired a candidate's records meanwhile."""
         left = self._body.max_records if self._wants_records else 0
         for reading in candidates:
             if left <= 0 or not self._is_in_session() or self._is_abandoned:
@@ -294,7 +294,7 @@ def _ignore(error: Exception) -> None:
 
 
 def closed_error(share: SharePartition) -> ErrorCode:
-    """Returns the error of a closed share partition. Returns NONE while its coordinator is not available, because clients need not act on
-    that."""
+    """Returns the error for a share partition that is closed or not led here any more. Returns NONE while its coordinator is not available,
+    because clients need not act on that."""
     is_passing = share.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     return ErrorCode.NONE if is_passing else share.error or ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,8 +1,9 @@
 """DeleteShareGroupOffsets: deletes the offsets of a share group without members in topics (KIP-932).
 
-Behaviour: a group with members gets NON_EMPTY_GROUP. A group that does not exist or has another type gets GROUP_ID_NOT_FOUND. Each topic
-has its own result: TOPIC_AUTHORIZATION_FAILED if the principal may not read it, UNKNOWN_TOPIC_OR_PARTITION if it does not exist or the
-group has no state for it. While the feature `share.version` is at level 0, the answer is UNSUPPORTED_VERSION.
+Behaviour: the principal needs DELETE on the group. A group with members gets NON_EMPTY_GROUP. A group that does not exist or has another
+type gets GROUP_ID_NOT_FOUND. Each topic has its own result: TOPIC_AUTHORIZATION_FAILED if the principal may not read it,
+UNKNOWN_TOPIC_OR_PARTITION if it does not exist or the group has no state for it, and the error of a share coordinator that did not delete
+a state. While the feature `share.version` is at level 0, the answer is UNSUPPORTED_VERSION.
 
 Version notes: there is one version.
 """

@@ -1,9 +1,9 @@
 """DescribeShareGroupOffsets: the start offsets and lags of share groups (KIP-932, KIP-1226).
 
 Behaviour: the start offset is the offset below which all records are finished, or -1 if the group has not read the partition. Null topics
-select all partitions that the group has read. For a group or topic that does not exist the offset is -1, without an error. The lag is the
-number of unfinished records from the start offset to the high watermark (the last stable offset if the group has
-share.isolation.level=read_committed), or -1 if it is unknown. While the feature `share.version` is at level 0, each group gets
+select all partitions that the group has read and the principal may describe. For a group or topic that does not exist the offset is -1,
+without an error. The lag is the number of unfinished offsets from the start offset to the high watermark (the last stable offset if the
+group has share.isolation.level=read_committed), or -1 if it is unknown. While the feature `share.version` is at level 0, each group gets
 UNSUPPORTED_VERSION.
 
 Version notes: 1 has the lag.
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ottla.base.cluster_metadata import CONFIG_GROUP
-from ottla.base.errors import ApiError, ErrorCode, WireError
+from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.share_state import SharePartitionKey, ShareState
 from ottla.base.uuids import ZERO_UUID
 from ottla.groups.share.offsets import KnownTopic, known_share_topics
@@ -139,6 +139,6 @@ def _lag(broker: Broker, key: SharePartitionKey, topic: str, state: ShareState) 
     is_committed = broker.config.group_value("share.isolation.level", overrides) == "read_committed"
     try:
         _, end, _ = partition.list_offset(LATEST, READ_COMMITTED if is_committed else 0, UNKNOWN)
-    except (ApiError, WireError):
+    except ApiError:
         return UNKNOWN
     return end - state.start_offset - state.delivery_complete_count

@@ -133,7 +133,7 @@ class World:
         return not str(self.settings.get("security.protocol", "")).upper().endswith("SSL")
 
     def reach(self) -> None:
-        """Raises `ConnectError` if no broker answers. Without this call librdkafka would retry forever."""
+        """Raises `ConnectError` if no broker answers, which librdkafka does not report as an error."""
         self.cluster.refresh([])
 
     # Topics
