@@ -6,6 +6,7 @@ answer, such as `hang_up`.
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from ottla.wire.codec import encoder
@@ -111,6 +112,24 @@ class GroupBroker(FakeBroker):
         topic = ConsumerProtocolAssignmentTopicPartition(topic="t", partitions=self.assigned)
         data = encoder(ConsumerProtocolAssignment, 0)(ConsumerProtocolAssignment(assigned_partitions=[topic], user_data=None))
         return SyncGroupResponse(assignment=b"\0\0" + bytes(data))
+
+
+class ShrinkingBroker(GroupBroker):
+    """The first Fetch is out of range, as if the oldest records had just been deleted. The answer with the new start takes a second."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.values[0] = [b"a", b"b"]
+        self.instead[FETCH] = [self._out_of_range]
+
+    def _out_of_range(self, body: Any, _version: int) -> fetch.FetchResponse:
+        self.instead[LIST_OFFSETS] = [self._slow_start]
+        parts = [fetch.PartitionData(partition_index=0, error_code=1, high_watermark=-1)]
+        return fetch.FetchResponse(responses=[fetch.FetchableTopicResponse(topic=body.topics[0].topic, partitions=parts)])
+
+    def _slow_start(self, body: Any, version: int) -> list_offsets.ListOffsetsResponse:
+        time.sleep(1.0)
+        return self._list_offsets(body, version)
 
 
 def committed(*partitions: int, code: int = 0) -> offset_commit.OffsetCommitResponse:

@@ -1,7 +1,7 @@
 """`ottla consume`: prints records on stdout, with the options of Kafka's console consumer and of kcat.
 
 Without a start it reads new records only, as Kafka's tool does; with `-e`, which stops at the end, it starts at the beginning. A group with
-committed offsets starts there. With `-c N` it commits exactly the printed records. `share_consume.py` reads share groups.
+committed offsets starts there. With `-c N` it commits no record behind the last printed one. `share_consume.py` reads share groups.
 """
 
 from __future__ import annotations
@@ -333,7 +333,7 @@ class _Reading:
             return True
         if not self.ends:
             return (self.args.at_end or self.start.has_end) and not consumer.membership and not consumer.positions
-        return all(offset >= self.ends.get(partition, 0) for partition, offset in consumer.positions.items())
+        return all(consumer.positions.get(partition, 0) >= self.ends.get(partition, 0) for partition in consumer.assignment)
 
     def _print(self, consumer: Consumer, fetched: Fetched) -> bool:
         """Prints the fetched records of one partition. Returns False if the limit of records (`-c`) is reached."""

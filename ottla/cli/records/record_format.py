@@ -56,7 +56,7 @@ def internal_formatter(kind: str, types: tuple[int, ...]) -> Formatter:
 
 
 def property_formatter(properties: Mapping[str, str]) -> Formatter | None:
-    """Returns Kafka's default formatter, or None if it prints only the value and a newline. UsageError for an unknown deserializer."""
+    """Returns Kafka's default formatter, None if it prints only the value and a newline. Raises UsageError for an unknown deserializer."""
     names = ("key", "value", "timestamp", "partition", "offset", "delivery", "epoch", "headers")
     shown = {name: is_on(properties, f"print.{name}", name == "value") for name in names}
     separator = properties.get("key.separator", "\t").encode()
@@ -100,7 +100,8 @@ def _headers(record: Record, between: bytes, null: bytes = b"NULL", equals: byte
 
 
 def token_formatter(text: str) -> Formatter:
-    """Returns a formatter for kcat's format string, with rpk's `%v` and `{hex}`. Other text is copied. UsageError for an unknown token."""
+    """Returns a formatter for kcat's format string, with rpk's `%v` and `{hex}`. Copies other text. Raises UsageError for an unknown token.
+    """
     if text in ("json", "raw"):
         raise UsageError(f"-f takes a format such as '%t %o %s\\n'; for {text} say {'-J' if text == 'json' else 'nothing'}")
     layout = unescape(text)

@@ -26,8 +26,8 @@ _FORMATS = {
 
 
 def deserializer(name: str | None) -> Deserializer | None:
-    """Returns a function from bytes to printed text, None for a class whose bytes are printed unchanged. UsageError for an unknown class.
-    The function raises `Refused` for data of another length than the class needs."""
+    """Returns a function from bytes to printed text, None for a class whose bytes are printed unchanged. Raises UsageError for an unknown
+    class. The function raises `Refused` for data of another length than the class needs."""
     if name is None or name.rpartition(".")[2] in _AS_THEY_ARE:
         return None
     short = name.rpartition(".")[2]

@@ -1,9 +1,9 @@
 """`ottla topic clone` and `ottla topic analyze`: commands that read all records of a topic.
 
 `clone` creates a topic like another, with its number of partitions, replication factor and settings. With `--records`, records keep their
-partition, key, headers and timestamp; offsets begin at 0. Records of open and aborted transactions, and records that are written after the
-start, are not copied. `analyze` counts records, bytes, batches and codecs by the headers of batches. The first batch counts as a whole,
-also with `--from-time`. `--keys` decodes the records. Transaction markers are not counted.
+partition, key, headers and timestamp; offsets begin at 0. It copies the records before the last stable offsets at the start, except aborted
+ones. `analyze` counts records, bytes, batches and codecs by the headers of batches. The first batch counts as a whole, also with
+`--from-time`. `--keys` decodes the records. Transaction markers are not counted.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def copy_records(cluster: Cluster, source: str, target: str, partitions: list[in
         Progress(f"to {target}", 0, is_quiet=is_quiet) as progress,
     ):
         consumer.assign(dict.fromkeys(wanted, admin.EARLIEST))
-        while any(consumer.positions[partition] < stops[partition] for partition in wanted):
+        while any(consumer.positions.get(partition, 0) < stops[partition] for partition in consumer.assignment):
             for fetched in consumer.poll(0.5):
                 stop = stops[fetched.partition]
                 for record in fetched.records():
@@ -189,7 +189,7 @@ def _read(cluster: Cluster, partitions: list[TopicPartition], args: Args) -> dic
         starts = {partition: ends[partition] if offset < 0 else offset for partition, offset in found.items()}
     with Consumer(cluster, partition_bytes_max=FETCH_BYTES, auto_offset_reset="earliest") as consumer:
         consumer.assign({partition: start for partition, start in starts.items() if start < ends[partition]})
-        while any(position < ends[partition] for partition, position in consumer.positions.items()):
+        while any(consumer.positions.get(partition, 0) < ends[partition] for partition in consumer.assignment):
             for fetched in consumer.poll(0.5):
                 tallies[fetched.partition].add(fetched)
     return tallies

@@ -32,7 +32,6 @@ from ottla.client.core.admin import EARLIEST, LATEST, OffsetAt, list_offsets
 from ottla.client.core.arguments import checked
 from ottla.client.core.fetching import FETCH_BYTES_MAX, MAX_WAIT_MS, PARTITION_BYTES_MAX, Fetched, FetchLimits, fetch_request, read_answer
 from ottla.client.core.group_admin import Committed, commit_offsets, committed_offsets
-from ottla.client.core.topic_lists import grouped
 from ottla.client.errors import RETRIABLE, KafkaError, TransportError, UsageError, refused
 
 __all__ = ["PARTITION_BYTES_MAX", "Consumer", "topic_names"]
@@ -464,6 +463,7 @@ class Consumer:
 
     # Where things are
 
-    def topic_partitions(self) -> list[tuple[str, list[int]]]:
-        """Returns the partitions that have a position, by topic."""
-        return sorted(grouped(self.positions).items())
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that are read, also those whose position is being looked up."""
+        return [*self.positions, *self._without_position]

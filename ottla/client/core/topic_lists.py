@@ -19,14 +19,6 @@ _NAMES = ("name", "topic_name", "topic")
 _CODES = ("error_code", "partition_error_code")
 
 
-def grouped(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Returns sorted partition numbers by topic."""
-    found: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        found.setdefault(topic, []).append(partition)
-    return found
-
-
 def topic_list(topic_class: Callable[..., T], partitions: Mapping[TopicPartition, Any]) -> list[T]:
     """Returns the topics of a request with these structs or numbers as their partitions, in this order."""
     found: dict[str, list[Any]] = {}

@@ -18,6 +18,7 @@ from ottla.cli.records.where import parse_where
 from ottla.testing.broker import Broker
 from ottla.wire.records import Record
 from tests.cli.conftest import Ottla
+from tests.client.fake_group import ShrinkingBroker
 
 STARTED_MS = 1_600_000_000_000
 
@@ -32,6 +33,12 @@ def filled(broker: Broker, topic: str) -> str:
 
 
 OFFSETS = ["-q", "-f", r"%o\n"]
+
+
+def test_the_end_is_not_reached_while_a_position_is_looked_up(offline: Ottla) -> None:
+    with ShrinkingBroker() as broker:
+        result = offline("consume", "t", "-e", "-q", "-b", broker.address)
+    assert (result.code, result.out) == (0, "a\nb\n")
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,18 @@ from ottla.base.counted import counted
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cli.topics.records import copy_records
+from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin
 from ottla.client.core.admin import OffsetAt
 from ottla.client.errors import KafkaError, refused
 from ottla.testing.broker import Broker
+from ottla.wire.apis import API_VERSION_RANGES
 from ottla.wire.messages.describe_configs import DescribeConfigsResponse, DescribeConfigsResult
+from ottla.wire.messages.init_producer_id import InitProducerIdResponse
 from tests.cli.conftest import Ottla
+from tests.client.blocking.test_producer import INIT_PRODUCER_ID, PRODUCE, Log
 from tests.client.fake_broker import FakeBroker
+from tests.client.fake_group import ShrinkingBroker
 
 
 @pytest.fixture
@@ -210,6 +215,19 @@ def test_analyze_counts_records_batches_codecs_and_keys(ottla: Ottla, broker: Br
     (later,) = ottla("topic", "analyze", topic, "--from-time", "2999-01-01", "-o", "json").json()["partitions"]
     assert later["records"] == 0 and later["first"] is None
     assert ottla("topic", "analyze", topic, "--partition", 4).code == 1
+
+
+def test_records_whose_position_is_looked_up_again_are_counted_and_copied(offline: Ottla) -> None:
+    with ShrinkingBroker() as broker:
+        assert offline("topic", "analyze", "t", "-o", "json", "-b", broker.address).json()["records"] == 2
+    log = Log()
+    with ShrinkingBroker() as broker:
+        for key, answer in ((PRODUCE, log), (INIT_PRODUCER_ID, lambda _body, _version: InitProducerIdResponse(producer_id=9))):
+            broker.script[key], broker.versions[key] = answer, API_VERSION_RANGES[key]
+        broker.topics["copy"] = 1
+        with Cluster(broker.address) as cluster:
+            assert copy_records(cluster, "t", "copy", [0], "none") == 2
+    assert log.values() == [b"a", b"b"]
 
 
 def test_several_topics_are_created_at_once(ottla: Ottla, broker: Broker) -> None:
