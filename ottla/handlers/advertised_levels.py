@@ -1,7 +1,7 @@
 """The versions that a broker of an earlier Kafka release offers, for `ottla.advertise.level` and `ottla start --as-version`.
 
 A level is the name of a Kafka release. At a level, this broker offers only the APIs and versions that the release had, as far as it serves
-them itself. `CHANGES` has the highest version of each API in 3.0, then the changes in each later release. The data come from ApiVersions
+them itself. `CHANGES` has the highest version of each API in 3.0, then the changes in each later release. The data are ApiVersions
 answers of Kafka brokers. A test compares them with kafka-python's table of broker versions. Kafka's brokers offer the APIs of client
 telemetry (71, 72) only with a plugin, so earlier levels do not have them.
 

@@ -150,7 +150,7 @@ class ConnectionInfo:
 
     @property
     def owner(self) -> str:
-        """Returns the owner to whom a coordinator charges memory: the principal, or `NO_OWNER` for an anonymous client."""
+        """Returns the owner of memory that a coordinator uses for this client: the principal, or `NO_OWNER` for an anonymous client."""
         return NO_OWNER if self.principal == ANONYMOUS else self.principal
 
     @property

@@ -7,10 +7,10 @@ initializes the state again with a higher state epoch, which fences earlier writ
 Two scans run periodically. One repeats the snapshots of share partitions whose last snapshot is old, so that older records become
 redundant. The other removes redundant records: it raises the start of the log through the port `prune`.
 
-The states of a broker have a memory limit. At the limit a new state is refused with POLICY_VIOLATION. A write that leaves more runs in the
-state than before is refused with it, too. Such a write is accepted if the new state fits into the memory reserved for every state, or can
-be reduced to it or to the former number of runs (`state_room.py`). POLICY_VIOLATION is not retriable, because brokers would repeat their
-writes, and each waiting request needs as much memory as the state.
+The states of a broker have a memory limit. At the limit a new state is refused with POLICY_VIOLATION. A write after which the state has
+more runs than before is refused with it, too. Such a write is accepted if the new state fits into the memory reserved for every state, or
+can be reduced to it or to the former number of runs (`state_room.py`). POLICY_VIOLATION is not retriable, because brokers would repeat
+their writes, and each waiting request needs as much memory as the state.
 
 The checks, their order and their codes are Kafka's, with three exceptions. There is a memory limit. Writes with a state epoch higher than
 the stored one are refused. Writes to a state that was initialized again after a deletion are refused until a leader has read it.

@@ -90,7 +90,7 @@ def new_producer_id_if_exhausted(shard: Shard, metadata: TransactionMetadata) ->
 
 
 def fetch_producer_id(shard: Shard, retry: Callable[[int], Decision], reply: Reply) -> Decision:
-    """Waits for the next block of producer ids, then decides again with `retry`. Replies an `EndResult` with the error if none comes."""
+    """Waits for the next block of producer ids, then decides again with `retry`. Replies an `EndResult` with the error if there is none."""
 
     def refilled(code: ErrorCode) -> None:
         if shard.is_abandoned:  # this shard decides nothing any more; the block of ids is used by other shards

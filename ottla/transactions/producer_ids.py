@@ -70,7 +70,7 @@ class ProducerIds:
             self.when_ready(lambda code: done(NO_PRODUCER_ID, code) if code else self.next(done))
 
     def when_ready(self, done: Ready) -> None:
-        """Calls `done` with NONE when there are ids to take, at once if a block has come since `take`, or with the error."""
+        """Calls `done` with NONE when there are ids to take (at once if a block was logged since `take`), or with the error."""
         if self._following is not None:
             done(ErrorCode.NONE)
             return

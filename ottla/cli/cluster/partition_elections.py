@@ -71,8 +71,8 @@ def _elect(args: Args, cluster: Cluster, output: Output) -> int:
 
 
 def elect(cluster: Cluster, kind: str, wanted: Sequence[TopicPartition] | None) -> list[ElectionRow]:
-    """Elects leaders of the partitions (None: all). Returns a row for each result. For all partitions, the brokers omit those that already
-    have the wanted leader."""
+    """Elects leaders of the partitions (None: all). Returns a row for each result. For all partitions, there is no row of
+    a partition that already has the wanted leader."""
     results = replica_admin.elect_leaders(cluster, ELECTION_TYPES[kind], wanted)
     return [
         ElectionRow(*partition, found.code.name if found is not None else None, (found and found.message) or None, kind)

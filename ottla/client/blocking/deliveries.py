@@ -49,8 +49,8 @@ class Deliveries:
             self._is_reporting = False
 
     def _report_first(self) -> None:
-        """Reports the first outcome. An exception of a signal handler cannot come between its removal and the call of `on_delivery`,
-        because Python runs signal handlers only at calls."""
+        """Reports the first outcome. Python runs signal handlers only at calls, so none runs between the removal of the outcome and the
+        call of `on_delivery`."""
         batch, base_offset, error = self._ended[0]
         delivery = Delivery(batch.partition, base_offset, batch.records, error)
         try:

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 class CallOwner:
     """See the module. `with` encloses a call. `with owner.lock` after `refuse_child` encloses a call that waits for the calls of other
-    threads; an exception of a signal handler never leaves the lock locked.
+    threads; the lock is released also after an exception of a signal handler.
 
     `acquire(False)` and `release` do the same faster, but `acquire` returns False for a second thread, and the caller raises `used_twice`.
     """

@@ -1,5 +1,5 @@
-"""The common state of consumer groups (KIP-848) and streams groups (KIP-1071): groups in which a member must release a partition or task
-before another member gets it.
+"""The common state of consumer groups (KIP-848) and streams groups (KIP-1071): a member of these must release a partition or task before
+another member gets it.
 
 A member moves to its target assignment step by step (`reconciliation.py`). Its current assignment (`position`) has the assigned partitions,
 the partitions that it has to revoke, and whether it waits for partitions of other members. In a streams group, its partitions are tasks.

@@ -23,7 +23,7 @@ SHARE_PROTOCOL_TYPE = "share"
 TOPIC_BYTES, PARTITION_BYTES = 400, 40
 """Memory of a topic with a share state in addition to the letters of its name, and memory of each of its partitions, in bytes."""
 COUNTED_SUBSCRIPTIONS = 8
-"""Number of different subscriptions from which on the group counts the subscriptions of each topic. With fewer, a change of a subscription
+"""With so many different subscriptions or more, the group counts the subscriptions of each topic. With fewer, a change of a subscription
 reads all subscriptions.
 """
 

@@ -73,7 +73,7 @@ REFUSED_BY_LOG = frozenset(
         ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     )
 )  # fmt: skip
-"""Errors of an append for which the result contains the log start offset."""
+"""The result of an append with one of these errors contains the log start offset."""
 ASKS_MAX = 5
 """Maximum of requests to the transaction coordinator about one batch. A marker that arrives before the answer makes another necessary."""
 OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -84,8 +84,8 @@ def statements(batches: Sequence[AcknowledgedBatch]) -> list[Acknowledgement]:
 def acknowledge(
     broker: Broker, request: RequestContext, group_id: str, member_id: str, stated: Sequence[Stated], is_renewing: bool
 ) -> Generator[None, None, Callable[[Callable[[Codes], None]], None]]:
-    """Applies the acknowledgements, those of a few partitions in each step. Returns a function that calls a listener with the results of
-    all partitions, as soon as there are all."""
+    """Applies the acknowledgements, of a few partitions in each step. Returns a function that calls a listener with the results of all
+    partitions, as soon as there are all."""
     codes: Codes = {}
     listeners: list[Callable[[Codes], None]] = []
     left = len(stated)

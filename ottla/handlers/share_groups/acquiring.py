@@ -160,7 +160,7 @@ class ShareReading:
         return reading
 
     def _open_share(self, reading: Reading, partition: Partition) -> None:
-        """Finds or creates the share partition. A member that begins to read it first checks its stored state; if the state is gone, the
+        """Finds or creates the share partition. A member that begins to read it first checks its stored state; if it was deleted, the
         share partition is created again. Without memory for it, no record is available."""
         shares, clock, session = self._broker.share_partitions, self._broker.clock, self._session
         key = SharePartitionKey(session.group_id, *reading.place)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ottla.machine.contract import Decision, Reply
 
 STRICT_SINCE = 0
-"""First version in which a topic that exceeds the quota of partition changes is not created; a later heartbeat creates it."""
+"""Since this version a topic that exceeds the quota of partition changes is not created; a later heartbeat creates it."""
 
 
 def handle(broker: Broker, request: RequestContext, body: StreamsGroupHeartbeatRequest) -> Any:

@@ -1,8 +1,8 @@
 """A TCP proxy in front of every broker of a cluster: it reads frames, and a rule may change them or cut the connection.
 
 The proxy replaces the addresses in Metadata, FindCoordinator and DescribeCluster answers, so a client that starts from `Proxy.address`
-reaches all brokers through it; not those of a new leader in Produce and Fetch answers (KIP-951). It starts a listener for an address when
-it first sees the address. Each connection has two threads, one a direction. It cannot decrypt TLS.
+reaches all brokers through it. It does not replace the address of a new leader in Produce and Fetch answers (KIP-951). It starts a listener
+for an address when it first sees the address. Each connection has two threads, one a direction. It cannot decrypt TLS.
 
 Invariants: frames of one direction keep their order; a cut closes both sides at once, after the frames that the rule let through are sent.
 """
