@@ -15,7 +15,7 @@ from ottla.replication.partition import Partition
 from ottla.server.monitoring.histogram import Histogram
 from ottla.storage.file_slice import DirectorySync, Syncable
 
-RunInThread = Callable[[Callable[[], StorageError | None], Callable[[StorageError | None], None]], None]
+RunInThread = Callable[[Callable[[], None], Callable[[None], None]], None]
 """Runs the first function in a thread and calls the second with its result on the loop."""
 
 

@@ -34,7 +34,8 @@ from ottla.storage.retention import kept_by_the_future
 log = logging.getLogger("ottla.housekeeping")
 
 SWEEPS_PER_IDLE_TIME = 10
-"""Sweeps of idle connections in `connections.max.idle.ms`. A connection is closed after up to a tenth more than this time."""
+"""Sweeps of idle connections in `connections.max.idle.ms`. A connection is closed after up to a tenth more than this time, but not before a
+second has passed."""
 SWEEP_MS_MIN = 100
 RECHECK_MS = 5_000
 """Interval of tests of failed log directories, in milliseconds."""
