@@ -1,9 +1,9 @@
 """Bounds how many segments of all logs keep their file open.
 
 At most `sealed_max` sealed segments (at least one) are open, because each also has its indexes in memory. The sealed segment that was
-opened first is closed first. If no other sealed segment is open, the clock algorithm (second chance) selects an active segment without
-recent writes. A file that is not synced yet may be closed too: the group commit opens it again by its name. A reader's slice keeps its file
-open. When more than `files_max` files are open in all, `is_crowded` is set and readers get copies.
+opened first is closed first. If no other sealed segment is open, the clock algorithm (second chance) selects an active segment, preferably
+one without recent writes. A file that is not synced yet may be closed too: the group commit opens it again by its name. A reader's slice
+keeps its file open. When more than `files_max` files are open in all, `is_crowded` is set and readers get copies.
 
 The last small batch that readers waited for is kept in memory, because all of them read it next.
 

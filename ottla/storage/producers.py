@@ -235,8 +235,8 @@ class ProducerStates:
         raise self._out_of_order(header, f"{entry.next_sequence} is next")
 
     def count_appended(self, producer_id: int, producer_epoch: int, base_sequence: int, count: int) -> int:
-        """Returns how many of the `count` sequences from `base_sequence` on were appended in this epoch. They are the first ones of the
-        range.
+        """Returns how many of the `count` sequences from `base_sequence` on were certainly appended in this epoch. They are the first ones
+        of the range.
         """
         entry = self._entries.get(producer_id)
         if entry is None or entry.epoch != producer_epoch:
