@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.security import security_of
 from ottla.console.snapshot import Snapshot
+from ottla.console.wire import Wire
 
 CLIENT_ID = "ottla-console"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -26,23 +27,26 @@ class Settings(NamedTuple):
 
 
 class Desk:
-    """See the module. Pages that ask the cluster share `cluster`; the snapshot has connections of its own."""
+    """See the module. Pages that ask the cluster share `cluster`; the snapshot and the live wire have connections of their own."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._properties = settings.properties
         self.cluster = self.new_cluster()
         self.snapshot = Snapshot(self.new_cluster(), settings.metrics)
+        self.wire = Wire(self.new_cluster(with_extensions=True))
 
-    def new_cluster(self) -> Cluster:
+    def new_cluster(self, *, with_extensions: bool = False) -> Cluster:
         """Returns connections with this identity, which the caller closes."""
         return Cluster(
             self._properties.get("bootstrap.servers", "localhost:9092"),
             client_id=self._properties.get("client.id", CLIENT_ID),
             timeout_s=self.settings.timeout_s,
             security=security_of(self._properties),
+            with_extensions=with_extensions,
         )
 
     def release(self) -> None:
         self.snapshot.stop()
         self.cluster.close()
+        self.wire.close()

@@ -1,4 +1,4 @@
-"""Records as files: the records of a page of messages, and the bytes of one record."""
+"""Files: the records of a page of messages, the bytes of one record, the frames of the live wire."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from ottla.base.types import TopicPartition
 from ottla.console.model import PageError
+from ottla.console.pages import wire
 from ottla.console.pages.messages import messages, one_record
 from ottla.console.visit import Visit
 
@@ -40,6 +41,11 @@ def value(visit: Visit) -> Response:
     if found is None:
         raise PageError("The value is null, so there are no bytes.", 404)
     return _file(bytes(found), "application/octet-stream", f"{place}-{offset}.bin")
+
+
+def capture(visit: Visit) -> Response:
+    """Returns the frames of the live wire as a packet capture."""
+    return _file(wire.capture(visit), "application/vnd.tcpdump.pcap", f"broker-{visit.query.get('broker', '')}.pcap")
 
 
 def _file(data: bytes, media_type: str, name: str) -> Response:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from ottla.storage.time_search import TimeAnswers
     from ottla.telemetry.clients import ReportingClients
     from ottla.transactions.coordinators import TransactionCoordinators
+    from ottla.wire.messages.describe_frames import FramePair
 
 
 Task = Generator[None, None, Any]
@@ -401,6 +402,17 @@ class IsrCounters(Protocol):
     shrinks: int
 
 
+class RecordedFrames(Protocol):
+    """The requests of all connections and their answers, while a client looks (`server/execution/frame_watch.py`)."""
+
+    @property
+    def newest(self) -> int:
+        """Returns the highest number so far, -1 before the first."""
+
+    def since(self, after: int, bytes_max: int) -> tuple[int, list[FramePair]]:
+        """Returns how many pairs after a number are no longer in memory, and the others. Begins the recording."""
+
+
 @dataclass(slots=True)
 class Broker:
     """All parts of the broker that handlers may use; created once by `server/node.py`."""
@@ -436,6 +448,7 @@ class Broker:
     authorizer: Authorizer
     follower_sessions: FollowerSessions
     directory_moves: ReplicaMoves
+    frames: RecordedFrames
     isr_changes: IsrCounters | None
     """None for a single broker."""
     audit: AuditLog

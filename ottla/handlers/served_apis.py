@@ -186,5 +186,6 @@ TABLE: dict[int, ServedApi] = {
         _line("share_groups", "DeleteShareGroupOffsets", DELETE_GROUP, READ_TOPIC),
         _line("records", "StageRecords", WRITE_TOPIC),
         _line("records", "AttachRecords", WRITE_TOPIC, WRITE_TRANSACTIONAL_ID),
+        _line("cluster", "DescribeFrames", ALTER_CLUSTER),
     )
 }  # fmt: skip

@@ -72,6 +72,8 @@ class AnswerQueue:
         if not out:
             return
         self._out, self.out_bytes = [], 0
+        if self._limits.on_answers is not None:
+            self._limits.on_answers(self, out)
         if len(out) > 1 and not self._has_slices:
             out = [b"".join(out)]  # type: ignore[arg-type]
         self._has_slices = False

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 
 from ottla.base.config import BrokerConfig, Endpoint
 from ottla.base.errors import StorageError
-from ottla.base.ports import AddressError, Channel, Listener, Network, SecuredChannel
+from ottla.base.ports import AddressError, Channel, Listener, Network, Part, SecuredChannel
 from ottla.base.settings.network import per_host
 from ottla.base.settings.setting import INT_MAX
 from ottla.handlers.context import ConnectionInfo
@@ -29,6 +29,7 @@ from ottla.server.memory.receive_buffer import ReceiveBuffers
 
 if TYPE_CHECKING:
     from ottla.security.audit import AuditLog
+    from ottla.server.answer_queue import AnswerQueue
     from ottla.server.quotas.connection_gate import ConnectionGate
 
 log = logging.getLogger("ottla.network")
@@ -279,6 +280,10 @@ class Listeners:
         late = next(iter(waiting))
         log.warning("closing %s: too many connections authenticate at a time", late.info.identity, extra=late.facts())
         late.channel.close()
+
+    def watch_answers(self, note: Callable[[AnswerQueue, list[Part]], object] | None) -> None:
+        """Calls `note` with the answers of each write to a client from now on; with None no longer."""
+        self._limits.on_answers = note
 
     def recheck(self) -> None:
         """Closes connections whose user or delegation token no longer exists."""

@@ -60,6 +60,7 @@ from ottla.server.directories.cordons import cordon, file_cordons
 from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.directories.moves import DirectoryMoves
 from ottla.server.execution.dispatch import Dispatcher
+from ottla.server.execution.frame_watch import FrameWatch
 from ottla.server.execution.waiters import Waiters
 from ottla.server.flusher import Flusher
 from ottla.server.housekeeping import Housekeeping
@@ -143,12 +144,14 @@ class Node:
         self.stages = StageSpace(config=config, disk=ports.disk, ages=ports.ages, remove_later=self._remove_files)
         self._make_coordinators()
         self._make_controller()
+        self.frames = FrameWatch(ports.clock, ports.timers)
         self.broker = self._make_broker()
         self.dispatcher = Dispatcher(self.broker, self.waiters, self.links.forwarder if self.links is not None else None)
         self.mechanisms = self._make_mechanisms()
         self.listeners = Listeners(
             ports.network, config, self.dispatcher, self.storage_failed, on_broken_invariant, connections_max=connections_max,
             mechanisms=self.mechanisms.of if self.mechanisms is not None else no_mechanisms, audit=self.audit)  # fmt: skip
+        self.frames.attach(self.dispatcher, self.listeners)
         self.metadata.on_credentials = self.listeners.recheck
         self.housekeeping = Housekeeping(
             ports=ports, config=config, partitions=self.partitions, replicas=self.replicas, listeners=self.listeners,
@@ -303,7 +306,7 @@ class Node:
                 Subscriptions(self.metadata), ports.ages.clock, ports.random, config.ottla_memory_max_bytes // TELEMETRY_PART
             ),
             acl_rules=self.member.acl_rules, delegation_tokens=self.member.delegation_tokens, follower_sessions=self.follower_sessions,
-            directory_moves=self.moves, isr_changes=self.links.isr_changes if self.links is not None else None,
+            directory_moves=self.moves, frames=self.frames, isr_changes=self.links.isr_changes if self.links is not None else None,
             suspects=self.links.suspects if self.links is not None else None,
             lease=self.member.lease if self.member.lease.may_lapse else None,
         )  # fmt: skip

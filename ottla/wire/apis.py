@@ -125,6 +125,7 @@ APIS: dict[int, Api] = {
     94: Api("UnregisterController", 0, 0, 0),
     20000: Api("StageRecords", 0, 0, 0),
     20001: Api("AttachRecords", 0, 1, 0),
+    20002: Api("DescribeFrames", 0, 0, 0),
 }
 
 EXTENSIONS_SINCE = 20000

@@ -238,6 +238,7 @@ plain(51, upsertions=[scram.ScramCredentialUpsertion(name="sample", mechanism=1,
 plain(60, include_cluster_authorized_operations=True)
 plain(64, broker_id=77)
 plain(66)
+plain(20002)
 plain(71)
 plain(74)
 plain(80, cluster_id=None, voter_id=1, voter_directory_id=bytes(range(16)))

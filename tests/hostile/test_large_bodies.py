@@ -20,7 +20,7 @@ from tests.hostile.large_bodies import large_bodies
 
 Connect = Callable[[], WireClient]
 BODY_BYTES = 12_000
-NOTHING_TO_FILL = {"ControlledShutdown", "DescribeCluster", "GetTelemetrySubscriptions", "UnregisterBroker"}
+NOTHING_TO_FILL = {"ControlledShutdown", "DescribeCluster", "DescribeFrames", "GetTelemetrySubscriptions", "UnregisterBroker"}
 """APIs whose requests have neither an array nor a text."""
 MIB = 1 << 20
 

@@ -120,8 +120,10 @@ KAFKA: dict[str, set[tuple[str, str]]] = {
 OURS: dict[str, set[tuple[str, str]]] = {
     "StageRecords": {("WRITE", TOPIC)},
     "AttachRecords": {("WRITE", TOPIC), ("WRITE", TRANSACTIONAL_ID)},
+    "DescribeFrames": {("ALTER", CLUSTER)},
 }
-"""Our extensions need what a Produce of the same records would."""
+"""Staging and attaching need what a Produce of the same records would. Frames have records of every topic, so they are for those who could
+also give themselves every right: creating ACLs needs ALTER on the cluster, too."""
 
 # Where Kafka's brokers do otherwise than its table says, or the table is silent: what is more, what is less, and why.
 NOT_IN_THE_DOCUMENTATION: dict[str, tuple[set[tuple[str, str]], set[tuple[str, str]], str]] = {

@@ -39,6 +39,7 @@ BOUNDED = {
     "replication/fetcher.py: self._in_flight": EXISTS,
     "replication/refused_batches.py: self.by_producer": NUMBERS,
     "server/execution/disposal.py: _arrays": EXISTS,
+    "server/execution/frame_watch.py: waiting": WEIGHED,
     "handlers/advertised_levels.py: features": EXISTS,
     "handlers/advertised_levels.py: highest_versions": EXISTS,
     "handlers/advertised_levels.py: served": EXISTS,

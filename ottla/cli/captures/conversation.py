@@ -13,8 +13,8 @@ from struct import Struct
 from struct import error as StructError
 from typing import NamedTuple
 
+from ottla.analysis.frames import FRAME_BYTES_MAX, Frame, SeenFrame, explain_request, explain_response, looks_like_request
 from ottla.base.errors import WireError
-from ottla.cli.inspect.frames import FRAME_BYTES_MAX, Frame, SeenFrame, explain_request, explain_response, looks_like_request
 from ottla.wire.apis import APIS
 
 PCAP_MAGICS = {

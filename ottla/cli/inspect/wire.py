@@ -12,10 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from ottla.analysis.spans import span_lines
-from ottla.base.errors import WireError
-from ottla.cli.command import Args, Refused, UsageError, command, flag, option
-from ottla.cli.inspect.frames import (
+from ottla.analysis.frames import (
     FRAME_BYTES_MAX,
     Frame,
     SeenFrame,
@@ -26,6 +23,9 @@ from ottla.cli.inspect.frames import (
     key_of,
     split_frames,
 )
+from ottla.analysis.spans import span_lines
+from ottla.base.errors import WireError
+from ottla.cli.command import Args, Refused, UsageError, command, flag, option
 from ottla.cli.inspect.hex_text import from_digits
 from ottla.cli.optional import part
 from ottla.cli.output import write

@@ -12,20 +12,19 @@ from typing import Any
 from ottla.analysis.moments import format_ms
 from ottla.analysis.resets import bounds_of
 from ottla.analysis.span_messages import attribute_words, walk_batch
-from ottla.analysis.spans import BYTES_SHOWN, SpanReader, place_of, shown_value
+from ottla.analysis.spans import SpanReader
 from ottla.base.errors import ErrorCode, WireError
 from ottla.base.types import TopicPartition
 from ottla.client.core.fetching import FetchLimits, fetch_request
 from ottla.client.core.topic_lists import each_partition
-from ottla.console.model import Code, Field, Form, Link, Mark, Note, Page, PageError, Table, columns, href
+from ottla.console.model import Field, Form, Link, Mark, Note, Page, PageError, Table, columns, href
 from ottla.console.pages.topic import TRAIL, tabs_of, topic_of
+from ottla.console.span_tables import SPANS_MAX, span_table
 from ottla.console.visit import Visit, page
 from ottla.wire.batch_header import LOG_OVERHEAD, MAGIC, BatchHeader, check_crc, legacy_magic, read_batch_header
 
 BATCHES_MAX = 50
 FETCH_BYTES = 512 * 1024
-SPANS_MAX = 2_000
-"""Fields of a batch in one page. A batch of many records is cut there; the JSON is cut as well."""
 
 
 def _batches(visit: Visit, place: TopicPartition, offset: int) -> list[tuple[BatchHeader, memoryview]]:
@@ -112,21 +111,11 @@ def batch(visit: Visit) -> Page:
         notes.append(Note(f"The bytes after the last field cannot be explained: {error}", "bad"))
     if len(reader.spans) > SPANS_MAX:
         notes.append(Note(f"The batch has {len(reader.spans):,} fields; the first {SPANS_MAX:,} are shown.", "warn"))
-    rows = [
-        {
-            "place": place_of(span),
-            "bytes": Code(span.data[:BYTES_SHOWN].hex(" ") + (" .." if len(span.data) > BYTES_SHOWN else "")) if span.data else None,
-            "field": Code("  " * span.depth + span.name),
-            "value": None if span.value is None and not span.data else shown_value(span.value), "meaning": span.note,
-        }
-        for span in reader.spans[:SPANS_MAX]
-    ]  # fmt: skip
-    titles = columns(place="Position", bytes="Bytes", field="Field", value="Value", meaning="Meaning")
     facts = [
         ("Offsets", f"{header.base_offset} to {header.last_offset}"), ("Bytes", header.size_bytes),
         ("Next batch", Link(f"from {header.last_offset + 1} on", _at(name, place, header.last_offset + 1, "batch"))),
         ("Records", Link("as messages", href("topics", name, "messages", partition=place.partition, at=offset, **{"from": "from_offset"}))),
     ]  # fmt: skip
     trail = [*TRAIL, Link(name, href("topics", name)), Link("Log", _at(name, place, header.base_offset))]
-    tables = [Table("spans", "Bytes; positions with u are those of decompressed bytes", titles, rows)]
+    tables = [span_table("spans", "Bytes; positions with u are those of decompressed bytes", reader.spans)]
     return Page(f"Batch of {place}", facts, tables, notes=notes, trail=trail)

@@ -65,6 +65,9 @@ class Dispatcher:
         """None while no client has a quota."""
         self.tls_changes: TlsChanges | None = None
         """None if no listener has TLS."""
+        self.execute: Callable[[Connection, memoryview], bool] = self._execute
+        """Executes one request and gives the answer to the connection, now or later. Returns whether the time slice is over. Raises
+        `WireError` for a malformed request. `FrameWatch` replaces this function while frames are recorded."""
 
     def limit(self, throttling: Throttling | None) -> None:
         """Charges requests to these quotas from now on; None while no client has a quota."""
@@ -78,9 +81,7 @@ class Dispatcher:
     def is_throttled(self, connection: Connection) -> bool:
         return self.throttling is not None and self.throttling.is_throttled(connection)
 
-    def execute(self, connection: Connection, frame: memoryview) -> bool:
-        """Executes one request and gives the answer to the connection, now or later. Returns whether the time slice is over.
-        Raises `WireError` for a malformed request."""
+    def _execute(self, connection: Connection, frame: memoryview) -> bool:
         scheduler = self.scheduler
         try:
             kind, correlation_id, client_id_bytes = connection.read_header(frame)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from ottla.base.ports import Channel, Part
 
@@ -137,3 +138,5 @@ class ConnectionLimits:
     unauthenticated_frame_bytes_max: int = 512 << 10
     memory: AnswerMemory = field(default_factory=AnswerMemory)
     """The memory of all connections."""
+    on_answers: Callable[[Any, list[Part]], object] | None = None
+    """Called with the queue and the answers of each write to a socket, while frames are recorded (`execution/frame_watch.py`)."""

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.analysis.frames import about, key_of, split_frames
 from ottla.analysis.span_messages import note_of, walk_batch, walk_message
 from ottla.analysis.spans import SpanReader, as_moment, as_text
 from ottla.base.errors import ApiError, WireError
-from ottla.cli.inspect.frames import about, key_of, split_frames
 from ottla.cli.inspect.hex_text import from_digits
 from ottla.wire.apis import APIS
 from ottla.wire.batch_header import stamp_crc

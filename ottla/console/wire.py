@@ -1,0 +1,118 @@
+"""The frames that pass a broker, as the page of the live wire has read them: the newest ones, bounded in bytes.
+
+Each look asks a broker for the pairs of request and answer since the last look. The broker records only while a client looks, so the cost
+ends with the page (`wire/messages/describe_frames.py`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import NamedTuple
+
+from ottla.analysis.frames import Frame, explain_request, explain_response
+from ottla.base.errors import ErrorCode
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.core.frame_admin import describe_frames
+from ottla.wire.apis import APIS
+from ottla.wire.messages.describe_frames import FramePair
+
+KEPT_BYTES_MAX = 4 << 20
+"""Bytes of pairs that a console keeps for each identity and broker. 4 MiB: as many as a broker keeps."""
+PAIR_BYTES = 1_000
+"""Memory of a pair beside its frames."""
+LOOK_BYTES_MAX = 1 << 20
+"""Bytes of frames in one look."""
+LOOKS_MAX = 4
+"""Requests for frames in one look. A broker that answers more in a second shows the newest part of them."""
+
+
+class Seen(NamedTuple):
+    """The result of a look: the pairs in memory, the oldest first, and how many pairs the console has missed since it began."""
+
+    pairs: list[FramePair]
+    missed: int
+
+
+class Wire:
+    """See the module. Threads may share it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._kept: dict[int, _Kept] = {}
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        self._cluster.close()
+
+    def look(self, broker: int) -> Seen:
+        """Reads the new pairs of a broker. Raises `ApiError`: UNSUPPORTED_VERSION for a broker that is not Ottla's, and
+        CLUSTER_AUTHORIZATION_FAILED for a user that may not alter the cluster."""
+        with self._lock:
+            kept = self._kept.setdefault(broker, _Kept())
+            for _ in range(LOOKS_MAX):
+                answer = describe_frames(self._cluster, broker, after=kept.last, bytes_max=LOOK_BYTES_MAX)
+                if answer.newest < kept.last:  # the broker was started again
+                    kept = self._kept[broker] = _Kept()
+                elif not kept.add(answer.pairs, answer.lost):
+                    break
+            return Seen(list(kept.pairs), kept.missed)
+
+    def pair(self, broker: int, number: int) -> FramePair | None:
+        """Returns a pair that was read before, None if it is not in memory any more."""
+        with self._lock:
+            kept = self._kept.get(broker)
+            return next((pair for pair in kept.pairs if pair.number == number), None) if kept is not None else None
+
+
+class _Kept:
+    def __init__(self) -> None:
+        self.pairs: deque[FramePair] = deque()
+        self.last = -1
+        self.missed = 0
+        self._bytes = 0
+
+    def add(self, pairs: list[FramePair], missed: int) -> bool:
+        """Adds new pairs, and drops the oldest ones. Returns whether the broker may have more: it has answered with all that it may."""
+        self.missed += missed
+        added = 0
+        for pair in pairs:
+            # The codec's views of the answer would keep the whole answer in memory.
+            pair.request, pair.response = (None if part is None else bytes(part) for part in (pair.request, pair.response))
+            self.pairs.append(pair)
+            added += _size(pair)
+            self.last = pair.number
+        self._bytes += added
+        while self._bytes > KEPT_BYTES_MAX:
+            self._bytes -= _size(self.pairs.popleft())
+        return added > LOOK_BYTES_MAX // 2
+
+
+def _size(pair: FramePair) -> int:
+    return PAIR_BYTES + len(pair.request or b"") + len(pair.response or b"")
+
+
+def explained_response(pair: FramePair) -> Frame | None:
+    """Returns the answer field by field, None if it was not recorded or its API is unknown."""
+    if pair.response is None or pair.api_key not in APIS:
+        return None
+    return explain_response(pair.response, pair.api_key, pair.api_version)
+
+
+def explained_request(pair: FramePair) -> Frame | None:
+    """Returns the request field by field, None if it was not recorded."""
+    return None if pair.request is None else explain_request(pair.request)
+
+
+def errors_of(pair: FramePair) -> list[str]:
+    """Returns the names of the errors in the recorded part of an answer, each once."""
+    response = explained_response(pair)
+    found = [span.value for span in response.spans if span.name == "error_code" and span.value] if response is not None else []
+    return [_name(code) for code in dict.fromkeys(found)]
+
+
+def _name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)
