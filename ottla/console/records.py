@@ -64,13 +64,13 @@ def show(partition: int, record: Record, letters_max: int = LETTERS_MAX, *, is_i
 
 
 class Wanted(NamedTuple):
-    """A query for records: from these positions on, at most `limit` that pass `matches`: the first, or with `is_newest` the last.
-    `ends` stops each partition before this offset."""
+    """A query for records: from these positions on, at most `limit` for which `matches(partition, record)` is true: the first, or with
+    `is_newest` the last. `ends` stops each partition before this offset."""
 
     positions: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
     limit: int
-    matches: Callable[[Record], bool]
+    matches: Callable[[int, Record], bool]
     is_committed: bool = False
     has_markers: bool = False
     is_newest: bool = False
@@ -116,7 +116,7 @@ def _matching(fetched: Fetched, wanted: Wanted) -> Iterator[Shown | None]:
     end = wanted.ends[fetched.partition]
     for record in fetched.records():
         if record.offset < end:
-            yield show(fetched.partition.partition, record) if wanted.matches(record) else None
+            yield show(fetched.partition.partition, record) if wanted.matches(fetched.partition.partition, record) else None
     if wanted.has_markers:
         for header, marker in fetched.markers:
             text = f"{marker} of producer {header.producer_id}, epoch {header.producer_epoch}"

@@ -208,9 +208,12 @@ def _keeps(args: Args) -> Keeps | None:
             raise UsageError(f"--grep {args.grep!r} is not a regular expression: {error}") from None
         checks.append(lambda _topic, _partition, record: bool(search(record.value or b"") or search(record.key or b"")))
     if args.where is not None:
-        from ottla.cli.records.where import parse_where
+        from ottla.analysis.where import parse_where
 
-        checks.append(parse_where(args.where))
+        try:
+            checks.append(parse_where(args.where))
+        except ValueError as error:
+            raise UsageError(str(error)) from None
     if not checks:
         return None
     return lambda topic, partition, record: all(check(topic, partition, record) for check in checks)

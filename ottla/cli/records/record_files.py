@@ -20,9 +20,9 @@ from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple, TextIO
 
+from ottla.analysis.json_numbers import finite, json_text
 from ottla.base.counted import counted
 from ottla.cli.command import Refused, UsageError
-from ottla.cli.records.json_numbers import finite, json_text
 from ottla.cli.records.record_format import BASE64, COLUMNS
 
 INPUTS = ("lines", "csv", "json", "records")

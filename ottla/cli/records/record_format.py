@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
+from ottla.analysis.json_numbers import json_text
 from ottla.cli.command import UsageError
-from ottla.cli.records.json_numbers import json_text
 from ottla.cli.records.record_input import is_on, unescape
 from ottla.cli.records.record_numbers import deserializer
 from ottla.cli.render.ottla import Output
@@ -226,11 +226,14 @@ def _array_formatter() -> Formatter:
 
 def _table(columns: str | None) -> Form:
     """Returns the form CSV with a header row: all parts of a record, or the named columns."""
-    from ottla.cli.records.where import parse_parts
+    from ottla.analysis.where import parse_parts
 
     if columns is None:
         return Form(_all_parts, _row(COLUMNS))
-    parts = parse_parts(columns)
+    try:
+        parts = parse_parts(columns)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
     def formatted(topic: str, partition: int, _: BatchHeader, record: Record, _delivery: int = 0, /) -> bytes:
         return _row([_cell(part(topic, partition, record)) for _, part in parts])

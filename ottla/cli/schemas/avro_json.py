@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ottla.cli.records.json_numbers import WrittenFloat
+from ottla.analysis.json_numbers import WrittenFloat
 
 _LOGICAL: dict[str, Callable[[str], Any]] = {
     "date": datetime.date.fromisoformat,

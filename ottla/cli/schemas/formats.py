@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ottla.analysis.json_numbers import WrittenFloat
 from ottla.cli.command import Refused, UsageError
 from ottla.cli.input_files import read_bytes
 from ottla.cli.optional import library
-from ottla.cli.records.json_numbers import WrittenFloat
 from ottla.cli.schemas.avro_json import avro_value
 
 Decoder = Callable[[bytes], Any]

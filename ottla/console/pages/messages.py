@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from ottla.analysis.resets import bounds_of, offsets_at
+from ottla.analysis.where import parse_where
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.consumer import Consumer
 from ottla.client.blocking.producer import Producer
@@ -25,7 +26,8 @@ STARTS = (
     ("from_time", "from a time on"), ("to_time", "up to a time"),
 )  # fmt: skip
 FIELDS = (("any", "key, value or header"), ("key", "key"), ("value", "value"), ("header", "header"))
-QUERY = ("from", "at", "partition", "count", "text", "field", "committed", "markers")
+QUERY = ("from", "at", "partition", "count", "text", "field", "where", "committed", "markers")
+EXPRESSION_LETTERS_MAX = 1_000
 
 
 @page("/topics/{topic}/messages", "Records of a topic from a position, with a filter", query=QUERY)
@@ -42,17 +44,18 @@ def messages(visit: Visit) -> Page:
     places = [TopicPartition(name, number) for number in numbers]
     is_committed, has_markers = query.get("committed") == "yes", query.get("markers") == "yes"
     positions, ends, is_backwards = _positions(visit, places, count)
-    filter_ = _filter(query.get("text", ""), query.get("field", "any"))
+    is_filtered = bool(query.get("text") or query.get("where"))
+    contains, fits = _contains(query.get("text", ""), query.get("field", "any")), _fits(query.get("where", ""))
     found = records.read(
-        visit.cluster, records.Wanted(positions, ends, count, filter_, is_committed, has_markers, is_backwards)
+        visit.cluster, records.Wanted(positions, ends, count, _both(name, contains, fits), is_committed, has_markers, is_backwards)
     )  # fmt: skip
     shown = list(reversed(found.records)) if is_backwards else found.records
     notes = []
-    if query.get("text") and found.is_partial:
+    if is_filtered and found.is_partial:
         notes.append(
             Note(f"The search stopped after {records.READ_S:g} s and {found.scanned} records; name a later position to go on.", "warn")
         )
-    if any(ends[place] - positions[place] == FILTERED_OFFSETS for place in places) and is_backwards and query.get("text"):
+    if any(ends[place] - positions[place] == FILTERED_OFFSETS for place in places) and is_backwards and is_filtered:
         notes.append(Note(f"The search looked at {FILTERED_OFFSETS:,} offsets of each partition; for older ones name an earlier position."))
     extra = {
         "records": [one._asdict() for one in shown],
@@ -87,7 +90,7 @@ def _positions(
         ends = found
     elif start != "latest":
         raise PageError(f"{start[:40]!r} is no position; choose one from the list.")
-    if visit.query.get("text"):
+    if visit.query.get("text") or visit.query.get("where"):
         count = FILTERED_OFFSETS
     return {place: max(starts[place], ends[place] - count) for place in places}, ends, True
 
@@ -103,7 +106,24 @@ def parse_moment_ms(text: str) -> int:
     return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def _filter(text: str, field: str) -> Callable[[Record], bool]:
+def _both(topic: str, contains: Callable[[Record], bool], fits: Callable[[str, int, Record], bool] | None) -> Callable[[int, Record], bool]:
+    """Returns the filter for records of a partition."""
+    return lambda partition, record: contains(record) and (fits is None or fits(topic, partition, record))
+
+
+def _fits(where: str) -> Callable[[str, int, Record], bool] | None:
+    """Returns the filter of an expression, None without one. Raises `PageError` for one that cannot be read."""
+    if not where.strip():
+        return None
+    if len(where) > EXPRESSION_LETTERS_MAX:
+        raise PageError(f"The expression has {len(where):,} characters; at most {EXPRESSION_LETTERS_MAX:,} are read.")
+    try:
+        return parse_where(where, "The filter")
+    except ValueError as error:
+        raise PageError(f"{error}.") from None
+
+
+def _contains(text: str, field: str) -> Callable[[Record], bool]:
     """Returns a filter for records that contain a text, without regard to case."""
     if not text:
         return lambda record: True
@@ -127,10 +147,11 @@ def _form(visit: Visit, name: str, partitions: int) -> Form:
     choices = [("", "all"), *((str(number), str(number)) for number in range(partitions))]
     return Form(href("topics", name, "messages"), "Choose records", "Show", [
         Field("from", "Records", query.get("from", "latest"), choices=STARTS),
-        Field("at", "Offset or time (2026-01-31T12:00 in UTC)", query.get("at", "")),
+        Field("at", "Offset, or time in UTC", query.get("at", "")),
         Field("partition", "Partition", query.get("partition", ""), choices=choices),
         Field("count", "How many", query.get("count", str(COUNT)), "number"),
         Field("text", "Contains", query.get("text", "")), Field("field", "In", query.get("field", "any"), choices=FIELDS),
+        Field("where", "And fits, such as value.amount > 10", query.get("where", "")),
         Field("committed", "Only committed records", query.get("committed", ""), "checkbox"),
         Field("markers", "Transaction markers", query.get("markers", ""), "checkbox"),
     ], is_query=True, is_open=True)  # fmt: skip

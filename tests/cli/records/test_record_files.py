@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.analysis.json_numbers import WrittenFloat, json_text
 from ottla.cli.command import Refused, UsageError
-from ottla.cli.records.json_numbers import WrittenFloat, json_text
 from ottla.cli.records.record_files import FileRecord, read_records
 from ottla.cli.records.record_format import json_formatter
 from ottla.testing.broker import Broker

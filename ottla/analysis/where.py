@@ -1,7 +1,8 @@
-"""`consume --where EXPR`: a small, safe expression language over one record.
+"""A small, safe expression language over one record: `consume --where EXPR`, and the filter of the console's messages.
 
 Names: `key`, `value` (parsed when it is JSON, else text), `topic`, `partition`, `offset`, `timestamp`, `headers`. Members by dot or bracket
-(`value.user.id`, `headers['x']`), comparison, `in`, `and`, `or`, `not`, arithmetic, literals. There are no calls, so expressions are safe.
+(`value.user.id`, `headers['x']`), comparison, `in`, `and`, `or`, `not`, arithmetic, literals. There are no calls,
+and only numbers are multiplied, divided and subtracted, so an expression can neither do harm nor grow large.
 A missing member is null, and a comparison of types that cannot be compared is false. Failed arithmetic makes the whole expression false.
 Text that is compared with `timestamp` is a time, as for `-o`: `timestamp >= '2026-01-31'`.
 """
@@ -14,9 +15,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from ottla.cli.command import UsageError
-from ottla.cli.moments import parse_moment_ms
-from ottla.cli.records.json_numbers import WrittenFloat
+from ottla.analysis.json_numbers import WrittenFloat
+from ottla.analysis.moments import parse_moment_ms
 from ottla.wire.records import Record
 
 NAMES = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
@@ -46,12 +46,12 @@ _ALLOWED_TOO = (ast.Attribute, ast.Subscript, ast.List, ast.Tuple, *_COMPARISONS
 
 
 def parse_parts(text: str) -> list[tuple[str, Callable[[str, int, Record], Any]]]:
-    """Parses a list such as `key,value.amount`. Returns each name with a function that returns this part of a record. Raises UsageError."""
+    """Parses a list such as `key,value.amount`. Returns each name with a function that returns this part of a record. Raises ValueError."""
     found = []
     for name in (part.strip() for part in text.split(",")):
         tree = _parse(name, "--columns")
         if not all(isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Constant | ast.Load) for node in ast.walk(tree)):
-            raise UsageError(f"--columns {name!r} is not a part of a record such as value.amount")
+            raise ValueError(f"--columns {name!r} is not a part of a record such as value.amount")
         found.append((name, _part(tree)))
     return found
 
@@ -60,9 +60,9 @@ def _part(tree: ast.expr) -> Callable[[str, int, Record], Any]:
     return lambda topic, partition, record: _evaluate(tree, _Names(topic, partition, record))
 
 
-def parse_where(text: str) -> Callable[[str, int, Record], bool]:
-    """Compiles the expression to a function that checks a record. Raises UsageError for an invalid expression."""
-    tree = _parse(text, "--where")
+def parse_where(text: str, option: str = "--where") -> Callable[[str, int, Record], bool]:
+    """Compiles the expression to a function that checks a record. Raises ValueError, with the name `option`, for an invalid expression."""
+    tree = _parse(text, option)
 
     def keeps(topic: str, partition: int, record: Record) -> bool:
         try:
@@ -77,19 +77,19 @@ def _parse(text: str, option: str) -> ast.expr:
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise UsageError(f"{option} {text!r} is not an expression such as: value.amount > 10 and key == 'x'") from None
+        raise ValueError(f"{option} {text!r} is not an expression such as: value.amount > 10 and key == 'x'") from None
     for node in ast.walk(tree):
         if not isinstance(node, _ALLOWED + _ALLOWED_TOO):
-            raise UsageError(f"{option} takes comparisons, and, or, not and arithmetic, no {type(node).__name__.lower()}")
+            raise ValueError(f"{option} takes comparisons, and, or, not and arithmetic, no {type(node).__name__.lower()}")
         if isinstance(node, ast.Name) and node.id not in NAMES and node.id not in _WORDS:
-            raise UsageError(f"{option} has no name {node.id!r}; there are {', '.join(NAMES)}")
+            raise ValueError(f"{option} has no name {node.id!r}; there are {', '.join(NAMES)}")
         if isinstance(node, ast.Compare):
             _read_times(node)
     return tree
 
 
 def _read_times(comparison: ast.Compare) -> None:
-    """Replaces text that is compared with `timestamp` by milliseconds. Raises UsageError if the text is not a time."""
+    """Replaces text that is compared with `timestamp` by milliseconds. Raises ValueError if the text is not a time."""
     sides = [comparison.left, *comparison.comparators]
     if any(isinstance(side, ast.Name) and side.id == "timestamp" for side in sides):
         for side in sides:
@@ -152,7 +152,7 @@ def _evaluate(node: ast.expr, names: _Names) -> Any:
         value = _evaluate(node.operand, names)
         return not value if isinstance(node.op, ast.Not) else -value
     if isinstance(node, ast.BinOp):
-        return _ARITHMETIC[type(node.op)](_evaluate(node.left, names), _evaluate(node.right, names))
+        return _calculated(node.op, _evaluate(node.left, names), _evaluate(node.right, names))
     assert isinstance(node, ast.Compare)
     left = _evaluate(node.left, names)
     for comparison, following in zip(node.ops, node.comparators, strict=True):
@@ -165,6 +165,13 @@ def _evaluate(node: ast.expr, names: _Names) -> Any:
             return False
         left = right
     return True
+
+
+def _calculated(sign: ast.operator, left: Any, right: Any) -> Any:
+    """Adds numbers, texts or lists; for other arithmetic both sides must be numbers. A text times a number would fill the memory."""
+    if not isinstance(sign, ast.Add) and not (isinstance(left, int | float) and isinstance(right, int | float)):
+        raise TypeError("only numbers can be calculated with")
+    return _ARITHMETIC[type(sign)](left, right)
 
 
 def _member(value: Any, name: Any) -> Any:
