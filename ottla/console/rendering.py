@@ -24,6 +24,8 @@ ROWS_A_PAGE = 100
 all rows.
 """
 CELL_LETTERS_MAX = 300
+WORD_LETTERS_MAX = 32
+"""Letters of a word in a cell that is not broken. 32: longer than the names of APIs and of most settings."""
 SECTIONS = ("Cluster", "Data", "Access", "Console")
 """The sections of the menu, in their order."""
 
@@ -41,6 +43,7 @@ def environment() -> Environment:
     made.filters["visible"] = visible
     made.filters["shown"] = shown
     made.filters["moment"] = moment
+    made.filters["is_long"] = is_long
     return made
 
 
@@ -65,6 +68,11 @@ def shown(value: Any) -> str:
         return f"{value:,}"
     text = visible(str(value))
     return text if len(text) <= CELL_LETTERS_MAX else text[:CELL_LETTERS_MAX] + "..."
+
+
+def is_long(value: Any) -> bool:
+    """Whether a cell has a word that would make its column wide, such as a path or a list of addresses. It is broken anywhere."""
+    return any(len(word) > WORD_LETTERS_MAX for word in str(plain(value)).split())
 
 
 def visible(text: str) -> str:

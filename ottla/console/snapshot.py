@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ottla.analysis.metrics_text import MetricsRefused, metrics_address, scrape
@@ -19,6 +19,7 @@ from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin
 from ottla.client.core.group_admin import ListedGroup
 from ottla.console.changes import Changes
+from ottla.console.group_history import GroupHistory
 from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 INTERVAL_S = 5.0
@@ -34,6 +35,10 @@ IDLE_AFTER_S = 120.0
 HISTORY_POINTS = 180
 """Looks whose figures the charts show."""
 DISKS_EVERY_S = 30.0
+SETTINGS_EVERY_S = 60.0
+"""Seconds between requests for the settings of all topics that lists show (`TopicSettings`). An action of this console asks at once."""
+FIRST_SETTINGS_MAX = 500
+"""Topics whose settings the first look asks for. With more topics the next look does, so that the first page need not wait."""
 GROUPS_MAX = 500
 """Groups whose lag a look computes."""
 FIRST_VIEW_S = 5.0
@@ -53,8 +58,17 @@ class Directory(NamedTuple):
     sizes: dict[tuple[str, int], int]
 
 
+class TopicSettings(NamedTuple):
+    """The settings of a topic that lists show."""
+
+    cleanup: str
+    min_in_sync: int
+
+
 class View(NamedTuple):
-    """The cluster as it was at `at_s` (seconds since 1970). `metadata` is the answer with all topics, `lags` the lag by group and topic."""
+    """The cluster as it was at `at_s` (seconds since 1970). `metadata` is the answer with all topics, `lags` the lag by group and topic.
+    `settings` lacks topics whose settings are not known or may not be seen. `started_s` is when the broker that exports metrics started.
+    """
 
     at_s: float
     look: Look
@@ -65,6 +79,8 @@ class View(NamedTuple):
     directories: list[Directory]
     disk_note: str
     counters: dict[str, float]
+    settings: Mapping[str, TopicSettings]
+    started_s: float | None
 
 
 class Snapshot:
@@ -76,11 +92,14 @@ class Snapshot:
         self.problem = "The cluster has not answered yet."
         self.history: deque[tuple[float, dict[str, float | None]]] = deque(maxlen=HISTORY_POINTS)
         self.changes = Changes()
+        self.groups = GroupHistory()
         self._metrics = metrics
         self._sampler = Sampler(cluster, None, groups_max=GROUPS_MAX, metadata_every_s=METADATA_EVERY_S)
         self._directories: list[Directory] = []
         self._disk_note = ""
         self._disks_at = 0.0
+        self._settings: dict[str, TopicSettings] = {}
+        self._settings_at = 0.0
         self._counters: dict[str, float] = {}
         self._looked_s = time.monotonic()
         self._wanted = threading.Event()
@@ -109,7 +128,7 @@ class Snapshot:
         with self._renewed:
             wanted = self._begun + 1
             self._sampler.forget_metadata()
-            self._disks_at = 0.0
+            self._disks_at = self._settings_at = 0.0
             self._wanted.set()
             self._renewed.wait_for(lambda: self._ended >= wanted, timeout=FIRST_VIEW_S)
 
@@ -154,10 +173,13 @@ class Snapshot:
             self.changes.note(time.time(), topics)
         if time.monotonic() >= self._disks_at:
             self._ask_disks(look)
-        counters = _counters(self._sampler.metrics_text)
+        if time.monotonic() >= self._settings_at and (self.view is not None or len(topics) <= FIRST_SETTINGS_MAX):
+            self._ask_settings(topics)
+        text = self._sampler.metrics_text
         view = View(
-            time.time(), look, answer, topics, self._sampler.listed, self._sampler.lags, self._directories, self._disk_note, counters
-        )
+            time.time(), look, answer, topics, self._sampler.listed, self._sampler.lags, self._directories, self._disk_note,
+            _counters(text), self._settings, _value(text, "process_start_time_seconds"),
+        )  # fmt: skip
         self._note(view)
         return view
 
@@ -180,14 +202,28 @@ class Snapshot:
             self._directories += [_directory(broker, each) for each in found]
         self._disks_at = time.monotonic() + DISKS_EVERY_S
 
+    def _ask_settings(self, topics: Iterable[str]) -> None:
+        keys = ("cleanup.policy", "min.insync.replicas")
+        self._settings, self._settings_at = {}, time.monotonic() + SETTINGS_EVERY_S
+        try:
+            found = admin.describe_configs(self.cluster, admin.TOPIC_RESOURCE, sorted(topics), keys=keys)
+        except ApiError:  # a broker from before Kafka 0.11 has no DescribeConfigs
+            return
+        for name, entries in found.items():
+            values = {one.name: one.value or "" for one in entries} if isinstance(entries, list) else {}
+            if len(values) == 2 and values["min.insync.replicas"].isdecimal():
+                self._settings[name] = TopicSettings(values["cleanup.policy"], int(values["min.insync.replicas"]))
+
     def _note(self, view: View) -> None:
-        """Adds a point to the history. Rates of bytes compare the broker's counters with the counters of the previous point."""
+        """Adds a point to the history and to that of each group. Rates of bytes compare the broker's counters with those of the previous
+        point."""
         before, self._counters = self._counters, view.counters
         elapsed = view.at_s - self.history[-1][0] if self.history else 0.0
         rates: dict[str, float | None] = {
             name: max(0.0, (view.counters[name] - before[name]) / elapsed) if elapsed and name in before and name in view.counters else None
             for name in ("bytes_in", "bytes_out")
         }
+        self.groups.note(view.at_s, view.groups, {group.name: group.lag for group in view.look.groups})
         p99 = {row.name: row.p99_ms for row in view.look.requests or ()}
         known = [topic.rate for topic in view.look.topics if topic.rate is not None]
         self.history.append((view.at_s, {
@@ -207,13 +243,15 @@ def pause_s(cost_s: float, *, is_idle: bool) -> float:
 
 def _counters(text: str) -> dict[str, float]:
     """Returns the byte counters of all topics together from the text of a broker's metrics, by the name of their series."""
-    found = {}
-    for series, family in (("bytes_in", "bytesin"), ("bytes_out", "bytesout")):
-        name = f"\nkafka_server_brokertopicmetrics_{family}_total "
-        _, is_there, rest = text.partition(name)
-        if is_there:
-            found[series] = float(rest.partition("\n")[0])
-    return found
+    pairs = (("bytes_in", "bytesin"), ("bytes_out", "bytesout"))
+    found = {series: _value(text, f"kafka_server_brokertopicmetrics_{family}_total") for series, family in pairs}
+    return {series: value for series, value in found.items() if value is not None}
+
+
+def _value(text: str, name: str) -> float | None:
+    """Returns the value of a sample without labels, None if the text lacks it."""
+    _, is_there, rest = text.partition(f"\n{name} ")
+    return float(rest.partition("\n")[0]) if is_there else None
 
 
 def _directory(broker: int, found: Any) -> Directory:

@@ -26,7 +26,9 @@ from tests.console.world import SCRIPT, Visitor, commit, console_of, write
 PLACES = {"topic": "orders", "broker": "0"}
 QUERIES = {
     "/group": "?name=shop",
+    "/group/lag": "?name=shop",
     "/group/reset": "?name=shop&scenario=to_latest",
+    "/delete-topics": "?names=orders",
     "/transaction": "?id=writer",
     "/topics/{topic}/record": "?partition=0&offset=0",
     "/search": "?q=o",
@@ -58,7 +60,10 @@ def open_transaction(cluster: Cluster) -> Iterator[None]:
 
 
 def every_page(visitor: Visitor) -> list[str]:
-    return [re.sub(r"{(\w+)}", lambda found: PLACES[found.group(1)], page.path) + QUERIES.get(page.path, "") for page in PAGES]
+    while not (frames := visitor.json("/wire.json")["frames"]):
+        write(visitor.console.desk.cluster, "quiet", b"seen on the wire")  # type: ignore[union-attr]
+    queries = {**QUERIES, "/wire/frame": f"?number={frames[0]['number']}"}
+    return [re.sub(r"{(\w+)}", lambda found: PLACES[found.group(1)], page.path) + queries.get(page.path, "") for page in PAGES]
 
 
 @pytest.mark.usefixtures("open_transaction")

@@ -316,6 +316,22 @@ def offsets_by_topic(
 
 
 @operation
+def remove_member(
+    cluster: ClusterCore, group_id: str, member_id: str, instance_id: str | None = None, *, reason: str = ""
+) -> Conversation[None]:
+    """Removes a member from a group, which then rebalances. A member that still runs joins again. A static member is named by its instance
+    id alone. Raises `KafkaError`, with UNKNOWN_MEMBER_ID for a member that has left."""
+    from ottla.wire.messages import leave_group as wire
+
+    leaving = wire.MemberIdentity(member_id=member_id if instance_id is None else "", group_instance_id=instance_id, reason=reason or None)
+    answer = yield from checked(
+        cluster.ask_coordinator(GROUP, group_id, wire.LeaveGroupRequest(group_id=group_id, members=[leaving])), f"group {group_id!r}"
+    )
+    (result,) = answer.members
+    check(result.error_code, None, f"member {instance_id or member_id!r} of group {group_id!r}")
+
+
+@operation
 def delete_group(cluster: ClusterCore, group_id: str) -> Conversation[None]:
     """Deletes a group and its committed offsets. The broker refuses this while the group has members."""
     from ottla.wire.messages.delete_groups import DeleteGroupsRequest

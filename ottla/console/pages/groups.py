@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 
 from ottla.analysis.lag import group_lag
-from ottla.analysis.moments import now_ms
+from ottla.analysis.moments import format_ms, now_ms
 from ottla.analysis.resets import Bounds, Facts, ResetPlan, bounds_of, plan
 from ottla.base.errors import ApiError
 from ottla.base.types import TopicPartition
 from ottla.client.core import group_admin
 from ottla.client.core.admin import OffsetAt, list_offsets
-from ottla.client.core.group_admin import GroupDescription, ListedGroup
+from ottla.client.core.group_admin import GroupDescription, GroupMember, ListedGroup
 from ottla.console.model import (
     Done,
     Field,
@@ -37,9 +38,12 @@ SCENARIOS = (
     ("to_offset", "this offset"), ("shift_by", "forward by this number, or back if negative"),
     ("to_datetime", "the first record since this time"),
     ("by_duration", "the first record of the last so many seconds"), ("to_group", "the offsets of this other group"),
+    ("from_file", "the offsets in these lines"),
 )  # fmt: skip
 STATES = {"Stable": "ok", "Empty": "ok", "Dead": "warn", "PreparingRebalance": "warn", "CompletingRebalance": "warn"}
 TRAIL = (Link("Groups", "/groups"),)
+PICTURE_MAX = 500
+"""Partitions in the picture of an assignment."""
 
 
 @page("/groups", "All groups of every kind, with state and lag", name="Groups", section="Data")
@@ -83,6 +87,8 @@ def _described(visit: Visit, name: str) -> GroupDescription:
 def group(visit: Visit) -> Page:
     name = visit.query.get("name", "")
     found = _described(visit, name)
+    history = visit.desk.snapshot.groups
+    history.note_members(time.time(), found)
     owners = {place: member for member in found.members for place in member.assignment}
     lags = group_lag(visit.cluster, name)
     seen = {TopicPartition(one.topic, one.partition) for one in lags}
@@ -105,15 +111,19 @@ def group(visit: Visit) -> Page:
     )  # fmt: skip
     members = [
         {
-            "member": member.member_id, "instance": member.instance_id, "client": member.client_id, "host": member.host,
-            "count": len(member.assignment), "bar": "▮" * min(40, len(member.assignment)),
-            "assignment": ", ".join(map(str, member.assignment)),
+            "letter": letter, "member": member.member_id, "instance": member.instance_id, "client": member.client_id, "host": member.host,
+            "count": len(member.assignment), "assignment": ", ".join(map(str, member.assignment)),
         }
-        for member in found.members
+        for letter, member in _lettered(found)
     ]  # fmt: skip
     member_titles = columns(
-        member="Member", instance="Instance", client="Client id", host="Host", count="Partitions", bar="", assignment="Assignment"
-    )
+        letter="In the picture", member="Member", instance="Instance", client="Client id", host="Host", count="Partitions",
+        assignment="Assignment",
+    )  # fmt: skip
+    changes = [
+        {"at": format_ms(int(one.at_s * 1000)), "what": one.what, "before": one.before, "after": one.after}
+        for one in history.changes_of(name)
+    ]
     facts = [
         ("State", Mark(found.state, STATES.get(found.state, "warn"))), ("Type", found.type), ("Assignor", found.assignor or "-"),
         ("Coordinator", found.coordinator), ("Members", len(found.members)), ("Lag", sum(one.lag for one in lags)),
@@ -122,8 +132,40 @@ def group(visit: Visit) -> Page:
     tables = [
         Table("offsets", "Committed offsets and lag", titles, rows, "The group has committed no offsets."),
         Table("members", "Members and their partitions", member_titles, members, "The group has no members."),
-    ]
-    return Page(f"Group {name}", facts, tables, _forms(name, found), trail=TRAIL, refresh_s=10)
+        Table("changes", "Rebalances: changes of state, members and assignment that this console has seen",
+              columns(at="When", what="What", before="Before", after="After"), changes, "None since this console looks."),
+    ]  # fmt: skip
+    letters = [(letter, _name_of(member)) for letter, member in _lettered(found)]
+    lists = {"picture": _picture(found, {*owners, *seen}), "letters": letters, "source": href("api", "v1", "group", "lag", name=name)}
+    return Page(
+        f"Group {name}", facts, tables, _forms(name, found), trail=TRAIL, refresh_s=10, template="group.html", extra={"lists": lists}
+    )
+
+
+def _lettered(found: GroupDescription) -> list[tuple[str, GroupMember]]:
+    """Returns the members with a letter each: A to Z, then A1 and so on."""
+    return [(chr(65 + number % 26) + (str(number // 26) if number >= 26 else ""), member) for number, member in enumerate(found.members)]
+
+
+def _picture(found: GroupDescription, places: set[TopicPartition]) -> list[tuple[str, list[tuple[int, str, str]]]]:
+    """Returns each topic of a group with its partitions, the letter of the member that has each one, and the member's name."""
+    if not found.members:
+        return []
+    owners = {place: (letter, _name_of(member) or "") for letter, member in _lettered(found) for place in member.assignment}
+    picture: dict[str, list[tuple[int, str, str]]] = {}
+    for place in sorted(places)[:PICTURE_MAX]:
+        picture.setdefault(place.topic, []).append((place.partition, *owners.get(place, ("", "no member"))))
+    return list(picture.items())
+
+
+@page("/group/lag", "The lag of a group over time", query=("name",))
+def group_lag_over_time(visit: Visit) -> Page:
+    name = visit.query.get("name", "")
+    times, lags = visit.desk.snapshot.groups.lag_of(name)
+    rows = [{"at": format_ms(int(at * 1000)), "lag": int(lag)} for at, lag in zip(reversed(times), reversed(lags), strict=True)]
+    table = Table("points", "Lag", columns(at="When", lag="Lag"), rows, "This console has seen no lag of the group yet.")
+    extra = {"times": times, "series": {"lag": lags}}
+    return Page(f"Lag of {name}", tables=[table], trail=[*TRAIL, group_link(name)], extra=extra)
 
 
 def _name_of(member: group_admin.GroupMember | None) -> str | None:
@@ -137,6 +179,10 @@ def _forms(name: str, found: GroupDescription) -> list[Form]:
     return [
         Form("/group/reset", "Reset offsets: choose, look at the plan, then do it", "Show the plan", reset_fields({}, SCENARIOS),
              f"Shows old and new offsets first; nothing is changed yet.{remark}", hidden={"name": name}, is_query=True),
+        *([Form("/do/group/remove-member", "Remove a member", "Remove the member", [
+            Field("member", "Member", choices=[(one.member_id, _name_of(one) or one.member_id) for one in found.members]),
+        ], "The group rebalances, and the other members get its partitions. A program that still runs joins again.", name, {"name": name})]
+          if found.members else []),
         Form("/do/group/delete-offsets", "Delete the committed offsets of a topic", "Delete the offsets",
              [Field("topic", "Topic", is_needed=True)], f"The group then starts there as a new group does.{topic_remark}", name,
              {"name": name}),
@@ -146,10 +192,12 @@ def _forms(name: str, found: GroupDescription) -> list[Form]:
 
 
 def reset_fields(query: Mapping[str, str], scenarios: Sequence[tuple[str, str]]) -> list[Field]:
+    has_lines = "from_file" in dict(scenarios)
     return [
         Field("scope", "Topics (TOPIC or TOPIC:0,1, separated by blanks; empty: all that are committed)", query.get("scope", "")),
         Field("scenario", "Move to", query.get("scenario", "to_earliest"), choices=scenarios),
         Field("value", "Offset, number, time, seconds or group", query.get("value", "")),
+        *([Field("lines", "Lines: topic,partition,offset", query.get("lines", ""), "textarea")] if has_lines else []),
     ]
 
 
@@ -165,9 +213,14 @@ def make_plan(
         raise PageError("Choose where to move to.")
     places = _scope(visit, given.get("scope", ""), sorted(committed))
     other: dict[TopicPartition, int] = {}
+    if scenario == "from_file":
+        other = _read_lines(name, given.get("lines", ""))
+        places = sorted(other)
     if scenario == "to_group":
         other = {place: found.offset for place, found in group_admin.committed_offsets(visit.cluster, value).items()}
         places = [place for place in places if place in other] if given.get("scope") else sorted(other)
+    if not places and scenario == "from_file":
+        raise PageError("Give a line topic,partition,offset for each partition.")
     if not places:
         known = f"Group {value[:100]!r}" if scenario == "to_group" else "The group"
         raise PageError(f"{known} has committed no offsets there; name topics.", 404)
@@ -179,6 +232,22 @@ def make_plan(
         except ValueError:
             raise PageError(f"{value[:40]!r} is not a whole number.") from None
     return plan(scenario, places, Facts(bounds, dict(committed), _at_time(visit, scenario, value, bounds), other), amount)
+
+
+def _read_lines(group: str, text: str) -> dict[TopicPartition, int]:
+    """Reads lines topic,partition,offset or group,topic,partition,offset, as `ottla group reset-offsets --export` prints them. Raises
+    `PageError` for other lines and for lines of another group."""
+    found = {}
+    for line in text.splitlines():
+        words = [word.strip().strip('"') for word in line.split(",")]
+        if words == [""]:
+            continue
+        if len(words) == 4 and words.pop(0) != group:
+            raise PageError(f"The line {line[:100]!r} is of another group.")
+        if len(words) != 3 or not words[1].isdecimal() or not words[2].isdecimal() or max(map(len, words[1:])) > 18:
+            raise PageError(f"The line {line[:100]!r} is not topic,partition,offset.")
+        found[TopicPartition(words[0], int(words[1]))] = int(words[2])
+    return found
 
 
 def check_inactive(name: str, state: str) -> None:
@@ -216,7 +285,7 @@ def _scope(visit: Visit, text: str, committed: list[TopicPartition]) -> list[Top
     return sorted(places) if text.split() else committed
 
 
-@page("/group/reset", "The plan of a reset: old and new offsets; changes nothing", query=("name", "scope", "scenario", "value"))
+@page("/group/reset", "The plan of a reset: old and new offsets; changes nothing", query=("name", "scope", "scenario", "value", "lines"))
 def reset(visit: Visit) -> Page:
     name = visit.query.get("name", "")
     check_inactive(name, _described(visit, name).state)
@@ -277,6 +346,17 @@ def execute(visit: Visit) -> Done:
     check_inactive(name, _described(visit, name).state)
     check_committed(group_admin.commit_offsets(visit.cluster, name, offsets))
     return Done(f"The offsets of {name} were reset.", href("group", name=name))
+
+
+@action("/group/remove-member")
+def remove_member(visit: Visit) -> Done:
+    name, wanted = visit.field("name"), visit.field("member")
+    check_typed(visit, name)
+    member = next((one for one in _described(visit, name).members if one.member_id == wanted), None)
+    if member is None:
+        raise PageError(f"{name} has no member {wanted[:100]!r} any more; nothing was done.", 404)
+    group_admin.remove_member(visit.cluster, name, member.member_id, member.instance_id, reason="removed in the console")
+    return Done(f"{_name_of(member)} was removed from {name}.", href("group", name=name))
 
 
 @action("/group/delete")

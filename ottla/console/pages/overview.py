@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.console.model import Link, Mark, Page, Table, columns, group_link, href, number, topic_link
+from ottla.console.model import Link, Mark, Page, Table, columns, group_link, href, number, seconds, size, topic_link
 from ottla.console.snapshot import SERIES, View
 from ottla.console.visit import PAGES, Visit, page
 
@@ -16,17 +16,38 @@ SNIPPETS = (
 )
 
 
+RATES = (("bytes_in", "Bytes in"), ("bytes_out", "Bytes out"))
+LATENCIES = (("produce_p99", "Produce, 99th percentile"), ("fetch_p99", "Fetch, 99th percentile"))
+
+
 def health(view: View) -> tuple[Mark, list[tuple[str, int]]]:
     """Returns the health of the cluster, and the counts that decide it."""
     look = view.look
-    counts = [("Offline partitions", look.leaderless), ("Under-replicated partitions", look.out_of_sync)]
+    under, at = in_sync_counts(view)
+    counts = [
+        ("Offline partitions", look.leaderless), ("Under-replicated partitions", look.out_of_sync),
+        ("Below min.insync.replicas", under), ("At min.insync.replicas", at),
+    ]  # fmt: skip
     if look.leaderless:
         return Mark(f"{look.leaderless} offline", "bad"), counts
     if look.controller < 0:
         return Mark("no controller", "bad"), counts
+    if under:
+        return Mark(f"{under} refuse acks=all", "bad"), counts
     if look.out_of_sync:
         return Mark(f"{look.out_of_sync} under-replicated", "warn"), counts
     return Mark("healthy", "ok"), counts
+
+
+def in_sync_counts(view: View) -> tuple[int, int]:
+    """Returns how many partitions have fewer in-sync replicas than `min.insync.replicas`, and how many of those with several replicas have
+    as many. Topics with unknown settings do not count."""
+    under = at = 0
+    for name, settings in view.settings.items():
+        for one in view.topics[name].partitions if name in view.topics else ():
+            under += len(one.isr_nodes) < settings.min_in_sync
+            at += len(one.isr_nodes) == settings.min_in_sync < len(one.replica_nodes)
+    return under, at
 
 
 @page("/", "Health, counts and rates of the cluster", name="Overview", section="Cluster")
@@ -45,7 +66,10 @@ def overview(visit: Visit) -> Page:
         ("Groups", Link(str(look.group_count), "/groups")),
         ("Open transactions", Link(str(len(look.transactions)), "/transactions")),
         ("Messages a second", number(last["messages"], 1)),
+        *((title, f"{size(last[name])}/s") for name, title in RATES if last[name] is not None),
+        *((title, f"{last[name]:.1f} ms") for name, title in LATENCIES if last[name] is not None),
         ("Controller", look.controller),
+        *([("Up for", seconds(max(0.0, view.at_s - view.started_s)))] if view.started_s is not None else []),
     ]
     behind = [
         {"group": group_link(group.name), "state": group.state, "lag": group.lag, "change": group.change}

@@ -9,19 +9,21 @@ from ottla.base.errors import ApiError
 from ottla.base.types import READ_COMMITTED, TopicPartition
 from ottla.base.uuids import uuid_to_text
 from ottla.client.core import admin, transaction_admin
-from ottla.console.model import Done, Field, Form, Link, Mark, Page, PageError, Table, columns, group_link, href, number, size
+from ottla.console.model import Done, Field, Form, Link, Mark, Note, Page, PageError, Table, columns, group_link, href, number, size
 from ottla.console.pages.settings import change_form, setting_table
 from ottla.console.pages.topics import groups_of, topic_sizes
 from ottla.console.visit import Visit, action, check_typed, page
 from ottla.wire.messages.metadata import MetadataResponseTopic
 
 TRAIL = (Link("Topics", "/topics"),)
+TOPIC_SOURCE = 1
+"""`config_source` of a setting of the topic itself (KIP-226)."""
 
 
 def tabs_of(topic: str) -> list[tuple[str, str]]:
     names = (
         ("Partitions", ""), ("Messages", "messages"), ("Live", "live"), ("Log", "log"), ("Groups", "groups"),
-        ("Producers", "producers"), ("Settings", "settings"),
+        ("Producers", "producers"), ("Settings", "settings"), ("Statistics", "statistics"),
     )  # fmt: skip
     return [(name, href("topics", topic, *([path] if path else []))) for name, path in names]
 
@@ -74,6 +76,13 @@ def _forms(name: str, bounds: dict[TopicPartition, Bounds]) -> list[Form]:
         Form(href("do", "topics", name, "grow"), "Add partitions", "Add",
              [Field("total", "New number of partitions", kind="number", is_needed=True)],
              "Records with a key may be written to another partition from then on. Partitions cannot be removed."),
+        Form(href("do", "topics", name, "clone"), "Clone the topic", "Clone", [Field("target", "Name of the new topic", is_needed=True)],
+             f"Creates an empty topic with the partitions, replication factor and settings of {name}. "
+             f"ottla topic clone {name} NEW --records also copies the records."),
+        Form(href("do", "topics", name, "trim"), "Delete the records before an offset", "Delete the records",
+             [Field("partition", "Partition", choices=[(str(one.partition), str(one.partition)) for one in sorted(bounds)]),
+              Field("offset", "Keep from this offset on", kind="number", is_needed=True)],
+             "The partition then begins at this offset.", name),
         Form(href("do", "topics", name, "clear"), "Delete all records", "Delete the records", (),
              f"Deletes all records of {name} up to now: {number(records)} offsets. The topic and its settings remain.", name),
         Form(href("do", "topics", name, "delete"), "Delete the topic", "Delete the topic", (),
@@ -89,6 +98,33 @@ def grow(visit: Visit) -> Done:
         raise PageError(f"{name} has {counted(len(topic.partitions), 'partition')} already, and they cannot be removed. Nothing was done.")
     admin.create_partitions(visit.cluster, name, total)
     return Done(f"{name} has {counted(total, 'partition')} now.", href("topics", name))
+
+
+@action("/topics/{topic}/clone")
+def clone(visit: Visit) -> Done:
+    name, topic = topic_of(visit)
+    target = visit.field("target")
+    factor = max(len(one.replica_nodes) for one in topic.partitions)
+    found = admin.describe_configs(visit.cluster, admin.TOPIC_RESOURCE, [name])[name]
+    if isinstance(found, ApiError):
+        raise found
+    configs = {one.name: one.value for one in found if one.config_source == TOPIC_SOURCE and not one.is_sensitive}
+    admin.create_topic(visit.cluster, target, partitions=len(topic.partitions), replication_factor=factor, configs=configs)
+    return Done(f"Topic {target} was created as {name} is, without records.", href("topics", target))
+
+
+@action("/topics/{topic}/trim")
+def trim(visit: Visit) -> Done:
+    name, _ = topic_of(visit)
+    check_typed(visit, name)
+    place, offset = TopicPartition(name, visit.whole("partition")), visit.whole("offset")
+    found = bounds_of(visit.cluster, [place])[place]
+    if not found.start <= offset <= found.end:
+        raise PageError(f"{place} has offsets {found.start} to {found.end}, so nothing was done for {offset}.")
+    result = admin.delete_records(visit.cluster, {place: offset})[place]
+    if isinstance(result, ApiError):
+        raise result
+    return Done(f"{place} begins at offset {result} now.", href("topics", name))
 
 
 @action("/topics/{topic}/clear")
@@ -152,3 +188,37 @@ def settings(visit: Visit) -> Page:
     name, _ = topic_of(visit)
     table, form = setting_table(visit, "topics", name), change_form("topics", name)
     return Page(name, tables=[table], forms=[form], tabs=tabs_of(name), trail=TRAIL)
+
+
+@page("/topics/{topic}/statistics", "Sizes and the newest record of each partition of a topic")
+def statistics(visit: Visit) -> Page:
+    name, topic = topic_of(visit)
+    led = [TopicPartition(name, one.partition_index) for one in topic.partitions if one.leader_id >= 0]
+    bounds = bounds_of(visit.cluster, led) if led else {}
+    newest = admin.list_offsets(visit.cluster, dict.fromkeys(led, admin.MAX_TIMESTAMP)) if led else {}
+    sizes: dict[TopicPartition, int] = {}
+    for directory in visit.view().directories:
+        for (topic_name, partition), bytes_ in directory.sizes.items():
+            if topic_name == name:
+                place = TopicPartition(name, partition)
+                sizes[place] = max(bytes_, sizes.get(place, 0))
+    rows = []
+    for place in sorted(bounds):
+        offsets, at = bounds[place].end - bounds[place].start, newest[place]
+        known = at if isinstance(at, admin.OffsetAt) and at.offset >= 0 else None
+        rows.append({
+            "partition": place.partition, "records": offsets, "share": _share(offsets, bounds), "size": size(sizes.get(place)),
+            "mean": sizes[place] / offsets if offsets and place in sizes else None,
+            "newest": format_ms(known.timestamp) if known else None, "at": known.offset if known else None,
+        })  # fmt: skip
+    titles = columns(
+        partition="Partition", records="Offsets", share="Share", size="Size", mean="Bytes per offset", newest="Newest record",
+        at="At offset",
+    )  # fmt: skip
+    note = Note(f"ottla topic analyze {name} reads the records themselves: keys, duplicates, sizes, types.")
+    return Page(name, tables=[Table("statistics", "Statistics", titles, rows)], notes=[note], tabs=tabs_of(name), trail=TRAIL)
+
+
+def _share(offsets: int, bounds: dict[TopicPartition, Bounds]) -> str:
+    total = sum(found.end - found.start for found in bounds.values())
+    return f"{100 * offsets / total:.1f} %" if total else "-"

@@ -1,13 +1,15 @@
-"""The list of topics, and the creation of one."""
+"""The list of topics, the creation of one, and the deletion of several."""
 
 from __future__ import annotations
 
 from collections import Counter
+from fnmatch import fnmatchcase
 
+from ottla.base.counted import counted
 from ottla.client.core import admin
-from ottla.console.model import Done, Field, Form, Link, Mark, Page, PageError, Table, columns, href, number, size, topic_link
+from ottla.console.model import Done, Field, Form, Link, Mark, Note, Page, PageError, Table, columns, href, number, size, topic_link
 from ottla.console.snapshot import View
-from ottla.console.visit import Visit, action, page
+from ottla.console.visit import Visit, action, check_typed, page
 
 
 def topic_sizes(view: View) -> Counter[str]:
@@ -39,6 +41,7 @@ def topics(visit: Visit) -> Page:
             "replication": max((len(each.replica_nodes) for each in view.topics[one.name].partitions), default=0),
             "out_of_sync": Mark(str(one.out_of_sync), "warn") if one.out_of_sync else 0,
             "records": one.end, "rate": one.rate, "size": size(sizes[one.name]),
+            "cleanup": view.settings[one.name].cleanup if one.name in view.settings else None,
             "lag": max((lag for _, lag in groups.get(one.name, ())), default=None),
             "groups": [f"{group} {number(lag)}" for group, lag in groups.get(one.name, ())[:3]],
         }
@@ -47,7 +50,7 @@ def topics(visit: Visit) -> Page:
     ]  # fmt: skip
     titles = columns(
         topic="Topic", partitions="Partitions", replication="Replication", out_of_sync="Out of sync", records="End offsets",
-        rate="Messages a second", size="Disk", lag="Largest lag", groups="Groups and lag",
+        rate="Messages a second", size="Disk", cleanup="Cleanup", lag="Largest lag", groups="Groups and lag",
     )  # fmt: skip
     switch = Link("hide internal topics", "/topics") if has_internal else Link("show internal topics", href("topics", internal=1))
     form = Form(
@@ -58,7 +61,12 @@ def topics(visit: Visit) -> Page:
             Field("cleanup", "Cleanup", choices=[("", "the broker's default"), ("delete", "delete"), ("compact", "compact")]),
         ],
     )  # fmt: skip
-    return Page("Topics", [("Internal topics", switch)], [Table("topics", "Topics", titles, rows)], [form], refresh_s=10)
+    several = Form(
+        "/delete-topics", "Delete several topics: choose, look at the list, then do it", "Show the list",
+        [Field("names", "Names with * and ?, separated by blanks, such as test-*", is_needed=True)],
+        "Shows the topics first; nothing is deleted yet.", is_query=True,
+    )  # fmt: skip
+    return Page("Topics", [("Internal topics", switch)], [Table("topics", "Topics", titles, rows)], [form, several], refresh_s=10)
 
 
 @action("/topics/create")
@@ -71,3 +79,44 @@ def create(visit: Visit) -> Done:
     made = admin.create_topic(visit.cluster, name, partitions=partitions, replication_factor=replication, configs=configs)
     parts = f" with {made.num_partitions} partitions" if made.num_partitions > 1 else ""
     return Done(f"Topic {name} was created{parts}.", href("topics", name))
+
+
+@page("/delete-topics", "The topics that a pattern matches, before they are deleted; changes nothing", query=("names",))
+def delete_plan(visit: Visit) -> Page:
+    view, patterns = visit.view(), visit.query.get("names", "").split()
+    if not patterns:
+        raise PageError("Give names or patterns of topics.")
+    groups = groups_of(view)
+    found = [
+        one
+        for one in sorted(view.look.topics, key=lambda one: one.name)
+        if one.name in view.topics and not view.topics[one.name].is_internal and any(fnmatchcase(one.name, each) for each in patterns)
+    ]
+    rows = [
+        {
+            "topic": topic_link(one.name), "partitions": one.partitions, "records": one.end,
+            "groups": [f"{group} {number(lag)}" for group, lag in groups.get(one.name, ())[:3]],
+        }
+        for one in found
+    ]  # fmt: skip
+    titles = columns(topic="Topic", partitions="Partitions", records="End offsets", groups="Groups and lag")
+    table = Table("topics", "These topics match", titles, rows, "No topic matches. Internal topics are not deleted here.")
+    what = counted(len(found), "topic")
+    do = Form(
+        "/do/delete-topics", "Do it", f"Delete {what}", (), f"Deletes {what} with all records.", f"delete {len(found)}",
+        {"names": " ".join(one.name for one in found)}, is_open=True,
+    )  # fmt: skip
+    notes = [Note("Nothing was deleted yet.")]
+    return Page("Delete topics", tables=[table], forms=[do] if found else [], notes=notes, trail=[Link("Topics", "/topics")])
+
+
+@action("/delete-topics")
+def delete_several(visit: Visit) -> Done:
+    """Deletes exactly the topics of the list that was shown."""
+    names = visit.field("names").split()
+    check_typed(visit, f"delete {len(names)}")
+    failed = {name: error for name, error in admin.delete_topics(visit.cluster, names).items() if error is not None}
+    if failed:
+        shown = "; ".join(f"{name}: {error.code.name}" for name, error in list(failed.items())[:5])
+        raise PageError(f"{counted(len(names) - len(failed), 'topic')} deleted, but not {shown}")
+    return Done(f"{counted(len(names), 'topic')} deleted.", "/topics")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ottla.analysis.moments import now_ms
-from ottla.analysis.open_transactions import open_transactions
+from ottla.analysis.open_transactions import blocking_transactions, open_transactions
 from ottla.base.types import TopicPartition
 from ottla.client.core import transaction_admin
 from ottla.console.model import Code, Done, Field, Form, Link, Mark, Page, PageError, Table, columns, href, seconds, topic_link
 from ottla.console.visit import Visit, action, check_typed, page
 
 TRAIL = (Link("Transactions", "/transactions"),)
+DESCRIBED_MAX = 100
+"""Open transactions whose partitions the page of all transactions shows."""
 WAYS = (
     ("Empty", "Ongoing", "PrepareCommit", "CompleteCommit"),
     ("Empty", "Ongoing", "PrepareAbort", "CompleteAbort"),
@@ -42,8 +46,45 @@ def transactions(visit: Visit) -> Page:
         ],
         "The last resort: writes an abort marker into the partition. Its records are not returned to read_committed readers.", "abort",
     )  # fmt: skip
+    search = Form("/transactions/hanging", "Look for hanging transactions in all partitions", "Look", (),
+                  "Compares the last stable offset of every partition with its end. Nothing is changed.", is_query=True)  # fmt: skip
     table = Table("transactions", "Transactional ids", titles, rows, "No producer has used a transactional id yet.")
-    return Page("Transactions", tables=[table], forms=[form])
+    described = [transaction_admin.describe_transaction(visit.cluster, one.name) for one in view.look.transactions[:DESCRIBED_MAX]]
+    held = _held(visit, sorted({place for one in described for place in one.partitions}))
+    return Page("Transactions", tables=[table, held], forms=[search, form])
+
+
+def _held(visit: Visit, places: Sequence[TopicPartition]) -> Table:
+    """Returns the partitions whose last stable offset is before their end, with the transactions that hold their readers back."""
+    found = blocking_transactions(visit.cluster, places)[1] if places else []
+    rows = [
+        {
+            "topic": topic_link(one.topic), "partition": one.partition, "stable": one.last_stable_offset, "end": one.log_end_offset,
+            "held": one.records_behind, "first": one.start_offset,
+            "owner": Link(one.transactional_id, href("transaction", id=one.transactional_id)) if one.transactional_id else None,
+            "idle": seconds(one.idle_ms / 1000),
+            "state": Mark("open", "warn") if one.partitions else Mark("hanging: no coordinator will end it", "bad"),
+            "mend": Code(one.end_it),
+        }
+        for one in found
+    ]  # fmt: skip
+    titles = columns(
+        topic="Topic", partition="Partition", stable="Last stable", end="End", held="Held back", first="Begins at",
+        owner="Transactional id", idle="Since its last record", state="State", mend="What ends it",
+    )  # fmt: skip
+    return Table("held", "Transactions that hold read_committed readers back", titles, rows, "No reader waits for a transaction.")
+
+
+@page("/transactions/hanging", "The transactions of all partitions that hold readers back")
+def hanging(visit: Visit) -> Page:
+    view = visit.view()
+    led = [
+        TopicPartition(name, one.partition_index)
+        for name, topic in view.topics.items()
+        for one in topic.partitions
+        if one.leader_id >= 0
+    ]
+    return Page("Hanging transactions", [("Partitions looked at", len(led))], [_held(visit, led)], trail=TRAIL)
 
 
 @page("/transaction", "A transactional id: state, age, partitions and what it holds back", query=("id",))

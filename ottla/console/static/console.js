@@ -47,12 +47,13 @@ document.addEventListener("submit", (event) => {
   if (event.target.method === "post") for (const button of event.target.querySelectorAll("button")) button.disabled = true;
 });
 
-// Charts of the overview and of the metrics page.
+// Charts. All charts of a page have one source: the series of the cluster, or what the first of them names.
 let charts = [];
 async function drawCharts() {
   const places = document.querySelectorAll(".chart[data-series]");
   if (!places.length || !window.uPlot) return;
-  const answer = await fetch("/api/v1/metrics", { headers: { accept: "application/json" } });
+  const source = places[0].dataset.source ?? "/api/v1/metrics";
+  const answer = await fetch(source, { headers: { accept: "application/json" } });
   if (!answer.ok) return;
   const { times, series } = await answer.json();
   const style = getComputedStyle(html);
@@ -131,6 +132,10 @@ for (const button of document.querySelectorAll("button[data-copies]"))
     button.textContent = "Copied";
   });
 
+// A part is not renewed while a user types in it or walks through it by keyboard.
+document.addEventListener("htmx:before:request", (event) => {
+  if (document.querySelector("#part :focus-visible")) event.preventDefault();
+});
 document.addEventListener("htmx:after:swap", () => { showTimes(); drawCharts(); });
 showTimes();
 drawCharts();
