@@ -14,35 +14,14 @@ from ottla.base.types import TopicPartition
 from ottla.client import Client
 from ottla.client.core.group_admin import Committed
 from ottla.testing.broker import Broker
-from tests.clients.broker_process import eventually
+from tests.clients.apache_kafka import running_kafka
 from tests.clients.java_program import Java
-from tools.bench.brokers import free_port, kafka_settings
-
-FORMAT = ("kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAg", "-c")
 
 
 @pytest.fixture
 def kafka(tmp_path: Path, need_program: Callable[[str], str]) -> Iterator[Client]:
-    """Apache Kafka with the jars of the Java tests, and a client of it."""
-    java, port = Java(need_program), free_port()
-    settings = tmp_path / "server.properties"
-    few = ("offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=1")
-    settings.write_text("\n".join([kafka_settings(str(tmp_path), port, free_port()), *few]))
-    subprocess.run(java.command(*FORMAT, str(settings)), check=True, capture_output=True)
-    with open(tmp_path / "kafka.log", "w") as log:
-        process = subprocess.Popen(java.command("kafka.Kafka", str(settings)), stdout=log, stderr=log)
-    try:
-        yield eventually(lambda: connected(f"127.0.0.1:{port}"))
-    finally:
-        process.kill()
-        process.wait()
-
-
-def connected(address: str) -> Client | None:
-    try:
-        return ottla.client.connect(address)
-    except ottla.client.ClientError:
-        return None
+    with running_kafka(Java(need_program), tmp_path) as (_address, client):
+        yield client
 
 
 def test_a_clone_of_apache_kafka(kafka: Client, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
-from ottla.adapters.zookeeper_tools import ZooKeeperTools
 from ottla.base.errors import ErrorCode
 from ottla.client.addresses import Address
 from ottla.client.blocking.connection import BlockingConnection
@@ -27,11 +26,9 @@ from tests.clients.broker_process import eventually
 from tests.clients.certificates import Authority
 from tests.clusters.cluster import WAIT_SECONDS, Cluster, Load
 from tests.clusters.conftest import running
+from tests.clusters.secured import secured_cluster
 from tests.fakes.issuer import AUDIENCE, ISSUER, claims_at, jwks, public_jwk, rsa_key, signed
 from tests.fakes.token_endpoint import TokenEndpoint
-
-SCRAM = "SCRAM-SHA-512"
-MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 @pytest.fixture(scope="module")
@@ -41,21 +38,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory, need_program: Callable[[
 
 @pytest.fixture(scope="module")
 def cluster(zookeeper: ZooKeeperProcess, authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    client = {
-        "security.protocol": "SASL_SSL", "ssl.ca.location": str(authority.ca),
-        "sasl.mechanism": SCRAM, "sasl.username": "alice", "sasl.password": "wonder",
-    }  # fmt: skip
-    made = Cluster(
-        tmp_path_factory.mktemp("secured"), zookeeper, protocol="SASL_SSL", client=client,
-        security_inter_broker_protocol="SASL_SSL", sasl_mechanism_inter_broker_protocol=SCRAM, sasl_enabled_mechanisms=SCRAM,
-        sasl_jaas_config=f'{MODULE} required username="broker" password="between brokers";',
-        ssl_keystore_location=authority.issue("broker"), ssl_truststore_location=authority.ca, ssl_client_auth="requested",
-        authorizer_class_name="kafka.security.authorizer.AclAuthorizer", super_users="User:broker;User:alice",
-    )  # fmt: skip
-    with ZooKeeperTools(zookeeper.connect + made.chroot) as tools:  # as kafka-configs --zookeeper: before there is a broker to ask
-        tools.alter_credentials("broker", {SCRAM: ("between brokers", 4096)}, ())
-        tools.alter_credentials("alice", {SCRAM: ("wonder", 4096)}, ())
-    with running(made):
+    with secured_cluster(tmp_path_factory.mktemp("secured"), zookeeper, authority) as made:
         yield made
 
 

@@ -15,6 +15,7 @@ from ottla.client.blocking.producer import Producer
 from ottla.client.core import admin
 from ottla.client.errors import FencedError
 from ottla.testing.broker import Broker
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.console.test_app import every_page
 from tests.console.window import NARROW, Window, console_process
 from tests.console.world import Visitor, commit, write
@@ -159,6 +160,44 @@ def test_a_broker_that_goes_away_under_an_open_page(browser: Browser) -> None:
         assert "here" in window.text() and window.faults() == []
         window.open("/topics/here")
         assert "cannot reach" in window.text() and window.faults() == []
+
+
+def test_two_thousand_topics_and_five_hundred_groups(browser: Browser) -> None:
+    with Broker() as broker, Cluster(broker.bootstrap_server) as cluster:
+        made = [CreatableTopic(name=f"topic-{number:04}", num_partitions=1, replication_factor=1) for number in range(2_000)]
+        answer = admin.ask_controller(cluster, CreateTopicsRequest(topics=made, timeout_ms=120_000))
+        assert {topic.error_code for topic in answer.topics} == {0}
+        for number in range(500):
+            commit(cluster, f"group-{number:03}", f"topic-{number:04}", 0)
+        with console_process(broker.bootstrap_server) as url:
+            window = Window(browser, url)
+            window.open("/topics")
+            window.shows("Page 1 of 20")
+            assert window.rows() == 100
+            window.click("Next")
+            assert "topic-0100" in window.text() and "topic-0099" not in window.text()
+            window.open("/topics?q=topic-19&sort=-topic")
+            assert window.rows() == 100 and window.page.evaluate("document.querySelector('tbody a').textContent") == "topic-1999"
+            window.open("/groups?q=group-4")
+            assert window.rows() == 100
+            window.open("/search?q=99")
+            assert "topic-1999" in window.text() and "group-499" in window.text() and window.faults() == []
+
+
+def test_a_page_is_not_renewed_while_a_user_types(window: Window) -> None:
+    window.open("/wire")
+    window.page.wait_until("document.querySelector('#part .filter input') !== null")
+    window.page.evaluate("""
+        window.asked = 0;
+        document.addEventListener('htmx:before:request', () => window.asked += 1);
+        document.querySelector('#part .filter input').focus();
+    """)
+    window.browser.send("Input.insertText", text="half a wo")
+    window.page.wait_until("window.asked >= 2")
+    assert window.page.evaluate("document.querySelector('#part .filter input').value") == "half a wo"
+    window.page.evaluate("document.activeElement.blur()")
+    window.page.wait_until("document.querySelector('#part .filter input')?.value === ''")
+    assert window.faults() == []
 
 
 def test_a_reader_that_stands_still_is_found_and_set_going(window: Window, cluster: Cluster, broker: Broker) -> None:

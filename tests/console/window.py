@@ -26,10 +26,10 @@ REFUSALS = tuple(f"Failed to load resource: the server responded with a status o
 
 
 @contextmanager
-def console_process(address: str) -> Iterator[str]:
-    """A console as a process of its own. Yields its URL."""
+def console_process(address: str, *options: str) -> Iterator[str]:
+    """A console as a process of its own, by default with a plain connection. Yields its URL."""
     said: list[str] = []
-    console = ConsoleProcess(["-b", address, "-X", "security.protocol=PLAINTEXT", "--port", "0"], said.append)
+    console = ConsoleProcess(["-b", address, *(options or ("-X", "security.protocol=PLAINTEXT")), "--port", "0"], said.append)
     try:
         assert console.wait_until_decided(), said
         yield console.url
@@ -59,7 +59,8 @@ class Window:
         """Opens the form of an action, and fills its fields."""
         self.page.evaluate(f"""(() => {{
             const form = {_form(action)};
-            form.closest('details').open = true;
+            const place = form.closest('details');
+            if (place) place.open = true;
             for (const [name, value] of Object.entries({json.dumps(fields)})) form.elements[name].value = value;
         }})()""")
 
@@ -79,6 +80,10 @@ class Window:
     def send_unfilled(self, action: str) -> None:
         """Sends a form as it is. The browser does not check its required fields."""
         self.page.follow(f"(() => {{ const form = {_form(action)}; form.noValidate = true; form.requestSubmit(); }})()")
+
+    def rows(self) -> int:
+        """Returns the number of rows of the first table."""
+        return int(self.page.evaluate("document.querySelector('tbody').rows.length"))
 
     def faults(self) -> list[str]:
         """Returns the faults of the page: content that was executed, complaints of the browser, content wider than the window."""
