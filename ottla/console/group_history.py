@@ -1,7 +1,7 @@
-"""What a console has seen of groups: their lag over time, and changes of their states and members.
+"""The history of groups as a console has seen it: their lag, and changes of their states and members.
 
 It works with any Kafka. A look of the snapshot lists all groups, so a rebalance that begins and ends between two looks shows no other
-state. An open page of the group still notes members that have come or gone, and partitions that have moved.
+state. An open page of the group still notes new and lost members, and partitions with another member.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.client.core.group_admin import GroupDescription, ListedGroup
 CHANGES_MAX = 500
 """Changes kept in memory, the newest ones of all groups."""
 POINTS_MAX = 180
-"""Points of lag kept for each group: those of 15 minutes while a page is open. 500 groups take 1.4 MB."""
+"""Points of lag kept for each group. 180: 15 minutes while a page is open. 500 groups take 1.4 MB."""
 
 
 class GroupChange(NamedTuple):

@@ -64,8 +64,8 @@ def show(partition: int, record: Record, letters_max: int = LETTERS_MAX, *, is_i
 
 
 class Wanted(NamedTuple):
-    """A query for records: from these positions on, at most `limit` for which `matches(partition, record)` is true: the first, or with
-    `is_newest` the last. `ends` stops each partition before this offset."""
+    """A query for records from these positions on. It finds at most `limit` records that `matches(partition, record)` accepts: the first
+    ones, or with `is_newest` the last ones. `ends` stops each partition before this offset."""
 
     positions: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]

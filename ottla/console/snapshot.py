@@ -215,8 +215,7 @@ class Snapshot:
                 self._settings[name] = TopicSettings(values["cleanup.policy"], int(values["min.insync.replicas"]))
 
     def _note(self, view: View) -> None:
-        """Adds a point to the history and to that of each group. Rates of bytes compare the broker's counters with those of the previous
-        point."""
+        """Adds a point to the history of the cluster and of each group. Rates of bytes are differences of the broker's counters."""
         before, self._counters = self._counters, view.counters
         elapsed = view.at_s - self.history[-1][0] if self.history else 0.0
         rates: dict[str, float | None] = {

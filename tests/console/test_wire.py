@@ -34,7 +34,7 @@ def test_requests_are_shown_as_they_pass(visitor: Visitor, cluster: Cluster) -> 
     page = visitor.get(f"/wire{PRODUCE}")
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page and SCRIPT not in page
     assert 'hx-trigger="every 1s"' in page and 'hx-trigger="every 1s"' not in visitor.get("/wire?state=paused")
-    assert visitor.json("/wire.json?client=nobody")["frames"] == []
+    assert visitor.json("/wire.json?client=unknown")["frames"] == []
     seen = visitor.json(f"/wire/frame.json?number={newest['number']}")
     assert any(span["value"] == '"a value on the wire"' for span in seen["request"]) and seen["client_id"] == SCRIPT
     assert [span["value"] for span in seen["response"] if span["field"] == "correlation_id"] == [str(seen["correlation_id"])]

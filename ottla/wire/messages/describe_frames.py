@@ -21,7 +21,7 @@ class DescribeFramesRequest(Request):
 
 
 class FramePair(Struct):
-    """A request and its answer. Sizes are those of the whole frames, in bytes, without the four bytes of the frame's size."""
+    """A request and its answer. The sizes count the whole frame in bytes, without its size field."""
 
     number: int = i64()
     at_ms: int = i64()
