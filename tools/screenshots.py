@@ -8,24 +8,27 @@ renews them.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import cycle, islice
 from pathlib import Path
 from typing import NamedTuple
 
 from ottla.adapters.console_process import ConsoleProcess
+from ottla.analysis.lag import group_lag
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.consumer import Consumer
 from ottla.client.blocking.producer import Producer
 from ottla.client.core import group_admin
+from ottla.client.errors import FencedError
 from ottla.testing.broker import Broker
 from tools.demo import GROUP, PARTITIONS, TOPIC, Source, load_flights
-from tools.site.browser import Browser
+from tools.site.browser import Browser, Page
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "build" / "screenshots"
@@ -33,7 +36,7 @@ PAGES = {
     "overview": "/", "metrics": "/metrics", "brokers": "/brokers", "topics": "/topics", "topic": f"/topics/{TOPIC}",
     "messages": f"/topics/{TOPIC}/messages?from=earliest&count=10", "log": f"/topics/{TOPIC}/log/batch?partition=0&offset=0",
     "groups": "/groups", "group": f"/group?name={GROUP}", "why": "/why?group=billing", "transactions": "/transactions",
-    "transaction": "/transaction?id=payments",
+    "transaction": "/transaction?id=payments", "wire": "/wire",
 }  # fmt: skip
 WIDTHS = (1280, 360)
 THEMES = ("light", "dark")
@@ -41,7 +44,9 @@ HEIGHT = {1280: 800, 360: 720}
 """Height of a picture in pixels: what a user sees without scrolling."""
 DOCS = {
     "overview-1280-light": "console-overview.png", "group-1280-dark": "console-group.png", "log-1280-light": "console-log.png",
-    "why-360-dark": "console-why-narrow.png",
+    "why-360-dark": "console-why-narrow.png", "wire-1280-light": "console-wire.png",
+    "session-1-stands-still": "console-session-1.png", "session-2-why": "console-session-2.png",
+    "session-4-plan": "console-session-3.png", "session-5-moves": "console-session-4.png",
 }  # fmt: skip
 DOCS_BYTES_MAX = 150_000
 TRAFFIC_S = 60.0
@@ -117,8 +122,39 @@ def held_reader(address: str) -> Iterator[None]:
         other.flush()
         group_admin.commit_offsets(cluster, "billing", {TopicPartition("invoices", 0): 0})
         yield
-        writer.abort()
+        with suppress(FencedError):  # the session has fenced it
+            writer.abort()
         writer.close()
+
+
+FENCE, RESET = "/do/transaction/fence", "/do/group/reset"
+
+
+def session(browser: Browser, url: str, address: str) -> None:
+    """Takes the pictures of a whole session: a group stands still behind an open transaction, which is found and ended; the group is reset,
+    and its reader goes on."""
+
+    def show(name: str, path: str) -> Page:
+        page = browser.open(url + path, width=1000, height=700)
+        page.wait_until("[...document.querySelectorAll('.chart')].every(chart => chart.querySelector('canvas'))")
+        page.screenshot(PICTURES / f"session-{name}.png", height_max=700)
+        return page
+
+    def send(page: Page, action: str, typed: str) -> None:
+        form = f"[...document.forms].find(one => one.getAttribute('action') === {json.dumps(action)})"
+        page.follow(f"(() => {{ const form = {form}; form.elements.typed.value = {json.dumps(typed)}; form.requestSubmit(); }})()")
+
+    browser.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "light"}])
+    show("1-stands-still", "/group?name=billing")
+    show("2-why", "/why?group=billing")
+    send(show("3-transaction", "/transaction?id=payments"), FENCE, "payments")
+    send(show("4-plan", "/group/reset?name=billing&scenario=to_offset&value=10"), RESET, "billing")
+    with Cluster(address, client_id="billing-service") as cluster, Consumer(cluster, group_id="billing", isolation_level=1) as reader:
+        reader.subscribe(["invoices"])
+        while sum(one.lag or 0 for one in group_lag(cluster, "billing")):
+            reader.poll(0.5)
+            reader.commit()
+        show("5-moves", "/group?name=billing")
 
 
 def take(browser: Browser, url: str, seen: Seen, folder: Path) -> Path:
@@ -127,6 +163,8 @@ def take(browser: Browser, url: str, seen: Seen, folder: Path) -> Path:
     browser.send("Emulation.setEmulatedMedia", features=[scheme])
     page = browser.open(url + seen.path, width=seen.width, height=HEIGHT[seen.width])
     page.wait_until("[...document.querySelectorAll('.chart')].every(chart => chart.querySelector('canvas'))")
+    if seen.path == "/wire":
+        page.wait_until("document.querySelectorAll('tbody tr').length > 20")
     path = folder / f"{seen.file}.png"
     page.screenshot(path, height_max=HEIGHT[seen.width])
     for line in page.complaints():
@@ -154,6 +192,7 @@ def main() -> int:
                 time.sleep(TRAFFIC_S)
                 for seen in all_pictures():
                     take(browser, console.url, seen, PICTURES)
+                session(browser, console.url, address)
         finally:
             console.stop()
     for file, name in DOCS.items() if is_for_docs else ():

@@ -2,12 +2,15 @@
 
 A pipeline is found by its transactional id. The log has the commits; the rows that Spark has
 read and the restarts are in the state file next to the checkpoint, which only the driver's machine has.
+
+Modules of `ottla.spark` are imported on use: they would be a fifth of the console's start, and most clusters have no pipeline.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from ottla.analysis.moments import format_ms
 from ottla.base.errors import ApiError, ErrorCode
@@ -15,10 +18,9 @@ from ottla.client.blocking.client import Client
 from ottla.client.core import group_admin, transaction_admin
 from ottla.console.model import Code, Field, Form, Link, Mark, Note, Page, PageError, Table, columns, group_link, href, topic_link
 from ottla.console.visit import Visit, page
-from ottla.spark.commit_metadata import parse_metadata
-from ottla.spark.progress import read_state
-from ottla.spark.relay import STREAM_ID_PREFIX
-from ottla.spark.verify import Verification, verify
+
+if TYPE_CHECKING:
+    from ottla.spark.verify import Verification
 
 PIPELINES_MAX = 100
 """Pipelines in the list. It asks for the committed offsets of each."""
@@ -28,6 +30,8 @@ NEVER = "No exactly-once pipeline has written to this cluster yet. ottla pipelin
 
 @page("/pipelines", "The exactly-once pipelines of Spark: batch, lag and state of the transaction", name="Pipelines", section="Data")
 def pipelines(visit: Visit) -> Page:
+    from ottla.spark.relay import STREAM_ID_PREFIX
+
     seen = {group.name: group for group in visit.view().look.groups}
     rows = []
     found = [one for one in transaction_admin.list_transactions(visit.cluster) if one.transactional_id.startswith(STREAM_ID_PREFIX)]
@@ -49,6 +53,8 @@ def pipelines(visit: Visit) -> Page:
 
 def _last_batch(visit: Visit, group: str) -> int | None:
     """Returns the number of the last committed batch, None if no committed offset has one."""
+    from ottla.spark.commit_metadata import parse_metadata
+
     try:
         committed = group_admin.committed_offsets(visit.cluster, group).values()
     except ApiError:
@@ -83,6 +89,8 @@ def _client(visit: Visit) -> Iterator[Client]:
 
 @page("/pipeline", "A pipeline: batches, rows, offsets, lag and last commit", query=("name",))
 def pipeline(visit: Visit) -> Page:
+    from ottla.spark.progress import read_state
+
     name = visit.query.get("name", "")
     with _client(visit) as client:
         state = read_state(client, name) if name else None
@@ -104,6 +112,8 @@ def pipeline(visit: Visit) -> Page:
 
 
 def _producer(visit: Visit, name: str) -> str:
+    from ottla.spark.relay import STREAM_ID_PREFIX
+
     try:
         found = transaction_admin.describe_transaction(visit.cluster, f"{STREAM_ID_PREFIX}{name}")
     except ApiError:
@@ -113,6 +123,8 @@ def _producer(visit: Visit, name: str) -> str:
 
 @page("/pipeline/verify", "The proof that a pipeline ran exactly once, or the faults", query=("name", "sinks", "shared"))
 def prove(visit: Visit) -> Page:
+    from ottla.spark.verify import verify
+
     name, sinks = visit.query.get("name", "").strip(), visit.query.get("sinks", "").replace(",", " ").split()
     is_shared = visit.query.get("shared") == "yes"
     if not name or not sinks:

@@ -1,6 +1,6 @@
 """DescribeFrames: the requests that this broker has executed lately and their answers, for the console's live wire.
 
-Behaviour: the first request begins the recording, and the broker ends it some seconds after the last request. Frames contain records of
+Behaviour: the first request begins the recording, and the broker ends it some seconds after the last one. Frames contain records of
 every topic, so ALTER on the cluster is needed, as for creating ACLs. The content of requests and answers with secrets is not
 recorded. Requests of this API are not recorded, because every look would make the next one longer.
 
