@@ -57,6 +57,7 @@ class Console:
             Route("/topics/{topic}/tail", self._tail),
             Route("/topics/{topic}/value", self._download(downloads.value)),
             Route("/topics/{topic}/download", self._download(downloads.table)),
+            Route("/metrics/dashboards/{name}", self._download(downloads.dashboard)),
             Route("/wire/capture", self._download(downloads.capture)),
         ]
         for each in PAGES:

@@ -1,4 +1,5 @@
-"""Files: the records of a page of messages, the bytes of one record, the frames of the live wire."""
+"""Files: the records of a page of messages, the bytes of one record, the frames of the live wire,
+a Grafana board."""
 
 from __future__ import annotations
 
@@ -12,8 +13,10 @@ from ottla.base.types import TopicPartition
 from ottla.console.model import PageError
 from ottla.console.pages import wire
 from ottla.console.pages.messages import messages, one_record
+from ottla.console.rendering import FOLDER
 from ottla.console.visit import Visit
 
+DASHBOARDS = ("ottla.json", "alerts.yaml")
 COLUMNS = ("partition", "offset", "timestamp", "key", "value")
 
 
@@ -46,6 +49,14 @@ def value(visit: Visit) -> Response:
 def capture(visit: Visit) -> Response:
     """Returns the frames of the live wire as a packet capture."""
     return _file(wire.capture(visit), "application/vnd.tcpdump.pcap", f"broker-{visit.query.get('broker', '')}.pcap")
+
+
+def dashboard(visit: Visit) -> Response:
+    """Returns the Grafana board or the alert rules for Prometheus. Raises `PageError` for another name."""
+    name = visit.path["name"]
+    if name not in DASHBOARDS:
+        raise PageError(f"There is no file {name[:40]!r}; there are {' and '.join(DASHBOARDS)}.", 404)
+    return _file((FOLDER / "dashboards" / name).read_bytes(), "application/octet-stream", name)
 
 
 def _file(data: bytes, media_type: str, name: str) -> Response:

@@ -190,6 +190,13 @@ def test_a_record_before_the_start_of_the_log_is_not_waited_for(visitor: Visitor
     assert "<pre" in visitor.get("/topics/trimmed/record?partition=0&offset=1")
 
 
+def test_the_grafana_board_is_downloaded(visitor: Visitor) -> None:
+    assert "/metrics/dashboards/ottla.json" in visitor.get("/metrics")
+    board = visitor.http.get("/metrics/dashboards/ottla.json")
+    assert board.headers["content-disposition"] == 'attachment; filename="ottla.json"' and "panels" in board.json()
+    assert "There is no file" in visitor.get("/metrics/dashboards/app.py", 404)
+
+
 def test_the_line_for_spark_has_an_option_that_the_source_knows(visitor: Visitor) -> None:
     (text,) = [text for name, text in SNIPPETS if name == "Spark"]
     assert set(re.findall(r'option\("([^"]+)"', text)) <= {option.name for option in SOURCE_TABLE}

@@ -13,7 +13,7 @@ import pytest
 from ottla.server.monitoring.metric_families import DIALECTS, FAMILIES, alias
 from tests.server.metric_names import exported_names, labels_of
 
-DASHBOARDS = Path(__file__).resolve().parents[3] / "dashboards"
+DASHBOARDS = Path(__file__).resolve().parents[3] / "ottla" / "console" / "dashboards"
 WORDS_OF_PROMQL = frozenset({"sum", "max", "min", "avg", "rate", "increase", "by", "without", "on", "label_values", "time"})
 ALERTS = (
     "UnderReplicatedPartitions", "AbnormalControllerState", "OfflinePartitions", "UnderMinIsrPartitionCount", "OfflineLogDirectoryCount",
