@@ -42,6 +42,8 @@ WIDTHS = (1280, 360)
 THEMES = ("light", "dark")
 HEIGHT = {1280: 800, 360: 720}
 """Height of a picture in pixels: what a user sees without scrolling."""
+WIRE_HEIGHT = 620
+"""Height of the pictures of the live wire, whose rows differ so much that more of them would be too many bytes."""
 DOCS = {
     "overview-1280-light": "console-overview.png", "group-1280-dark": "console-group.png", "log-1280-light": "console-log.png",
     "why-360-dark": "console-why-narrow.png", "wire-1280-light": "console-wire.png",
@@ -122,9 +124,9 @@ def held_reader(address: str) -> Iterator[None]:
         other.flush()
         group_admin.commit_offsets(cluster, "billing", {TopicPartition("invoices", 0): 0})
         yield
-        with suppress(FencedError):  # the session has fenced it
-            writer.abort()
-        writer.close()
+        for end in (writer.abort, writer.close):
+            with suppress(FencedError):  # the session has fenced it
+                end()
 
 
 FENCE, RESET = "/do/transaction/fence", "/do/group/reset"
@@ -166,7 +168,7 @@ def take(browser: Browser, url: str, seen: Seen, folder: Path) -> Path:
     if seen.path == "/wire":
         page.wait_until("document.querySelectorAll('tbody tr').length > 20")
     path = folder / f"{seen.file}.png"
-    page.screenshot(path, height_max=HEIGHT[seen.width])
+    page.screenshot(path, height_max=HEIGHT[seen.width] if seen.path != "/wire" else WIRE_HEIGHT)
     for line in page.complaints():
         print(f"{seen.file}: {line}", file=sys.stderr)
     return path
