@@ -176,7 +176,7 @@ def _calculated(sign: ast.operator, left: Any, right: Any) -> Any:
 
 def _member(value: Any, name: Any) -> Any:
     if isinstance(value, dict):
-        return value.get(name)
+        return value.get(name) if isinstance(name, str) else None
     if isinstance(value, list) and isinstance(name, int) and -len(value) <= name < len(value):
         return value[name]
     return None

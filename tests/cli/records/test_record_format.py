@@ -120,11 +120,11 @@ def test_a_table_of_all_parts(ottla: Ottla, filled: str) -> None:
 
 
 def test_a_table_of_chosen_parts(ottla: Ottla, filled: str) -> None:
-    columns = "offset,value.item,value.amount,value.tags,headers['h']"
+    columns = "offset,value.item,value.amount,value.tags,headers['h'],value[headers]"
     header, first, *others = rows(ottla("consume", filled, "-e", "-q", "-o", "csv", "--columns", columns).out)
     assert header == columns.split(",")
-    assert first == ["0", "apples, red", "5", '["a"]', "1"]
-    assert [row[1:] for row in others] == [["", "", "", ""]] * 2
+    assert first == ["0", "apples, red", "5", '["a"]', "1", ""]
+    assert [row[1:] for row in others] == [["", "", "", "", ""]] * 2
 
 
 @pytest.mark.parametrize(("form", "wanted"), [("json", "[\n]\n"), ("jsonl", ""), ("csv", "key,value\n"), ("plain", "")])
