@@ -179,7 +179,7 @@ def test_each_parameter_of_each_public_call_refuses_wrong_values(
 
 def test_every_public_method_with_parameters_is_in_the_table() -> None:
     assert {name for owner, name in _methods() if owner == "consumer"} == {
-        "assign", "close", "commit", "poll", "seek", "subscribe", "topic_partitions",
+        "assign", "close", "commit", "poll", "seek", "subscribe",
     }  # fmt: skip
     assert {name for owner, name in _methods() if owner == "awaiting"} <= {name for owner, name in _methods() if owner == "client"}
 
