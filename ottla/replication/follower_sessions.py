@@ -1,9 +1,9 @@
 """The fetch sessions of followers with this leader, one per connection. The cost of a request depends only on the partitions that changed.
 
-A session ends with its connection, or when its follower opens another one; clients cannot evict it. It watches each of its partitions. A
-partition that changes is added to the session's dirty list, once, and wakes the waiting request. A request names the partitions whose log
-changed at the follower. The leader reads the dirty partitions, and the named partitions that have an error, records or new bounds for the
-follower. The number of other partitions does not matter.
+A session ends with its connection, or when its follower closes it or opens another one; clients cannot evict it. It watches each of its
+partitions. A partition that changes is added to the session's dirty list, once, and wakes the waiting request. A request names the
+partitions whose log changed at the follower. The leader reads the dirty partitions, and the named partitions that have an error, records or
+new bounds for the follower. The number of other partitions does not matter.
 
 An entry with `partition_max_bytes` 0 only reports that more of the follower's log is durable.
 
