@@ -40,7 +40,7 @@ PARTITIONS = 4
 
 
 class FailingDisk(OsDisk):
-    """A disk of which one directory can be broken, or the files of one directory unreadable."""
+    """A disk of which one directory can be broken, or one file unreadable."""
 
     __slots__ = ()
     broken = ""
@@ -62,7 +62,7 @@ class FailingDisk(OsDisk):
     @classmethod
     def check_read(cls, path: str) -> None:
         cls.check(path)
-        if cls.unreadable and path.startswith(cls.unreadable):
+        if path == cls.unreadable:
             raise DamagedLogError(f"cannot read {path}: Input/output error", path)
 
 

@@ -289,7 +289,7 @@ def test_unreadable_bytes_of_the_log_end_its_move_alone(start: Start, tmp_path: 
     server = start()
     fill(server)
     target, origin, before = other_of(server), place(server), values(server)
-    FailingDisk.unreadable = partition_of(server).log.directory
+    FailingDisk.unreadable = partition_of(server).log.active.path(".log")
     assert move(server, tmp_path, target) is ErrorCode.NONE
     until(server, lambda: not any(server.node.moves.under_way()))
     assert all(directory.is_online for directory in server.directories)
