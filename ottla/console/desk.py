@@ -34,7 +34,9 @@ class Desk:
         self._properties = settings.properties
         self.cluster = self.new_cluster()
         self.snapshot = Snapshot(self.new_cluster(), settings.metrics)
-        self.wire = Wire(self.new_cluster(with_extensions=True))
+        self.extended = self.new_cluster(with_extensions=True)
+        """For requests of Ottla's own APIs."""
+        self.wire = Wire(self.extended)
 
     def new_cluster(self, *, with_extensions: bool = False) -> Cluster:
         """Returns connections with this identity, which the caller closes."""
@@ -49,4 +51,4 @@ class Desk:
     def release(self) -> None:
         self.snapshot.stop()
         self.cluster.close()
-        self.wire.close()
+        self.extended.close()

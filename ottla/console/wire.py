@@ -42,9 +42,6 @@ class Wire:
         self._kept: dict[int, _Kept] = {}
         self._lock = threading.Lock()
 
-    def close(self) -> None:
-        self._cluster.close()
-
     def look(self, broker: int) -> Seen:
         """Reads the new pairs of a broker. Raises `ApiError`: UNSUPPORTED_VERSION for a broker that is not Ottla's, and
         CLUSTER_AUTHORIZATION_FAILED for a user that may not alter the cluster."""

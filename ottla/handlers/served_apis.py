@@ -187,5 +187,6 @@ TABLE: dict[int, ServedApi] = {
         _line("records", "StageRecords", WRITE_TOPIC),
         _line("records", "AttachRecords", WRITE_TOPIC, WRITE_TRANSACTIONAL_ID),
         _line("cluster", "DescribeFrames", ALTER_CLUSTER),
+        _line("records", "DescribeSegments", DESCRIBE_TOPIC),
     )
 }  # fmt: skip

@@ -575,6 +575,11 @@ def _push_telemetry(world: World, make: In, cls: Any) -> Any:
     return make(cls, client_instance_id=subscription.client_instance_id, subscription_id=subscription.subscription_id)
 
 
+@api(20003)
+def _describe_segments(world: World, _make: In, cls: Any) -> Any:
+    return cls(topic=world.topic, partition=0, index_of=0)
+
+
 @api(20000)
 def _stage_records(world: World, _make: In, _cls: Any) -> Any:
     return world.stage(world.fresh("token").encode().ljust(16, b"-"), batch(is_transactional=True))

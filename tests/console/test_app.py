@@ -34,6 +34,7 @@ QUERIES = {
     "/search": "?q=o",
     "/why": "?topic=orders",
     "/topics/{topic}/log/batch": "?partition=0&offset=0",
+    "/topics/{topic}/log/index": "?partition=0&segment=0",
     "/pipeline": "?name=copier",
     "/pipeline/verify": "?name=copier&sinks=quiet",
     "/cluster/plan": "?way=rebalance",

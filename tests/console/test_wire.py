@@ -98,7 +98,8 @@ def test_frames_that_are_not_whole_are_left_out_of_the_file() -> None:
 def test_the_memory_of_a_console_is_bounded_and_starts_again_with_the_broker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(wire, "KEPT_BYTES_MAX", 10_000)
     broker = BrokerProcess(tmp_path).start()
-    made = wire.Wire(Cluster(broker.address, with_extensions=True))
+    watcher = Cluster(broker.address, with_extensions=True)
+    made = wire.Wire(watcher)
     try:
         made.look(0)
         with Cluster(broker.address) as asker:
@@ -113,7 +114,7 @@ def test_the_memory_of_a_console_is_bounded_and_starts_again_with_the_broker(mon
             asker.refresh([])
         assert [one.number for one in made.look(0).pairs][:1] == [0]
     finally:
-        made.close()
+        watcher.close()
         broker.stop()
 
 

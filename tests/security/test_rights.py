@@ -121,6 +121,7 @@ OURS: dict[str, set[tuple[str, str]]] = {
     "StageRecords": {("WRITE", TOPIC)},
     "AttachRecords": {("WRITE", TOPIC), ("WRITE", TRANSACTIONAL_ID)},
     "DescribeFrames": {("ALTER", CLUSTER)},
+    "DescribeSegments": {("DESCRIBE", TOPIC)},
 }
 """Staging and attaching need what a Produce of the same records would. Frames have records of every topic, so they are for those who could
 also give themselves every right: creating ACLs needs ALTER on the cluster, too."""

@@ -1,7 +1,7 @@
 """The log of a partition: its batches as the leader stores them, and each byte of a batch with its meaning.
 
-A Fetch answer has the same bytes as the log, so this works with any Kafka cluster. Segments and indexes are files of a broker, which
-`ottla log dump` shows on its machine.
+A Fetch answer has the same bytes as the log, so this works with any Kafka cluster. Segments and indexes are files of a broker, which only
+Ottla's brokers describe; `ottla log dump` shows them on the machine of any broker.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from ottla.analysis.moments import format_ms
 from ottla.analysis.resets import bounds_of
 from ottla.analysis.span_messages import attribute_words, walk_batch
 from ottla.analysis.spans import SpanReader
-from ottla.base.errors import ErrorCode, WireError
+from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.base.types import TopicPartition
 from ottla.client.core.fetching import FetchLimits, fetch_request
+from ottla.client.core.segment_admin import describe_segments
 from ottla.client.core.topic_lists import each_partition
-from ottla.console.model import Field, Form, Link, Mark, Note, Page, PageError, Table, columns, href
+from ottla.console.model import Field, Form, Link, Mark, Note, Page, PageError, Table, columns, href, size
 from ottla.console.pages.topic import TRAIL, tabs_of, topic_of
 from ottla.console.span_tables import SPANS_MAX, span_table
 from ottla.console.visit import Visit, page
 from ottla.wire.batch_header import LOG_OVERHEAD, MAGIC, BatchHeader, check_crc, legacy_magic, read_batch_header
+from ottla.wire.messages.describe_segments import NO_INDEX, DescribeSegmentsResponse
 
 BATCHES_MAX = 50
 FETCH_BYTES = 512 * 1024
@@ -86,9 +88,68 @@ def log(visit: Visit) -> Page:
     form = Form(href("topics", name, "log"), "Choose a place in the log", "Show", [
         Field("partition", "Partition", str(place.partition), choices=choices), Field("offset", "From offset on", str(offset), "number"),
     ], is_query=True, is_open=True)  # fmt: skip
-    hint = f"Segments and indexes are files of the broker: ottla log dump --files DIRECTORY/{place}/*.log --hex shows them there."
     table = Table("batches", f"Batches of {place}", titles, rows, "No batch begins there.")
-    return Page(name, facts, [table], [form], [Note(hint)], tabs_of(name), TRAIL)
+    segments, notes = _segment_table(visit, place, offset)
+    return Page(name, facts, [table, segments], [form], notes, tabs_of(name), TRAIL)
+
+
+def _segments(visit: Visit, place: TopicPartition, offset: int, index_of: int = NO_INDEX) -> DescribeSegmentsResponse | None:
+    """Asks the leader for the segments of its log. Returns None if it is not Ottla's."""
+    try:
+        visit.desk.extended.refresh([place.topic])
+        return describe_segments(
+            visit.desk.extended, visit.desk.extended.leader(place), place, first_offset=offset, index_of=index_of
+        )
+    except ApiError as error:
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        return None
+
+
+def _segment_table(visit: Visit, place: TopicPartition, offset: int) -> tuple[Table, list[Note]]:
+    found = _segments(visit, place, offset)
+    titles = columns(segment="Segment", end="End offset", size="Size", newest="Newest record", state="State")
+    if found is None:
+        hint = f"Segments and indexes are files of the broker: kafka-dump-log --files DIRECTORY/{place}/*.log shows them there."
+        return Table("segments", "Segments", titles, [], "Only Ottla's brokers describe the segments of their logs."), [Note(hint)]
+    rows = [
+        {
+            "segment": Link(f"{one.base_offset:020}", href("topics", place.topic, "log", "index", partition=place.partition,
+                                                           segment=one.base_offset)),
+            "end": one.end_offset, "size": size(one.size_bytes),
+            "newest": format_ms(one.largest_timestamp) if one.largest_timestamp >= 0 else None,
+            "state": Mark("active", "ok") if one.is_active else "sealed",
+        }
+        for one in found.segments
+    ]  # fmt: skip
+    return Table("segments", f"Segments of {place} on the leader, from this offset on", titles, rows), []
+
+
+@page("/topics/{topic}/log/index", "The entries of a segment's indexes", query=("partition", "segment"))
+def index(visit: Visit) -> Page:
+    name, _ = topic_of(visit)
+    place, base = TopicPartition(name, visit.whole("partition")), visit.whole("segment")
+    found = _segments(visit, place, base, base)
+    if found is None:
+        raise PageError("Only Ottla's brokers describe the segments of their logs.", 404)
+    if not any(one.base_offset == base for one in found.segments):
+        raise PageError(f"{place} has no segment {base}.", 404)
+    offsets = [
+        {"offset": Link(str(one.offset), _at(name, place, one.offset, "batch")), "position": one.position} for one in found.offset_entries
+    ]
+    times = [
+        {"time": format_ms(one.timestamp), "offset": Link(str(one.offset), _at(name, place, one.offset, "batch"))}
+        for one in found.time_entries
+    ]
+    notes = [Note("The indexes have more entries; the first ones are shown.", "warn")] if found.is_cut else []
+    tables = [
+        Table("offsets", "Offset index: where batches are in the file", columns(offset="Offset in the batch", position="Position in bytes"),
+              offsets, "The index is empty: all batches are found from the start of the segment."),
+        Table("times", "Time index: records up to the offset are not newer than the time",
+              columns(time="Time", offset="Offset"), times, "The index is empty."),
+    ]  # fmt: skip
+    trail = [*TRAIL, Link(name, href("topics", name)), Link("Log", _at(name, place, base))]
+    return Page(f"Segment {base:020} of {place}", tables=tables, notes=notes, trail=trail)
 
 
 def _at(name: str, place: TopicPartition, offset: int, *tab: str) -> str:
