@@ -208,11 +208,11 @@ def _state(state: Any) -> str:
 def metrics_page() -> str | None:
     if not _there("ottla.server.monitoring.metric_families"):
         return None
-    from ottla.server.monitoring.metric_families import DIALECTS, FAMILIES, alias
+    from ottla.server.monitoring.metric_families import DIALECTS, FAMILIES, SERVICE_FAMILIES, alias
 
     rows = [
         (f"`{family.name}`", family.help, family.kind, ", ".join(f"`{name}`" for dialect in DIALECTS if (name := alias(family, dialect))))
-        for family in FAMILIES.values()
+        for family in (*FAMILIES.values(), *SERVICE_FAMILIES.values())
     ]
     lines = ["Where they are found, and what a scrape costs: [metrics](../metrics.md).", ""]
     table = _table(("Name", "Meaning", "Kind", "In other dialects"), rows)

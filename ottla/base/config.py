@@ -419,7 +419,7 @@ class BrokerConfig(_AllSettings):
     def _check_cluster(self) -> None:
         if self.is_single_broker:
             factor = self.default_replication_factor
-            if factor > 1:
+            if factor > 1 and self.ottla_cores == 1:
                 reason = "a broker without zookeeper.connect is alone, and could create no topic: set it to 1"
                 raise ConfigError(f"default.replication.factor is {factor}: {reason}")
             return

@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -38,7 +39,7 @@ from ottla.server.arrivals import Arrivals
 from ottla.server.directories.claims import known_cluster, lock_directories, online
 from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.garbage import LOOK_SECONDS, Garbage
-from ottla.server.logging_setup import sources_line
+from ottla.server.logging_setup import log_notices, sources_line
 from ottla.server.node import Node
 from ottla.server.service import feed_watchdog, notify_ready, on_signals
 from ottla.server.token_start import check_token_keys, check_token_login, make_token_source, read_document
@@ -51,6 +52,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla")
 
 BROKEN_INVARIANT_EXIT_CODE = 70
+
+SERVICE_STORE_FILE = "ottla-cores.sqlite"
+"""The metadata store of several brokers that are one service (`server/cores`). Its directory has a folder for each broker."""
 
 
 class StartRefused(Exception):
@@ -124,6 +128,7 @@ class BrokerServer:
         try:
             check_token_keys(self.config)
             check_token_login(self.config)
+            refuse_directory_of_several([directory.path for directory in self.directories])
             lock_directories(self.directories)
             self._open_store()
             self.node = self._make_node()
@@ -315,16 +320,18 @@ class BrokerServer:
 def run(
     config: BrokerConfig, notices: Sequence[Notice], *, seed_topics: Sequence[tuple[str, int]], started: float,
     read_again: Callable[[], BrokerConfig] | None = None, on_ready: Callable[[str], object] | None = None, console: str = "",
+    is_with_parent: bool = False,
 ) -> int:  # fmt: skip
-    """Runs one broker until a signal stops it. Returns the exit code. Calls `on_ready` with its address. `console` is the address for a
-    console, or empty. Raises `StartRefused`."""
+    """Runs one broker until a signal stops it, and with `is_with_parent` at most until standard input ends. Returns the exit code. Calls
+    `on_ready` with its address. `console` is the address for a console, or empty. Raises `StartRefused`."""
     loop = new_event_loop()
     asyncio.set_event_loop(loop)
     directories = ", ".join(map(os.path.abspath, config.data_directories))
     log.info("ottla %s, broker.id=%d, data in %s", __version__, config.this_broker_id, directories)
     log.info("%s", sources_line(config))
-    for notice in notices:
-        log.log(logging.WARNING if notice.is_warning else logging.INFO, notice.text)
+    log_notices(notices)
+    if is_with_parent:
+        threading.Thread(target=end_with_input, name="parent", daemon=True).start()
     server = BrokerServer(loop, config, read_again)
     early = EarlyStop(loop)
     signal.signal(signal.SIGTERM, early.on_signal)
@@ -333,6 +340,22 @@ def run(
         return loop.run_until_complete(serve(server, early, started, seed_topics, on_ready, console))
     finally:
         close_loop(loop)
+
+
+def end_with_input() -> None:
+    """Waits until standard input ends, because the process at its other end has ended. Then ends this process, as `kill -9` would: that
+    process may have been its ZooKeeper, and without ZooKeeper a broker cannot hand over its leaderships."""
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    log.error("the process that started this broker has ended, and so does the broker")
+    os._exit(1)
+
+
+def refuse_directory_of_several(paths: Sequence[str]) -> None:
+    """Raises `StorageError` if a directory belongs to a service of several brokers."""
+    for path in paths:
+        if os.path.exists(f"{path}/{SERVICE_STORE_FILE}"):
+            raise StorageError(f"{path} holds the data of several brokers: start them with --cores", path)
 
 
 class EarlyStop:

@@ -14,10 +14,12 @@ import logging
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ottla.base.bounded_cache import BoundedCache
-from ottla.base.config import BROKER_SETTINGS, BrokerConfig, ConfigSource
+from ottla.base.config import BROKER_SETTINGS, BrokerConfig, ConfigSource, Notice
+
+log = logging.getLogger("ottla")
 
 FACTS = {"listener": "listener", "client_id": "client.id", "correlation_id": "correlation.id"}
 """Attributes of a log record, and their names in the line."""
@@ -155,6 +157,12 @@ def set_up_logging(form: str, level: str, broker_id: int) -> None:
         logger.handlers[:] = [handler]
         logger.setLevel(least)
         logger.propagate = False
+
+
+def log_notices(notices: Iterable[Notice]) -> None:
+    """Logs what reading the configuration has found."""
+    for notice in notices:
+        log.log(logging.WARNING if notice.is_warning else logging.INFO, notice.text)
 
 
 def sources_line(config: BrokerConfig) -> str:

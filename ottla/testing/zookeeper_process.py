@@ -232,13 +232,13 @@ class ZooKeeperProcess(ServerProcess):
 
 def zookeeper_in(directory: Path) -> ServerProcess:
     """Returns a server, not started: Apache ZooKeeper if it is installed, else the server of this package. A directory with data gets the
-    server that wrote them; raises `ZooKeeperMissing` if that is Apache ZooKeeper and it is not installed."""
+    server that wrote them. Raises `ZooKeeperMissing` if that is Apache ZooKeeper or ZOOKEEPER_HOME names one, and it is not there."""
     if (directory / EMBEDDED_FILE).exists():
         return EmbeddedZooKeeper(directory)
     try:
         return ZooKeeperProcess(directory)
     except ZooKeeperMissing:
-        if (directory / APACHE_FOLDER).exists():
+        if (directory / APACHE_FOLDER).exists() or "ZOOKEEPER_HOME" in os.environ:
             raise
     return EmbeddedZooKeeper(directory)
 

@@ -14,6 +14,7 @@ import asyncio
 import hmac
 import logging
 from collections.abc import Callable, Iterator
+from typing import cast
 
 from ottla.base.ports import Create, Operation, Outcome, StoreNode, StoreResult, WatchEvent
 from ottla.zookeeper_server import messages
@@ -56,11 +57,10 @@ class Connection(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are of no common class
         if self._is_refused:
             log.warning("a connection is refused: too many are open")
-            transport.abort()
+            self.abort()
 
     def data_received(self, data: bytes) -> None:
         self._received += data

@@ -1,8 +1,8 @@
 """The tree of nodes with its file: each change is in the file before it is in the tree.
 
-The file is the embedded metadata store's (`node_journal.py`). Ephemeral nodes are not in it: after a restart they are gone, and so are the
-sessions that own them. A `czxid` never repeats: its upper half is the number of this opening of the file, its lower half the number of the
-change since then.
+The file is the embedded metadata store's (`node_journal.py`). It has no ephemeral nodes: a restart ends all sessions and deletes their
+ephemeral nodes. A `czxid` never repeats: its upper half is the number of this opening of the file, its lower half the number of the change
+since then.
 """
 
 from __future__ import annotations

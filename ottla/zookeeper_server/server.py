@@ -36,7 +36,7 @@ class ZooKeeperServer:
         return int(port)
 
     def stop(self) -> None:
-        """Closes all connections and the file. Sessions and their ephemeral nodes are not stored: they are gone at the next start."""
+        """Closes all connections and the file. Sessions and their ephemeral nodes are not stored, so this ends them."""
         if self._listener is not None:
             self._listener.close()
         if self._ticks is not None:

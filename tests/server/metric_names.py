@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ottla.server.monitoring.metric_families import FAMILIES, SUMMARY, alias
+from ottla.server.monitoring.metric_families import FAMILIES, SERVICE_FAMILIES, SUMMARY, alias
 
 TRAFFIC = "messagesin|bytesin|bytesout|totalproducerequests|totalfetchrequests|failedproducerequests|failedfetchrequests"
 NUMGROUPS = "|stable|empty|dead|preparingrebalance|completingrebalance"
@@ -77,7 +77,7 @@ def expected() -> Iterator[tuple[str, frozenset[str]]]:
 
 def exported_names(dialects: tuple[str, ...] = ()) -> frozenset[str]:
     """Every name that a sample can have, so that an expression can be checked."""
-    names = set()
+    names = set(SERVICE_FAMILIES)
     for family in FAMILIES.values():
         names.add(family.name)
         names.update(name for dialect in dialects if (name := alias(family, dialect)))

@@ -48,9 +48,7 @@ def test_a_port_that_was_asked_for_is_not_replaced(taken_port: int, need_zookeep
 
 
 def test_a_machine_without_java_has_clusters_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    for name in ("JAVA_HOME", "ZOOKEEPER_HOME"):
-        monkeypatch.delenv(name, raising=False)
+    has_no_java(tmp_path, monkeypatch)
     with Cluster(3, directory=tmp_path, topics=["orders"]) as brokers:
         assert isinstance(brokers.zookeeper, EmbeddedZooKeeper)
         brokers.add_record("orders", b"1")
@@ -62,15 +60,24 @@ def test_a_machine_without_java_has_clusters_too(tmp_path: Path, monkeypatch: py
         assert [record.value for record in again.records("orders")] == [b"1"]
 
 
+def has_no_java(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(empty))
+    for name in ("JAVA_HOME", "ZOOKEEPER_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+
 def test_a_directory_gets_the_server_that_wrote_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with EmbeddedZooKeeper(tmp_path / "ours"):
         pass
     assert isinstance(zookeeper_in(tmp_path / "ours"), EmbeddedZooKeeper)
     (tmp_path / "theirs" / "data").mkdir(parents=True)
-    monkeypatch.setenv("ZOOKEEPER_HOME", str(tmp_path))
+    has_no_java(tmp_path, monkeypatch)
     with pytest.raises(ZooKeeperMissing):
         zookeeper_in(tmp_path / "theirs")
     assert isinstance(zookeeper_in(tmp_path / "new"), EmbeddedZooKeeper)
+    monkeypatch.setenv("ZOOKEEPER_HOME", str(tmp_path))
+    with pytest.raises(ZooKeeperMissing):
+        zookeeper_in(tmp_path / "new")
 
 
 def test_faults_of_one_broker_leave_the_others_alone(need_zookeeper: None) -> None:

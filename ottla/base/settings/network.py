@@ -186,6 +186,12 @@ class NetworkSettings:
         "Maximum number of open log files, at most a third of the process's limit on descriptors; 0: a quarter of that limit.",
         valid=at_least(0),
     )
+    ottla_cores = integer(
+        "ottla.cores",
+        1,
+        "Number of brokers that `ottla start` runs as one service. Each uses one core.",
+        valid=Between(1, 256),
+    )
     ottla_metrics_listen = maybe_string(
         "ottla.metrics.listen", "Address of metrics and health checks over HTTP, host:port; not set: they are off, except with a console."
     )

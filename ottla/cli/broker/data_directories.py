@@ -27,7 +27,7 @@ def directories_of(args: Args) -> list[str]:
         from ottla.cli.broker.start import StartError, read_config
 
         empty: dict[str, Any] = {"assignments": [], "port": None, "host": None, "ephemeral": False, "data_dir": None, "sync": False}
-        empty.update(config=args.config, as_version=None, log_format=None, log_level=None)
+        empty.update(config=args.config, as_version=None, cores=None, log_format=None, log_level=None)
         try:
             config, _ = read_config(Args(**empty))
         except StartError as error:

@@ -34,6 +34,14 @@ NOT_OFFERED = {
     "sasl": "one option for SASL (a listener has it by listeners=SASL_PLAINTEXT://HOST:PORT and users, see docs/security.md)",
 }
 
+SETTING_OPTIONS = {
+    "as_version": "ottla.advertise.level",
+    "cores": "ottla.cores",
+    "log_format": "ottla.log.format",
+    "log_level": "ottla.log.level",
+}
+"""The settings of options that only set one setting."""
+
 CONSOLE_PORT, PORT_MAX = 8080, 65_535
 
 
@@ -51,6 +59,7 @@ OPTIONS = (
     option("-d", "--data-dir", metavar="DIR", help="directory of the logs (default: log.dirs, else ./ottla-data)"),
     flag("--ephemeral", help="a temporary data directory, removed at the end"),
     flag("--sync", help="acknowledge records only after an fsync (ottla.flush.on.ack=true)"),
+    option("--cores", type=int, metavar="N", help="run N brokers as one service, each on a core of its own (ottla.cores)"),
     option("--seed-topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="create these topics, separated by commas"),
     option("--as-version", metavar="X.Y", help="advertise the API versions of this Kafka version (ottla.advertise.level)"),
     option("--log-format", choices=("text", "json"), help="format of the log on stderr"),
@@ -64,6 +73,7 @@ START_OPTIONS = (
     option("--ports", metavar="PORT,...", help="dev: the port of each broker (default: --port and the next ports)"),
     flag("--acls", help="enable access rules (authorizer.class.name=acl); set super.users as well"),
     hidden("--sasl", action="store_true"),
+    hidden("--with-parent", action="store_true"),
     option("--console-port", type=int, metavar="PORT", help="start a console on this port, 0 for any free one (dev: default 8080)"),
     flag("--no-console", help="start no console"),
 )
@@ -98,13 +108,16 @@ def check_arguments(args: Args) -> list[int]:
     if args.ephemeral and args.data_dir:
         raise UsageError("either --ephemeral or --data-dir")
     ports = [word.strip() for word in args.ports.split(",")] if args.ports else []
+    if args.cores is not None and (args.cores < 1 or args.brokers > 1 or getattr(args, "is_dev", False)):
+        raise UsageError("--cores is a number above 0, for ottla start; ottla dev runs several brokers by --brokers")
     if args.brokers < 1 or not all(port.isdecimal() for port in ports):
         raise UsageError("--brokers is a number above 0, --ports a list of ports")
     return [int(port) for port in ports]
 
 
 def run_broker(args: Args) -> int:
-    """Runs the broker until it is stopped. Raises `StartError`, and `NotReached` if its ZooKeeper does not answer."""
+    """Runs the broker until it is stopped, or several as one service with `ottla.cores`. Raises `StartError`, and `NotReached` if its
+    ZooKeeper does not answer."""
     started = time.perf_counter()
     if not __debug__:
         raise StartError("the broker checks its invariants with assert; start it without python -O")
@@ -124,6 +137,10 @@ def run_broker(args: Args) -> int:
 def _run(args: Args, seed_topics: list[tuple[str, int]], started: float) -> int:
     config, notices = read_config(args)
     os.umask(int(config.ottla_umask, 8))
+    if config.ottla_cores > 1:
+        if seed_topics:
+            raise StartError("--seed-topic creates topics of one broker: leave it out, and create them when the service is ready")
+        return _run_service(args, config, notices, started)
     from ottla.server.app import StartRefused, StoreNotReached, run
     from ottla.server.logging_setup import set_up_logging
 
@@ -132,10 +149,31 @@ def _run(args: Args, seed_topics: list[tuple[str, int]], started: float) -> int:
         return run(
             config, notices, seed_topics=seed_topics, started=started, read_again=lambda: read_config_again(args),
             on_ready=lambda address: _ready(config.data_directories, address, is_quiet=getattr(args, "quiet", False)),
-            console=console_address(args, config.ottla_console_listen),
+            console=console_address(args, config.ottla_console_listen), is_with_parent=getattr(args, "with_parent", False),
         )  # fmt: skip
     except StoreNotReached as error:
         raise NotReached(str(error)) from None
+    except StartRefused as error:
+        raise StartError(str(error)) from error
+
+
+def _run_service(args: Args, config: BrokerConfig, notices: Sequence[Notice], started: float) -> int:
+    """Runs `ottla.cores` brokers as processes, with the options of this one."""
+    from ottla.server.app import StartRefused
+    from ottla.server.cores.supervisor import ServicePlan, run
+    from ottla.server.logging_setup import log_notices, set_up_logging
+
+    set_up_logging(config.ottla_log_format, config.ottla_log_level, config.this_broker_id)
+    log_notices(notices)
+    if console_address(args, config.ottla_console_listen):
+        raise StartError("several brokers start no console: leave it out, and run ottla console -b ADDRESS beside them")
+    given = [word for assignment in [*option_assignments(args), *args.assignments] for word in ("--set", assignment)]
+    command = [sys.executable, "-m", "ottla", "start", "--with-parent", *(["--config", args.config] if args.config else []), *given]
+    try:
+        return run(
+            ServicePlan(config, command, os.environ), started=started,
+            on_ready=lambda addresses: _ready(config.data_directories, addresses, is_quiet=getattr(args, "quiet", False)),
+        )  # fmt: skip
     except StartRefused as error:
         raise StartError(str(error)) from error
 
@@ -210,7 +248,7 @@ def option_assignments(args: Args) -> list[str]:
         found.append(f"log.dirs={os.path.abspath(args.data_dir)}")
     if args.sync:
         found.append("ottla.flush.on.ack=true")
-    for given_as, name in (("as_version", "ottla.advertise.level"), ("log_format", "ottla.log.format"), ("log_level", "ottla.log.level")):
+    for given_as, name in SETTING_OPTIONS.items():
         if getattr(args, given_as):
             found.append(f"{name}={getattr(args, given_as)}")
     return [assignment for assignment in found if assignment.partition("=")[0] not in given]

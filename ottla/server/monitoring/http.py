@@ -19,15 +19,14 @@ import logging
 import re
 import socket
 from http import HTTPStatus
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ottla.base.ports import AddressError
 from ottla.base.settings.listeners import host_and_port
 from ottla.server.monitoring.health import Health
 from ottla.server.monitoring.http_access import HttpAccess, is_loopback
 from ottla.server.monitoring.http_listener import HttpListener, streams
-from ottla.server.monitoring.metric_page import CONTENT_TYPE, Page
-from ottla.server.monitoring.metrics import Metrics
+from ottla.server.monitoring.metric_page import CONTENT_TYPE
 
 log = logging.getLogger("ottla.http")
 
@@ -77,10 +76,20 @@ class BadRequest(Exception):
         self.status = status
 
 
-class HttpPort:
-    """The HTTP port of one broker."""
+class MetricSource(Protocol):
+    """Makes the page of `/metrics`."""
 
-    def __init__(self, metrics: Metrics, health: Health, *, listen: str, access: HttpAccess) -> None:
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    async def make(self) -> bytes: ...
+
+
+class HttpPort:
+    """The HTTP port of a broker, or of a service of several."""
+
+    def __init__(self, metrics: MetricSource, health: Health, *, listen: str, access: HttpAccess) -> None:
         """Raises `AddressError` if `listen` is not an address, or is not loopback and everyone could read the metrics."""
         self.host, self.port = parse_address(listen)
         self._metrics = metrics
@@ -250,12 +259,8 @@ class HttpPort:
         return await asyncio.shield(self._making)
 
     async def _make_page(self) -> bytes:
-        """Makes a page in pieces, between which the loop serves others."""
         try:
-            page = Page()
-            for _ in self._metrics.steps(page):
-                await asyncio.sleep(0)
-            self._page = self._metrics.finish(page)
+            self._page = await self._metrics.make()
             return self._page
         finally:
             self._making = None

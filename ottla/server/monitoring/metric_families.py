@@ -173,6 +173,15 @@ FAMILIES: dict[str, Family] = {
     )
 }
 
+SERVICE_FAMILIES: dict[str, Family] = {
+    family.name: family
+    for family in (
+        Family("ottla_cores_broker_up", GAUGE, "With `--cores`: whether the broker serves."),
+        Family("ottla_cores_broker_starts_total", COUNTER, "With `--cores`: starts of the broker's process."),
+    )
+}
+"""Metrics of a service of several brokers (`server/cores`), beside the metrics of its brokers."""
+
 DIALECTS = {"confluent": "", "strimzi-reporter": "_total"}
 """The suffix after `bytesinpersec` in each of the dialects of `ottla.metrics.aliases`."""
 

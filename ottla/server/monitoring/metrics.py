@@ -8,6 +8,7 @@ in small pieces, so that clients are served in between.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -116,6 +117,13 @@ class Metrics:
 
     def finish(self, page: Page) -> bytes:
         return page.encode(self._dialects)
+
+    async def make(self) -> bytes:
+        """Makes the scrape in pieces, between which the loop serves others."""
+        page = Page()
+        for _ in self.steps(page):
+            await asyncio.sleep(0)
+        return self.finish(page)
 
     def hosts(self) -> Iterable[MachineHost]:
         return [*self._broker.groups.all_hosts(), *self._broker.transactions.all_hosts(), *self._broker.share_states.all_hosts()]

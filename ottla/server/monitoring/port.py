@@ -5,6 +5,7 @@ Imported only if `ottla.metrics.listen` is set, or for the charts of a console.
 
 from __future__ import annotations
 
+from ottla.base.config import BrokerConfig
 from ottla.base.counted import counted
 from ottla.machine.host import HostState
 from ottla.server.monitoring.health import Health
@@ -17,9 +18,12 @@ from ottla.server.node import Node
 def make_port(node: Node, listen: str) -> HttpPort:
     """Returns the port, not open yet. Raises `AddressError`."""
     metrics = Metrics(node)
-    health = make_health(node, metrics)
-    config = node.config
-    access = HttpAccess(
+    return HttpPort(metrics, make_health(node, metrics), listen=listen, access=access_of(node.config))
+
+
+def access_of(config: BrokerConfig) -> HttpAccess:
+    """Returns the port's rules. Raises `AddressError` if a file in them cannot be used."""
+    return HttpAccess(
         credentials=config.ottla_metrics_credentials or "",
         token_file=config.ottla_metrics_token_file or "",
         certificate_file=config.ottla_metrics_ssl_certificate or "",
@@ -27,7 +31,6 @@ def make_port(node: Node, listen: str) -> HttpPort:
         hosts=config.ottla_metrics_hosts,
         has_open_probes=config.ottla_metrics_probes_open,
     )
-    return HttpPort(metrics, health, listen=listen, access=access)
 
 
 def make_health(node: Node, metrics: Metrics) -> Health:
