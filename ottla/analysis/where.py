@@ -1,8 +1,8 @@
 """A small, safe expression language over one record: `consume --where EXPR`, and the filter of the console's messages.
 
 Names: `key`, `value` (parsed when it is JSON, else text), `topic`, `partition`, `offset`, `timestamp`, `headers`. Members by dot or bracket
-(`value.user.id`, `headers['x']`), comparison, `in`, `and`, `or`, `not`, arithmetic, literals. There are no calls,
-and only numbers are multiplied, divided and subtracted, so an expression can neither do harm nor grow large.
+(`value.user.id`, `headers['x']`), comparison, `in`, `and`, `or`, `not`, arithmetic, literals. There are no calls, and only numbers are
+multiplied, divided and subtracted, so an expression can neither do harm nor grow large. It has at most `DEPTH_MAX` parts inside each other.
 A missing member is null, and a comparison of types that cannot be compared is false. Failed arithmetic makes the whole expression false.
 Text that is compared with `timestamp` is a time, as for `-o`: `timestamp >= '2026-01-31'`.
 """
@@ -20,6 +20,8 @@ from ottla.analysis.moments import parse_moment_ms
 from ottla.wire.records import Record
 
 NAMES = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
+DEPTH_MAX = 100
+"""Maximum depth of an expression, because each record's evaluation needs Python's stack."""
 
 _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
@@ -78,6 +80,8 @@ def _parse(text: str, option: str) -> ast.expr:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ValueError(f"{option} {text!r} is not an expression such as: value.amount > 10 and key == 'x'") from None
+    if _depth(tree) > DEPTH_MAX:
+        raise ValueError(f"{option} is an expression with more than {DEPTH_MAX} parts inside each other")
     for node in ast.walk(tree):
         if not isinstance(node, _ALLOWED + _ALLOWED_TOO):
             raise ValueError(f"{option} takes comparisons, and, or, not and arithmetic, no {type(node).__name__.lower()}")
@@ -86,6 +90,13 @@ def _parse(text: str, option: str) -> ast.expr:
         if isinstance(node, ast.Compare):
             _read_times(node)
     return tree
+
+
+def _depth(tree: ast.AST) -> int:
+    level, depth = [tree], 0
+    while level:
+        level, depth = [child for node in level for child in ast.iter_child_nodes(node)], depth + 1
+    return depth
 
 
 def _read_times(comparison: ast.Compare) -> None:

@@ -347,6 +347,7 @@ def test_text_that_is_no_json_stays_text() -> None:
         "f'{key}'",
         "key if 1 else 2",
         "*key",
+        *(pytest.param(text, id=f"{text[:4]} deep") for text in ("-" * 2000 + "1", "not " * 2000 + "1", "value" + ".a" * 2000)),
     ],
 )
 def test_everything_else_is_refused(text: str) -> None:
