@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import field, replace
-from pathlib import Path
 
 import pytest
 
 from ottla.base.immutable import immutable
-
-ROOT = Path(__file__).parents[2]
 
 
 @immutable
@@ -39,11 +34,8 @@ def test_there_is_no_room_for_other_attributes() -> None:
         Named("a")  # type: ignore[call-arg]
 
 
-def test_the_type_checker_refuses_assignments(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(
-        "from ottla.base.immutable import immutable\n\n\n@immutable\nclass Point:\n    x: int\n\n\nPoint(1).x = 2\n", encoding="utf-8"
-    )
-    command = [sys.executable, "-m", "mypy", "--no-incremental", "--config-file=", str(program)]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert run.returncode == 1 and 'program.py:9: error: Property "x" defined in "Point" is read-only' in run.stdout, run.stdout
+def test_the_type_checker_refuses_assignments() -> None:
+    """`make lint` checks this module, and fails if the comment below ignores nothing. There is no check at run time."""
+    point = Point(1)
+    point.x = 2  # type: ignore[misc]
+    assert point == Point(2)
