@@ -45,7 +45,6 @@ ASSIGNMENTS = (
     "share.coordinator.load.buffer.size=4096",
     "log.cleaner.enable=false",
     "log.retention.ms=-1",
-    "file.delete.delay.ms=500",
     "ottla.tick.interval.ms=1000",
 )
 RESTART_MS = (50, 1_500)
@@ -63,7 +62,8 @@ class ClusterNode(Node):
     def __init__(self, broker: ClusterBroker, ports: Ports, directory: LogDirectoryState) -> None:
         self._broker = broker
         listener = f"listeners={LISTENER}://{host_of(broker.broker_id)}:{PORT}"
-        config = load(assignments=(f"broker.id={broker.broker_id}", listener, *ASSIGNMENTS, *broker.assignments))[0]
+        config, notices = load(assignments=(f"broker.id={broker.broker_id}", listener, *ASSIGNMENTS, *broker.assignments))
+        assert not notices, notices
         super().__init__(ports, config, [directory], on_broken_invariant=fail)
 
 
