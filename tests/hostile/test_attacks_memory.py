@@ -17,6 +17,8 @@ from tools.bench.brokers import free_port
 
 MEMORY_BYTES_MAX = 64 * MIB
 PART = 0.1
+SMALLER_PARTS = {"a fetch of 10 MB of names in each of 1,000 connections, which close, then 20 empty ones of the last session": 0.05}
+"""Attacks that get larger in two ways at once, so that a tenth takes long. This part still exceeds the bounds of a session and of all."""
 WHOLE = (
     "Produce of 4 million records of a future time in a few kilobytes",
     "Produce of 4 million records in a few kilobytes to a compacted topic, 5 times",
@@ -35,7 +37,7 @@ WHOLE = (
 
 
 def test_whole_attacks_are_of_the_corpus() -> None:
-    assert set(WHOLE) <= set(corpus())
+    assert {*WHOLE, *SMALLER_PARTS} <= set(corpus())
 
 
 @pytest.mark.parametrize("name", corpus())
@@ -45,7 +47,8 @@ def test_i46_memory_stays_within_its_bound(tmp_path: Path, name: str) -> None:
     settings = (*SETTINGS, f"ottla.memory.max.bytes={MEMORY_BYTES_MAX}", *settings_of(attack, other_port))
     broker = BrokerProcess(tmp_path, settings).start()
     try:
-        outcome = measure(broker.port, broker.pid, attack.run, other_port, 1.0 if name in WHOLE else PART)
+        part = 1.0 if name in WHOLE else SMALLER_PARTS.get(name, PART)
+        outcome = measure(broker.port, broker.pid, attack.run, other_port, part)
     finally:
         if broker.is_running:
             broker.stop()
