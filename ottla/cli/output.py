@@ -65,6 +65,8 @@ def write(text: str, colour: str = "") -> None:
 
 
 def write_error(text: str, colour: str = "") -> None:
+    """Writes to stderr. Flushes stdout before, so that both keep their order where they are the same pipe or file."""
+    sys.stdout.flush()
     _write(sys.stderr, text, colour)
 
 

@@ -255,3 +255,14 @@ def test_only_a_terminal_gets_escapes(monkeypatch: pytest.MonkeyPatch, is_termin
     records = Screen(is_terminal=is_terminal)
     bytes_writer(records)(STEERING.encode())
     assert records.written().decode() == expected
+
+
+def test_rows_and_notes_keep_their_order_in_one_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """stdout has a buffer of its own there, stderr writes each line at once."""
+    pipe = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(pipe, encoding="utf-8"))
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(pipe, encoding="utf-8", write_through=True))
+    rendered.Output("jsonl").rows("groups", Name, [Name("first")])
+    rendered.Output("jsonl").note("then")
+    sys.stdout.flush()
+    assert [line for line in pipe.getvalue().decode().splitlines() if line] == ['{"name": "first"}', "then"]

@@ -26,6 +26,8 @@ PORTS = ("9092", "9093", "9404")
 CONFTEST = "# conftest.py\n"
 SECONDS_MAX = 120
 READY_SECONDS_MAX = 120
+UNUSED_PLUGINS = ("cacheprovider", "randomly", "hypothesispytest", "xdist", "xdist.looponfail")
+"""Plugins of pytest that are installed for our own tests, and that no page uses. Importing them takes half the time of a short run."""
 SHIM = """\
 #!/bin/sh
 case "$1 $*" in
@@ -67,7 +69,8 @@ class PageRun:
         shim = binaries / "ottla"
         shim.write_text(SHIM.format(port=self._ports["9092"], python=sys.executable))
         shim.chmod(0o755)
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("KAFKA_", "OTTLA_", "PYTEST_", "NO_COLOR"))}
+        others = ("KAFKA_", "OTTLA_", "PYTEST_", "PYTHON", "NO_COLOR")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(others)}
         paths = [str(binaries), str(Path(sys.executable).parent), kept["PATH"]]
         self._environment = {
             **kept, "PATH": os.pathsep.join(paths), "PYTHONPATH": str(ROOT), "NO_COLOR": "1", "HOME": str(directory),
@@ -99,7 +102,7 @@ class PageRun:
         is_test = re.search(r"^(async |    )?def test_", text, re.MULTILINE) is not None
         script = self.directory / (f"test_block_{block.line}.py" if is_test else f"block_{block.line}.py")
         script.write_text(text)
-        pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
+        pytest = ["-m", "pytest", "-q", *(word for plugin in UNUSED_PLUGINS for word in ("-p", f"no:{plugin}"))]
         self._check(block, self._done([sys.executable, *(pytest if is_test else []), script.name]))
 
     def _run_transcript(self, block: Block) -> str:
