@@ -17,7 +17,7 @@ from tests.spark_jobs.queries import committed_records
 
 GROUP = "copiers"
 SOURCE, SINK = "source", "sink"
-TRIGGER = "500 milliseconds"
+TRIGGER = "1 second"
 """Between the starts of two batches. Batches without a pause take a whole core for as long as a broker needs to come back."""
 
 
