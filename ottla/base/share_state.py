@@ -34,11 +34,13 @@ class SharePartitionKey(NamedTuple):
 
 
 class DeliveryState(IntEnum):
-    """The delivery states of records; the numbers are Kafka's RecordState in `__share_group_state`. ACQUIRED is never logged."""
+    """The delivery states of records; the numbers are Kafka's RecordState in `__share_group_state`. ACQUIRED is never logged. Records that
+    are ARCHIVING will become ARCHIVED when they were copied to the group's dead-letter topic (KIP-1191)."""
 
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
+    ARCHIVING = 3
     ARCHIVED = 4
 
 

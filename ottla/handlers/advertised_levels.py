@@ -7,7 +7,7 @@ telemetry (71, 72) only with a plugin, so earlier levels do not have them.
 
 Features (KIP-584): Kafka has `transaction.version` and `group.version` since 4.0, `share.version` since 4.1, `streams.version` since 4.2.
 Kafka 4.1 had the APIs of share groups, but the feature was at level 0, so requests of share groups were refused. Since 4.2 it is at level
-1.
+1, and since 4.4, which has dead-letter topics, at level 2.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from ottla.handlers.served_apis import TABLE, ServedApi
 NEWEST = "4.4"
 FEATURES_SINCE = {"group.version": "4.0", "transaction.version": "4.0", SHARE_VERSION: "4.1", STREAMS_VERSION: "4.2"}
 SHARE_GROUPS_SINCE = "4.2"
+DEAD_LETTERS_SINCE = NEWEST
+DEAD_LETTERS_LEVEL = 2
 
 CHANGES: dict[str, dict[int, int]] = {
     "3.0": {
@@ -82,9 +84,15 @@ def features(level: str | None) -> Mapping[str, Feature]:
     if level is None:
         return FEATURES
     found = {name: feature for name, feature in FEATURES.items() if _is_since(level, FEATURES_SINCE[name])}
-    if SHARE_VERSION in found and not _is_since(level, SHARE_GROUPS_SINCE):
-        found[SHARE_VERSION] = found[SHARE_VERSION]._replace(level=0)
+    if SHARE_VERSION in found and not _is_since(level, DEAD_LETTERS_SINCE):
+        found[SHARE_VERSION] = found[SHARE_VERSION]._replace(highest=1, level=int(_is_since(level, SHARE_GROUPS_SINCE)))
     return found
+
+
+def has_dead_letter_topics(level: str | None) -> bool:
+    """Whether share groups may have dead-letter topics at the level."""
+    known = features(level).get(SHARE_VERSION)
+    return known is not None and known.level >= DEAD_LETTERS_LEVEL
 
 
 def _is_since(level: str, release: str) -> bool:

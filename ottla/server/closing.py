@@ -32,6 +32,7 @@ from ottla.sharing.persister import SharePersister
 from ottla.sharing.registry import SharePartitions
 
 if TYPE_CHECKING:
+    from ottla.handlers.share_groups.dead_letters import DeadLetterCopies
     from ottla.server.cluster_links import ClusterLinks
     from ottla.server.connection import Connection
 
@@ -55,6 +56,7 @@ class Parts(Protocol):
     inspections: Inspections
     hosts: Coordinators
     share_partitions: SharePartitions
+    dead_letters: DeadLetterCopies | None
     share_persister: SharePersister
     housekeeping: Housekeeping
     listeners: Listeners
@@ -100,6 +102,8 @@ class CleanStop:
     def _close_coordinators(self) -> None:
         node = self._node
         node.waiters.expire_all()
+        if node.dead_letters is not None:
+            node.dead_letters.close()
         node.share_partitions.close_all()
         node.share_persister.close()
         node.hosts.close()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from ottla.base.cluster_metadata import CONFIG_GROUP, ClusterMetadata
 from ottla.base.config import GROUP_SETTINGS, BrokerConfig
 from ottla.groups.settings import GroupCoordinatorSettings, OwnSettings
+from ottla.handlers.advertised_levels import has_dead_letter_topics
 from ottla.sharing.share_partition import GroupTerms
 from ottla.sharing.state_settings import ShareStateSettings
 from ottla.transactions.settings import TransactionCoordinatorSettings
@@ -71,6 +72,7 @@ GROUPS_CACHED_MAX = 1000
 def share_terms(config: BrokerConfig, metadata: ClusterMetadata) -> Callable[[str], GroupTerms]:
     """Returns a function from a group id to its settings for records. They are cached, because every share fetch needs them."""
     known: dict[str, tuple[Mapping[str, str], GroupTerms]] = {}
+    may_have_dead_letters = has_dead_letter_topics(config.ottla_advertise_level)
 
     def of_group(group_id: str) -> GroupTerms:
         overrides = metadata.configs(CONFIG_GROUP, group_id)
@@ -85,6 +87,7 @@ def share_terms(config: BrokerConfig, metadata: ClusterMetadata) -> Callable[[st
             offset_reset=value("share.auto.offset.reset", overrides),
             is_read_committed=value("share.isolation.level", overrides) == "read_committed",
             may_renew=value("share.renew.acknowledge.enable", overrides),
+            has_dead_letters=may_have_dead_letters and bool(value("errors.deadletterqueue.topic.name", overrides)),
         )
         if len(known) >= GROUPS_CACHED_MAX:
             known.clear()

@@ -69,6 +69,7 @@ from ottla.server.listener import Listeners, no_mechanisms
 from ottla.server.partition_table import SEALED_FILES_MAX, PartitionTable
 from ottla.server.peers import BrokerPeers
 from ottla.server.replica_changes import NoFetchers, ReplicaChanges
+from ottla.sharing.dead_letters import Copied, DeadLetters
 from ottla.sharing.persister import OtherShareCoordinators, SharePersister
 from ottla.sharing.pruning import Pruner
 from ottla.sharing.registry import SharePartitions
@@ -83,6 +84,7 @@ from ottla.transactions.producer_ids import ProducerIds
 from ottla.transactions.remote import OtherCoordinators
 
 if TYPE_CHECKING:
+    from ottla.handlers.share_groups.dead_letters import DeadLetterCopies
     from ottla.replication.isr import IsrProposal
     from ottla.replication.state import PartitionState
     from ottla.security.acl_authorizer import AclAuthorizer
@@ -202,10 +204,11 @@ class Node:
         other_share_coordinators = OtherShareCoordinators(
             config.this_broker_id, lambda shard: leaders.leader_of(SHARE_GROUP_STATE_TOPIC, shard), PeerShareStates(self.peers)
         )
+        self.dead_letters: DeadLetterCopies | None = None
         self.share_persister = SharePersister(self.share_states, self._ensure_internal_topic, self.ports.timers, other_share_coordinators)
         self.share_partitions = SharePartitions(
             persister=self.share_persister, clock=clock, timers=timers, terms_of=share_terms(config, self.metadata),
-            memory=memories.share_partitions, in_turn=self.waiters.turns.call_in_turn,
+            memory=memories.share_partitions, in_turn=self.waiters.turns.call_in_turn, copy_dead_letters=self._copy_dead_letters,
         )  # fmt: skip
         self.groups = GroupCoordinator(
             clock=clock, timers=timers, random=self.ports.random, topics=topics, settings=group_settings(config),
@@ -222,6 +225,13 @@ class Node:
             timers=timers, load_bytes=lambda: config.transaction_state_log_load_buffer_size, memory=memories.transactional_ids,
         )  # fmt: skip
         self.hosts = Coordinators(self.groups, self.transactions, self.share_states)
+
+    def _copy_dead_letters(self, letters: DeadLetters, done: Copied) -> None:
+        if self.dead_letters is None:
+            from ottla.handlers.share_groups.dead_letters import DeadLetterCopies  # imported on use: few brokers have dead letters
+
+            self.dead_letters = DeadLetterCopies(self.broker, self.peers, self.ports.threads, self.ports.timers)
+        self.dead_letters.copy(letters, done)
 
     def _is_deleted(self) -> IsDeleted:
         return always_deleted if self.links is None else self.links.is_deleted

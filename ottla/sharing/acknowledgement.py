@@ -2,7 +2,8 @@
 
 Accepted records become acknowledged. Rejected records and gaps (offsets without a record) become archived. Released records become
 available again. If their delivery count has reached its limit, released records become archived, except records that their owner has
-accepted in a failed write. A renewal (KIP-1222) changes no state: it restarts the time of the lock.
+accepted in a failed write. If the group has a dead-letter topic, these and the rejected records become archiving instead, until they were
+copied (`dead_letters.py`). A renewal (KIP-1222) changes no state: it restarts the time of the lock.
 
 The acknowledgements of a request for one partition are all checked before any takes effect. If one is impossible, all are refused. The code
 is INVALID_RECORD_STATE if the member has not acquired the record or has acknowledged it already, if nothing is in flight, or if the group
@@ -18,7 +19,7 @@ from typing import NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.share_state import DeliveryState
-from ottla.sharing.in_flight import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE, InFlight, OffsetRun
+from ottla.sharing.in_flight import ACKNOWLEDGED, ACQUIRED, ARCHIVED, ARCHIVING, AVAILABLE, InFlight, OffsetRun
 
 GAP = 0
 ACCEPT = 1
@@ -38,10 +39,11 @@ class Acknowledgement(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """The settings of a group that limit its members."""
+    """The settings of a group for acknowledgements."""
 
     delivery_count_max: int
     may_renew: bool
+    has_dead_letters: bool = False
 
 
 def check(acknowledgements: Sequence[Acknowledgement], is_renewing: bool) -> None:
@@ -114,7 +116,8 @@ def _plan_one(
             index = flight.isolate(index, first, last)
             run = flight.runs[index]
             if kind != RENEW:
-                run.target = outcome(run, kind, rules.delivery_count_max)
+                run.target = outcome(run, kind, rules)
+                run.was_rejected = kind == REJECT
                 changing.append(run)
             elif rules.may_renew:
                 renewed.append(run)
@@ -123,15 +126,18 @@ def _plan_one(
             index += 1
 
 
-def outcome(run: OffsetRun, kind: int, delivery_count_max: int) -> DeliveryState:
+def outcome(run: OffsetRun, kind: int, rules: Rules) -> DeliveryState:
     state = OUTCOMES[kind]
-    is_spent = run.delivery_count >= delivery_count_max and not run.was_accepted
-    return ARCHIVED if state is AVAILABLE and is_spent else state
+    is_spent = run.delivery_count >= rules.delivery_count_max and not run.was_accepted
+    if kind == REJECT or (state is AVAILABLE and is_spent):
+        return ARCHIVING if rules.has_dead_letters else ARCHIVED
+    return state
 
 
-def plan_release(flight: InFlight, members: frozenset[str], delivery_count_max: int) -> list[OffsetRun]:
+def plan_release(flight: InFlight, members: frozenset[str], rules: Rules) -> list[OffsetRun]:
     """Plans the release of all records that these members have acquired and not acknowledged; returns their runs."""
     held = [run for run in flight.runs if run.state is ACQUIRED and run.member in members and run.target is None]
     for run in held:
-        run.target = outcome(run, RELEASE, delivery_count_max)
+        run.target = outcome(run, RELEASE, rules)
+        run.was_rejected = False
     return held

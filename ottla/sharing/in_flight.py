@@ -7,8 +7,12 @@ different states, and is joined with its neighbours again when they are equal.
 A change that is not durable yet is stored beside the state (`OffsetRun.target`). Until the persister has answered, the records stay
 acquired. The change is undone by clearing the target.
 
+Records that are to be copied to the dead-letter topic are ARCHIVING until the copy is written. They are not completed, so the start offset
+does not pass them.
+
 Invariants: the runs are contiguous from `start` to `end`, and the first run is not completed. Only ACQUIRED runs have an owner, a deadline
-or a target. `available_count` and `complete_count` are the sums over the runs.
+or a target; an ARCHIVING run may have the target ARCHIVED. `available_count`, `archiving_count` and `complete_count` are the sums over the
+runs.
 
 Elsewhere: which member may acquire which records (`acquisition.py`), members' acknowledgements (`acknowledgement.py`), persisting
 (`share_partition.py`).
@@ -25,6 +29,7 @@ from ottla.base.share_state import DeliveryState, StateBatch
 AVAILABLE = DeliveryState.AVAILABLE
 ACQUIRED = DeliveryState.ACQUIRED
 ACKNOWLEDGED = DeliveryState.ACKNOWLEDGED
+ARCHIVING = DeliveryState.ARCHIVING
 ARCHIVED = DeliveryState.ARCHIVED
 
 TERMINAL = frozenset((ACKNOWLEDGED, ARCHIVED))
@@ -36,9 +41,13 @@ _first = attrgetter("first")
 class OffsetRun:
     """Offsets from `first` to `last` in one state. `origin_size` is the size of the batch that they were delivered in. `was_accepted`: the
     owner has accepted the records, but the write failed. When such records are released, they are not archived for too many deliveries.
+    `was_rejected`: the owner has rejected the records. `is_copied`: ARCHIVING records were copied to the dead-letter topic.
     """
 
-    __slots__ = ("deadline_ms", "delivery_count", "first", "last", "member", "origin_size", "state", "target", "was_accepted")
+    __slots__ = (
+        "deadline_ms", "delivery_count", "first", "is_copied", "last", "member", "origin_size", "state", "target", "was_accepted",
+        "was_rejected",
+    )  # fmt: skip
 
     def __init__(
         self, first: int, last: int, state: DeliveryState, delivery_count: int, member: str = NO_MEMBER, deadline_ms: int = 0
@@ -51,6 +60,8 @@ class OffsetRun:
         self.deadline_ms = deadline_ms
         self.target: DeliveryState | None = None
         self.was_accepted = False
+        self.was_rejected = False
+        self.is_copied = False
         self.origin_size = last - first + 1
 
     def __repr__(self) -> str:
@@ -71,13 +82,15 @@ class OffsetRun:
             and self.member == other.member
             and self.deadline_ms == other.deadline_ms
             and self.was_accepted is other.was_accepted
+            and self.was_rejected is other.was_rejected
+            and self.is_copied is other.is_copied
             and self.target is None
             and other.target is None
         )
 
 
 class InFlight:
-    __slots__ = ("available_count", "complete_count", "end", "runs", "start")
+    __slots__ = ("archiving_count", "available_count", "complete_count", "end", "runs", "start")
 
     def __init__(self, start: int, batches: Iterable[StateBatch] = ()) -> None:
         """Starts from stored state. Offsets between the batches are available."""
@@ -85,6 +98,7 @@ class InFlight:
         self.end = start
         self.runs: list[OffsetRun] = []
         self.available_count = 0
+        self.archiving_count = 0
         self.complete_count = 0
         for batch in sorted(batches):
             first = max(batch.first_offset, self.end)
@@ -136,6 +150,7 @@ class InFlight:
         assert run.first < offset <= run.last and run.target is None, f"cannot cut {run} at {offset}"
         rest = OffsetRun(offset, run.last, run.state, run.delivery_count, run.member, run.deadline_ms)
         rest.origin_size, rest.was_accepted = run.origin_size, run.was_accepted
+        rest.was_rejected, rest.is_copied = run.was_rejected, run.is_copied
         run.last = offset - 1
         self.runs.insert(index + 1, rest)
 
@@ -166,6 +181,8 @@ class InFlight:
         run.deadline_ms = deadline_ms
         run.target = None
         run.was_accepted = False
+        run.was_rejected = run.was_rejected and state is ARCHIVING
+        run.is_copied = False
         self._count(run, 1)
 
     def archive_free(self, first: int, last: int) -> None:
@@ -254,6 +271,8 @@ class InFlight:
         size = (run.last - run.first + 1) * sign
         if run.state is AVAILABLE:
             self.available_count += size
+        elif run.state is ARCHIVING:
+            self.archiving_count += size
         elif run.state is not ACQUIRED:
             self.complete_count += size
 

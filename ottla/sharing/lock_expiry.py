@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from ottla.sharing.acknowledgement import RELEASE, outcome
-from ottla.sharing.in_flight import ACQUIRED, InFlight, OffsetRun
+from ottla.sharing.acknowledgement import RELEASE, Rules, outcome
+from ottla.sharing.in_flight import ACQUIRED, ARCHIVING, InFlight, OffsetRun
 
 
-def expire(flight: InFlight, now_ms: int, delivery_count_max: int) -> list[OffsetRun]:
-    """Releases the records with an expired lock at once; returns their runs. The caller writes the change afterwards."""
+def expire(flight: InFlight, now_ms: int, rules: Rules) -> tuple[list[OffsetRun], list[OffsetRun]]:
+    """Handles the records with an expired lock. Releases records at once, and returns their runs; the caller writes the change afterwards.
+    Records that go to the dead-letter topic stay locked, and get the target ARCHIVING; their runs are returned second. They must not be
+    copied before the caller has written this state.
+    """
     late = [run for run in flight.runs if run.state is ACQUIRED and run.target is None and run.deadline_ms <= now_ms]
+    released, dead = list[OffsetRun](), list[OffsetRun]()
     for run in late:
-        flight.set_state(run, outcome(run, RELEASE, delivery_count_max))
-    return late
+        state = outcome(run, RELEASE, rules)
+        if state is ARCHIVING:
+            run.target, run.was_rejected = state, False
+            dead.append(run)
+        else:
+            flight.set_state(run, state)
+            released.append(run)
+    return released, dead
 
 
 def next_deadline_ms(flight: InFlight) -> int | None:

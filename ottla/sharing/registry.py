@@ -4,7 +4,7 @@ A share partition belongs to one leader epoch. When this broker loses the leader
 whether this broker leads. `get` with another epoch closes it and creates a new one. A share partition is also closed:
 
 - when its state cannot be loaded, or the persister answers with an error of `share_partition.CLOSING`;
-- when the last session of its group on this broker ends;
+- when the last session of its group on this broker has ended, and its dead letters are copied;
 - when the group is deleted, or its offsets are altered or deleted;
 - when the topic is deleted, and when the broker stops.
 
@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from ottla.base.ports import Clock, Timers
 from ottla.base.share_state import Persister, SharePartitionKey
 from ottla.base.uuids import Uuid
+from ottla.sharing.dead_letters import CopyDeadLetters, no_dead_letter_topics
 from ottla.sharing.partition_memory import PartitionMemory
 from ottla.sharing.share_partition import GroupTerms, InTurn, SharePartition, at_once
 
@@ -29,9 +30,10 @@ class SharePartitions:
 
     def __init__(
         self, *, persister: Persister, clock: Clock, timers: Timers, terms_of: Callable[[str], GroupTerms],
-        memory: PartitionMemory | None = None, in_turn: InTurn = at_once,
+        memory: PartitionMemory | None = None, in_turn: InTurn = at_once, copy_dead_letters: CopyDeadLetters = no_dead_letter_topics,
     ) -> None:  # fmt: skip
         """`in_turn` calls a function in an iteration of the event loop that has time for it."""
+        self._copy_dead_letters = copy_dead_letters
         self._in_turn = in_turn
         self._persister = persister
         self._clock = clock
@@ -59,6 +61,7 @@ class SharePartitions:
         known = group.get(topic_partition) if group is not None else None
         if known is not None:
             if known.leader_epoch == leader_epoch:
+                known.closes_when_copied = False
                 return known
             known.close()
         self._memory.require_free()
@@ -66,7 +69,7 @@ class SharePartitions:
         share = SharePartition(
             key, leader_epoch, persister=self._persister, clock=self._clock, timers=self._timers,
             terms=lambda: self.terms_of(group_id), find_start=find_start, on_closed=self._forget, memory=self._memory,
-            in_turn=self._in_turn,
+            in_turn=self._in_turn, copy_dead_letters=self._copy_dead_letters,
         )  # fmt: skip
         self._groups.setdefault(group_id, {})[topic_partition] = share
         share.load()

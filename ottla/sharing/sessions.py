@@ -3,9 +3,9 @@
 A session belongs to a group and a member. Epoch 0 opens a session, each later request has the next epoch, and epoch -1 ends the session. A
 session also ends with the connection that opened it. When a session ends, records that its member has acquired and not acknowledged are
 released: they become available again, or are archived if they may not be delivered again. The group's share partitions are closed with its
-last session on this broker. Both are done in steps, because each partition with records of the member needs a write. Until all records are
-released the member cannot open another session, because the release would include the new session's records. If epoch 0 replaces a session
-that has not ended, the member's records stay acquired.
+last session on this broker, when no dead letters are to be copied. Both are done in steps, because each partition with records of the
+member needs a write. Until all records are released the member cannot open another session, because the release would include the new
+session's records. If epoch 0 replaces a session that has not ended, the member's records stay acquired.
 
 A member may continue its session on another connection, as in Kafka, but only as the same principal (`belongs_to_other`).
 
@@ -210,7 +210,7 @@ class ShareSessions:
                 for number, share in enumerate(self._shares.of_group(group_id), 1):
                     share.release(members, ignore)
                     if group_id not in self._groups:
-                        share.close()
+                        share.close_when_copied()
                     if not number % PARTITIONS_PER_STEP:
                         yield
                 for member in gone:

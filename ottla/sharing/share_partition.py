@@ -7,6 +7,9 @@ partition was loaded or closed, or when a check of its stored state has succeede
 One timer serves all locks: it is set for the first expiry, and then for the next one. Locks of thousands of partitions may expire together;
 they are released over several iterations of the event loop.
 
+Records that the group gives up may be copied to a dead-letter topic before they are archived (`dead_letters.py`). While a copy is in
+progress the share partition stays open, although the last session has ended.
+
 The share partition closes itself if the persister answers that another leader has taken over (a higher leader or state epoch), or that the
 group or the topic was deleted. The next request for the share partition reads the stored state again. A leader without writes would not
 notice an alteration or a deletion. Therefore the stored state is checked when a member begins to read a partition (`check`).
@@ -23,10 +26,11 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.loop.notifier import Notifier
 from ottla.base.ports import Clock, TimerHandle, Timers
 from ottla.base.share_state import UNINITIALIZED_START_OFFSET, Persister, SharePartitionKey, ShareState, StateWritten
-from ottla.sharing import acknowledgement, acquisition, lock_expiry
+from ottla.sharing import acknowledgement, acquisition, dead_letters, lock_expiry
 from ottla.sharing.acknowledgement import Acknowledgement, Rules
 from ottla.sharing.acquisition import Acquired, LogBatch, Terms
-from ottla.sharing.in_flight import ACQUIRED, TERMINAL, InFlight, OffsetRun, state_batches
+from ottla.sharing.dead_letters import CopyDeadLetters, DeadLetters, no_dead_letter_topics
+from ottla.sharing.in_flight import ACQUIRED, ARCHIVING, TERMINAL, InFlight, OffsetRun, state_batches
 from ottla.sharing.partition_memory import PARTITION_BYTES, RUN_BYTES, PartitionMemory
 
 CLOSING = frozenset(
@@ -72,6 +76,11 @@ class GroupTerms(NamedTuple):
     offset_reset: str
     is_read_committed: bool
     may_renew: bool
+    has_dead_letters: bool = False
+
+    @property
+    def rules(self) -> Rules:
+        return Rules(self.delivery_count_max, self.may_renew, self.has_dead_letters)
 
 
 class StoredStateCheck:
@@ -89,7 +98,7 @@ class SharePartition:
     def __init__(
         self, key: SharePartitionKey, leader_epoch: int, *, persister: Persister, clock: Clock, timers: Timers,
         terms: Callable[[], GroupTerms], find_start: Callable[[str], int], on_closed: Callable[[SharePartition], None],
-        memory: PartitionMemory | None = None, in_turn: InTurn = at_once,
+        memory: PartitionMemory | None = None, in_turn: InTurn = at_once, copy_dead_letters: CopyDeadLetters = no_dead_letter_topics,
     ) -> None:  # fmt: skip
         """`in_turn` calls a function in an iteration of the event loop that has time for it."""
         self.key = key
@@ -107,6 +116,9 @@ class SharePartition:
         self._on_closed = on_closed
         self._memory = memory or PartitionMemory()
         self._in_turn = in_turn
+        self._copy_dead_letters = copy_dead_letters
+        self._copying: DeadLetters | None = None
+        self.closes_when_copied = False
         self._held_bytes = 0
         self._timer: TimerHandle | None = None
         self._timer_ms = 0
@@ -146,7 +158,17 @@ class SharePartition:
         self._written_end = self.flight.start + self.flight.complete_count
         self.is_loaded = True
         self._count_runs()
+        self._resume_copying()
         self.notifier.notify()
+
+    def close_when_copied(self) -> None:
+        """Closes as soon as no dead letters are to be copied, unless a new session begins before (`closes_when_copied`)."""
+        self.closes_when_copied = True
+        self._maybe_end()
+
+    def _maybe_end(self) -> None:
+        if self.closes_when_copied and not (self.is_loaded and dead_letters.are_pending(self.flight)):
+            self.close()
 
     def close(self) -> None:
         """Ends delivery and acknowledgement; pending writes are still answered."""
@@ -244,6 +266,7 @@ class SharePartition:
         """
         flight = self.flight
         flight.forget_from(offset)
+        self._copying = None  # Its records may be lost; the dead letters that are left are copied again.
         self._written_end = flight.start + flight.complete_count
         self._stored_start, self._is_uncertain = min(self._stored_start, flight.start), True
         self._persister.initialize(self.key, self.state_epoch, flight.start, self._on_background_write)
@@ -252,6 +275,7 @@ class SharePartition:
             batches = state_batches(left, flight.start)
             state = ShareState(self.state_epoch, self.leader_epoch, flight.start, flight.complete_count, batches)
             self._write(state, self._on_background_write)
+        self._in_turn(self._copy_next)
 
     def acquire(
         self, member: str, offset: int, batches: Iterable[LogBatch], records_max: int, batch_size: int, is_record_limit: bool
@@ -277,9 +301,8 @@ class SharePartition:
             return
         group = self.terms()
         deadline_ms = self._clock.monotonic_ms() + group.lock_duration_ms
-        rules = Rules(group.delivery_count_max, group.may_renew)
         try:
-            changing, _ = acknowledgement.plan(self.flight, member, acknowledgements, rules, deadline_ms)
+            changing, _ = acknowledgement.plan(self.flight, member, acknowledgements, group.rules, deadline_ms)
         except ApiError as error:
             done(error.code)
             return
@@ -290,7 +313,7 @@ class SharePartition:
         if not self.is_loaded:
             done(ErrorCode.NONE)
             return
-        self._change(acknowledgement.plan_release(self.flight, members, self.terms().delivery_count_max), done)
+        self._change(acknowledgement.plan_release(self.flight, members, self.terms().rules), done)
 
     def _change(self, changing: list[OffsetRun], done: StateWritten) -> None:
         if not changing:
@@ -322,8 +345,11 @@ class SharePartition:
             self.close()
         elif code:
             self._arm_next()
+            self._maybe_end()
         else:
             self._maybe_write_start()
+            if flight.archiving_count or self.closes_when_copied:
+                self._in_turn(self._copy_next)
             if has_more or was_full:
                 self.notifier.notify()
 
@@ -359,16 +385,64 @@ class SharePartition:
         if not self.is_loaded:
             return
         flight = self.flight
-        late = lock_expiry.expire(flight, self._clock.monotonic_ms(), self.terms().delivery_count_max)
+        group, now_ms = self.terms(), self._clock.monotonic_ms()
+        late, dead = lock_expiry.expire(flight, now_ms, group.rules)
+        for run in dead:
+            run.deadline_ms = now_ms + group.lock_duration_ms  # If the write fails, the lock lasts once more.
         if late:
             flight.advance()
             self._count_runs()
             complete = flight.complete_count + self._completing
             state = ShareState(self.state_epoch, self.leader_epoch, flight.start, complete, state_batches(late, flight.start))
             self._write(state, self._on_background_write)
+        if dead:
+            self._change(dead, self._on_background_write)
         self._arm_next()
         if late:
             self.notifier.notify()
+
+    # Dead letters
+
+    def _resume_copying(self) -> None:
+        """Copies the dead letters that an earlier leader has left. The reason is not stored; records below the limit of deliveries were
+        rejected."""
+        if self.flight.archiving_count:
+            for run in self.flight.runs:
+                run.was_rejected = run.state is ARCHIVING and run.delivery_count < self.terms().delivery_count_max
+            self._in_turn(self._copy_next)
+
+    def _copy_next(self) -> None:
+        """Copies the first run of dead letters, unless a copy is in progress. Closes if there is none and the last session has ended."""
+        if not self.is_loaded or self._copying is not None:
+            return
+        run = dead_letters.first_run(self.flight)
+        if run is None:
+            self._maybe_end()
+        elif run.target is None:
+            letters = DeadLetters(self.key, self.leader_epoch, run.first, run.last, run.delivery_count, run.was_rejected)
+            self._copying = letters
+            if run.is_copied:
+                self._copied(letters, True)
+            else:
+                self._copy_dead_letters(letters, lambda may_archive: self._copied(letters, may_archive))
+
+    def _copied(self, letters: DeadLetters, may_archive: bool) -> None:
+        if self._copying is not letters:
+            return
+        self._copying = None
+        if not self.is_loaded:
+            return
+        if may_archive:
+            self._change(dead_letters.plan_archiving(self.flight, letters), self._on_archived)
+        else:
+            self.close()
+
+    def _on_archived(self, code: ErrorCode) -> None:
+        """Tries a failed write again later. The records are not copied again."""
+        if code:
+            self._timers.call_later(CHECK_RETRY_MS, self._copy_next)
+        else:
+            self._in_turn(self._copy_next)
 
     def _on_background_write(self, code: ErrorCode) -> None:
         """Processes the result of a write without a caller. After a failure the change remains in memory."""

@@ -6,7 +6,8 @@ has reserved memory for this run and one more (`RESERVED_BATCHES`). Groups with 
 continue; only writes that make more gaps are refused.
 
 Before a write is refused, its state is reduced: it loses the delivery counts of available records, and the difference between accepted and
-archived records in the completed run at the start. Completed records are never dropped.
+archived records in the completed run at the start. Completed records are never dropped, and neither are records that are still to be copied
+to the dead-letter topic, which are not completed.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ def spared(known: ShareState, after: ShareState) -> ShareState | None:
 
 
 def _front_and_lasting(state: ShareState) -> tuple[list[StateBatch], list[StateBatch]]:
-    """Returns the completed batches that are contiguous from the start, and the other completed batches."""
-    completed = [batch for batch in state.batches if batch.delivery_state != DeliveryState.AVAILABLE]
+    """Returns the completed batches that are contiguous from the start, and the other batches that must be kept."""
+    kept = [batch for batch in state.batches if batch.delivery_state != DeliveryState.AVAILABLE]
     end, size = state.start_offset, 0
-    for batch in completed:
-        if batch.first_offset != end:
+    for batch in kept:
+        if batch.first_offset != end or batch.delivery_state == DeliveryState.ARCHIVING:
             break
         end, size = batch.last_offset + 1, size + 1
-    return completed[:size], completed[size:]
+    return kept[:size], kept[size:]

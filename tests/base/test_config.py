@@ -37,6 +37,7 @@ KAFKA_TOPIC_DEFAULTS = {
     "compression.type": "producer",
     "compression.zstd.level": "3",
     "delete.retention.ms": "86400000",
+    "errors.deadletterqueue.group.enable": "false",
     "file.delete.delay.ms": "60000",
     "flush.messages": "9223372036854775807",
     "flush.ms": "9223372036854775807",

@@ -105,8 +105,30 @@ def test_each_kafka_setting_of_topics_and_groups_exists() -> None:
         assert {name for name in TABLES[kind] if not name.startswith("ottla.")} - of_kafka == NEWER.get(kind, set())
 
 
-NEWER: Mapping[str, set[str]] = {}
+NEWER: Mapping[str, set[str]] = {
+    "topic": {"errors.deadletterqueue.group.enable"},
+    "group": {"errors.deadletterqueue.copy.record.enable", "errors.deadletterqueue.topic.name"},
+}
 """Settings of topics and groups that came after Kafka 4.3."""
+
+
+def test_settings_of_dead_letters_are_those_of_kafka_4_4() -> None:
+    """Their types and defaults, as KIP-1191 has them."""
+    facts_of_4_4 = {
+        ("topic", "errors.deadletterqueue.group.enable"): ("BOOLEAN", "false"),
+        ("broker", "errors.deadletterqueue.auto.create.topics.enable"): ("BOOLEAN", "false"),
+        ("broker", "errors.deadletterqueue.topic.name.prefix"): ("STRING", "dlq."),
+        ("group", "errors.deadletterqueue.copy.record.enable"): ("BOOLEAN", "false"),
+        ("group", "errors.deadletterqueue.topic.name"): ("STRING", ""),
+    }
+    for (kind, name), expected in facts_of_4_4.items():
+        setting = TABLES[kind][name]
+        assert (setting.type.name, setting.default_text) == expected, name
+        assert setting.is_dynamic, name
+    config = BrokerConfig()
+    config.check_group({"errors.deadletterqueue.topic.name": "dlq.orders"})
+    with pytest.raises(ApiError, match="internal topics"):
+        config.check_group({"errors.deadletterqueue.topic.name": "__consumer_offsets"})
 
 
 @pytest.mark.parametrize(

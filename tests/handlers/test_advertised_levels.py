@@ -50,7 +50,7 @@ def test_the_newest_level_is_all_there_is() -> None:
     assert BrokerConfig().ottla_advertise_level is None
 
 
-@pytest.mark.parametrize(("level", "in_force"), [("4.0", None), ("4.1", 0), ("4.2", 1), ("4.4", 1)])
+@pytest.mark.parametrize(("level", "in_force"), [("4.0", None), ("4.1", 0), ("4.2", 1), ("4.3", 1), ("4.4", 2)])
 def test_share_groups_came_with_4_1_and_are_switched_on_since_4_2(level: str, in_force: int | None) -> None:
     known = features(level).get("share.version")
     assert (None if known is None else known.level) == in_force

@@ -43,9 +43,9 @@ FEATURES = [
     ("transaction.version", 1, DOWNGRADE, ErrorCode.FEATURE_UPDATE_FAILED),
     ("transaction.version", 9, UPGRADE, ErrorCode.INVALID_UPDATE_VERSION),
     ("transaction.version", -1, DOWNGRADE, ErrorCode.INVALID_UPDATE_VERSION),
-    ("share.version", 1, UPGRADE, 0),
-    ("share.version", 0, DOWNGRADE, ErrorCode.FEATURE_UPDATE_FAILED),
-    ("share.version", 2, UPGRADE, ErrorCode.INVALID_UPDATE_VERSION),
+    ("share.version", 2, UPGRADE, 0),
+    ("share.version", 1, DOWNGRADE, ErrorCode.FEATURE_UPDATE_FAILED),
+    ("share.version", 3, UPGRADE, ErrorCode.INVALID_UPDATE_VERSION),
     ("no.such", 1, UPGRADE, ErrorCode.INVALID_UPDATE_VERSION),
 ]
 

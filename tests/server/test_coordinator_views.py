@@ -58,9 +58,13 @@ def test_the_terms_of_a_share_group_follow_its_settings() -> None:
     metadata = ChangingGroup()
     terms_of = share_terms(load(assignments=("group.share.delivery.count.limit=3",))[0], metadata)
     assert terms_of("g") is terms_of("g")
-    assert terms_of("g") == (30_000, 3, 2000, "latest", False, True)
+    assert terms_of("g") == (30_000, 3, 2000, "latest", False, True, False)
     metadata.overrides["share.record.lock.duration.ms"] = "20000"
     metadata.overrides["share.isolation.level"] = "read_committed"
     metadata.overrides["share.renew.acknowledge.enable"] = "false"
-    assert terms_of("g") == (20_000, 3, 2000, "latest", True, False)
+    assert terms_of("g") == (20_000, 3, 2000, "latest", True, False, False)
+    metadata.overrides["errors.deadletterqueue.topic.name"] = "dlq.g"
+    assert terms_of("g").has_dead_letters
     assert terms_of("h").lock_duration_ms == 30_000
+    older = share_terms(load(assignments=("ottla.advertise.level=4.3",))[0], metadata)
+    assert not older("g").has_dead_letters, "share.version is 1"

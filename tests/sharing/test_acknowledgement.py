@@ -122,4 +122,4 @@ def test_records_of_a_member_that_leaves_become_available() -> None:
     flight.append(29, ACQUIRED, 5, "a", 100)
     flight.append(39, ACQUIRED, 1, "b", 100)
     plan(flight, "a", [Acknowledgement(0, 9, [ACCEPT])], RULES, 0)
-    assert [(run.first, run.target) for run in plan_release(flight, frozenset(("a",)), 5)] == [(10, AVAILABLE), (20, ARCHIVED)]
+    assert [(run.first, run.target) for run in plan_release(flight, frozenset(("a",)), RULES)] == [(10, AVAILABLE), (20, ARCHIVED)]

@@ -22,7 +22,7 @@ MEMBERS = ("a", "b", "c")
 TERMS = GroupTerms(
     lock_duration_ms=LOCK_MS, delivery_count_max=4, in_flight_max=60, offset_reset="earliest", is_read_committed=False, may_renew=True
 )
-AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = DeliveryState
+AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED = DeliveryState
 TERMINAL = (ACKNOWLEDGED, ARCHIVED)
 OUTCOMES = {0: ARCHIVED, 1: ACKNOWLEDGED, 2: AVAILABLE, 3: ARCHIVED}
 

@@ -102,6 +102,17 @@ def test_what_fills_holes_passes() -> None:
     assert (world.state.batches, world.held_bytes) == ((done(19, 19),), state_bytes(KEY))
 
 
+def test_dead_letters_that_are_not_copied_are_kept() -> None:
+    """They are not completed, so they end the run at the front. A reduced state has them as they are."""
+    world = FullWorld()
+    archiving = int(DeliveryState.ARCHIVING)
+    assert world.write(done(0, 0), done(1, 1, 1, archiving), done(2, 2, 3)) is REFUSED, "two lasting batches behind the front"
+    assert world.write(done(0, 0), done(1, 1, 1, archiving)) is NONE
+    assert world.state.batches == (done(0, 0), done(1, 1, 1, archiving))
+    assert world.write(done(1, 1, 1, ARCHIVED)) is NONE
+    assert world.stored_flight().start == 2
+
+
 def test_the_front_is_one_batch_whatever_became_of_its_records() -> None:
     world = FullWorld()
     mixed = (done(0, 0), done(1, 1, 1, ARCHIVED), done(2, 2, 3), done(3, 3, 2, ARCHIVED), done(7, 7))

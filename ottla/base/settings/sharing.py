@@ -1,12 +1,13 @@
-"""Settings of share groups (KIP-932). They limit records in flight (number of deliveries, duration of locks, number of records) and the
-share sessions of a broker. The broker's values are the defaults of groups. A group's own values must be within the broker's bounds.
+"""Settings of share groups (KIP-932): their dead-letter topics (KIP-1191), the limits of records in flight (number of deliveries, duration
+of locks, number of records), and the share sessions of a broker. The broker's values are the defaults of groups. A group's own values must
+be within the broker's bounds.
 """
 
 from __future__ import annotations
 
 import re
 
-from ottla.base.settings.setting import Between, at_least, integer
+from ottla.base.settings.setting import Between, UpdateMode, at_least, boolean, integer, string
 
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:[.,](\d{1,9}))?S)?)?", re.IGNORECASE)
 BY_DURATION = "by_duration:"
@@ -63,6 +64,19 @@ class ShareSettings:
     group_share_max_share_sessions = integer(
         "group.share.max.share.sessions", 2000, "Maximum number of share sessions on this broker.", valid=at_least(1)
     )
+    errors_deadletterqueue_auto_create_topics_enable = boolean(
+        "errors.deadletterqueue.auto.create.topics.enable",
+        False,
+        "Whether the broker creates the missing dead-letter topic of a share group. Otherwise the topic must exist before records are "
+        "given up.",
+        update=UpdateMode.CLUSTER_WIDE,
+    )
+    errors_deadletterqueue_topic_name_prefix = string(
+        "errors.deadletterqueue.topic.name.prefix",
+        "dlq.",
+        "Share groups use only dead-letter topics whose name begins so. If it is empty, each name is permitted.",
+        update=UpdateMode.CLUSTER_WIDE,
+    )
 
 
 def duration_ms(text: str) -> int | None:
@@ -73,6 +87,15 @@ def duration_ms(text: str) -> int | None:
     days, hours, minutes, seconds, fraction = found.groups(default="0")
     whole = ((int(days) * 24 + int(hours)) * 60 + int(minutes)) * 60 + int(seconds)
     return whole * 1000 + int(fraction.ljust(9, "0")) // 1_000_000
+
+
+class DeadLetterTopicName:
+    """A name that does not begin with two underscores, which internal topics have; empty for none."""
+
+    description = "no name that begins with __"
+
+    def __call__(self, value: object) -> str:
+        return "must not begin with __, because internal topics have such names" if str(value).startswith("__") else ""
 
 
 class OffsetReset:

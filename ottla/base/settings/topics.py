@@ -20,7 +20,7 @@ from ottla.base.settings.setting import (
     at_least,
     settings_of,
 )
-from ottla.base.settings.sharing import OffsetReset
+from ottla.base.settings.sharing import DeadLetterTopicName, OffsetReset
 
 HOUR_MS = 3_600_000
 
@@ -91,6 +91,12 @@ class TopicSettings:
         "Time that tombstones and transaction markers are kept after compaction.",
         "log.cleaner.delete.retention.ms",
         valid=at_least(0),
+    )
+    errors_deadletterqueue_group_enable = _topic(
+        "errors.deadletterqueue.group.enable",
+        Type.BOOLEAN,
+        False,
+        "Whether share groups may use the topic as their dead-letter topic (KIP-1191).",
     )
     file_delete_delay_ms = _topic(
         "file.delete.delay.ms",
@@ -299,6 +305,21 @@ class GroupOverrides:
         "A member of the consumer group without a heartbeat for this long is removed.",
         "group.consumer.session.timeout.ms",
         low=1,
+    )
+    errors_deadletterqueue_copy_record_enable = Setting(
+        "errors.deadletterqueue.copy.record.enable",
+        Type.BOOLEAN,
+        False,
+        "Whether dead letters have the key, value and headers of the record. Without it, they only name the record.",
+        scope=Scope.GROUP,
+    )
+    errors_deadletterqueue_topic_name = Setting(
+        "errors.deadletterqueue.topic.name",
+        Type.STRING,
+        "",
+        "The dead-letter topic of the share group, for records that were rejected or delivered too often; empty: none.",
+        valid=DeadLetterTopicName(),
+        scope=Scope.GROUP,
     )
     share_assignment_interval_ms = _group(
         "share.assignment.interval.ms",

@@ -26,7 +26,7 @@ _HIGHEST = {
     "transaction.version": 2,
     "group.version": 1,
     "eligible.leader.replicas.version": 1,
-    "share.version": 1,
+    "share.version": 2,
     "streams.version": 1,
 }
 _NEEDS = {("eligible.leader.replicas.version", 1): (METADATA, 23)}
