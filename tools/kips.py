@@ -121,6 +121,7 @@ ABOUT: dict[int, About] = {
     1152: About("ListTransactions by a pattern of ids"),
     1161: About("Lists in settings: repeated entries, empty lists"),
     1186: About("AddRaftVoter answers before its change is committed", NO_QUORUM),
+    1191: About("Dead-letter topics of share groups"),
     1206: About("ShareFetch with a strict limit of records"),
     1222: About("Acquisition locks of share groups are renewed"),
     1226: About("Lag of share groups"),

@@ -20,6 +20,7 @@ from ottla.base.ports import Clock, Random, TimerHandle, Timers
 from ottla.base.types import TopicPartition
 from ottla.machine.memory import NO_OWNER
 from ottla.replication.refused_batches import RefusedBatches
+from ottla.sharing.dead_letters import DeadLetterCounts
 from ottla.security.audit import AuditLog
 from ottla.security.authentication import Authentication, Exchange
 from ottla.security.authorizer import Authorizer
@@ -464,3 +465,4 @@ class Broker:
     lease: Lease | None = None
     """None for the embedded metadata store, because its session never expires."""
     refused_batches: RefusedBatches = field(default_factory=RefusedBatches)
+    dead_letters: DeadLetterCounts = field(default_factory=DeadLetterCounts)

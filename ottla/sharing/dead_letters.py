@@ -29,6 +29,16 @@ class DeadLetters(NamedTuple):
     was_rejected: bool
 
 
+class DeadLetterCounts:
+    """The numbers of dead letters that a broker has copied, and archived without a copy, since it has started."""
+
+    __slots__ = ("copied", "given_up")
+
+    def __init__(self) -> None:
+        self.copied = 0
+        self.given_up = 0
+
+
 Copied = Callable[[bool], None]
 """Called with True when the records may be archived: they were copied, or the copy was given up. Called with False if this broker does not
 lead the partition any more, so that the next leader copies them."""

@@ -1,5 +1,5 @@
 """`python -m tests.sim [--seed FIRST] [--seeds NUMBER] [KIND] [--faults]`, or SEED=FIRST SEEDS=NUMBER as make gives them. `--seeds 5-20` is
-short for the first and the last seed. Kinds: `--share`, `--staged`, `--cluster`, `--groups`, `--members`, `--shares`,
+short for the first and the last seed. Kinds: `--share`, `--letters`, `--staged`, `--cluster`, `--groups`, `--members`, `--shares`,
 `--deletions`, `--disks`."""
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tests.sim import (
     membership_faults,
     share_cluster_faults,
     share_faults,
+    share_letters,
     staged_world,
 )
 from tests.sim.base_world import Timeline
@@ -48,6 +49,7 @@ class Kind(NamedTuple):
 KINDS = {
     "": Kind(World, faults, "transactions of one broker"),
     "share": Kind(ShareWorld, share_faults, "share groups instead of transactions"),
+    "letters": Kind(share_letters.LetterWorld, share_letters, "share groups with a dead-letter topic"),
     "staged": Kind(staged_world.StagedWorld, staged_world, "transactions whose records are staged first"),
     "cluster": Kind(ClusterWorld, cluster_faults, "clusters of three to five brokers"),
     "groups": Kind(GroupWorld, group_faults, "consumer groups in clusters"),

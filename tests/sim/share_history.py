@@ -10,14 +10,15 @@ replaced; in the end every record of the era that is still there has been delive
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
-from ottla.base.share_state import StateBatch
+from ottla.base.share_state import DeliveryState, StateBatch
 from ottla.sharing.acknowledgement import ACCEPT, REJECT, RELEASE, RENEW
 
 DELIVERIES_MAX = 4
 LOCK_MS = 300
+FINISHED = (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)
 
 
 class Holder(NamedTuple):
@@ -40,6 +41,7 @@ class Era:
         self.wished: dict[int, int] = {}  # a member has accepted or rejected it
         self.done: dict[int, int] = {}  # and got a good answer
         self.holders: dict[int, Holder] = {}
+        self.copied: set[int] = set()  # a copy to the dead-letter topic has begun
 
 
 class ShareHistory:
@@ -98,6 +100,7 @@ class ShareHistory:
             return  # of before a reset, or deleted and found again by a restart: what becomes of it does not count any more
         where, count = f"s-{partition}@{offset}", holder.count
         assert offset not in era.done, f"again: {where} was done with ({era.done[offset]}) and goes to {holder.member}"
+        assert offset not in era.copied, f"copied: {where} is a dead letter and goes to {holder.member}"
         assert 1 <= count <= DELIVERIES_MAX, f"limit: {where} is delivered for the {count}. time"
         durable = era.durable_counts.get(offset, 0)
         assert count > durable, f"uncounted: {where} is delivered for the {count}. time, {durable} deliveries were durable"
@@ -125,10 +128,23 @@ class ShareHistory:
     def forgotten(self, partition: int) -> None:
         """Notes that the coordinator has deleted the state."""
 
+    def copying(self, partition: int, state_epoch: int, first: int, last: int) -> None:
+        """Notes that a leader begins to copy dead letters: nobody may get them from now on."""
+        era = self.eras[partition]
+        if era.state_epoch == state_epoch:
+            era.copied.update(range(first, last + 1))
+
+    def judge_letters(self, partition: int, letters: Collection[int]) -> None:
+        """Judges the dead-letter topic when all is over: it has these offsets of the partition."""
+        era = self.eras[partition]
+        for offset, kind in era.done.items():
+            is_dead = kind == REJECT and offset >= self.log_starts[partition]
+            assert not is_dead or offset in letters, f"no letter: s-{partition}@{offset} was rejected, and was not copied"
+
     def judge(self, partition: int, end: int, start_offset: int, batches: tuple[StateBatch, ...]) -> None:
         """Judges the partition when all is over: its log ends at `end`, and this is the coordinator's state."""
         era = self.eras[partition]
-        terminal = {offset for batch in batches if batch.delivery_state >= 2 for offset in range(batch[0], batch[1] + 1)}
+        terminal = {offset for batch in batches if batch.delivery_state in FINISHED for offset in range(batch[0], batch[1] + 1)}
         for offset in range(max(era.start, self.log_starts[partition]), end):
             where = f"s-{partition}@{offset}"
             assert offset in era.delivered, f"lost: {where} was never delivered"

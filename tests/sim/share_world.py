@@ -7,11 +7,12 @@ business.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.share_state import SharePartitionKey
+from ottla.base.types import TopicPartition
 from ottla.server.coordinator_views import MetadataTopics
 from ottla.sharing.state_machine import ShareStateMachine
 from ottla.wire.records import Record, encode_batch
@@ -40,12 +41,18 @@ DELETED_MAX = 20
 class ShareWorld(Timeline):
     """See above."""
 
+    keys: Sequence[TopicPartition] = SHARE_KEYS
+    layouts: Sequence[Sequence[int]] = LAYOUTS
+    """Which broker leads each of `keys`."""
+    broker_type: type[ShareBroker] = ShareBroker
+    member_type: type[Member] = Member
+
     def __init__(self, seed: int, chaos_ms: int = CHAOS_MS) -> None:
         super().__init__(seed, chaos_ms)
         self.history = ShareHistory(PARTITIONS)
-        self.layout = dict(zip(SHARE_KEYS, self.chance.choice(LAYOUTS), strict=True))
+        self.layout = dict(zip(self.keys, self.chance.choice(self.layouts), strict=True))
         self.store = store_model(self.layout)
-        self.brokers = {number: ShareBroker(self, number) for number in sorted(set(self.layout.values()))}
+        self.brokers = {number: self.broker_type(self, number) for number in sorted(set(self.layout.values()))}
         self.network = SimNetwork(self.chance, self.timers)
         self.resets = 0
         self._members: dict[str, tuple[Member, Process]] = {}
@@ -128,7 +135,7 @@ class ShareWorld(Timeline):
         if self.is_over or self._is_resetting:
             return
         self._made += 1
-        member = Member(self, f"m{self._made}", partition)
+        member = self.member_type(self, f"m{self._made}", partition)
         process = Process(self, member.run(), lambda _value: None)
         self._members[member.name] = member, process
         process.start()

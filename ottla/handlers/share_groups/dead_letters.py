@@ -1,13 +1,14 @@
 """Copies dead letters of share groups to their dead-letter topics (KIP-1191).
 
-A group's topic must not have an internal name, must begin with `errors.deadletterqueue.topic.name.prefix`, and must have the setting
+The name of a group's topic must begin with `errors.deadletterqueue.topic.name.prefix`, and the topic must have the setting
 `errors.deadletterqueue.group.enable=true`. Without these rules, whoever configures a group could write into any topic. A missing topic is
 created if `errors.deadletterqueue.auto.create.topics.enable` permits it. The records go to the partition of the topic with the original
 partition's number, modulo the number of partitions, by acks=all: here, or on the broker that leads it.
 
 A failed write is tried again up to `ATTEMPTS_MAX` times, with rising pauses. After that, and at once if the topic is not permitted or
 refuses the records, the copy is given up: the log says why, and the records are archived without a copy, as in Kafka. They stay in their
-topic.
+topic. A missing topic is looked for as often, because this broker may not know it yet; once the log has said that it is missing, later
+records do not wait for it.
 
 At most `COPIES_MAX` copies are in progress, because each of them has some megabytes in memory. The others wait in order. Each share
 partition has one copy at most.
@@ -43,6 +44,7 @@ TOLD_MAX = 1_000
 ALL = -1
 LANE = "dead letters"
 """Connections to other brokers for these writes, because a write may wait for replicas."""
+MISSING = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 GROUP_ENABLE = "errors.deadletterqueue.group.enable"
 RETRIABLE = frozenset(
     {
@@ -56,7 +58,7 @@ RETRIABLE = frozenset(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        MISSING,
     }
 )
 
@@ -73,10 +75,6 @@ class DeadLetterCopies:
         self._running: set[Runner] = set()
         self._is_starting = False
         self._told: dict[str, str] = {}
-        self.copied = 0
-        """Number of dead letters that were written, for metrics."""
-        self.given_up = 0
-        """Number of dead letters that were archived without a copy, for metrics."""
 
     def copy(self, letters: DeadLetters, done: Copied) -> None:
         self._waiting.append((letters, done))
@@ -118,19 +116,20 @@ class DeadLetterCopies:
                 last_offset = yield from self._copy_some(letters, offset, source, topic)
             except ApiError as error:
                 failures += 1
-                if error.code not in RETRIABLE or failures == ATTEMPTS_MAX:
+                is_known = error.code is MISSING and self._told.get(group_id) == error.message
+                if error.code not in RETRIABLE or failures == ATTEMPTS_MAX or is_known:
                     self._give_up(letters, offset, source, error)
                     return True
                 yield from pause(self._timers, min(RETRY_FIRST_MS << (failures - 1), RETRY_MAX_MS))
             else:
-                self.copied += last_offset - offset + 1
+                self._broker.dead_letters.copied += last_offset - offset + 1
                 self._told.pop(group_id, None)
                 failures, offset = 0, last_offset + 1
         return True
 
     def _give_up(self, letters: DeadLetters, offset: int, source: Partition, error: ApiError) -> None:
         group_id = letters.key.group_id
-        self.given_up += letters.last_offset - offset + 1
+        self._broker.dead_letters.given_up += letters.last_offset - offset + 1
         if self._told.get(group_id) != error.message:
             if len(self._told) >= TOLD_MAX:
                 self._told.clear()
@@ -151,8 +150,6 @@ class DeadLetterCopies:
         topic = metadata.topic(name)
         if not name:
             raise ApiError(ErrorCode.INVALID_CONFIG, "the group has no errors.deadletterqueue.topic.name")
-        if name.startswith("__"):
-            raise ApiError(ErrorCode.INVALID_CONFIG, f"the name of the topic {name!r} begins with __")
         if topic is not None and not config.topic_value(GROUP_ENABLE, topic.configs):
             raise ApiError(ErrorCode.INVALID_CONFIG, f"the topic {name!r} does not permit it; set its {GROUP_ENABLE}=true")
         if not name.startswith(prefix):
@@ -165,7 +162,7 @@ class DeadLetterCopies:
     def _created(self, name: str) -> Procedure[TopicMetadata]:
         if not self._broker.config.errors_deadletterqueue_auto_create_topics_enable:
             message = f"the topic {name!r} does not exist; create it, or set errors.deadletterqueue.auto.create.topics.enable=true"
-            raise ApiError(ErrorCode.INVALID_CONFIG, message)
+            raise ApiError(MISSING, message)
         wanted = NewTopic(name=name, configs={GROUP_ENABLE: "true", "message.timestamp.type": "CreateTime"})
         results: list[TopicResult] = yield partial(self._broker.controller_link.create_topics, [wanted], False)
         (result,) = results
@@ -173,7 +170,7 @@ class DeadLetterCopies:
             raise ApiError(result.error, f"the topic {name!r} cannot be created: {result.message or result.error.name}")
         topic = self._broker.metadata.topic(name)
         if topic is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the topic {name!r} is not known yet")
+            raise ApiError(MISSING, f"the topic {name!r} is not known yet")
         return topic
 
     # The records

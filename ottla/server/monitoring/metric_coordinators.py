@@ -15,8 +15,9 @@ from ottla.base.metric_text import escape
 from ottla.groups.states import GroupState, GroupType
 from ottla.handlers.context import Partitions
 from ottla.machine.host import HostState, MachineHost
-from ottla.server.monitoring.metric_families import GROUP_COORDINATOR, GROUPS, SHARE_COORDINATOR, TRANSACTIONS
+from ottla.server.monitoring.metric_families import GROUP_COORDINATOR, GROUPS, SHARE_COORDINATOR, SHARE_GROUPS, TRANSACTIONS
 from ottla.server.monitoring.metric_page import Page
+from ottla.sharing.dead_letters import DeadLetterCounts
 from ottla.sharing.state_coordinators import ShareStateCoordinators
 
 PIECE = 200
@@ -120,14 +121,17 @@ class TransactionMetrics:
         yield
 
 
-class ShareStateMetrics:
-    """Counts what share coordinators have written."""
+class ShareMetrics:
+    """Counts the writes of share coordinators, and the dead letters of share groups."""
 
-    def __init__(self, coordinators: ShareStateCoordinators) -> None:
+    def __init__(self, coordinators: ShareStateCoordinators, dead_letters: DeadLetterCounts) -> None:
         self._coordinators = coordinators
+        self._dead_letters = dead_letters
 
     def collect(self, page: Page) -> Iterator[None]:
         page.put(f"{SHARE_COORDINATOR}write_total", self._coordinators.writes)
+        page.put(f"{SHARE_GROUPS}dead_letter_queue_records_total", self._dead_letters.copied)
+        page.put(f"{SHARE_GROUPS}dead_letter_queue_failed_records_total", self._dead_letters.given_up)
         yield
 
 

@@ -36,6 +36,7 @@ GROUPS = "kafka_coordinator_group_groupmetadatamanager_numgroups"
 TRANSACTIONS = "kafka_server_transaction_coordinator_metrics_"
 GROUP_COORDINATOR = "kafka_server_group_coordinator_metrics_"
 SHARE_COORDINATOR = "kafka_server_share_coordinator_metrics_"
+SHARE_GROUPS = "kafka_server_sharegroupmetrics_"
 CLIENT_METRICS = "kafka_server_client_metrics_"
 SESSION = "kafka_server_sessionexpirelistener_zookeeper"
 
@@ -139,6 +140,10 @@ FAMILIES: dict[str, Family] = {
         Family(f"{GROUP_COORDINATOR}group_count", GAUGE, "Groups coordinated here, of each kind."),
         Family(f"{GROUP_COORDINATOR}share_group_count", GAUGE, "Share groups coordinated here, in each state."),
         Family(f"{SHARE_COORDINATOR}write_total", COUNTER, "Records written about the state of share partitions."),
+        Family(f"{SHARE_GROUPS}dead_letter_queue_records_total", COUNTER, "Dead letters of share groups that this broker has copied."),
+        Family(
+            f"{SHARE_GROUPS}dead_letter_queue_failed_records_total", COUNTER, "Dead letters that were archived without a copy; the log says why."
+        ),
         Family(f"{TRANSACTIONS}transactional_id_count", GAUGE, "Transactional ids coordinated here."),
         Family(f"{TRANSACTIONS}transaction_timeout_count", GAUGE, "Transactions that are open for longer than their timeout."),
         Family(f"{TRANSACTIONS}active_transaction_total_time_max", GAUGE, "Age of the oldest open transaction, in milliseconds."),

@@ -28,7 +28,7 @@ from ottla.server.housekeeping import Housekeeping
 from ottla.server.listener import Listeners
 from ottla.server.monitoring.histogram import Histogram, Recent, quantile_ns
 from ottla.server.monitoring.metric_clients import PushedMetrics
-from ottla.server.monitoring.metric_coordinators import GroupMetrics, ShareStateMetrics, TransactionMetrics
+from ottla.server.monitoring.metric_coordinators import GroupMetrics, ShareMetrics, TransactionMetrics
 from ottla.server.monitoring.metric_families import SESSION, TRAFFIC
 from ottla.server.monitoring.metric_page import Page
 from ottla.server.monitoring.metric_process import LoopLag, ProcessMetrics
@@ -76,7 +76,7 @@ class Metrics:
         self._topics = TopicMetrics(broker.metadata, broker.partitions)
         self._groups = GroupMetrics(broker.groups.all_hosts, broker.partitions)
         self._transactions = TransactionMetrics(broker.transactions.all_hosts, broker.clock.wall_ms)
-        self._share_states = ShareStateMetrics(broker.share_states)
+        self._shares = ShareMetrics(broker.share_states, broker.dead_letters)
         self._pushed = PushedMetrics(broker.reporting_clients)
         self._requests = RequestMetrics(parts.dispatcher, parts.listeners, [endpoint.name for endpoint in broker.config.endpoints])
         self._process = ProcessMetrics()
@@ -103,7 +103,7 @@ class Metrics:
         yield from self._topics.collect(page)
         yield from self._groups.collect(page)
         yield from self._transactions.collect(page)
-        yield from self._share_states.collect(page)
+        yield from self._shares.collect(page)
         yield from self._pushed.collect(page)
         yield from self._requests.collect(page)
         yield from self._process.collect(page)
