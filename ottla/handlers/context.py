@@ -20,11 +20,11 @@ from ottla.base.ports import Clock, Random, TimerHandle, Timers
 from ottla.base.types import TopicPartition
 from ottla.machine.memory import NO_OWNER
 from ottla.replication.refused_batches import RefusedBatches
-from ottla.sharing.dead_letters import DeadLetterCounts
 from ottla.security.audit import AuditLog
 from ottla.security.authentication import Authentication, Exchange
 from ottla.security.authorizer import Authorizer
 from ottla.security.principal import ANONYMOUS
+from ottla.sharing.dead_letters import DeadLetterCounts
 
 if TYPE_CHECKING:
     from ottla.base.acls import AclFilter, Binding, Pattern

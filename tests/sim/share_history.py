@@ -129,7 +129,7 @@ class ShareHistory:
         """Notes that the coordinator has deleted the state."""
 
     def copying(self, partition: int, state_epoch: int, first: int, last: int) -> None:
-        """Notes that a leader begins to copy dead letters: nobody may get them from now on."""
+        """Notes that a leader begins to copy dead letters: no member may get them from now on."""
         era = self.eras[partition]
         if era.state_epoch == state_epoch:
             era.copied.update(range(first, last + 1))

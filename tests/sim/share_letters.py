@@ -1,8 +1,7 @@
 """A run of `share_world.py` whose group has a dead-letter topic, and rules of dead letters broken on purpose.
 
-Verdicts, beside those of share groups: when a leader begins to copy a record, nobody gets this record any more (its state is stored); each
-record of the last era that a member has rejected with a good answer is in the dead-letter topic at the end, after all power cuts.
-"""
+Verdicts, beside those of share groups: when a leader begins to copy a record, no member gets this record any more (its state is stored);
+each record of the last era that a member has rejected with a good answer is in the dead-letter topic at the end, after all power cuts."""
 
 from __future__ import annotations
 
@@ -144,7 +143,7 @@ def forget_copies() -> Any:
 
 
 def end_without_copies() -> Any:
-    """The end of the last session closes the share partition, which forgets that records are to be copied, and nobody reads it again."""
+    """The end of the last session closes the share partition, which forgets that records are to be copied, and no session begins again."""
     return mock.patch.object(SharePartition, "_copy_next", lambda _share: None)
 
 

@@ -33,6 +33,7 @@ BOUNDED = {
     "groups/offsets/expiry.py: logged": EXISTS,
     "groups/share/topics.py: keys": EXISTS,
     "handlers/records/fetch.py: wanted": CONNECTIONS,
+    "handlers/share_groups/dead_letters.py: self._running": NUMBERS,
     "handlers/topics/metadata.py: _cache": EXISTS,
     "machine/host.py: self._held": CONNECTIONS,
     "replication/fetch_sessions.py: self._sessions": WEIGHED,

@@ -1,9 +1,9 @@
 """Copies dead letters of share groups to their dead-letter topics (KIP-1191).
 
 The name of a group's topic must begin with `errors.deadletterqueue.topic.name.prefix`, and the topic must have the setting
-`errors.deadletterqueue.group.enable=true`. Without these rules, whoever configures a group could write into any topic. A missing topic is
-created if `errors.deadletterqueue.auto.create.topics.enable` permits it. The records go to the partition of the topic with the original
-partition's number, modulo the number of partitions, by acks=all: here, or on the broker that leads it.
+`errors.deadletterqueue.group.enable=true`. Without these rules, a client that configures a group could write into any topic. A missing
+topic is created if `errors.deadletterqueue.auto.create.topics.enable` permits it. The records go to the partition of the topic with the
+original partition's number, modulo the number of partitions, by acks=all: here, or on the broker that leads it.
 
 A failed write is tried again up to `ATTEMPTS_MAX` times, with rising pauses. After that, and at once if the topic is not permitted or
 refuses the records, the copy is given up: the log says why, and the records are archived without a copy, as in Kafka. They stay in their
@@ -20,6 +20,7 @@ import logging
 from collections import deque
 from functools import partial
 
+from ottla.base.bounded_cache import BoundedCache
 from ottla.base.cluster_metadata import CONFIG_GROUP, NO_LEADER, TopicMetadata
 from ottla.base.errors import ApiError, ErrorCode, error_code
 from ottla.base.loop.procedure import Answer, Procedure, Runner, pause
@@ -39,8 +40,8 @@ READ_BYTES = 1 << 20
 """Bytes of the log that are read at once for a run of dead letters. For a single one, only its batch is read."""
 ATTEMPTS_MAX = 5
 RETRY_FIRST_MS, RETRY_MAX_MS = 1_000, 30_000
-TOLD_MAX = 1_000
-"""Groups whose last problem is remembered, so that it is logged once and not for each record."""
+PROBLEM_BYTES = 1 << 20
+"""Memory for the last problem of each group, which is logged once and not for each record."""
 ALL = -1
 LANE = "dead letters"
 """Connections to other brokers for these writes, because a write may wait for replicas."""
@@ -74,7 +75,7 @@ class DeadLetterCopies:
         self._waiting: deque[tuple[DeadLetters, Copied]] = deque()
         self._running: set[Runner] = set()
         self._is_starting = False
-        self._told: dict[str, str] = {}
+        self._logged = BoundedCache[str, str](PROBLEM_BYTES)
 
     def copy(self, letters: DeadLetters, done: Copied) -> None:
         self._waiting.append((letters, done))
@@ -116,24 +117,22 @@ class DeadLetterCopies:
                 last_offset = yield from self._copy_some(letters, offset, source, topic)
             except ApiError as error:
                 failures += 1
-                is_known = error.code is MISSING and self._told.get(group_id) == error.message
+                is_known = error.code is MISSING and self._logged.get(group_id) == error.message
                 if error.code not in RETRIABLE or failures == ATTEMPTS_MAX or is_known:
                     self._give_up(letters, offset, source, error)
                     return True
                 yield from pause(self._timers, min(RETRY_FIRST_MS << (failures - 1), RETRY_MAX_MS))
             else:
                 self._broker.dead_letters.copied += last_offset - offset + 1
-                self._told.pop(group_id, None)
+                self._logged.forget(group_id)
                 failures, offset = 0, last_offset + 1
         return True
 
     def _give_up(self, letters: DeadLetters, offset: int, source: Partition, error: ApiError) -> None:
         group_id = letters.key.group_id
         self._broker.dead_letters.given_up += letters.last_offset - offset + 1
-        if self._told.get(group_id) != error.message:
-            if len(self._told) >= TOLD_MAX:
-                self._told.clear()
-            self._told[group_id] = error.message
+        if self._logged.get(group_id) != error.message:
+            self._logged.remember(group_id, error.message)
             log.error(
                 "share group %r: dead letters are archived without a copy, the first one at offset %d of %s: %s",
                 group_id, offset, source.topic_partition, error.message or error.code.name,

@@ -142,7 +142,9 @@ FAMILIES: dict[str, Family] = {
         Family(f"{SHARE_COORDINATOR}write_total", COUNTER, "Records written about the state of share partitions."),
         Family(f"{SHARE_GROUPS}dead_letter_queue_records_total", COUNTER, "Dead letters of share groups that this broker has copied."),
         Family(
-            f"{SHARE_GROUPS}dead_letter_queue_failed_records_total", COUNTER, "Dead letters that were archived without a copy; the log says why."
+            f"{SHARE_GROUPS}dead_letter_queue_failed_records_total",
+            COUNTER,
+            "Dead letters that were archived without a copy; the log says why.",
         ),
         Family(f"{TRANSACTIONS}transactional_id_count", GAUGE, "Transactional ids coordinated here."),
         Family(f"{TRANSACTIONS}transaction_timeout_count", GAUGE, "Transactions that are open for longer than their timeout."),

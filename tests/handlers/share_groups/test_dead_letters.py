@@ -281,7 +281,7 @@ def test_a_compressed_batch_is_read_as_far_as_the_broker_decodes_others() -> Non
 
 
 def test_records_that_retention_has_removed() -> None:
-    """They are gone before they are read; the context tells which they were."""
+    """They are gone before they are read; the context names them."""
     world = world_with_records(topic=ENABLED)
     world.acknowledge(1, (0, 0, 0, [REJECT]))
     world.append(1)
