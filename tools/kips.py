@@ -129,6 +129,7 @@ ABOUT: dict[int, About] = {
     1251: About("Assignment epochs of consumer groups"),
     1263: About("Assignments of large groups are computed in the background"),
     1276: About("ACL hosts may be networks in CIDR notation"),
+    1331: About("Descriptions of streams groups' topologies", "kept in memory, without a plugin"),
 }
 
 

@@ -15,6 +15,7 @@ from ottla.base.immutable import immutable
 from ottla.base.uuids import ZERO_UUID, Uuid
 from ottla.groups.commands import TopicPartitions
 from ottla.groups.offsets.store import CommittedOffset
+from ottla.groups.streams.description import Description
 from ottla.groups.streams.topology import Configured, InternalTopic
 
 if TYPE_CHECKING:
@@ -109,6 +110,15 @@ class StreamsBeat:
     """Internal topics that the broker is to create."""
     endpoint_epoch: int = 0
     endpoints: Sequence[EndpointTasks] | None = None
+    must_describe: bool = False
+    """Whether the member shall send the description of its topology."""
+
+
+class DescriptionResult(NamedTuple):
+    """The answer to a description of a topology."""
+
+    code: ErrorCode
+    message: str = ""
 
 
 def refuse_streams_beat(code: ErrorCode, message: str | None = None) -> StreamsBeat:
@@ -162,6 +172,8 @@ class DescribedEpochGroup:
     """`DescribedEpochMember`, or in a streams group `DescribedStreamsMember`."""
     configured: Configured | None = None
     """The topology of a streams group, with the partition counts of its internal topics."""
+    description: Description | None = None
+    """The description of this topology, if a member has sent it."""
 
 
 # Offsets

@@ -14,6 +14,7 @@ from ottla.groups.modern.reconciling import ReconciledAssignment
 from ottla.groups.shard import GroupShard
 from ottla.groups.share.group import ShareGroup
 from ottla.groups.streams.assignor import STICKY
+from ottla.groups.streams.description import Description
 from ottla.groups.streams.group import StreamsGroup
 from ottla.groups.streams.topology import Configured
 from ottla.machine.contract import Decision, Reply
@@ -74,7 +75,7 @@ def _share_member(shard: GroupShard, group: ShareGroup, member_id: str) -> Descr
 
 def describe_streams_groups(shard: GroupShard, group_ids: Iterable[str], reply: Reply) -> Decision:
     """Answers a list of `DescribedEpochGroup`."""
-    return describe_epoch_groups(shard, group_ids, StreamsGroup, lambda _group: STICKY, _streams_member, reply, _configured)
+    return describe_epoch_groups(shard, group_ids, StreamsGroup, lambda _group: STICKY, _streams_member, reply, _configured, _description)
 
 
 def _streams_member(shard: GroupShard, group: StreamsGroup, member_id: str) -> DescribedStreamsMember:
@@ -98,6 +99,10 @@ def _configured(shard: GroupShard, group: StreamsGroup) -> Configured | None:
     return known if known is not None and known.topology == group.topology else Configured(group.topology)
 
 
+def _description(shard: GroupShard, group: StreamsGroup) -> Description | None:
+    return None if group.topology is None else shard.streams_state(group.group_id).described.current(group.topology.epoch)
+
+
 def no_topology(_shard: GroupShard, _group: Any) -> None:
     return None
 
@@ -110,6 +115,7 @@ def describe_epoch_groups(
     describe_member: DescribeMember,
     reply: Reply,
     configured_of: Callable[[GroupShard, Any], Configured | None] = no_topology,
+    description_of: Callable[[GroupShard, Any], Description | None] = no_topology,
 ) -> Decision:
     """Answers a list of `DescribedEpochGroup`."""
 
@@ -126,6 +132,7 @@ def describe_epoch_groups(
             assignor=assignor_of(group),
             members=[describe_member(shard, group, member_id) for member_id in group.facts],
             configured=configured_of(shard, group),
+            description=description_of(shard, group),
         )
 
     wanted = list(group_ids)

@@ -209,7 +209,8 @@ class GroupShard:
         for group_id in list(self.groups):
             group = self.groups.get(group_id)
             if group is not None:
-                yield group.owner, group.held_bytes()
+                state = self.streams_states.get(group_id)
+                yield group.owner, group.held_bytes() + (0 if state is None else state.described.held_bytes())
 
     def _offset_sizes(self) -> Iterator[tuple[str, int]]:
         """Yields the owner and the approximate memory of each offset. It may include offsets that are removed meanwhile."""

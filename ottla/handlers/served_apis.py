@@ -181,6 +181,7 @@ TABLE: dict[int, ServedApi] = {
         _line("share_groups", "ReadShareGroupStateSummary", CLUSTER_ACTION),
         _line("streams_groups", "StreamsGroupHeartbeat", READ_GROUP, DESCRIBE_TOPIC, CREATE_CLUSTER, CREATE_TOPIC),
         _line("streams_groups", "StreamsGroupDescribe", DESCRIBE_GROUP, DESCRIBE_TOPIC),
+        _line("streams_groups", "StreamsGroupTopologyDescriptionUpdate", READ_GROUP),
         _line("share_groups", "DescribeShareGroupOffsets", DESCRIBE_GROUP, DESCRIBE_TOPIC),
         _line("share_groups", "AlterShareGroupOffsets", READ_GROUP, READ_TOPIC),
         _line("share_groups", "DeleteShareGroupOffsets", DELETE_GROUP, READ_TOPIC),

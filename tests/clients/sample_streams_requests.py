@@ -10,6 +10,11 @@ from ottla.wire.messages.streams_group_heartbeat import (
     TopicInfo,
     Topology,
 )
+from ottla.wire.messages.streams_group_topology_description_update import (
+    TopologyDescription,
+    TopologyDescriptionNode,
+    TopologyDescriptionSubtopology,
+)
 from tests.clients.broker_process import eventually
 from tests.clients.sample_share_requests import JOINING, member_id
 from tests.clients.wire_client import In
@@ -39,4 +44,15 @@ def describe(world: World, make: In, cls: Any) -> Any:
     return make(cls, group_ids=[group], include_authorized_operations=True)
 
 
-STREAMS_REQUESTS = {88: heartbeat, 89: describe}
+def describe_topology(world: World, make: In, cls: Any) -> Any:
+    group = world.fresh("streams-group")
+    beat = joining(world, In(1), StreamsGroupHeartbeatRequest, group)
+    eventually(lambda: world.client.ask(beat, 1).error_code == 0)
+    source = make(TopologyDescriptionNode, name="source", node_type=1, source_topics=[world.topic], stores=[], successors=["store"])
+    store = make(TopologyDescriptionNode, name="store", node_type=2, source_topics=[], stores=["counts"], successors=[])
+    part = make(TopologyDescriptionSubtopology, subtopology_id="0", nodes=[source, store])
+    description = make(TopologyDescription, subtopologies=[part], global_stores=[])
+    return make(cls, group_id=group, member_id=beat.member_id, topology_epoch=0, topology_description=description)
+
+
+STREAMS_REQUESTS = {88: heartbeat, 89: describe, 93: describe_topology}

@@ -112,6 +112,7 @@ KAFKA: dict[str, set[tuple[str, str]]] = {
     "ReadShareGroupStateSummary": {("CLUSTER_ACTION", CLUSTER)},
     "StreamsGroupHeartbeat": {("READ", GROUP)},
     "StreamsGroupDescribe": {("DESCRIBE", GROUP)},
+    "StreamsGroupTopologyDescriptionUpdate": {("READ", GROUP)},
     "DescribeShareGroupOffsets": {("DESCRIBE", GROUP), ("DESCRIBE", TOPIC)},
     "AlterShareGroupOffsets": {("READ", GROUP), ("READ", TOPIC)},
     "DeleteShareGroupOffsets": {("DELETE", GROUP), ("READ", TOPIC)},

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ottla.base.uuids import Uuid
 from ottla.groups.modern.reconciling import ReconciledAssignment, ReconcilingGroup
 from ottla.groups.states import EMPTY, NOT_READY, GroupState, GroupType
+from ottla.groups.streams.description import DescriptionState
 from ottla.groups.streams.topology import Configured, Topology
 
 STREAMS_PROTOCOL_TYPE = "streams"
@@ -66,7 +67,7 @@ class Validation(NamedTuple):
 class StreamsState:
     """Soft state of a streams group."""
 
-    __slots__ = ("configured", "creating", "endpoint_epoch", "failures", "offsets", "shutdown_by")
+    __slots__ = ("configured", "creating", "described", "endpoint_epoch", "failures", "offsets", "shutdown_by")
 
     def __init__(self) -> None:
         self.configured: Configured | None = None
@@ -76,6 +77,7 @@ class StreamsState:
         self.offsets: dict[str, tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]] = {}
         """By member: the positions of its tasks' states, and the ends of their changelogs."""
         self.shutdown_by = ""  # the member that requested the end of the whole application
+        self.described = DescriptionState()
 
 
 class StreamsGroup(ReconcilingGroup[StreamsFacts]):

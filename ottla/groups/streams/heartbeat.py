@@ -106,7 +106,7 @@ def _beat(shard: GroupShard, command: StreamsHeartbeat, reply: Reply, now_ms: in
         state.endpoint_epoch += 1
     # `has_moved` must be called for each heartbeat, because it records the connection.
     has_tasks = session.has_moved(command.caller.connection) or is_joining or has_changed
-    configured = state.configured
+    configured, epoch = state.configured, change.group.topology.epoch
     answer = StreamsBeat(
         member_id=member_id,
         member_epoch=position.epoch,
@@ -116,6 +116,7 @@ def _beat(shard: GroupShard, command: StreamsHeartbeat, reply: Reply, now_ms: in
         missing=configured.missing if configured is not None else (),
         endpoint_epoch=state.endpoint_epoch,
         endpoints=_endpoints(shard, change.group, configured) if command.endpoint_epoch != state.endpoint_epoch else None,
+        must_describe=command.can_describe and facts.topology_epoch == epoch and state.described.must_ask(epoch, now_ms),
     )
     draft.answer(reply, answer, refuse_streams_beat)
     draft.on_refusal(lambda _repair, _code: shard.forget_soft_state(command.group_id))

@@ -4,21 +4,25 @@ Behaviour: a group that is unknown or of another type gets GROUP_ID_NOT_FOUND. I
 the whole group gets TOPIC_AUTHORIZATION_FAILED. Each group gets UNSUPPORTED_VERSION while the feature `streams.version` is at level 0, or
 if `group.coordinator.rebalance.protocols` excludes the protocol.
 
-Version notes: 1 has the name of the assignor. A description of the topology is not stored and is never returned.
+Version notes: 1 has the name of the assignor and, if the request asks for it, the description of the topology that a member has sent
+(KIP-1331). A description with a topic that the principal may not describe is not shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ottla.groups.answers import DescribedEpochGroup, DescribedStreamsMember
 from ottla.groups.describe import describe_streams_groups
+from ottla.groups.streams.description import Description, Node
 from ottla.groups.streams.group import ACTIVE, STANDBY, WARMUP, TaskKey, TaskRole
 from ottla.groups.streams.topology import Configured, InternalTopic
 from ottla.handlers.advertised_levels import require_streams_groups
 from ottla.handlers.context import Broker, RequestContext
 from ottla.handlers.groups.descriptions import GroupKind, describe_groups
+from ottla.handlers.rights import permits
+from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.streams_group_describe import (
     Assignment,
     DescribedGroup,
@@ -32,11 +36,25 @@ from ottla.wire.messages.streams_group_describe import (
     TaskOffset,
     TopicInfo,
     Topology,
+    TopologyDescription,
+    TopologyDescriptionGlobalStore,
+    TopologyDescriptionNode,
+    TopologyDescriptionSubtopology,
 )
+
+NOT_STORED, NOT_SHOWN, AVAILABLE = 1, 2, 3
+"""States of a requested description; 0 if it was not requested. Kafka calls 2 ERROR."""
 
 
 def handle(broker: Broker, request: RequestContext, body: StreamsGroupDescribeRequest) -> Any:
-    return describe_groups(broker, request, STREAMS, body.group_ids, with_operations=body.include_authorized_operations)
+    kind = STREAMS
+    if body.include_topology_description:
+
+        def may_describe(topic: str) -> bool:
+            return permits(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
+
+        kind = STREAMS._replace(show_group=lambda group, shown: show_with_description(group, shown, may_describe))
+    return describe_groups(broker, request, kind, body.group_ids, with_operations=body.include_authorized_operations)
 
 
 def show_member(member: DescribedStreamsMember) -> Member:
@@ -75,6 +93,39 @@ def _assignment(tasks: Mapping[TaskKey, Sequence[int]]) -> Assignment:
 def show_group(group: DescribedEpochGroup, shown: DescribedGroup) -> None:
     if group.configured is not None:
         shown.topology = _topology(group.configured)
+
+
+def show_with_description(group: DescribedEpochGroup, shown: DescribedGroup, may_describe: Callable[[str], bool]) -> None:
+    """Adds the description of the topology. It also names topics that the group writes, so it is not shown without DESCRIBE on them."""
+    show_group(group, shown)
+    found = group.description
+    if group.error:
+        return
+    if found is None:
+        shown.topology_description_status = NOT_STORED
+    elif not all(map(may_describe, dict.fromkeys(found.topics()))):
+        shown.topology_description_status = NOT_SHOWN
+    else:
+        shown.topology_description_status = AVAILABLE
+        shown.topology_description = _description(found)
+
+
+def _description(found: Description) -> TopologyDescription:
+    return TopologyDescription(
+        subtopologies=[
+            TopologyDescriptionSubtopology(subtopology_id=name, nodes=list(map(_node, nodes))) for name, nodes in found.subtopologies
+        ],
+        global_stores=[
+            TopologyDescriptionGlobalStore(source=_node(source), processor=_node(processor)) for source, processor in found.global_stores
+        ],
+    )
+
+
+def _node(node: Node) -> TopologyDescriptionNode:
+    return TopologyDescriptionNode(
+        name=node.name, node_type=node.kind, source_topics=list(node.sources), sink_topic=node.sink, stores=list(node.stores),
+        successors=list(node.successors),
+    )  # fmt: skip
 
 
 def _topology(configured: Configured) -> Topology:

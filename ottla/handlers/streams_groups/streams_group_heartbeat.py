@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ottla.groups.shard import GroupShard
     from ottla.machine.contract import Decision, Reply
 
+DESCRIPTION_SINCE = 1
 STRICT_SINCE = 0
 """Since this version a topic that exceeds the quota of partition changes is not created; a later heartbeat creates it."""
 
@@ -103,6 +104,7 @@ def command_of(request: RequestContext, body: StreamsGroupHeartbeatRequest, topo
         _offsets(body.task_offsets),
         _offsets(body.task_end_offsets),
         body.shutdown_application,
+        request.version >= DESCRIPTION_SINCE,
     )
 
 
@@ -132,6 +134,7 @@ def respond(beat: StreamsBeat) -> StreamsGroupHeartbeatResponse:
         heartbeat_interval_ms=beat.heartbeat_interval_ms,
         status=[Status(status_code=code, status_detail=detail) for code, detail in beat.statuses],
         endpoint_information_epoch=beat.endpoint_epoch,
+        topology_description_required=beat.must_describe,
     )
     if beat.tasks is not None:
         response.active_tasks = _tasks(beat, ACTIVE)
