@@ -112,6 +112,7 @@ ABOUT: dict[int, About] = {
     1022: About("UpdateFeatures checks what features depend on"),
     1023: About("Followers of tiered logs begin at the earliest offset that is not uploaded", NO_TIERS),
     1043: About("Groups of all kinds are listed and described"),
+    1052: About("Warm-up records of the performance test of producers"),
     1066: About("Cordoned log directories and brokers get no new replicas"),
     1071: About("The protocol of streams groups: the broker assigns tasks"),
     1073: About("DescribeCluster lists fenced brokers", "no broker is fenced: one that is not live is not listed"),
@@ -129,6 +130,8 @@ ABOUT: dict[int, About] = {
     1251: About("Assignment epochs of consumer groups"),
     1263: About("Assignments of large groups are computed in the background"),
     1276: About("ACL hosts may be networks in CIDR notation"),
+    1299: About("Keys of the performance test of producers"),
+    1323: About("Offsets of share groups are set to a given offset, or from a file"),
     1331: About("Descriptions of streams groups' topologies", "kept in memory, without a plugin"),
 }
 

@@ -1,4 +1,7 @@
-"""`ottla bench producer`: Kafka's performance test of producers, with its options and its result lines."""
+"""`ottla bench producer`: Kafka's performance test of producers, with its options and its result lines.
+
+With `--warmup-records` a second result line has the records after the first ones (KIP-1052). With `--key-distribution` the records have
+keys, the numbers from 0 up to `--record-key-range` as texts: one after the other, or at random (KIP-1299)."""
 
 from __future__ import annotations
 
@@ -53,6 +56,24 @@ def _read_payloads(path: str, delimiter: str) -> list[bytes]:
     return found
 
 
+def _keys(args: Args) -> Iterator[bytes] | None:
+    """Yields keys without end; None for records without keys. Raises `UsageError` if the options do not fit together."""
+    if args.record_key_range is None and args.key_distribution is None:
+        if args.random_seed is not None:
+            raise UsageError("--random-seed needs --key-distribution random")
+        return None
+    if args.record_key_range is None or args.key_distribution is None:
+        raise UsageError("--record-key-range and --key-distribution belong together; give both")
+    if args.record_key_range < 1:
+        raise UsageError("--record-key-range must be 1 or more")
+    if args.key_distribution == "range":
+        if args.random_seed is not None:
+            raise UsageError("--random-seed needs --key-distribution random")
+        return (b"%d" % (number % args.record_key_range) for number in count())
+    source = random.Random(args.random_seed)
+    return (b"%d" % source.randrange(args.record_key_range) for _ in repeat(None))
+
+
 class _ProducerRun:
     """Counts deliveries and prints a line per reporting interval. Warm-up records count in the total, not in the steady state."""
 
@@ -74,13 +95,14 @@ class _ProducerRun:
             return
         now = now_ms()
         latencies = [max(0, now - record[1]) for record in delivery.records]
-        size = sum([len(record[3] or b"") for record in delivery.records])
-        is_steady = self.total.count >= self.warmup
-        if is_steady and self.warmup:
+        sizes = [len(record[3] or b"") for record in delivery.records]
+        size = sum(sizes)
+        left = max(0, self.warmup - self.total.count)  # warm-up records, which may end within this batch
+        if self.warmup and left < len(latencies):
             if not self.steady.count:
                 self.steady_started = time.perf_counter()
-            self.steady.add(latencies)
-            self.steady_bytes += size
+            self.steady.add(latencies[left:])
+            self.steady_bytes += sum(sizes[left:])
         self.total.add(latencies)
         self.window.add(latencies)
         self.bytes += size
@@ -119,6 +141,9 @@ class _ProducerRun:
     option("--payload-file", metavar="FILE", help="records from this file, in random order"),
     option("--payload-delimiter", default="\\n", metavar="TEXT", help="separator of records in the file (default: a new line)"),
     flag("--payload-monotonic", help="each record is its number"),
+    option("--record-key-range", type=int, metavar="N", help="number of different keys, with --key-distribution"),
+    option("--key-distribution", choices=("range", "random"), help="keys one after the other, or at random (default: no keys)"),
+    option("--random-seed", type=int, metavar="SEED", help="the same random keys in each run"),
     option("--transactional-id", metavar="ID", help="in transactions"),
     option("--transaction-duration-ms", type=int, metavar="MS", help="duration of each transaction (default 3000)"),
     option("--warmup-records", type=int, default=0, metavar="N", help="print a second result line without the first N records"),
@@ -126,7 +151,7 @@ class _ProducerRun:
     flag("--print-metrics", help="print metrics of the client at the end"),
 )
 def _run(args: Args, cluster: Cluster, output: Output) -> None:
-    payloads = _payloads(args)
+    payloads, keys = _payloads(args), _keys(args)
     if args.num_records < 1:
         raise UsageError("--num-records must be 1 or more")
     properties = properties_of(args)
@@ -137,7 +162,7 @@ def _run(args: Args, cluster: Cluster, output: Output) -> None:
     cluster.topic(args.topic, auto_create=True)
     with make_producer(cluster, properties, transactional_id=transactional_id, on_delivery=run.delivered) as producer:
         duration_ms = args.transaction_duration_ms or (TRANSACTION_MS if transactional_id else None)
-        _produce(producer, args, payloads, run, duration_ms)
+        _produce(producer, args, payloads, keys, run, duration_ms)
     found = run.finish()
     if args.print_metrics and not output.is_structured:
         write(f"record-send-total : {producer.delivered}\nbyte-total : {producer.bytes_sent}\n")
@@ -145,7 +170,10 @@ def _run(args: Args, cluster: Cluster, output: Output) -> None:
         output.show_object(found)
 
 
-def _produce(producer: Producer, args: Args, payloads: Iterator[list[bytes]], run: _ProducerRun, duration_ms: int | None) -> None:
+def _produce(
+    producer: Producer, args: Args, payloads: Iterator[list[bytes]], keys: Iterator[bytes] | None, run: _ProducerRun,
+    duration_ms: int | None,
+) -> None:  # fmt: skip
     sent = 0
     begun = run.started = run.window_started = time.perf_counter()
     if duration_ms is not None:
@@ -160,7 +188,11 @@ def _produce(producer: Producer, args: Args, payloads: Iterator[list[bytes]], ru
         values = next(payloads)
         if due < len(values):
             values = values[:due]
-        producer.produce_values(args.topic, values)
+        if keys is None:
+            producer.produce_values(args.topic, values)
+        else:
+            for value in values:
+                producer.produce(args.topic, value, next(keys))
         sent += len(values)
         if args.throughput > 0:
             producer.poll()

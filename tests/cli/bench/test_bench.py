@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,6 +84,42 @@ def test_producer(ottla: Ottla, topic: str, options: list[str]) -> None:
     found = TOTAL.fullmatch(result.out)
     assert result.code == 0 and found is not None and found[1] == "600", result
     assert ottla("topic", "analyze", topic, "-o", "json").json()["records"] == 600
+
+
+def test_a_second_line_without_the_warm_up(ottla: Ottla, topic: str) -> None:
+    """KIP-1052: the records after the first ones have a line of their own."""
+    result = ottla("bench", "producer", "--topic", topic, "--num-records", 600, "--record-size", 100, "--warmup-records", 200)
+    whole, steady = result.out.splitlines(keepends=True)
+    found = TOTAL.fullmatch(steady.replace(" steady state", ""))
+    assert TOTAL.fullmatch(whole) and " steady state records sent" in steady and found is not None and found[1] == "400"
+
+
+@pytest.mark.parametrize("kind", ["range", "random"])
+def test_keys(ottla: Ottla, topic: str, kind: str) -> None:
+    """KIP-1299: keys from 0 on, in turn or at random; the same ones with the same seed."""
+    words = ["--num-records", 40, "--record-size", 10, "--record-key-range", 4, "--key-distribution", kind]
+    words += ["--random-seed", 7] if kind == "random" else []
+    for _ in range(2):
+        assert ottla("kafka-producer-perf-test", "--topic", topic, "--throughput", -1, *words).code == 0
+    keys = [json.loads(line)["key"] for line in ottla("consume", topic, "-e", "-q", "-J").out.splitlines()]
+    assert set(keys) == {"0", "1", "2", "3"} and keys[:40] == keys[40:]
+    assert (keys[:40] == ["0", "1", "2", "3"] * 10) is (kind == "range")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--record-key-range", 4], "belong together"),
+        (["--key-distribution", "range"], "belong together"),
+        (["--record-key-range", 0, "--key-distribution", "range"], "must be 1 or more"),
+        (["--random-seed", 1], "needs --key-distribution random"),
+        (["--record-key-range", 4, "--key-distribution", "range", "--random-seed", 1], "needs --key-distribution random"),
+        (["--record-key-range", 4, "--key-distribution", "zipf"], "zipf"),
+    ],
+)
+def test_wrong_options_of_keys(ottla: Ottla, topic: str, options: list[Any], says: str) -> None:
+    result = ottla("bench", "producer", "--topic", topic, "--num-records", 4, "--record-size", 10, *options)
+    assert result.code == 2 and says in result.err and result.out == ""
 
 
 def test_payloads_from_a_file(ottla: Ottla, topic: str, tmp_path: Path) -> None:
