@@ -2,7 +2,8 @@
 
 The order is fixed: check the usage, check that every group is inactive, make all plans (every partition needs a leader), commit them if
 `--execute` is given, and show them with the errors. An error before the commit has changed nothing. An `OffsetStore` hides how a kind of
-group stores its offsets: consumer groups commit offsets, share groups have a start offset for each partition.
+group stores its offsets: consumer groups commit offsets, share groups have a start offset for each partition. A file that `--export` has
+printed for one kind of group is valid for the others, so a share group can begin where a consumer group is (KIP-1323).
 """
 
 from __future__ import annotations

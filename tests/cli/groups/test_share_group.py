@@ -6,6 +6,7 @@ import json
 import threading
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -153,6 +154,21 @@ def test_a_group_can_begin_with_a_reset(cluster: Cluster, ottla: Ottla, topic: s
     write(cluster, topic, 4)
     assert ottla("share-group", "reset-offsets", name, "--topic", topic, "--to-offset", "2", "--execute").code == 0
     assert read(cluster, name, topic, 2) == [(2, 1), (3, 1)]
+
+
+def test_a_group_continues_where_a_consumer_group_is(cluster: Cluster, ottla: Ottla, topic: str, tmp_path: Path) -> None:
+    """By the file that the consumer group's tool exports (KIP-1323)."""
+    write(cluster, topic, 5)
+    consumers = f"readers-{uuid.uuid4().hex[:12]}"
+    assert ottla("group", "reset-offsets", consumers, "--topic", topic, "--to-offset", "3", "--execute").code == 0
+    chosen = ("--reset-offsets", "--group", consumers, "--topic", topic, "--to-current")
+    plan = ottla("kafka-consumer-groups", *chosen, "--export", "--dry-run")
+    file = tmp_path / "offsets.csv"
+    file.write_text(plan.out)
+    name = f"share-{uuid.uuid4().hex[:12]}"
+    moved = ottla("kafka-share-groups", "--reset-offsets", "--group", name, "--from-file", str(file), "--execute")
+    assert moved.code == 0 and moved.out.split()[-4:] == [name, topic, "0", "3"], moved
+    assert read(cluster, name, topic, 2) == [(3, 1), (4, 1)]
 
 
 def test_what_is_not_there_is_refused_with_the_nearest_name(cluster: Cluster, ottla: Ottla, topic: str, group: str) -> None:
