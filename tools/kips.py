@@ -133,6 +133,7 @@ ABOUT: dict[int, About] = {
     1299: About("Keys of the performance test of producers"),
     1323: About("Offsets of share groups are set to a given offset, or from a file"),
     1331: About("Descriptions of streams groups' topologies", "kept in memory, without a plugin"),
+    1357: About("Assignors of streams groups by name", "the only one is `sticky`; classes cannot be loaded"),
 }
 
 

@@ -112,6 +112,8 @@ class StreamsBeat:
     endpoints: Sequence[EndpointTasks] | None = None
     must_describe: bool = False
     """Whether the member shall send the description of its topology."""
+    task_offset_interval_ms: int = 0
+    acceptable_recovery_lag: int = -1
 
 
 class DescriptionResult(NamedTuple):

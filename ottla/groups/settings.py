@@ -47,6 +47,8 @@ class GroupCoordinatorSettings:
     streams_assignment_interval_ms: int  # group.streams.assignment.interval.ms
     streams_initial_rebalance_delay_ms: int  # group.streams.initial.rebalance.delay.ms
     streams_num_standby_replicas: int  # group.streams.num.standby.replicas
+    streams_task_offset_interval_ms: int  # group.streams.task.offset.interval.ms
+    streams_acceptable_recovery_lag: int  # group.streams.acceptable.recovery.lag, in records
     streams_members_max: int  # group.streams.max.size
     regex_refresh_interval_ms: int  # group.consumer.regex.refresh.interval.ms
     offsets_per_group_max: int  # ottla.group.offsets.max

@@ -49,6 +49,8 @@ def group_settings(config: BrokerConfig) -> GroupCoordinatorSettings:
         streams_assignment_interval_ms=config.group_streams_assignment_interval_ms,
         streams_initial_rebalance_delay_ms=config.group_streams_initial_rebalance_delay_ms,
         streams_num_standby_replicas=config.group_streams_num_standby_replicas,
+        streams_task_offset_interval_ms=config.group_streams_task_offset_interval_ms,
+        streams_acceptable_recovery_lag=config.group_streams_acceptable_recovery_lag,
         streams_members_max=config.group_streams_max_size,
         regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
         group_metadata_bytes_max=config.ottla_group_metadata_max_bytes,

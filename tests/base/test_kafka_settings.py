@@ -107,24 +107,35 @@ def test_each_kafka_setting_of_topics_and_groups_exists() -> None:
 
 NEWER: Mapping[str, set[str]] = {
     "topic": {"errors.deadletterqueue.group.enable"},
-    "group": {"errors.deadletterqueue.copy.record.enable", "errors.deadletterqueue.topic.name"},
+    "group": {
+        "errors.deadletterqueue.copy.record.enable", "errors.deadletterqueue.topic.name", "streams.acceptable.recovery.lag",
+        "streams.assignor.name", "streams.num.warmup.replicas", "streams.task.offset.interval.ms",
+    },
 }
 """Settings of topics and groups that came after Kafka 4.3."""
 
 
-def test_settings_of_dead_letters_are_those_of_kafka_4_4() -> None:
-    """Their types and defaults, as KIP-1191 has them."""
+def test_settings_that_came_with_kafka_4_4() -> None:
+    """Their types and defaults, as KIP-1191, KIP-1071 and KIP-1357 have them."""
     facts_of_4_4 = {
         ("topic", "errors.deadletterqueue.group.enable"): ("BOOLEAN", "false"),
         ("broker", "errors.deadletterqueue.auto.create.topics.enable"): ("BOOLEAN", "false"),
         ("broker", "errors.deadletterqueue.topic.name.prefix"): ("STRING", "dlq."),
         ("group", "errors.deadletterqueue.copy.record.enable"): ("BOOLEAN", "false"),
         ("group", "errors.deadletterqueue.topic.name"): ("STRING", ""),
+        ("broker", "group.streams.acceptable.recovery.lag"): ("LONG", "10000"),
+        ("broker", "group.streams.assignors"): ("LIST", "sticky"),
+        ("broker", "group.streams.num.warmup.replicas"): ("INT", "2"),
+        ("broker", "group.streams.task.offset.interval.ms"): ("INT", "60000"),
+        ("broker", "group.streams.min.task.offset.interval.ms"): ("INT", "15000"),
+        ("group", "streams.acceptable.recovery.lag"): ("LONG", "10000"),
+        ("group", "streams.num.warmup.replicas"): ("INT", "2"),
+        ("group", "streams.task.offset.interval.ms"): ("INT", "60000"),
     }
     for (kind, name), expected in facts_of_4_4.items():
         setting = TABLES[kind][name]
         assert (setting.type.name, setting.default_text) == expected, name
-        assert setting.is_dynamic, name
+        assert setting.is_dynamic or name.startswith("group.streams."), name
     config = BrokerConfig()
     config.check_group({"errors.deadletterqueue.topic.name": "dlq.orders"})
     with pytest.raises(ApiError, match="internal topics"):

@@ -190,6 +190,36 @@ class GroupSettings:
         "Time that the first assignment of an empty streams group waits for further members.",
         valid=at_least(0),
     )
+    group_streams_assignors = words(
+        "group.streams.assignors",
+        ("sticky",),
+        "Accepted without effect: `sticky` is the only assignor of streams groups (KIP-1357).",
+        valid=SomeOf("sticky"),
+    )
+    group_streams_task_offset_interval_ms = integer(
+        "group.streams.task.offset.interval.ms",
+        60000,
+        "Interval at which members of streams groups report the offsets of their tasks.",
+        valid=at_least(1),
+    )
+    group_streams_min_task_offset_interval_ms = integer(
+        "group.streams.min.task.offset.interval.ms",
+        15000,
+        "Smallest streams.task.offset.interval.ms that a group may set.",
+        valid=at_least(1),
+    )
+    group_streams_acceptable_recovery_lag = long(
+        "group.streams.acceptable.recovery.lag",
+        10000,
+        "A member with a copy of a task's state that is at most this number of records behind counts as caught up.",
+        valid=at_least(0),
+    )
+    group_streams_num_warmup_replicas = integer(
+        "group.streams.num.warmup.replicas",
+        2,
+        "Accepted without effect: no warm-up tasks are assigned. Kafka 4.4 assigns none either.",
+        valid=at_least(0),
+    )
     offset_metadata_max_bytes = integer("offset.metadata.max.bytes", 4096, "Maximum size of the metadata of a committed offset.")
     offsets_topic_num_partitions = integer(
         "offsets.topic.num.partitions", 50, "Partitions of __consumer_offsets when it is created.", valid=at_least(1)

@@ -382,12 +382,29 @@ class GroupOverrides:
         "Whether members may renew the lock of a record.",
         scope=Scope.GROUP,
     )
+    streams_acceptable_recovery_lag = Setting(
+        "streams.acceptable.recovery.lag",
+        Type.LONG,
+        10000,
+        "A member with a copy of a task's state that is at most this number of records behind counts as caught up.",
+        valid=at_least(0),
+        scope=Scope.GROUP,
+        broker_names=(("group.streams.acceptable.recovery.lag", 1),),
+    )
     streams_assignment_interval_ms = _group(
         "streams.assignment.interval.ms",
         1000,
         "Minimum time between two assignments of the streams group.",
         "group.streams.assignment.interval.ms",
         low=0,
+    )
+    streams_assignor_name = Setting(
+        "streams.assignor.name",
+        Type.STRING,
+        "sticky",
+        "Accepted without effect: `sticky` is the only assignor of streams groups (KIP-1357).",
+        valid=OneOf("sticky"),
+        scope=Scope.GROUP,
     )
     streams_heartbeat_interval_ms = _group(
         "streams.heartbeat.interval.ms",
@@ -410,11 +427,25 @@ class GroupOverrides:
         "group.streams.num.standby.replicas",
         low=0,
     )
+    streams_num_warmup_replicas = _group(
+        "streams.num.warmup.replicas",
+        2,
+        "Accepted without effect: no warm-up tasks are assigned.",
+        "group.streams.num.warmup.replicas",
+        low=0,
+    )
     streams_session_timeout_ms = _group(
         "streams.session.timeout.ms",
         45000,
         "A member of the streams group without a heartbeat for this long is removed.",
         "group.streams.session.timeout.ms",
+        low=1,
+    )
+    streams_task_offset_interval_ms = _group(
+        "streams.task.offset.interval.ms",
+        60000,
+        "Interval at which members of the streams group report the offsets of their tasks.",
+        "group.streams.task.offset.interval.ms",
         low=1,
     )
 

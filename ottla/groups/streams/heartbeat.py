@@ -116,6 +116,8 @@ def _beat(shard: GroupShard, command: StreamsHeartbeat, reply: Reply, now_ms: in
         missing=configured.missing if configured is not None else (),
         endpoint_epoch=state.endpoint_epoch,
         endpoints=_endpoints(shard, change.group, configured) if command.endpoint_epoch != state.endpoint_epoch else None,
+        task_offset_interval_ms=shard.setting_of(command.group_id, "streams.task.offset.interval.ms"),
+        acceptable_recovery_lag=shard.setting_of(command.group_id, "streams.acceptable.recovery.lag"),
         must_describe=command.can_describe and facts.topology_epoch == epoch and state.described.must_ask(epoch, now_ms),
     )
     draft.answer(reply, answer, refuse_streams_beat)

@@ -7,7 +7,7 @@ principal's permissions. The status MISSING_INTERNAL_TOPICS names the topics tha
 creation. The answer is UNSUPPORTED_VERSION while the feature `streams.version` is at level 0, or if `group.coordinator.rebalance.protocols`
 excludes the protocol. See `groups/streams/heartbeat.py`.
 
-Version notes: 1 has a wider acceptable recovery lag, and the request for a description of the topology.
+Version notes: 1 has the acceptable recovery lag (the field of version 0 stays 0), and the request for a description of the topology.
 """
 
 from __future__ import annotations
@@ -135,6 +135,8 @@ def respond(beat: StreamsBeat) -> StreamsGroupHeartbeatResponse:
         status=[Status(status_code=code, status_detail=detail) for code, detail in beat.statuses],
         endpoint_information_epoch=beat.endpoint_epoch,
         topology_description_required=beat.must_describe,
+        task_offset_interval_ms=beat.task_offset_interval_ms,
+        acceptable_recovery_lag=beat.acceptable_recovery_lag,
     )
     if beat.tasks is not None:
         response.active_tasks = _tasks(beat, ACTIVE)

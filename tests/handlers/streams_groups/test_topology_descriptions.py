@@ -73,6 +73,12 @@ def test_a_member_is_asked_and_its_description_is_shown() -> None:
     assert (silent.topology_description_status, silent.topology_description) == (0, None)
 
 
+def test_members_learn_how_often_to_report_offsets() -> None:
+    """And how far behind a copy of a task's state may be."""
+    answer = BrokerWorld().ask(beat())
+    assert (answer.task_offset_interval_ms, answer.acceptable_recovery_lag) == (60_000, 10_000)
+
+
 def test_an_older_client_is_not_asked() -> None:
     world = BrokerWorld()
     joined = world.ask(beat(), 0)
