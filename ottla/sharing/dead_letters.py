@@ -2,8 +2,8 @@
 
 A record becomes a dead letter if a member rejects it, or if it is released after its last delivery, and the group names a dead-letter
 topic. Its state becomes ARCHIVING. When this state is stored, the share partition has the record copied; when the copy is written, or was
-given up, the state becomes ARCHIVED. A leader that dies between the two leaves ARCHIVING records. The next leader copies them again, so
 given up, the state becomes ARCHIVED. If a leader dies between the two, the records stay ARCHIVING. The next leader copies them again, so
+each dead letter is copied at least once.
 
 A share partition copies one run at a time. Its other dead letters wait in the records in flight, so they need no queue. Elsewhere: the
 copies (`handlers/share_groups/dead_letters.py`)."""

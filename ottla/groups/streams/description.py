@@ -1,8 +1,8 @@
 """Descriptions of topologies (KIP-1331): the processors, stores and topics of an application, which its members send for people to look at.
 
 The topology that a member sends when it joins has only what the assignment of tasks needs. The description has the whole graph. The
-coordinator asks one member for it in the answer to a heartbeat, and asks again later while none has come, with rising pauses: a client may
-be configured not to send it.
+coordinator asks one member for it in the answer to a heartbeat, and asks again with rising pauses until it has one: a client may be
+configured not to send it.
 
 A description is kept in the coordinator's memory, which counts it, and is not in the log. A coordinator that has just loaded the group asks
 for it again. Only the description of the group's current topology is kept. `description_update.py` takes what a member sends.
@@ -60,7 +60,7 @@ class Description(NamedTuple):
 
 
 class DescriptionState:
-    """What a coordinator knows about the description of one group; soft state. Epochs are those of topologies, -1 for none."""
+    """Knowledge of a coordinator about the description of one group; soft state. The epochs number topologies; -1 means none."""
 
     __slots__ = ("asked_epoch", "description", "next_ask_ms", "pause_ms", "refused_epoch", "stored_epoch")
 
