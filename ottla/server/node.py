@@ -250,10 +250,8 @@ class Node:
         )  # fmt: skip
         self.member = ClusterMember(
             store=ports.store, config=config, clock=ports.clock, timers=ports.timers, ages=ports.ages, random=ports.random,
-            metadata=self.metadata,
-            replicas=self.replicas, later=self.replicas.turns.call_next,
-            remote=self.links.messenger if self.links is not None else None,
-            acl_table=self.acl_authorizer,
+            metadata=self.metadata, replicas=self.replicas, later=self.replicas.turns.call_next,
+            remote=self.links.messenger if self.links is not None else None, acl_table=self.acl_authorizer,
         )  # fmt: skip
         self.controller = self.member.controller
         self.route = ControllerLink(
