@@ -6,6 +6,8 @@ an unknown kind of node, get INVALID_REQUEST. A description that takes too much 
 answer is UNSUPPORTED_VERSION while the feature `streams.version` is at level 0, or if `group.coordinator.rebalance.protocols` excludes the
 protocol. See `groups/streams/description.py`.
 
+Version notes: none.
+
 Not done: descriptions are not stored on disk. A new coordinator asks the members again.
 """
 
