@@ -16,7 +16,7 @@ from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from ottla.base.ports import REFUSED, AddressError, Channel, Part, Receiver, Slice
+from ottla.base.ports import NO_HOST_NAME, REFUSED, AddressError, Channel, Part, Receiver, Slice
 
 log = logging.getLogger("ottla.network")
 
@@ -400,8 +400,8 @@ class SocketNetwork:
         except OSError as error:  # a timeout is one, too
             failed(error.strerror or str(error) or "no answer")
             return
-        except UnicodeError as error:  # an invalid host name
-            failed(str(error))
+        except UnicodeError:
+            failed(NO_HOST_NAME)
             return
         connected(connected_channel(self._loop, sock, host, port))
 

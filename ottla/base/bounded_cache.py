@@ -15,7 +15,7 @@ from functools import wraps
 from sys import getsizeof
 from typing import Any, TypeVar
 
-ENTRY_BYTES = 320
+ENTRY_BYTES = 336
 """Memory of an entry besides its texts, in bytes: the table's slot, and the numbers in its key."""
 KEY_BYTES_MAX = 4 << 10
 """Maximum memory of a key's texts, in bytes; a larger key is not cached. 4 KiB: the longest accepted id takes this much

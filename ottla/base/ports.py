@@ -244,6 +244,8 @@ class AddressError(Exception):
 
 REFUSED = "connection refused"
 """The reason of a failed connection if the host answers, but nothing listens at the address."""
+NO_HOST_NAME = "it is no host name"
+"""The reason if Python refuses to look up the name, such as `a..b`, because a part of it is empty or too long."""
 
 
 class Network(Protocol):

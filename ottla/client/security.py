@@ -13,6 +13,7 @@ import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ottla.base.ports import NO_HOST_NAME
 from ottla.client.core.sasl import MECHANISMS, OAUTHBEARER, BearerExchange, SaslExchange, exchange
 from ottla.client.errors import ConnectError
 
@@ -160,6 +161,8 @@ def lost(address: Address, error: BaseException) -> ConnectError:
 
 def reason_of(error: BaseException) -> str:
     """Returns the message of the system or of OpenSSL, in lower case except for certificate errors."""
+    if isinstance(error, UnicodeError):
+        return NO_HOST_NAME
     if _is_of_tls(error):
         said = getattr(error, "verify_message", "") or (getattr(error, "reason", None) or str(error)).replace("_", " ").lower()
         return str(said)

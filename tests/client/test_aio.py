@@ -173,5 +173,5 @@ def test_authentication(code: int, is_accepted: bool) -> None:
 
 
 def test_a_name_that_cannot_be_looked_up_is_one_line() -> None:
-    with pytest.raises(ConnectError, match=r"cannot reach a\.\.b:9092: \w+"):
+    with pytest.raises(ConnectError, match=r"^cannot reach a\.\.b:9092: it is no host name$"):
         _run(aio.AsyncConnection.connect(Address("a..b", 9092)))

@@ -218,7 +218,7 @@ def test_a_broker_that_takes_no_data_ends_the_sending_of_large_pieces(opened: Op
 
 
 def test_a_name_that_cannot_be_looked_up_is_one_line() -> None:
-    with pytest.raises(ConnectError, match=r"cannot reach a\.\.b:9092: \w+"):
+    with pytest.raises(ConnectError, match=r"^cannot reach a\.\.b:9092: it is no host name$"):
         BlockingConnection(NO_NAME).open()
 
 

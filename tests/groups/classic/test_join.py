@@ -276,4 +276,5 @@ def costs_of_joins(members: int) -> dict[str, int]:
 
 def test_a_join_costs_the_same_whatever_the_size_of_the_group() -> None:
     """Each summed up the metadata of all members, so that a group of N cost N times N. What a round costs once is not looked at."""
+    costs_of_joins(20)  # CPython specializes instructions that were executed some times
     assert costs_of_joins(200) == costs_of_joins(20)
