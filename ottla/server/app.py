@@ -20,6 +20,7 @@ from ottla._version import __version__
 from ottla.adapters.boot import boot_id
 from ottla.adapters.clock import SystemClock
 from ottla.adapters.commit_pace import CommitPace
+from ottla.adapters.dependencies import DependencyCheck
 from ottla.adapters.descriptors import raise_limit, share_out
 from ottla.adapters.disk import OsDisk
 from ottla.adapters.local_store import FILE_NAME, LocalStore
@@ -324,6 +325,7 @@ def run(
 ) -> int:  # fmt: skip
     """Runs one broker until a signal stops it, and with `is_with_parent` at most until standard input ends. Returns the exit code. Calls
     `on_ready` with its address. `console` is the address for a console, or empty. Raises `StartRefused`."""
+    dependencies = DependencyCheck()
     loop = new_event_loop()
     asyncio.set_event_loop(loop)
     directories = ", ".join(map(os.path.abspath, config.data_directories))
@@ -337,6 +339,9 @@ def run(
     signal.signal(signal.SIGTERM, early.on_signal)
     try:
         server.start()
+        if failure := dependencies.failure():
+            server.release()
+            raise StartRefused(failure)
         return loop.run_until_complete(serve(server, early, started, seed_topics, on_ready, console))
     finally:
         close_loop(loop)

@@ -141,8 +141,13 @@ def _run(args: Args, seed_topics: list[tuple[str, int]], started: float) -> int:
         if seed_topics:
             raise StartError("--seed-topic creates topics of one broker: leave it out, and create them when the service is ready")
         return _run_service(args, config, notices, started)
-    from ottla.server.app import StartRefused, StoreNotReached, run
-    from ottla.server.logging_setup import set_up_logging
+    try:
+        from ottla.server.app import StartRefused, StoreNotReached, run
+        from ottla.server.logging_setup import set_up_logging
+    except ImportError as error:
+        from ottla.adapters.dependencies import why_not_loaded
+
+        raise StartError(why_not_loaded(error.name or "a package", error)) from error
 
     set_up_logging(config.ottla_log_format, config.ottla_log_level, config.this_broker_id)
     try:

@@ -164,13 +164,15 @@ def _kernel_clock_state() -> int | None:
 
 
 def check_libraries() -> Finding:
-    """Checks that the compiled libraries are installed; without them the broker is slower."""
-    import importlib.util
+    """Checks that the compiled libraries can be loaded. Without uvloop the broker is slower; without another one it does not start."""
+    from ottla.adapters.dependencies import LATER, failure_of
 
-    missing = [name for name in ("uvloop", "crc32c", "cramjam") if importlib.util.find_spec(name) is None]
-    if missing:
-        return Finding("libraries", WARN, f"without {', '.join(missing)}", "the broker runs slower; install ottla with its dependencies")
-    return Finding("libraries", PASS, "uvloop, crc32c and cramjam are installed")
+    needed = {"crc32c": "crc32c", **LATER}
+    if failure := failure_of(needed):
+        return Finding("libraries", FAIL, failure, "the broker does not start")
+    if failure := failure_of({"uvloop": "uvloop"}):
+        return Finding("libraries", WARN, failure, "the broker is slower")
+    return Finding("libraries", PASS, f"{', '.join(needed.values())} and uvloop can be loaded")
 
 
 # The broker
