@@ -106,6 +106,7 @@ EXAMPLES = (
     Example("ottla share-group delete-offsets workers --topic orders --yes", "in one topic"),
     Example("ottla streams-group list", "all streams groups"),
     Example("ottla streams-group describe wordcount --members", "the tasks of each member", needs="streams"),
+    Example("ottla streams-group topology wordcount", "if a member of Kafka Streams 4.4 has described it", needs="streams", code=1),
     Example("ottla streams-group reset-offsets wordcount --all-topics --to-earliest --execute", "of the source topics", needs="streams"),
     Example("ottla streams-group delete-offsets wordcount --topic lines --yes", "in one topic", needs="streams"),
     Example("ottla streams-group delete wordcount --yes", "with its committed offsets", needs="streams"),

@@ -10,10 +10,12 @@ from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
+from ottla.cli.command import Args, command
 from ottla.cli.groups.group_commands import Kind, add_changes, add_offset_deletion, add_views, wrong_kind
-from ottla.cli.groups.group_options import STREAMS
+from ottla.cli.groups.group_options import GROUP_OPTIONS, STREAMS, chosen_groups
 from ottla.cli.groups.reset_offsets import OffsetStore
-from ottla.cli.render.ottla import Row, column, json_only
+from ottla.cli.output import write_error
+from ottla.cli.render.ottla import Output, Row, column, json_only
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import group_admin, streams_admin
 from ottla.client.core.admin import EARLIEST, LATEST, OffsetAt, list_offsets
@@ -64,6 +66,18 @@ class StreamsStateRow(Row):
     assignment_epoch: int = column(wide=True)
     topology_epoch: int | None = column(wide=True)
     member_count: int = column("#MEMBERS")
+
+
+class TopologyRow(Row):
+    """A node of a topology; without a subtopology, it belongs to a global store."""
+
+    group: str
+    subtopology: str | None
+    node: str
+    type: str
+    topics: list[str]
+    stores: list[str]
+    successors: list[str]
 
 
 def describe(cluster: Cluster, name: str) -> StreamsGroupDescription:
@@ -151,6 +165,27 @@ KIND = Kind(
     is_checked=True,
     possessions="all committed offsets",
 )
+
+NODE_TYPES = {1: "source", 2: "processor", 3: "sink"}
+
+
+@command("streams-group topology", "Sources, processors, stores and sinks of the applications of streams groups.", *GROUP_OPTIONS)
+def topology(args: Args, cluster: Cluster, output: Output) -> int:
+    """Prints the nodes of each group. Returns 1 if a group has no description."""
+    rows, is_whole = [], True
+    for name in chosen_groups(cluster, args, STREAMS):
+        describe(cluster, name)
+        nodes = streams_admin.describe_topology(cluster, name)
+        if nodes is None:
+            is_whole = False
+            write_error(f"no member of streams group {name!r} has described its topology; Kafka Streams 4.4 and later does\n")
+        rows += [
+            TopologyRow(name, node.subtopology, node.name, NODE_TYPES.get(node.kind, str(node.kind)), *map(list, node[3:]))
+            for node in nodes or ()
+        ]
+    output.rows("nodes", TopologyRow, rows)
+    return 0 if is_whole else 1
+
 
 add_views(KIND)
 add_changes(KIND)

@@ -13,6 +13,7 @@ from ottla.client.core.operation import operation
 from ottla.client.errors import refused
 
 TYPE = "streams"
+DESCRIPTION_ERROR = 2
 Tasks = Mapping[str, Sequence[int]]
 """Partitions by subtopology."""
 
@@ -59,6 +60,19 @@ class StreamsGroupDescription(NamedTuple):
     changelog_topics: tuple[str, ...]
 
 
+class TopologyNode(NamedTuple):
+    """A source, processor or sink of an application. `subtopology` is None for the nodes of a global store."""
+
+    subtopology: str | None
+    name: str
+    kind: int
+    """1 for a source, 2 for a processor, 3 for a sink."""
+    topics: tuple[str, ...]
+    """The topics that a source reads, or the topic that a sink writes."""
+    stores: tuple[str, ...]
+    successors: tuple[str, ...]
+
+
 @operation
 def describe_streams_group(cluster: ClusterCore, group_id: str) -> Conversation[StreamsGroupDescription]:
     """Describes one group. Raises KafkaError GROUP_ID_NOT_FOUND if there is no streams group with this id."""
@@ -83,6 +97,30 @@ def describe_streams_group(cluster: ClusterCore, group_id: str) -> Conversation[
         tuple(sorted({topic.name for part in parts for topic in part.repartition_source_topics})),
         tuple(sorted({topic.name for part in parts for topic in part.state_changelog_topics})),
     )
+
+
+@operation
+def describe_topology(cluster: ClusterCore, group_id: str) -> Conversation[tuple[TopologyNode, ...] | None]:
+    """Returns the description of a group's topology (KIP-1331); None if the coordinator has none. Raises KafkaError GROUP_ID_NOT_FOUND if
+    there is no streams group with this id, and UNKNOWN_SERVER_ERROR if the broker cannot show the description."""
+    from ottla.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
+
+    request = StreamsGroupDescribeRequest(group_ids=[group_id], include_topology_description=True)
+    (group,) = (yield from cluster.ask_coordinator(GROUP, group_id, request)).groups
+    check(group.error_code, group.error_message, f"streams group {group_id!r}")
+    if group.topology_description_status == DESCRIPTION_ERROR:
+        raise refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker cannot show the topology of streams group {group_id!r}")
+    described = group.topology_description
+    if described is None:
+        return None
+    nodes = [_node(part.subtopology_id, node) for part in described.subtopologies for node in part.nodes]
+    nodes += [_node(None, node) for store in described.global_stores for node in (store.source, store.processor)]
+    return tuple(nodes)
+
+
+def _node(subtopology: str | None, node: Any) -> TopologyNode:
+    topics = node.source_topics if node.sink_topic is None else [node.sink_topic]
+    return TopologyNode(subtopology, node.name, node.node_type, tuple(topics), tuple(node.stores), tuple(node.successors))
 
 
 def _member(member: Any) -> StreamsMemberDescription:

@@ -17,6 +17,13 @@ from ottla.client.core.cluster import GROUP
 from ottla.client.core.group_admin import commit_offsets, committed_offsets
 from ottla.testing.broker import Broker
 from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, TaskIds, TopicInfo, Topology
+from ottla.wire.messages.streams_group_topology_description_update import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    TopologyDescription,
+    TopologyDescriptionGlobalStore,
+    TopologyDescriptionNode,
+    TopologyDescriptionSubtopology,
+)
 from tests.cli.conftest import Ottla
 from tests.clients.broker_process import eventually
 
@@ -103,6 +110,34 @@ def test_a_group_is_listed_and_described(ottla: Ottla, member: Member, cluster: 
         [member.words],
         [member.totals],
     )
+
+
+def test_the_description_of_a_topology_is_shown(ottla: Ottla, member: Member, cluster: Cluster) -> None:
+    group = member.group
+    missing = ottla("streams-group", "topology", group)
+    assert missing.code == 1 and f"no member of streams group '{group}' has described its topology" in missing.err
+    nodes = [
+        TopologyDescriptionNode(name="lines", node_type=1, source_topics=[member.lines], successors=["count"]),
+        TopologyDescriptionNode(name="count", node_type=2, stores=["totals"], successors=["words"]),
+        TopologyDescriptionNode(name="words", node_type=3, sink_topic=member.words),
+    ]
+    table = TopologyDescriptionGlobalStore(
+        source=TopologyDescriptionNode(name="all", node_type=1, source_topics=[member.lines]),
+        processor=TopologyDescriptionNode(name="fill", node_type=2, stores=["everything"]),
+    )
+    whole = TopologyDescription(
+        subtopologies=[TopologyDescriptionSubtopology(subtopology_id="0", nodes=nodes)], global_stores=[table]
+    )
+    request = StreamsGroupTopologyDescriptionUpdateRequest(group_id=group, member_id="m", topology_epoch=0, topology_description=whole)
+    assert cluster.run(cluster.core.ask_coordinator(GROUP, group, request)).error_code == 0
+    assert [line.split() for line in ottla("streams-group", "topology", group).out.splitlines()[1:]] == [
+        [group, "0", "lines", "source", member.lines, "-", "count"],
+        [group, "0", "count", "processor", "-", "totals", "words"],
+        [group, "0", "words", "sink", member.words, "-", "-"],
+        [group, "-", "all", "source", member.lines, "-", "-"],
+        [group, "-", "fill", "processor", "-", "everything", "-"],
+    ]
+    assert "not found" in ottla("streams-group", "topology", "nothing-of-the-kind").err
 
 
 def test_names_of_other_groups_are_refused_with_the_command_for_them(ottla: Ottla, member: Member, cluster: Cluster) -> None:
