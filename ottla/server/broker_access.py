@@ -6,7 +6,9 @@ The login authenticates a user. After it, the cluster's secret proves that the c
 from __future__ import annotations
 
 import base64
+import logging
 from collections.abc import Callable
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from ottla.base.broker_ports import Ports
@@ -15,11 +17,15 @@ from ottla.base.errors import ErrorCode, OttlaError
 from ottla.base.ports import LoginToken
 from ottla.base.settings.security import BrokerLogin
 from ottla.base.settings.token_login import TokenLogin
+from ottla.security.credentials import Stored
 from ottla.security.mechanisms import NONCE_BYTES
+from ottla.security.scram import HASHES
 
 if TYPE_CHECKING:
     from ottla.client.core.sasl import SaslExchange
     from ottla.security.broker_tokens import BrokerTokens
+
+log = logging.getLogger("ottla.security")
 
 Begun = Callable[["SaslExchange | None", OttlaError | None], object]
 
@@ -35,12 +41,32 @@ class BrokerAccess:
         self.logs_in = config.of_listeners.broker_login(self._endpoint) is not None
         self._tokens: tuple[TokenLogin, BrokerTokens] | None = None
         """The settings of the login, and the tokens that are fetched with them."""
+        self._is_user_missing = False
 
     def prepare(self) -> None:
         """If brokers log in by tokens, fetches the first one, so that a failure is logged at the start."""
         login = self._config.of_listeners.broker_login(self._endpoint)
         if isinstance(login, TokenLogin):
             self._tokens_of(login).get(lambda _token, _error: None)
+
+    def review_user(self, stored: Stored) -> None:
+        """Logs a warning if the user with which brokers log in to each other has no SCRAM credential. Brokers then wait for the controller
+        forever. `stored` are the cluster's credentials; called when they were read or have changed.
+        """
+        try:
+            login = self._config.of_listeners.broker_login(self._endpoint)
+        except ValueError:
+            return  # `begin_login` reports settings that became invalid
+        if not isinstance(login, BrokerLogin) or login.mechanism not in HASHES:
+            return
+        is_missing = login.mechanism not in stored.get(login.user, {})
+        if is_missing and not self._is_user_missing:
+            create = f"ottla user add {quote(login.user)} --mechanism {login.mechanism} --zookeeper {self._config.zookeeper_connect}"
+            log.warning(
+                "brokers log in to each other as user %r, who has no %s credential; create it: %s --password-file FILE",
+                login.user, login.mechanism, create,
+            )  # fmt: skip
+        self._is_user_missing = is_missing
 
     def begin_login(self, done: Begun) -> None:
         from ottla.client.errors import refused  # on use: a single broker connects to no other

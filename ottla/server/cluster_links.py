@@ -51,6 +51,7 @@ class ClusterLinks:
         """`epoch_of` returns the known epoch of a broker. `is_current` returns whether a controller's message to a broker is still valid.
         """
         self._ports = ports
+        self._access = BrokerAccess(config, ports)
         self._config = config
         self._metadata = metadata
         self._broker_epoch = broker_epoch
@@ -74,7 +75,7 @@ class ClusterLinks:
             client_id=f"broker-{config.this_broker_id}",
             timeout_ms=lambda: config.request_timeout_ms,
             identity=self.identity,
-            access=BrokerAccess(config, ports),
+            access=self._access,
             threads=ports.threads,
         )
 
@@ -105,6 +106,15 @@ class ClusterLinks:
     def _on_hang_up(self, broker_id: int) -> None:
         self.suspects.on_hang_up(broker_id)
         self.failure_detector.on_hang_up(broker_id)
+
+    def reviewing(self, recheck: Callable[[], object]) -> Callable[[], object]:
+        """Returns what to call when credentials have changed: looks for the user of this broker's logins, and then calls `recheck`."""
+
+        def changed() -> None:
+            self._access.review_user(self._metadata.scram)
+            recheck()
+
+        return changed
 
     def on_metadata(self) -> None:
         self.suspects.review()

@@ -154,7 +154,7 @@ class Node:
             ports.network, config, self.dispatcher, self.storage_failed, on_broken_invariant, connections_max=connections_max,
             mechanisms=self.mechanisms.of if self.mechanisms is not None else no_mechanisms, audit=self.audit)  # fmt: skip
         self.frames.attach(self.dispatcher, self.listeners)
-        self.metadata.on_credentials = self.listeners.recheck
+        self.metadata.on_credentials = self.listeners.recheck if self.links is None else self.links.reviewing(self.listeners.recheck)
         self.housekeeping = Housekeeping(
             ports=ports, config=config, partitions=self.partitions, replicas=self.replicas, listeners=self.listeners,
             flusher=self.flusher, peers=self.peers, metadata=self.metadata,

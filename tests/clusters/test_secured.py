@@ -7,6 +7,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +15,20 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
+from ottla.adapters.zookeeper_tools import ZooKeeperTools
 from ottla.base.errors import ErrorCode
 from ottla.client.addresses import Address
 from ottla.client.blocking.connection import BlockingConnection
 from ottla.client.security import security_of
-from ottla.testing.zookeeper_process import ZooKeeperProcess
+from ottla.testing.zookeeper_process import ZooKeeperProcess, free_port
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.wire.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from ottla.wire.schema import Request
-from tests.clients.broker_process import eventually
+from tests.clients.broker_process import BrokerProcess, eventually
 from tests.clients.certificates import Authority
 from tests.clusters.cluster import WAIT_SECONDS, Cluster, Load
 from tests.clusters.conftest import running
-from tests.clusters.secured import secured_cluster
+from tests.clusters.secured import SCRAM, secured_cluster
 from tests.fakes.issuer import AUDIENCE, ISSUER, claims_at, jwks, public_jwk, rsa_key, signed
 from tests.fakes.token_endpoint import TokenEndpoint
 
@@ -34,6 +36,31 @@ from tests.fakes.token_endpoint import TokenEndpoint
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory, need_program: Callable[[str], str]) -> Authority:
     return Authority(tmp_path_factory.mktemp("authority"), need_program)
+
+
+def test_brokers_without_their_user_name_it_and_go_on_when_it_exists(
+    zookeeper: ZooKeeperProcess, make_broker: Callable[..., BrokerProcess]
+) -> None:
+    """The first broker is the controller and cannot log in to the second one."""
+    connect = f"{zookeeper.connect}/userless"
+    brokers = [
+        make_broker(
+            f"userless-{number}", broker_id=number, zookeeper_connect=connect, sasl_enabled_mechanisms=SCRAM,
+            security_inter_broker_protocol="SASL_PLAINTEXT", sasl_mechanism_inter_broker_protocol=SCRAM,
+            ottla_inter_broker_login="broker=between brokers", listeners=f"SASL_PLAINTEXT://127.0.0.1:{free_port()}",
+        )
+        for number in (1, 2)
+    ]  # fmt: skip
+    said = f"create it: ottla user add broker --mechanism {SCRAM} --zookeeper {connect} --password-file FILE"
+    brokers[0].start()
+    brokers[1].log_path.touch()
+    with ThreadPoolExecutor() as pool:
+        starting = pool.submit(brokers[1].start)
+        eventually(lambda: all(said in broker.log_path.read_text() for broker in brokers))
+        assert not starting.done()
+        with ZooKeeperTools(connect) as tools:
+            tools.alter_credentials("broker", {SCRAM: ("between brokers", 4096)}, ())
+        starting.result()
 
 
 @pytest.fixture(scope="module")

@@ -56,6 +56,29 @@ def test_by_a_password() -> None:
     world.access.close()
 
 
+def test_a_broker_names_the_missing_user_with_which_brokers_log_in(caplog: pytest.LogCaptureFixture) -> None:
+    access = AccessWorld({
+        **BETWEEN, "sasl.enabled.mechanisms": "SCRAM-SHA-512", "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+        "zookeeper.connect": "zoo:2181/kafka", "ottla.inter.broker.login": "broker=secret",
+    }).access  # fmt: skip
+    said = (
+        "brokers log in to each other as user 'broker', who has no SCRAM-SHA-512 credential; create it: "
+        "ottla user add broker --mechanism SCRAM-SHA-512 --zookeeper zoo:2181/kafka --password-file FILE"
+    )
+    access.review_user({"broker": {"SCRAM-SHA-256": "..."}})
+    access.review_user({})
+    assert caplog.messages == [said]
+    access.review_user({"broker": {"SCRAM-SHA-512": "..."}})
+    access.review_user({"alice": {}})  # the user was removed
+    assert caplog.messages == [said, said]
+
+
+@pytest.mark.parametrize("settings", [PLAIN, TOKENS, {**BETWEEN, "sasl.enabled.mechanisms": "SCRAM-SHA-256"}])
+def test_a_login_without_a_scram_user_misses_none(settings: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    AccessWorld(settings).access.review_user({})
+    assert caplog.messages == []
+
+
 def test_where_the_clusters_secret_is_all_there_is_no_login() -> None:
     assert not AccessWorld({**BETWEEN, "sasl.enabled.mechanisms": "SCRAM-SHA-256"}).access.logs_in
     assert not AccessWorld({**BASE, "listeners": "PLAINTEXT://:1"}).access.logs_in

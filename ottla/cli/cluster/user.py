@@ -1,13 +1,20 @@
-"""`ottla user`: SCRAM users. Passwords are read from a prompt, a file or standard input. Arguments would be visible to every user."""
+"""`ottla user`: SCRAM users. Passwords are read from a prompt, a file or standard input. Arguments would be visible to every user.
+
+A broker adds the user. With `--zookeeper` the command writes the user to ZooKeeper itself, for users that must exist before the first
+broker starts, such as the brokers' own user.
+"""
 
 from __future__ import annotations
 
 import getpass
+import os
 import sys
+from collections.abc import Mapping
 
 from ottla.cli.cluster.config_entities import check_iterations
-from ottla.cli.command import YES, Args, UsageError, command, confirm, granted, hidden, one_of, option
+from ottla.cli.command import YES, Args, UsageError, command, confirm, flag, granted, headed, hidden, one_of, option
 from ottla.cli.input_files import read_text
+from ottla.cli.options import connect
 from ottla.cli.render.ottla import Output, Row
 from ottla.client.blocking import scram_admin
 from ottla.client.blocking.cluster import Cluster
@@ -45,20 +52,40 @@ OPTIONS = (
     ),
     hidden("--password", nargs="?", const=""),
     option("--iterations", type=int, default=scram_admin.ITERATIONS, metavar="N", help=f"default {scram_admin.ITERATIONS}"),
+    *headed(
+        "before the first broker",
+        option("--zookeeper", metavar="HOST:PORT[,...][/CHROOT]", help="write the user to this ZooKeeper, as zookeeper.connect names it"),
+        option("--zk-tls-config-file", metavar="FILE", help="settings zookeeper.ssl.* and ottla.zookeeper.* for this ZooKeeper"),
+        flag("--force", help="write to a chroot without a cluster although another chroot has one"),
+    ),
 )
 
 
 @command("user create", "The same as add.", *OPTIONS, needs="ALTER CLUSTER")
 @command("user add", "Let a user log in by SCRAM, or change the password.", *OPTIONS, needs="ALTER CLUSTER")
-def _add(args: Args, cluster: Cluster, output: Output) -> None:
+def _add(args: Args, output: Output) -> None:
     check_iterations(args.iterations)
     if args.password is not None:
         raise UsageError("the list of processes shows arguments to everybody; give the password by --password-stdin or --password-file")
     password = read_password(args.password_file, args.name)
     mechanisms = args.mechanism or ["SCRAM-SHA-256"]
-    scram_admin.alter_scram(cluster, args.name, passwords=dict.fromkeys(mechanisms, (password, args.iterations)))
+    passwords = dict.fromkeys(mechanisms, (password, args.iterations))
+    if args.zookeeper is not None:
+        _write_to_zookeeper(args, passwords)
+    else:
+        with connect(args) as cluster:
+            scram_admin.alter_scram(cluster, args.name, passwords=passwords)
     what = {"user": args.name, "mechanisms": mechanisms, "iterations": args.iterations}
     output.done(f"User {args.name} can log in by {', '.join(mechanisms)}.", what)
+
+
+def _write_to_zookeeper(args: Args, passwords: Mapping[str, tuple[str, int]]) -> None:
+    from ottla.cli.kafka_tools.zookeeper import Place, access_of, write_to
+
+    if args.bootstrap is not None:
+        raise UsageError("give --zookeeper or --bootstrap-server, not both")
+    place = Place(args.zookeeper, access_of(args.zk_tls_config_file, os.environ.get("KAFKA_OPTS", "")))
+    write_to(place, args.force, lambda tools: tools.alter_credentials(args.name, passwords, ()))
 
 
 def read_password(path: str | None, user: str) -> str:

@@ -170,7 +170,7 @@ def _alter_user(place: Place, args: Args) -> None:
     if others or not user:
         raise UsageError(f"with {OPTION} only SCRAM credentials of a named user can be altered{f', not {others[0]}' if others else ''}")
     passwords = {mechanism: parse_credential(mechanism, text) for mechanism, text in changes.items()}
-    _write(place, args.force, lambda zookeeper: zookeeper.alter_credentials(user, passwords, deletions))
+    write_to(place, args.force, lambda zookeeper: zookeeper.alter_credentials(user, passwords, deletions))
     write(f"Completed updating config for entity: user-principal '{user}'.\n")
 
 
@@ -192,11 +192,11 @@ def _alter_broker(place: Place, args: Args) -> None:
             setting.parse(value)
         except ValueError as error:
             raise UsageError(str(error)) from None
-    _write(place, args.force, lambda zookeeper: zookeeper.alter_broker_configs(name, changes, deletions))
+    write_to(place, args.force, lambda zookeeper: zookeeper.alter_broker_configs(name, changes, deletions))
     write(f"Completed updating config for {f'broker: {name}' if name else 'default config for brokers in the cluster'}.\n")
 
 
-def _write(place: Place, is_forced: bool, do: Callable[[ZooKeeperTools], None]) -> None:
+def write_to(place: Place, is_forced: bool, do: Callable[[ZooKeeperTools], None]) -> None:
     """Writes to a chroot with a cluster, or to one for a new cluster. Raises `Refused` for the latter if another chroot has a cluster: the
     chroot is probably a mistake, and no broker would read it. With `--force` it is written all the same."""
     with _opened(place) as zookeeper:

@@ -139,3 +139,35 @@ def test_a_connection_that_is_lost_while_brokers_are_read_is_one_error(monkeypat
     monkeypatch.setattr(zookeeper_tools.ZooKeeperTools, "_begin", lambda *_: Lost())
     with zookeeper_tools.ZooKeeperTools("zoo:2181") as tools, pytest.raises(StorageError, match="at zoo:2181: ConnectionLoss"):
         tools.brokers()
+
+
+def test_a_user_is_added_before_the_first_broker(offline: Ottla, cluster: Cluster, tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("between brokers\n")
+    add = ("user", "add", "broker", "--mechanism", "SCRAM-SHA-512", "--password-file", password)
+    mistaken = offline(*add, "--zookeeper", cluster.zookeeper_connect.replace("/kafka", "/kafak"))
+    assert mistaken.code == 1 and mistaken.err.count("\n") == 1
+    assert f"one at {cluster.zookeeper_connect}; say that, or --force" in mistaken.err
+    made = offline(*add, "--zookeeper", elsewhere(cluster), "--force")
+    assert words(made) == "User broker can log in by SCRAM-SHA-512.\n" and "between" not in made.err
+    found = node(cluster, "/config/users/broker")
+    fields = dict(part.split("=", 1) for part in found["SCRAM-SHA-512"].split(","))
+    assert base64.b64decode(fields["stored_key"]) == make_credential(
+        "SCRAM-SHA-512", "between brokers", base64.b64decode(fields["salt"]), 4096
+    ).stored_key  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code", "said"),
+    [
+        (("--zookeeper", "a:1", "-b", "b:1"), 2, "give --zookeeper or --bootstrap-server, not both"),
+        (("--zookeeper", ","), 1, "Expected host:port,host:port/chroot"),
+    ],
+)
+def test_a_user_for_a_wrong_place_is_refused_in_one_line(
+    offline: Ottla, tmp_path: Path, wrong: tuple[str, ...], code: int, said: str
+) -> None:
+    password = tmp_path / "password"
+    password.write_text("p\n")
+    refused = offline("user", "add", "broker", "--password-file", password, *wrong)
+    assert (refused.code, refused.err.count("\n")) == (code, 1) and said in refused.err
