@@ -34,10 +34,12 @@ async def serve(path: str, port: int) -> None:
 
 def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    _, path, port = sys.argv
+    if len(sys.argv) != 3 or not sys.argv[2].isdecimal():
+        print("usage: python -m ottla.zookeeper_server FILE PORT", file=sys.stderr)
+        return 2
     try:
-        asyncio.run(serve(path, int(port)))
-    except (OSError, StorageError) as error:
+        asyncio.run(serve(sys.argv[1], int(sys.argv[2])))
+    except (OSError, OverflowError, StorageError) as error:  # OverflowError: a port above 65535
         logging.error("%s", error)
         return 1
     return 0

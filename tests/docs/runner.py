@@ -22,7 +22,7 @@ from pathlib import Path
 
 from tests.docs.pages import ROOT, Block
 
-PORTS = ("9092", "9093", "9404")
+PORTS = ("9092", "9093", "9094", "9095", "9404", "2181")
 CONFTEST = "# conftest.py\n"
 SECONDS_MAX = 120
 READY_SECONDS_MAX = 120
@@ -163,7 +163,7 @@ class PageRun:
 
     def _moved(self, text: str) -> str:
         for port, free in self._ports.items():
-            text = re.sub(rf"(?<=:){port}\b|(?<=--port ){port}\b", free, text)
+            text = re.sub(rf"(?<=:){port}\b|(?<=--port ){port}\b|(?<=zookeeper.data ){port}\b", free, text)
         return text
 
     def _moved_back(self, text: str) -> str:
