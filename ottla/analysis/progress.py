@@ -1,7 +1,8 @@
-"""A progress bar: one line on stderr that is overwritten, shown only on a terminal and in a notebook.
+"""Progress on one line of stderr, which is overwritten.
 
-It is drawn up to ten times a second and only after the first half second, so that short work shows nothing. It is removed at the end, so
-that the program's own output looks the same. `is_quiet` turns it off, and so does `TERM=dumb` on a terminal.
+A bar (`Progress`) is shown on a terminal and in a notebook. It is drawn up to ten times a second and only after the first half second, so
+that short work shows nothing. It is removed at the end, so that the program's own output looks the same. `is_quiet` turns it off, and so
+does `TERM=dumb` on a terminal.
 """
 
 from __future__ import annotations
@@ -22,6 +23,26 @@ def is_notebook() -> bool:
     return type(sys.stderr).__module__.startswith("ipykernel.")
 
 
+class StatusLine:
+    """A line of stderr with one text at a time."""
+
+    def __init__(self) -> None:
+        self._width = 0
+
+    def show(self, text: str) -> None:
+        """Overwrites the line. Spaces remove the rest of the previous one, because notebooks know no escape sequence for it."""
+        sys.stderr.write(f"\r{text.ljust(self._width)}" + ("" if text else "\r"))
+        sys.stderr.flush()
+        self._width = len(text)
+
+    def end(self) -> None:
+        """Keeps the line, so that later output begins on the next one."""
+        if self._width:
+            sys.stderr.write("\n")
+            sys.stderr.flush()
+            self._width = 0
+
+
 class Progress:
     """A bar of `total` steps, as a context manager. With `total` 0 (unknown) only the count is shown."""
 
@@ -32,8 +53,7 @@ class Progress:
         self._is_on = not is_quiet and (is_notebook() or (os.environ.get("TERM") != "dumb" and sys.stderr.isatty()))
         self._next_s = time.monotonic() + SHOWN_AFTER_S
         self._is_shown = False
-        self._width = 0
-        """The width of the line that is shown."""
+        self._line = StatusLine()
 
     def expect(self, total: int) -> Callable[[int], None]:
         """Sets the number of steps once it is known. Returns `add`."""
@@ -45,7 +65,7 @@ class Progress:
         if self._is_on and time.monotonic() >= self._next_s:
             self._next_s = time.monotonic() + SHOWN_EVERY_S
             self._is_shown = True
-            self._write(self.line())
+            self._line.show(self.line())
 
     def line(self) -> str:
         if self._total <= 0:
@@ -59,10 +79,4 @@ class Progress:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._is_shown:
-            self._write("")
-
-    def _write(self, line: str) -> None:
-        """Overwrites the line. Spaces remove the rest of the previous one, because notebooks know no escape sequence for it."""
-        sys.stderr.write(f"\r{line.ljust(self._width)}" + ("" if line else "\r"))
-        sys.stderr.flush()
-        self._width = len(line)
+            self._line.show("")

@@ -7,11 +7,12 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
+from ottla.analysis.progress import StatusLine, is_notebook
 from ottla.spark.errors import QueryFailedError
 from ottla.spark.progress import ProgressRecorder
 from ottla.spark.prometheus import MetricsServer, write_metrics_file
@@ -31,6 +32,9 @@ _ERROR_LINE = re.compile(r"(?:[a-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Interrupt
 _JAVA_FRAME = re.compile(r"\s+(?:at [\w.$/<>]+\(|\.\.\. \d+ more)")
 _PLAN = "=== Streaming Query ==="
 _SQL_STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
+
+
+ShowStates = Callable[[Sequence[PipelineState]], None]
 
 
 class Runnable(Protocol):
@@ -147,7 +151,7 @@ def run_pipelines(
 
     When one fails, the others are stopped and `QueryFailedError` is raised. `stop` stops all, as do Ctrl-C and SIGTERM in the main thread.
     `metrics_port` serves Prometheus' text format on loopback; `metrics_file` writes it to a file. `is_quiet` is for a session that this
-    function makes (`build_session`).
+    function makes (`build_session`). In a notebook the cell shows one line with batches, rows and lag, which follows the batches.
     """
     stop = stop or StopRequest()
     if session is None:
@@ -157,19 +161,25 @@ def run_pipelines(
         session = build_session(pipelines[0].query_name, master=master, config=settings, is_quiet=is_quiet)
     _send_files_with_tasks(pipelines)
     running: list[RunningPipeline] = []
-    with _signals(stop), _metrics(running, metrics_port):
+    show = _show_in_notebook() if is_notebook() else nullcontext(lambda _: None)
+    with _signals(stop), _metrics(running, metrics_port), show as show_states:
         failures: list[QueryFailedError] = []
         try:
             for pipeline in pipelines:
                 running.append(RunningPipeline(pipeline, session))
-            _watch(running, stop, metrics_file)
+            _watch(running, stop, metrics_file, show_states)
         except spark_errors() as error:
             failures.append(failure_of(str(error)))
         finally:
             failures += [failed for one in running if (failed := one.close(is_asked=stop.is_asked)) is not None]
             _write_metrics(running, metrics_file)
+            show_states(_states(running))
     if failures:
         raise failures[0]
+    return _states(running)
+
+
+def _states(running: Sequence[RunningPipeline]) -> list[PipelineState]:
     return [one.recorder.state for one in running]
 
 
@@ -183,13 +193,15 @@ def _send_files_with_tasks(pipelines: Sequence[Runnable]) -> None:
             cloudpickle.register_pickle_by_value(sys.modules[name])
 
 
-def _watch(running: Sequence[RunningPipeline], stop: StopRequest, metrics_file: str | Path | None) -> None:
+def _watch(running: Sequence[RunningPipeline], stop: StopRequest, metrics_file: str | Path | None, show_states: ShowStates) -> None:
     """Observes the queries until one fails, all have ended, or a stop is asked for."""
+    show_states(_states(running))
     while not stop.is_asked:
         time.sleep(POLL_SECONDS)
         news = [one.observe() for one in running]
         if any(news):
             _write_metrics(running, metrics_file)
+            show_states(_states(running))
         if any(not one.is_active and one.failure() for one in running) or not any(one.is_active for one in running):
             return
 
@@ -199,7 +211,7 @@ def _metrics(running: Sequence[RunningPipeline], port: int | None) -> Iterator[N
     if port is None:
         yield
         return
-    server = MetricsServer(port, lambda: [one.recorder.state for one in running])
+    server = MetricsServer(port, lambda: _states(running))
     try:
         yield
     finally:
@@ -208,7 +220,22 @@ def _metrics(running: Sequence[RunningPipeline], port: int | None) -> Iterator[N
 
 def _write_metrics(running: Sequence[RunningPipeline], path: str | Path | None) -> None:
     if path is not None:
-        write_metrics_file(Path(path), [one.recorder.state for one in running])
+        write_metrics_file(Path(path), _states(running))
+
+
+@contextmanager
+def _show_in_notebook() -> Iterator[ShowStates]:
+    """Yields a function that shows the states of all pipelines on one line of the cell. The last line stays."""
+    line = StatusLine()
+    try:
+        yield lambda states: line.show(" | ".join(map(progress_text, states)))
+    finally:
+        line.end()
+
+
+def progress_text(state: PipelineState) -> str:
+    """Describes the progress of a pipeline in a few words."""
+    return f"{state.group}: {state.state}, {state.commits:,} batches, {state.rows_in:,} rows in, {state.rows_out:,} out, lag {state.lag:,}"
 
 
 @contextmanager

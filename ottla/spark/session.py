@@ -12,12 +12,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ottla.spark.errors import MissingRequirementError
 from ottla.spark.java import java_home
+from ottla.spark.java_output import filtered_stderr
 
 
 class Requirement(NamedTuple):
@@ -154,8 +155,8 @@ def check_worker_python(python: str) -> None:
 def build_session(name: str = "ottla", *, master: str | None = None, config: Mapping[str, str] | None = None, is_quiet: bool = True) -> Any:
     """Returns the active Spark session, or a new one (`pyspark.sql.SparkSession`); with SPARK_REMOTE one on that Spark Connect server.
 
-    `master` defaults to Spark's configuration, else all cores of this machine. With `is_quiet` Java logs only errors, and pyspark does not
-    log Java's trace of an error that it raises (`CONTEXT_LOGGERS`).
+    `master` defaults to Spark's configuration, else all cores of this machine. With `is_quiet` Java logs only errors and gives no warning
+    of an incubator module (`java_output.py`), and pyspark does not log Java's trace of an error that it raises (`CONTEXT_LOGGERS`).
     """
     check_packages()
     loaded = sys.modules.get("pyspark.sql")
@@ -181,7 +182,7 @@ def build_session(name: str = "ottla", *, master: str | None = None, config: Map
             _silence(settings, Path(folder))
         for key, value in settings.items():
             builder = builder.config(key, value)
-        with workers_path():
+        with workers_path(), filtered_stderr() if is_quiet else nullcontext():
             session = builder.getOrCreate()
     if is_quiet:
         from pyspark.logger import PySparkLogger

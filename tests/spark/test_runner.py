@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -63,6 +65,22 @@ def test_a_query_that_ends_by_itself_is_the_end(made: Any, tmp_path: Path) -> No
     assert (state.state, state.rows_in) == (STOPPED, 5)
     assert load_state(pipeline.state_file) == state
     assert 'ottla_pipeline_up{group="ends"} 0.0' in (tmp_path / "pipeline.prom").read_text()
+
+
+def test_a_notebook_shows_the_progress_on_one_line(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jupyter's kernel replaces the standard streams by its own class."""
+    cell = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
+    monkeypatch.setattr(sys, "stderr", cell)
+    run_pipelines([made("ends", Query(ends=lambda: True)), made("too", Query(ends=lambda: True))], session=object())
+    lines = cell.getvalue().split("\r")
+    assert lines[1].startswith("ends: running, 0 batches, ") and "\n" not in "".join(lines[:-1])
+    assert lines[-1].rstrip(" \n") == "ends: stopped, 0 batches, 5 rows in, 0 out, lag 0 | too: stopped, 0 batches, 5 rows in, 0 out, lag 0"
+    assert lines[-1].endswith("\n") and "\x1b" not in cell.getvalue()
+
+
+def test_a_program_outside_of_a_notebook_shows_nothing(made: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    run_pipelines([made("ends", Query(ends=lambda: True))], session=object())
+    assert capsys.readouterr().err == ""
 
 
 def test_when_one_fails_the_others_are_stopped(made: Any) -> None:
