@@ -27,7 +27,7 @@ GROUPS: dict[str, Group] = {
     "status": Group("broker.status", "Does a broker run in a data directory, and does it answer?", "Servers"),
     "reset": Group("broker.reset", "Remove all data of a stopped broker.", "Servers"),
     "snapshot": Group("broker.snapshot", "Copy a broker's data as of one moment, while it serves.", "Servers"),
-    "restore": Group("broker.snapshot", "Make a data directory of a snapshot.", "Servers"),
+    "restore": Group("broker.snapshot", "Create a data directory from a snapshot.", "Servers"),
     "clone": Group("broker.clone", "Copy topics of any Kafka to a data directory, with the same offsets.", "Servers"),
     "service": Group("broker.service", "The systemd unit of a broker.", "Servers"),
     "topic": Group("topics.topic topics.changes topics.records", "Topics: list, describe, create, alter, delete.", "Topics and records"),

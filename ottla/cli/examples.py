@@ -118,7 +118,7 @@ EXAMPLES = (
     Example("ottla txn abort --transactional-id etl-1 --yes", "fences its producer and ends what it has begun"),
     Example("ottla txn prepared", "transactions that wait for an external coordinator"),
     Example("ottla txn finish etl-1 --commit", "here none is prepared, which is refused", code=1),
-    Example("ottla txn why orders", "exit code 0: nothing holds its readers back"),
+    Example("ottla txn why orders", "exit code 0: no open transaction blocks its readers"),
     Example("ottla txn why --topic orders --partition 0 -o json", "one partition, for programs"),
     Example("ottla config describe --topic orders", "what was set"),
     Example("ottla config describe --broker 0 --all", "every setting of a broker, and where it comes from"),

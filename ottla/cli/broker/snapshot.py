@@ -155,7 +155,7 @@ def _suspended(pid: int) -> Iterator[None]:
 
 @command(
     "restore",
-    "Make a data directory of a snapshot.",
+    "Create a data directory from a snapshot.",
     option("source", metavar="DIR", help="the snapshot; it is not changed"),
     *PLACE_OPTIONS,
     has_connection=False,

@@ -16,7 +16,7 @@ STOP_TIMEOUT_S = 60.0
     "stop",
     "Stop the broker of a data directory.",
     *PLACE_OPTIONS,
-    option("--wait", type=float, default=STOP_TIMEOUT_S, metavar="SECS", help="how long to wait for its end"),
+    option("--wait", type=float, default=STOP_TIMEOUT_S, metavar="SECS", help="how long to wait for the broker to stop"),
     has_connection=False,
 )
 def _run(args: Args, output: Output) -> None:

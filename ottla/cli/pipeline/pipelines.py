@@ -298,7 +298,7 @@ class VerificationRow(Row):
     option("what", metavar="GROUP|FILE.py", help="the pipeline's group, or a file that defines pipelines"),
     option("-g", "--group", action="append", metavar="GROUP", help="of a file only the pipeline of this group; repeatable"),
     option("--sink", action="append", metavar="TOPIC[,...]", help="the topics that the pipeline writes to; needed with a group"),
-    flag("--shared-sink", help="records of other producers in the sink are no fault"),
+    flag("--shared-sink", help="allow records of other producers in the sink"),
 )
 def _prove(args: Args, output: Output) -> int:
     found = _verify_all(args)

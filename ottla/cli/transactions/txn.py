@@ -341,7 +341,7 @@ def _why(args: Args, cluster: Cluster, output: Output) -> int:
     if output.form != "table":
         output.rows("transactions", BlockingRow, rows, extra={"topic": args.topic, "held_back": bool(held)})
     elif not held:
-        write(f"nothing holds the readers of {args.topic} back\n")
+        write(f"no open transaction blocks the readers of {args.topic}\n")
     else:
-        write("".join(f"{sentence(one)}\n" for one in found) or f"what held the readers of {args.topic} back has just ended\n")
+        write("".join(f"{sentence(one)}\n" for one in found) or f"the transaction that blocked readers of {args.topic} has just ended\n")
     return 1 if rows else 0

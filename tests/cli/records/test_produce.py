@@ -128,7 +128,7 @@ def test_a_bad_line_aborts_a_transaction(ottla: Ottla, broker: Broker, topic: st
     lines.write_text("k:v\nbad\n")
     assert ottla("produce", topic, "-l", lines, "-K", ":", "--transactional-id", topic).code == 1
     assert sent(broker, topic) == []
-    assert "nothing holds the readers" in ottla("txn", "why", topic).out, "no reader has to wait for a timeout"
+    assert "no open transaction blocks the readers" in ottla("txn", "why", topic).out, "no reader has to wait for a timeout"
 
 
 def test_generated_records_have_the_headers_of_the_options(ottla: Ottla, broker: Broker, topic: str) -> None:
