@@ -1,7 +1,8 @@
 """Draws a terminal recording: an animated SVG, made from a transcript of commands and their output.
 
 The transcript is docs/assets/recording.txt; a test runs its commands again and compares. `make rewrite` updates both. Commands are typed,
-and their output appears line by line, at invented times. A viewer without animations shows everything.
+and their output is lit line by line, at invented times. Before its time a line is dim, so that the recording is never empty. A viewer
+without animations shows everything.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ STYLE = """
 text { font: 14px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace; white-space: pre; fill: #b8c4ce }
 .command { fill: #ffffff } .prompt { fill: #7ee787 } .good { fill: #7ee787 }
 g { animation: appear 0.01s linear backwards }
-@keyframes appear { from { opacity: 0 } }
+@keyframes appear { from { opacity: 0.35 } }
 @media (prefers-reduced-motion: reduce) { g { animation: none } }
 """
 

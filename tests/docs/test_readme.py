@@ -70,3 +70,9 @@ def test_long_lines_are_broken_and_what_is_printed_is_escaped() -> None:
 
 def test_the_first_test_of_the_readme_has_six_lines() -> None:
     assert len(six_line_test().splitlines()) == 6
+
+
+def test_the_recording_is_never_empty() -> None:
+    """A page, a preview and a picture of it begin with the recording's first moment."""
+    begins = re.findall(r"@keyframes \w+ \{ from \{ opacity: ([\d.]+) \} \}", recording.STYLE)
+    assert [float(opacity) >= 0.3 for opacity in begins] == [True]
