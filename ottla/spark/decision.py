@@ -191,8 +191,8 @@ def _last_batches(batch: PlannedBatch, committed: Mapping[TopicPartition, Commit
 def _gone(batch: PlannedBatch, partition: TopicPartition) -> str:
     if batch.table:
         return (
-            f"the table has no offset for {partition}: it was made again or restored to an older version, or another table was meant; the "
-            "option trustCheckpoint=true continues from the checkpoint"
+            f"the table has no offset for {partition}: it was made again, or another table was meant; the option "
+            " trustCheckpoint=true continues from the checkpoint"
         )
     return (
         f"the group no longer has an offset for {partition}: it has expired (offsets.retention.minutes), or the topic was deleted; "
@@ -207,8 +207,8 @@ def _conflict(batch: PlannedBatch, committed: Mapping[TopicPartition, Committed]
     if batch.table:
         return OffsetConflictError(
             f"checkpoint: batch {batch.batch_id} and the offsets of group {batch.group!r} in the log of table {batch.table} disagree: "
-            f"{reason}. {found} Was the table restored, does a second copy of the pipeline run, or was an old checkpoint restored? A new "
-            "checkpoint continues from the table's offsets"
+            f"{reason}. {found} Does a second copy of the pipeline run, or was an old checkpoint restored? A new checkpoint continues from "
+            "the table's offsets"
         )
     return OffsetConflictError(
         f"group: batch {batch.batch_id} and the committed offsets of group {batch.group!r} disagree: {reason}. {found} Was the group reset "

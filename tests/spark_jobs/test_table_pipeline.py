@@ -20,7 +20,11 @@ from ottla.spark import Pipeline, Table
 from ottla.spark.batch_range import find_last_batch, find_query_id
 from ottla.spark.errors import OptionError, PipelineError
 from ottla.spark.runner import run_pipelines
+from ottla.spark.tables.storage import storage_options
+from ottla.spark.tables.verify import verify_table
 from ottla.testing.broker import Broker
+from tests.spark.tables.drivers import iceberg, iceberg_table
+from tests.spark.tables.object_store import BUCKET, ObjectStore
 from tests.spark_jobs.queries import forget_last_commit, lag, write_numbers
 
 
@@ -243,3 +247,42 @@ def test_options_of_topics_are_refused(numbers: Numbers) -> None:
         replace(numbers.pipeline, output_mode="update")
     with pytest.raises(OptionError, match="sink_options: compression"):
         replace(numbers.pipeline, sink_options={"compression": "zstd"})
+
+
+def test_an_iceberg_table_is_written_in_the_same_way(numbers: Numbers) -> None:
+    table = iceberg_table(numbers.directory, partition_by=["partition"], add_columns=True)
+    numbers.write(*range(10))
+    numbers.run(sink=table)
+    numbers.forget_checkpoint()
+    numbers.write(*range(10, 15))
+    numbers.run(sink=table, transform=lambda rows: as_numbers(rows).selectExpr("*", "array(cast(number AS string)) AS texts"))
+    found = iceberg(table).scan().to_arrow()
+    assert sorted(found["number"].to_pylist()) == list(range(15))
+    assert sorted(texts for texts in found["texts"].to_pylist() if texts) == [[str(number)] for number in range(10, 15)]
+    assert duckdb.from_arrow(found).aggregate("sum(number)").fetchall() == [(sum(range(15)),)]
+    proof = verify_table(numbers.client, numbers.group, table)
+    assert proof.is_proved, proof.faults
+    assert lag(numbers.broker, numbers.group, numbers.topic) == 0
+
+
+def test_a_table_in_an_object_store(numbers: Numbers) -> None:
+    store = ObjectStore()
+    try:
+        table = Table(f"s3://{BUCKET}/numbers", partition_by=["partition"], storage=store.storage)
+        numbers.write(*range(10))
+        numbers.run(sink=table)
+        store.set_faults(("PUT .*parquet", 503, 1), ("PUT .*_delta_log", 0, 1))
+        numbers.write(*range(10, 20))
+        numbers.run(sink=table)
+        assert store.hits() == [1, 1]
+        found = DeltaTable(table.uri, storage_options=storage_options(table)).to_pyarrow_table()
+        assert sorted(found["number"].to_pylist()) == list(range(20))
+        assert verify_table(numbers.client, numbers.group, table).is_proved
+        store.set_faults(("PUT ", 403, 1_000))
+        numbers.write(20)
+        assert table.uri in numbers.failure(sink=table)
+        store.set_faults()
+        numbers.run(sink=table)
+        assert verify_table(numbers.client, numbers.group, table).rows == 21
+    finally:
+        store.stop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -50,6 +50,30 @@ def _arrow_type(found: Any, column: str) -> pa.DataType:
         precision, scale = found[len("decimal(") : -1].split(",")
         return pa.decimal128(int(precision), int(scale))
     raise OutputError(f"column {column} is of type {found}, which a table has no place for; cast it in the query")
+
+
+def with_types(columns: pa.Schema, replaced: Mapping[pa.DataType, pa.DataType]) -> pa.Schema:
+    """Returns columns with some of their types replaced, also inside of lists, maps and structs. Values inside of these may be null. Names
+    and metadata are kept."""
+    return pa.schema([field.with_type(_replaced(field.type, replaced)) for field in columns])
+
+
+def plain(columns: pa.Schema) -> pa.Schema:
+    """Returns columns without Arrow's large types, which differ from the others only in memory."""
+    return with_types(columns, {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()})
+
+
+def _replaced(found: pa.DataType, replaced: Mapping[pa.DataType, pa.DataType]) -> pa.DataType:
+    def inner(field: pa.Field, nullable: bool = True) -> pa.Field:
+        return pa.field(field.name, _replaced(field.type, replaced), nullable, field.metadata)
+
+    if pa.types.is_list(found) or pa.types.is_large_list(found):
+        return pa.list_(inner(found.value_field))
+    if pa.types.is_map(found):
+        return pa.map_(inner(found.key_field, False), inner(found.item_field))
+    if pa.types.is_struct(found):
+        return pa.struct([inner(field) for field in found.fields])
+    return replaced.get(found, found)
 
 
 def missing_columns(rows: pa.Schema, table: pa.Schema, *, may_add: bool, partition_by: Sequence[str]) -> list[pa.Field]:

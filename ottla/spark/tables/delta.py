@@ -22,7 +22,7 @@ from deltalake.transaction import AddAction
 
 from ottla.client import Committed, TopicPartition
 from ottla.spark.errors import OutputError, PipelineError
-from ottla.spark.tables.columns import check_partition_columns, missing_columns
+from ottla.spark.tables.columns import check_partition_columns, missing_columns, plain
 from ottla.spark.tables.data_files import DataFile, partition_texts
 from ottla.spark.tables.delta_history import read_history
 from ottla.spark.tables.delta_statistics import statistics
@@ -177,7 +177,7 @@ def _application(group: str, partition: TopicPartition | None = None) -> str:
 
 
 def _columns(delta: DeltaTable) -> pa.Schema:
-    return pa.schema(delta.schema().to_arrow())
+    return plain(pa.schema(delta.schema().to_arrow()))
 
 
 def _add_action(file: DataFile, partition_by: Sequence[str]) -> AddAction:

@@ -16,8 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from ottla.spark.errors import OptionError
 
-DELTA = "delta"
-TABLE_FORMATS = (DELTA,)
+DELTA, ICEBERG = TABLE_FORMATS = ("delta", "iceberg")
 COMPRESSIONS = ("none", "snappy", "lz4", "zstd", "gzip")
 FILE_BYTES = 128 * 1024 * 1024
 """Default size goal of a data file, in bytes: large enough for scans, small enough to be rewritten in seconds."""
@@ -35,13 +34,16 @@ class Table:
     """A table for `Pipeline(sink=...)`. A pipeline creates it if it does not exist, with the columns of its first batch.
 
     - `location`: a directory, or `s3://BUCKET/PATH`.
-    - `format`: `delta`.
+    - `format`: `delta` or `iceberg`.
     - `partition_by`: columns whose values divide the table into partitions: strings, whole numbers, booleans or dates. An existing table
       keeps its own.
     - `add_columns`: whether columns of the rows that the table lacks are added to it; otherwise such rows are refused.
     - `file_bytes`: the size goal of a data file. Tasks begin another file at this size, and `ottla pipeline compact` joins smaller ones.
     - `compression`: of the Parquet files: `none`, `snappy`, `lz4`, `zstd` or `gzip`.
     - `storage`: access to the object store (`STORAGE_KEYS`). A missing key is read from the environment.
+    - `catalog`, only for Iceberg and required there: the properties of PyIceberg's catalog, such as `type` and `uri`; `name` is the
+      catalog's name, which PyIceberg's configuration may describe (`default`). `name`: the table's name in the catalog, by default
+      `default.` and the last part of the location.
     """
 
     location: str
@@ -52,6 +54,8 @@ class Table:
     file_bytes: int = FILE_BYTES
     compression: str = "zstd"
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    catalog: Mapping[str, str] = field(default_factory=dict, repr=False)
+    name: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "partition_by", _columns(self.partition_by))
@@ -70,6 +74,16 @@ class Table:
             raise OptionError(f"location: {self.location!r} is neither a directory nor an address in S3 (s3://bucket/path)")
         if self.file_bytes < FILE_BYTES_MIN:
             raise OptionError(f"file_bytes: {self.file_bytes} is less than {FILE_BYTES_MIN}")
+        self._check_catalog()
+
+    def _check_catalog(self) -> None:
+        if self.format == ICEBERG and not self.catalog:
+            raise OptionError(
+                "catalog: missing; an Iceberg table is found through a catalog, such as "
+                "catalog={'type': 'sql', 'uri': 'sqlite:////var/lib/catalog.db'}"
+            )
+        if self.format == DELTA and (self.catalog or self.name):
+            raise OptionError(f"{'catalog' if self.catalog else 'name'}: is for format='iceberg'; a Delta table is found by its location")
 
     @property
     def is_local(self) -> bool:
@@ -82,6 +96,11 @@ class Table:
             return self.location.replace("s3a://", "s3://", 1).rstrip("/")
         path = unquote(urlsplit(self.location).path) if "://" in self.location else self.location
         return str(Path(path).absolute())
+
+    @property
+    def identifier(self) -> str:
+        """The table's name in the catalog."""
+        return self.name or f"default.{self.uri.rpartition('/')[2]}"
 
     def to_json(self) -> str:
         return json.dumps({**asdict(self), "location": self.uri})

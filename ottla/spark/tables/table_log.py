@@ -1,4 +1,4 @@
-"""The interface of a table format."""
+"""The interface of the two table formats: what a pipeline and its proof need of a table's log."""
 
 from __future__ import annotations
 

@@ -17,31 +17,55 @@ from deltalake import DeltaTable, write_deltalake
 from ottla.client import TopicPartition
 from ottla.spark.errors import OffsetConflictError, OutputError
 from ottla.spark.tables.table import Table
-from tests.spark.tables.drivers import COLUMNS, GROUP, TOPIC, Driver
+from tests.spark.tables.drivers import GROUP, TOPIC, Driver, delta_table, iceberg, iceberg_table, rows_of
+
+
+@pytest.fixture(params=[delta_table, iceberg_table], ids=["delta", "iceberg"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
+    made: Table = request.param(tmp_path, partition_by=["part"])
+    return made
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Table:
-    return Table(str(tmp_path / "table"), partition_by=["part"])
+def delta(tmp_path: Path) -> Table:
+    return delta_table(tmp_path, partition_by=["part"])
 
 
 def numbers(table: Table) -> list[int]:
-    return sorted(DeltaTable(table.uri).to_pyarrow_table()["number"].to_pylist())
+    return [number for number, _ in rows_of(table)]
 
 
 def files(table: Table) -> set[str]:
-    return {str(path) for path in Path(table.uri).rglob("part-*.parquet")}
+    """All data files of the table's directory."""
+    return {str(path.relative_to(table.uri)) for path in Path(table.uri).rglob("part-*.parquet")}
 
 
-def test_batches_follow_each_other(table: Table) -> None:
+def live(table: Table) -> set[str]:
+    """The data files that the log names."""
+    return {file.path for file in Driver(table).log.live_files()}
+
+
+def append(table: Table, number: int) -> None:
+    """Another program adds a row."""
+    row = pa.table({"number": [number], "part": ["x"]})
+    if table.format == "delta":
+        write_deltalake(table.uri, row, mode="append")
+    else:
+        iceberg(table).append(row)
+
+
+def test_batches_follow_each_other(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")  # its own planner is another package
     driver = Driver(table)
     for batch_id in range(3):
         made = driver.run(batch_id, 10 * batch_id, 10 * batch_id + 10)
         assert made is not None and made.sequence == batch_id + 1
     assert numbers(table) == list(range(30))
-    assert files(table) == set(DeltaTable(table.uri).file_uris())
-    frame = polars.read_delta(table.uri)
-    assert sorted(frame.rows()) == [(number, f"p {number % 3}/%") for number in range(30)]
+    assert files(table) == live(table)
+    wanted = [(number, f"p {number % 3}/%") for number in range(30)]
+    assert rows_of(table) == wanted
+    frame = polars.read_delta(table.uri) if table.format == "delta" else polars.scan_iceberg(iceberg(table)).collect()
+    assert sorted(frame.rows()) == wanted
 
 
 def test_a_zombie_that_wakes_up_before_its_commit_finds_the_batch_done(table: Table) -> None:
@@ -50,7 +74,7 @@ def test_a_zombie_that_wakes_up_before_its_commit_finds_the_batch_done(table: Ta
     driver.run(0, 0, 10)
     zombie.commit(0, late, 0, 10)
     assert numbers(table) == list(range(10))
-    assert files(table) == set(DeltaTable(table.uri).file_uris())
+    assert files(table) == live(table)
 
 
 def test_a_zombie_that_has_read_the_log_before_is_refused_by_the_log(table: Table) -> None:
@@ -67,8 +91,8 @@ def test_a_zombie_that_has_read_the_log_before_is_refused_by_the_log(table: Tabl
     zombie.log.commit = commit_late  # type: ignore[method-assign]
     zombie.commit(0, late, 0, 10)
     assert numbers(table) == list(range(10))
-    assert DeltaTable(table.uri).version() == 1
-    assert files(table) == set(DeltaTable(table.uri).file_uris())
+    assert len(Driver(table).log.history().commits) == 1
+    assert files(table) == live(table)
 
 
 def test_a_second_copy_with_other_batches_is_refused(table: Table) -> None:
@@ -86,7 +110,7 @@ def test_a_commit_whose_answer_was_lost_keeps_its_files(table: Table) -> None:
     driver.commit(0, execution, 0, 10)
     driver.commit(0, execution, 0, 10)
     assert numbers(table) == list(range(10))
-    assert files(table) == set(DeltaTable(table.uri).file_uris())
+    assert files(table) == live(table)
 
 
 def test_other_writers_do_not_matter(table: Table) -> None:
@@ -94,44 +118,44 @@ def test_other_writers_do_not_matter(table: Table) -> None:
     driver.run(0, 0, 10)
     execution = driver.execute(1, range(10, 20))
     other.run(0, 100, 105)
-    write_deltalake(table.uri, pa.table({"number": [1000], "part": ["x"]}), mode="append")
+    append(table, 1000)
     driver.commit(1, execution, 10, 20)
     assert numbers(table) == [*range(20), *range(100, 105), 1000]
     driver.log.refresh()
     assert driver.log.position(GROUP, []).sequence == 2 and driver.log.position("other-group", []).sequence == 1
 
 
-def test_the_position_is_known_after_the_log_has_expired(table: Table) -> None:
-    driver = Driver(table)
+def test_the_position_is_known_after_the_log_has_expired(delta: Table) -> None:
+    driver = Driver(delta)
     driver.run(0, 0, 10)
     for number in range(3):
-        write_deltalake(table.uri, pa.table({"number": [1000 + number], "part": ["x"]}), mode="append")
-    DeltaTable(table.uri).create_checkpoint()
+        write_deltalake(delta.uri, pa.table({"number": [1000 + number], "part": ["x"]}), mode="append")
+    DeltaTable(delta.uri).create_checkpoint()
     for version in range(4):
-        (Path(table.uri) / "_delta_log" / f"{version:020d}.json").unlink()
-    driver = Driver(table)
+        (Path(delta.uri) / "_delta_log" / f"{version:020d}.json").unlink()
+    driver = Driver(delta)
     driver.log.refresh()
     position = driver.log.position(GROUP, [TopicPartition(TOPIC, 0)])
     assert (position.sequence, position.committed[TopicPartition(TOPIC, 0)].offset, position.last) == (1, 10, None)
     driver.run(0, 0, 10)
     made = driver.run(1, 10, 20)
     assert made is not None and made.sequence == 2
-    assert numbers(table) == [*range(20), 1000, 1001, 1002]
+    assert numbers(delta) == [*range(20), 1000, 1001, 1002]
 
 
-def test_a_table_that_was_deleted_is_noticed(table: Table) -> None:
-    driver = Driver(table)
+def test_a_table_that_was_deleted_is_noticed(delta: Table) -> None:
+    driver = Driver(delta)
     driver.run(0, 0, 10)
-    shutil.rmtree(table.uri)
+    shutil.rmtree(delta.uri)
     with pytest.raises(OffsetConflictError, match="the table has no offset for in-0"):
-        Driver(table).run(1, 10, 20)
+        Driver(delta).run(1, 10, 20)
 
 
-def test_a_column_that_was_dropped_in_between_is_noticed(table: Table) -> None:
-    driver = Driver(table)
+def test_a_column_that_was_dropped_in_between_is_noticed(delta: Table) -> None:
+    driver = Driver(delta)
     execution = driver.execute(0, range(10))
     empty = pa.table({"part": pa.array([], pa.string()), "text": pa.array([], pa.string())})
-    write_deltalake(table.uri, empty, mode="overwrite", schema_mode="overwrite")
+    write_deltalake(delta.uri, empty, mode="overwrite", schema_mode="overwrite")
     with pytest.raises(OutputError, match="the table has no column number"):
         driver.commit(0, execution, 0, 10)
 
@@ -144,7 +168,7 @@ def test_one_of_many_drivers_commits_each_batch(table: Table, tmp_path: Path) ->
         "from tests.spark.tables.drivers import Driver\n"
         "from ottla.spark.errors import OffsetConflictError\n"
         "from ottla.spark.tables.table import Table\n"
-        "driver = Driver(Table(sys.argv[1], partition_by=['part']))\n"
+        "driver = Driver(Table.from_json(sys.argv[1]))\n"
         "print('ready', flush=True)\n"
         "for batch_id in range(20):\n"
         "    try:\n"
@@ -156,7 +180,7 @@ def test_one_of_many_drivers_commits_each_batch(table: Table, tmp_path: Path) ->
 
     def start() -> subprocess.Popen[str]:
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
-        return subprocess.Popen([sys.executable, str(script), table.uri], stdout=subprocess.PIPE, text=True, env=environment)
+        return subprocess.Popen([sys.executable, str(script), table.to_json()], stdout=subprocess.PIPE, text=True, env=environment)
 
     running = [start(), start()]
     for number, batch_id in enumerate((3, 9, 15)):
@@ -174,4 +198,3 @@ def test_one_of_many_drivers_commits_each_batch(table: Table, tmp_path: Path) ->
     assert numbers(table) == list(range(200))
     commits = [one for one in Driver(table).log.history().commits if one.commit is not None]
     assert [one.commit.batch_id for one in commits if one.commit is not None] == list(range(20))
-    assert COLUMNS.names == ["number", "part"]

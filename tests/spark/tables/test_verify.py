@@ -20,14 +20,14 @@ from ottla.spark.tables.table import Table
 from ottla.spark.tables.verify import verify_table
 from ottla.spark.verify import Verification
 from ottla.testing.handle import BrokerHandle
-from tests.spark.tables.drivers import Driver
+from tests.spark.tables.drivers import Driver, delta_table, iceberg, iceberg_table
 
 
 class Written:
     """A topic of 30 records, and a table with its first 20 in two batches."""
 
-    def __init__(self, client: Client, broker: BrokerHandle, directory: Path) -> None:
-        self.client, self.table = client, Table(str(directory / "table"))
+    def __init__(self, client: Client, broker: BrokerHandle, table: Table) -> None:
+        self.client, self.table = client, table
         name = uuid.uuid4().hex[:12]
         self.group, self.topic = f"group-{name}", broker.create_topic(f"in-{name}", 1)
         with client.producer() as producer:
@@ -65,7 +65,19 @@ class Written:
 
 @pytest.fixture
 def written(client: Client, broker: BrokerHandle, tmp_path: Path) -> Written:
-    return Written(client, broker, tmp_path)
+    return Written(client, broker, delta_table(tmp_path))
+
+
+def test_an_iceberg_table_is_proved_and_other_writers_are_found(client: Client, broker: BrokerHandle, tmp_path: Path) -> None:
+    written = Written(client, broker, iceberg_table(tmp_path))
+    found = written.check()
+    assert found.is_proved and not found.notes
+    assert (found.batches, found.rows, found.sink[0].rows) == (2, 20, 20)
+    iceberg(written.table).append(pa.table({"number": [1000], "part": ["x"]}))
+    assert written.faults() == ["foreign"]
+    assert written.check(may_share_sink=True).is_proved
+    next(Path(written.table.uri).rglob("part-*.parquet")).unlink()
+    assert written.faults() == ["file", "foreign"]
 
 
 def test_a_table_without_faults_is_proved(written: Written) -> None:

@@ -1,0 +1,241 @@
+"""An Iceberg table in a catalog: its columns, a pipeline's position, and commits of data files together with that position.
+
+A commit is one snapshot. Its summary has the position, for the proof, and the same commit writes the position into a property of the table,
+because snapshots expire. The catalog accepts a snapshot only if its parent is still the table's newest one. PyIceberg would put a refused
+snapshot on top of the new one and try again; that is switched off here, because the position has to be compared first.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg import exceptions
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    schema_to_pyarrow,
+)
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table import TableProperties
+from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.transforms import IdentityTransform
+from sqlalchemy.exc import SQLAlchemyError
+
+from ottla.client import TopicPartition
+from ottla.spark.errors import OutputError, PipelineError
+from ottla.spark.tables.columns import check_partition_columns, missing_columns, plain, with_types
+from ottla.spark.tables.data_files import DataFile
+from ottla.spark.tables.errors import MissingTableError, RacedError
+from ottla.spark.tables.position import KEY, Position, TableCommit, read_commit
+from ottla.spark.tables.storage import explained, first_line, storage_options
+from ottla.spark.tables.table import Table
+from ottla.spark.tables.table_log import LiveFile, LoggedCommit, TableHistory
+
+SUMMARY_KEY = f"{KEY}.commit"
+CREATE_TRIES = 3
+_NAME, _DEFAULT_NAME = "name", "default"
+_S3 = {
+    "aws_endpoint_url": "s3.endpoint",
+    "aws_access_key_id": "s3.access-key-id",
+    "aws_secret_access_key": "s3.secret-access-key",
+    "aws_session_token": "s3.session-token",
+    "aws_region": "s3.region",
+}
+_WIDER = {pa.int8(): pa.int32(), pa.int16(): pa.int32()}
+"""Iceberg has no whole numbers of less than 32 bits."""
+
+_ICEBERG_ERRORS = tuple(one for _, one in inspect.getmembers(exceptions, inspect.isclass) if issubclass(one, Exception))
+
+_catalogs: dict[tuple[int, str], Catalog] = {}
+"""Catalogs that this process has opened, by their properties. A forked child must not use its parent's connections."""
+
+
+class IcebergLog:
+    """An Iceberg table; see `TableLog`."""
+
+    data_directory = "data"
+    has_partition_columns = True
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self._loaded: IcebergTable | None = None
+
+    def prepare(self, rows: pa.Schema) -> pa.Schema:
+        rows = with_types(rows, _WIDER)
+        with self._explained():
+            found = self._find_or_create(rows)
+            missing = missing_columns(rows, _columns(found), may_add=self.table.add_columns, partition_by=self.partition_by)
+            if missing:
+                with found.update_schema() as update:
+                    update.union_by_name(pa.schema(missing))
+                found = self._load()
+            return _columns(found)
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        found = self._opened()
+        return tuple(found.schema().find_column_name(field.source_id) or "" for field in found.spec().fields)
+
+    def find(self) -> bool:
+        try:
+            with self._explained():
+                self._load()
+        except MissingTableError:
+            return False
+        return True
+
+    def refresh(self) -> pa.Schema:
+        with self._explained():
+            return _columns(self._load())
+
+    def position(self, group: str, partitions: Iterable[TopicPartition]) -> Position:
+        last = read_commit(self._opened().properties.get(_property(group)))
+        return Position(0, {}) if last is None else Position(last.sequence, last.committed(), last)
+
+    def commit(self, commit: TableCommit, files: Sequence[DataFile], before: Position) -> None:
+        found = self._opened()
+        with self._explained():
+            try:
+                with _without_retries(found).transaction() as transaction:
+                    transaction.set_properties({_property(commit.group): commit.to_text()})
+                    with transaction.update_snapshot({SUMMARY_KEY: commit.to_text()}).fast_append() as append:
+                        for file in files:
+                            append.append_data_file(_data_file(found, self.table, file))
+            except exceptions.CommitFailedException as error:
+                raise RacedError(first_line(error)) from None
+
+    def history(self) -> TableHistory:
+        found = self._opened()
+        snapshots = {one.snapshot_id: one for one in found.snapshots()}
+        chain: list[Snapshot] = []
+        current = found.current_snapshot()
+        while current is not None:
+            chain.append(current)
+            current = snapshots.get(current.parent_snapshot_id or 0)
+        is_whole = not chain or chain[-1].parent_snapshot_id is None
+        commits = [_logged(one) for one in reversed(chain)]
+        return TableHistory([one for one in commits if one.commit is not None or one.added or one.removed], is_whole)
+
+    def live_files(self) -> list[LiveFile]:
+        with self._explained():
+            found = [task.file for task in self._opened().scan().plan_files()]
+        root = f"{self.table.uri}/"
+        paths = [one.file_path.removeprefix("file://").removeprefix(root) for one in found]
+        return [LiveFile(path, one.file_size_in_bytes, one.record_count) for path, one in zip(paths, found, strict=True)]
+
+    # Opening
+
+    def _catalog(self) -> Catalog:
+        given = storage_options(self.table)
+        properties = {**{name: given[key] for key, name in _S3.items() if key in given}, **self.table.catalog}
+        key = os.getpid(), json.dumps(properties, sort_keys=True)
+        if key not in _catalogs:
+            _catalogs[key] = load_catalog(properties.pop(_NAME, _DEFAULT_NAME), **properties)
+        return _catalogs[key]
+
+    def _load(self) -> IcebergTable:
+        self._loaded = self._catalog().load_table(self.table.identifier)
+        _check_supported(self._loaded, self.table)
+        return self._loaded
+
+    def _opened(self) -> IcebergTable:
+        with self._explained():
+            return self._loaded or self._load()
+
+    def _find_or_create(self, rows: pa.Schema) -> IcebergTable:
+        for tries_left in reversed(range(CREATE_TRIES)):
+            try:
+                return self._load()
+            except exceptions.NoSuchTableError:
+                if not tries_left:
+                    raise
+            missing_columns(rows, rows, may_add=False, partition_by=self.table.partition_by)
+            check_partition_columns(rows, self.table.partition_by)
+            catalog = self._catalog()
+            catalog.create_namespace_if_not_exists(self.table.identifier.rpartition(".")[0])
+            try:
+                with (
+                    catalog.create_table_transaction(self.table.identifier, rows, self.table.uri) as creation,
+                    creation.update_spec() as spec,
+                ):
+                    for name in self.table.partition_by:
+                        spec.add_field(name, IdentityTransform(), name)
+            except (exceptions.TableAlreadyExistsError, exceptions.CommitFailedException):
+                if not tries_left:
+                    raise  # else another driver has created it just now
+        raise AssertionError("the last attempt returns or raises")
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        with explained(self.table):
+            try:
+                yield
+            except (exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError):
+                raise MissingTableError(f"name: there is no Iceberg table {self.table.identifier} in the catalog") from None
+            except (*_ICEBERG_ERRORS, SQLAlchemyError) as error:
+                raise PipelineError(f"catalog: {self.table.identifier}: {first_line(error)}") from error
+
+
+def _property(group: str) -> str:
+    return f"{KEY}.position.{quote(group, safe='')}"
+
+
+def _columns(found: IcebergTable) -> pa.Schema:
+    return plain(schema_to_pyarrow(found.schema()))
+
+
+def _without_retries(found: IcebergTable) -> IcebergTable:
+    """Returns the table with the property that forbids PyIceberg to repeat a refused commit. The stored property does not change."""
+    properties = {**found.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
+    metadata = found.metadata.model_copy(update={"properties": properties})
+    return IcebergTable(found.name(), metadata, found.metadata_location, found.io, found.catalog, found.config)
+
+
+def _data_file(found: IcebergTable, table: Table, file: DataFile) -> IcebergFile:
+    schema, spec = found.schema(), found.spec()
+    statistics = data_file_statistics_from_parquet_metadata(
+        pq.read_metadata(pa.BufferReader(file.footer)),
+        stats_columns=compute_statistics_plan(schema, found.metadata.properties),
+        parquet_column_mapping=parquet_path_to_id_mapping(schema),
+    )
+    return IcebergFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=f"{table.uri}/{file.path}",
+        file_format=FileFormat.PARQUET,
+        partition=statistics.partition(spec, schema),
+        file_size_in_bytes=file.size_bytes,
+        sort_order_id=None,
+        spec_id=spec.spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics.to_serialized_dict(),
+    )
+
+
+def _logged(snapshot: Snapshot) -> LoggedCommit:
+    summary = snapshot.summary
+    properties = summary.additional_properties if summary is not None else {}
+    is_replaced = summary is not None and summary.operation == Operation.REPLACE
+    added, removed = (0 if is_replaced else int(properties.get(name, 0)) for name in ("added-records", "deleted-records"))
+    commit = read_commit(properties.get(SUMMARY_KEY))
+    return LoggedCommit(snapshot.sequence_number or 0, snapshot.timestamp_ms, commit, added, removed)
+
+
+def _check_supported(found: IcebergTable, table: Table) -> None:
+    """Raises `OutputError` for a table that is divided by more than the values of columns."""
+    for field in found.spec().fields:
+        if not isinstance(field.transform, IdentityTransform):
+            raise OutputError(
+                f"name: {table.identifier} is divided by {field.transform}, which a pipeline cannot write; add a column for it"
+            )
