@@ -59,7 +59,7 @@ GROUPS: dict[str, Group] = {
     "client-metrics": Group("cluster.client_metrics", "Metrics that clients push: subscriptions, clients, values.", "Measuring"),
     "metrics": Group("inspect.metrics", "One scrape of a broker's metrics.", "Measuring"),
     "check": Group("check.check", "Check any Kafka-compatible broker: the promises of exactly-once.", "Measuring"),
-    "pipeline": Group("pipeline.pipelines", "Exactly-once Spark pipelines: run, status, verify.", "Pipelines"),
+    "pipeline": Group("pipeline.pipelines", "Exactly-once Spark pipelines: run, status, verify, compact.", "Pipelines"),
     "why": Group("why", "Why is a group behind, why can a client not write, why is a partition not in sync?", "Ours only"),
     "console": Group("console.console", "Pages in a browser: look at a cluster, understand it, act.", "Ours only"),
     "doctor": Group("check.doctor", "Is this machine fit for a broker, and can clients reach it?", "Ours only"),

@@ -191,6 +191,7 @@ EXAMPLES = (
     Example("ottla pipeline run pipeline.py --once", "what there is, then stop", needs="spark"),
     Example("ottla pipeline status pipeline.py", "how far it is", needs="spark"),
     Example("ottla pipeline verify pipeline.py", "the proof, from the log", needs="spark"),
+    Example("ottla pipeline compact pipeline.py", "joins the small files of its table", needs="spark"),
     Example("ottla why reader billing --seconds 1", "the evidence for each reason, and the command that mends it"),
     Example("ottla why writer orders --user dave", "leaders, replicas in sync, ACLs, quotas, disks", code=1),
     Example("ottla why partition orders", "brokers that are down, disks, reassignments"),

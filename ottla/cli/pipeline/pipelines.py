@@ -5,7 +5,7 @@ Ctrl-C and SIGTERM stop each query after its running batch. A batch that is not 
 the commits, so the name of a group is enough for `status`. For a file with pipelines, the state file next to the checkpoint adds the
 figures of Spark and the number of starts. `verify` exits with 1 if rows are missing or doubled, or if there is nothing to prove. It also
 does so if the sink has records of another producer, unless `--shared-sink` allows them. The commits of a pipeline that writes a table are
-in the table's log; `verify` then needs the file.
+in the table's log; `verify` then needs the file. `compact` joins the small files of such a table.
 """
 
 from __future__ import annotations
@@ -368,3 +368,38 @@ def _show_tables(output: Output, rows: list[VerificationRow]) -> None:
         for note in row.notes:
             write(f"note     {note}\n")
     output.rows("pipelines", VerificationRow, rows)
+
+
+class CompactionRow(Row):
+    """The result of a compaction of a pipeline's table: its data files before and after, their bytes after, and the removed files."""
+
+    group: str
+    table: str
+    files_before: int = column("FILES-BEFORE")
+    files_after: int = column("FILES-AFTER")
+    size_bytes: int = column("BYTES")
+    removed: int
+
+
+@command(
+    "pipeline compact",
+    "Join the small files of the tables that pipelines write; may run beside them.",
+    option("file", metavar="FILE.py", help="a Python file that defines pipelines"),
+    option("-g", "--group", action="append", metavar="GROUP", help="only the pipeline of this group; repeatable"),
+)
+def _compact(args: Args, output: Output) -> None:
+    from ottla.spark.errors import PipelineError
+
+    pipelines = load_pipelines(args, args.file)
+    tables = [(pipeline.group, table) for pipeline in pipelines if (table := pipeline.table) is not None]
+    if not tables:
+        raise UsageError(f"no pipeline of {args.file} writes a table")
+    try:
+        from ottla.spark.tables.compaction import compact
+
+        rows = [CompactionRow(group, table.uri, *compact(table)) for group, table in tables]
+    except PipelineError as error:
+        raise Refused(str(error), type(error).__name__) from None
+    except ModuleNotFoundError as error:
+        raise Refused(f"{error.name} is missing; it is in the extra ottla[table]", type(error).__name__) from None
+    output.rows("tables", CompactionRow, rows)

@@ -42,7 +42,7 @@ from ottla.spark.tables.storage import explained, first_line, storage_options
 from ottla.spark.tables.table import Table
 from ottla.spark.tables.table_log import LiveFile, LoggedCommit, TableHistory
 
-SUMMARY_KEY = f"{KEY}.commit"
+SUMMARY_KEY = f"{KEY}-commit"
 CREATE_TRIES = 3
 _NAME, _DEFAULT_NAME = "name", "default"
 _S3 = {
@@ -188,7 +188,7 @@ class IcebergLog:
 
 
 def _property(group: str) -> str:
-    return f"{KEY}.position.{quote(group, safe='')}"
+    return f"{KEY}-position.{quote(group, safe='')}"
 
 
 def _columns(found: IcebergTable) -> pa.Schema:
