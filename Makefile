@@ -36,10 +36,12 @@ STAMP := .venv/.ready
 SPARK := .venv/.spark-ready
 PYTEST := $(BIN)/python -m pytest -q
 # Folders and files that `make unit` leaves out: most of their time is that of other processes, of long waits or of many schedules.
-SLOW := $(addprefix tests/,clients clusters docs hostile release sim spark_jobs testing \
-  adapters/test_worker_process.py cli/broker/test_snapshot.py cli/check cli/test_examples.py cli/test_interruptions.py \
+SLOW := $(addprefix tests/,clients cloning clusters docs hostile release sim spark_jobs testing \
+  adapters/test_worker_process.py cli/broker/test_running.py cli/broker/test_snapshot.py cli/broker/test_start.py \
+  cli/broker/test_start_secured.py cli/check cli/test_examples.py cli/test_interruptions.py cli/top \
   client/blocking/test_consumer_waits.py client/blocking/test_interruptions.py client/blocking/test_producer_waits.py \
-  server/test_compaction_schedule.py spark/test_failure_matrix.py spark/test_relay_model.py spark/test_staged_attach.py)
+  server/test_closing.py server/test_compaction_schedule.py server/test_open_files.py server/test_service.py \
+  spark/test_failure_matrix.py spark/test_relay_model.py spark/test_staged_attach.py)
 
 # Compiled modules are kept: compiling them again is half the time that a broker, a command or a test's module needs to start.
 unexport PYTHONDONTWRITEBYTECODE
