@@ -18,7 +18,7 @@ from ottla.adapters.disk import OsDisk
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.client import Client
 from ottla.client.core.admin import EARLIEST, LATEST
-from ottla.client.errors import KafkaError, OffsetOutOfRangeError, TransportError
+from ottla.client.errors import KafkaError, OffsetOutOfRangeError, TransportError, UnknownTopicError
 from ottla.cloning.partition_copy import FETCH_BYTES, PartitionCopy
 from ottla.storage.offset_checkpoints import write_entries
 from ottla.storage.small_files import write_atomically
@@ -27,6 +27,7 @@ STATE_FILE = "state.json"
 STATE_SECONDS = 1.0
 CHECKPOINT_SECONDS = 60.0
 RETRY_SECONDS = 1.0
+UNKNOWN_SECONDS_MAX = 5.0
 
 State = dict[str, Any]
 """`time` in milliseconds since 1970, `lag` in offsets, `error` (None while the source answers), and `partitions`."""
@@ -53,7 +54,12 @@ class Following:
         self._ends: dict[TopicPartition, int] = {}
 
     def run(self, is_over: Callable[[], bool]) -> None:
-        """Follows until `is_over()` is true. Raises `CloneError`, `StorageError`, and `KafkaError` if the source refuses a request."""
+        """Follows until `is_over()` is true. Raises `CloneError`, `StorageError`, and `KafkaError` if the source refuses a request.
+
+        A broker that has just started may not know a topic yet. So `check` is called only if a topic stays unknown for
+        `UNKNOWN_SECONDS_MAX`.
+        """
+        unknown_since_s: float | None = None
         next_state_s, next_checkpoint_s = 0.0, time.monotonic() + CHECKPOINT_SECONDS
         while not is_over():
             try:
@@ -63,10 +69,16 @@ class Following:
                 if time.monotonic() >= next_checkpoint_s:
                     self._checkpoint()
                     next_checkpoint_s = time.monotonic() + CHECKPOINT_SECONDS
-                self._error = None
+                self._error = unknown_since_s = None
             except (TransportError, KafkaError) as error:
                 if isinstance(error, KafkaError) and not error.is_retriable:
                     raise
+                if not isinstance(error, UnknownTopicError):
+                    unknown_since_s = None
+                elif unknown_since_s is None:
+                    unknown_since_s = time.monotonic()
+                elif time.monotonic() >= unknown_since_s + UNKNOWN_SECONDS_MAX:
+                    self._check()
                 self._error = str(error)
                 time.sleep(RETRY_SECONDS)
             if time.monotonic() >= next_state_s:

@@ -139,6 +139,16 @@ def test_a_followed_source_that_ends_before_the_copy(
     assert steps == []
 
 
+def test_a_followed_topic_that_is_deleted(client: Client, topic: str, clone: MakeClone, tmp_path: Path) -> None:
+    """The clone ends with a line and does not wait for the topic forever."""
+    client.create_topic(topic)
+    write(client, topic, 10)
+    steps: list[Callable[[], object]] = [lambda: client.delete_topic(topic)]
+    with pytest.raises(CloneError, match=f"{topic}.*the topic was deleted while it was cloned"):
+        clone(follow=followed(steps, tmp_path, topic, lambda: 10 if not steps else ends(client, topic)))
+    assert steps == []
+
+
 def test_a_checkpoint_without_a_leader_is_repeated(
     client: Client, topic: str, clone: MakeClone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
