@@ -284,6 +284,8 @@ class BrokerConfig(_AllSettings):
             decompressed_bytes_max=max(self.ottla_batch_decompressed_max_bytes, value("max.message.bytes")),
             leader_throttled=frozenset(value("leader.replication.throttled.replicas")),
             follower_throttled=frozenset(value("follower.replication.throttled.replicas")),
+            mirror_source=value("ottla.mirror.source"),
+            leader_epoch_min=value("ottla.leader.epoch.min"),
             is_strict=self.ottla_validate_records,
         )
 

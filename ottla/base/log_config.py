@@ -40,4 +40,6 @@ class LogConfig:
     decompressed_bytes_max: int  # ours: maximum decompressed size of a batch that the broker decodes
     leader_throttled: frozenset[str]  # partition:broker, or "*"
     follower_throttled: frozenset[str]
+    mirror_source: str  # ours: the cluster id and topic id of the mirrored topic; empty: clients write
+    leader_epoch_min: int  # ours: records of smaller leader epochs were mirrored
     is_strict: bool  # ours: every record of a produced batch is checked

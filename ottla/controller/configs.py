@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from ipaddress import ip_address
 from typing import Any
 
@@ -21,6 +22,7 @@ from ottla.base.cluster_metadata import (
     CONFIG_GROUP,
     CONFIG_TOPIC,
     ConfigPut,
+    PartitionPut,
     QuotaEntity,
 )
 from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, BrokerConfig, Setting, Type
@@ -39,11 +41,13 @@ from ottla.controller.api import (
     QuotaRequest,
     QuotaResult,
 )
+from ottla.controller.partition_states import state_write
 from ottla.controller.plans import Plan, Unit, check_name, check_size, check_whole, planned
 from ottla.controller.quota_nodes import QuotaNodes
 from ottla.controller.settings_memory import SettingsRoom
 from ottla.controller.state import ClusterState
 from ottla.controller.topic_names import check_topic_name
+from ottla.controller.topics import check_mirror_settings, least_epoch
 from ottla.metadata_store import znodes
 
 _INT_MAX, _LONG_MAX = 2**31 - 1, 2**63 - 1
@@ -84,10 +88,24 @@ def decide_alter_configs(state: ClusterState, config: BrokerConfig, requests: Se
         operations: list[Operation] = [Set(path, data) if key in state.config_nodes else Create(path, data)]
         if not config.is_single_broker and request.resource_type != CONFIG_TOPIC:
             operations.append(announced(path))  # A topic's settings are sent with the topic.
+        if request.resource_type == CONFIG_TOPIC:
+            units += _raised_epochs(state, request.name, least_epoch(configs))
         units.append(Unit(operations, [ConfigPut(*key, configs)]))
     if validate_only:
         return Plan(answer=results)
     return planned(state, units, answer=results)
+
+
+def _raised_epochs(state: ClusterState, name: str, epoch: int) -> list[Unit]:
+    """Returns the writes that raise the leader epochs of a topic's partitions to `epoch`. A raised epoch begins a new term of the same
+    leader."""
+    topic = state.topic(name)
+    raised = [
+        replace(one, leader_epoch=epoch, partition_epoch=one.partition_epoch + 1, controller_epoch=state.controller_epoch)
+        for one in (topic.partitions if topic is not None else ())
+        if 0 <= one.leader_epoch < epoch and one.partition_epoch >= 0
+    ]
+    return [Unit([state_write(name, one)], [PartitionPut(name, one)]) for one in raised]
 
 
 def announced(path: str) -> Operation:
@@ -102,6 +120,7 @@ def _altered(state: ClusterState, config: BrokerConfig, request: ConfigRequest) 
     configs = altered_values(config, request, state.configs(request.resource_type, request.name), _inherited(state, request))
     if request.resource_type == CONFIG_TOPIC:
         config.check_topic(configs)
+        check_mirror_settings(request.name, configs)
         if state.topic(request.name) is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{request.name}' does not exist.")
     elif request.resource_type == CONFIG_GROUP:

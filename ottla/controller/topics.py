@@ -31,6 +31,7 @@ from ottla.base.config import BROKER_SETTINGS, BrokerConfig
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.ports import Create, Delete, Operation, Random, Set, operation_bytes
 from ottla.base.settings.cordons import ALL, CORDONED, cordoned
+from ottla.base.settings.topics import LEADER_EPOCH_MIN, MIRROR_SOURCE, TOPIC_SETTINGS
 from ottla.base.types import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
 from ottla.base.uuids import fresh_uuid
 from ottla.controller.api import NewPartitions, NewTopic, TopicResult
@@ -42,7 +43,6 @@ from ottla.controller.state import ClusterState
 from ottla.controller.topic_names import check_topic_name, metric_name
 from ottla.metadata_store import znodes
 
-NO_EPOCH_YET = 0
 NODES_PER_PARTITION = 2
 PARTITION_BYTES = 10 << 10
 """Memory of a partition in a broker with a replica of it, in bytes: log, indexes, replica state and metadata. Measured: 9.6 kB for a topic
@@ -109,7 +109,8 @@ def _create(state: ClusterState, config: BrokerConfig, random: Random, request: 
     _check_room(state, config, request.name, len(assignment), batch)
     config.check_topic(request.configs)
     configs = {name: text for name, text in request.configs.items() if text is not None}
-    partitions = tuple(new_partition(state, index, replicas) for index, replicas in enumerate(assignment))
+    check_mirror_settings(request.name, configs)
+    partitions = tuple(new_partition(state, index, replicas, configs) for index, replicas in enumerate(assignment))
     topic = TopicMetadata(name=request.name, topic_id=fresh_uuid(random.token_bytes(16)), partitions=partitions, configs=configs)
     config_data, topic_data = znodes.config_bytes(configs), znodes.topic_bytes(topic)
     check_size(config_data + topic_data, f"Topic '{topic.name}'")
@@ -135,14 +136,25 @@ def _create(state: ClusterState, config: BrokerConfig, random: Random, request: 
     )
 
 
-def new_partition(state: ClusterState, index: int, replicas: Sequence[int]) -> PartitionMetadata:
-    """Returns a partition's first state. All replicas on live brokers that are not about to stop are in sync, because all are empty; the
-    first of them leads. If there is none, all replicas are in sync and none leads."""
+def check_mirror_settings(topic: str, configs: Mapping[str, str]) -> None:
+    """Raises `ApiError` INVALID_CONFIG for an internal topic that would be a mirror: its coordinator could not write."""
+    if topic in INTERNAL_TOPICS and configs.get(MIRROR_SOURCE):
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"The internal topic '{topic}' cannot be a mirror.")
+
+
+def least_epoch(configs: Mapping[str, str]) -> int:
+    """Returns the smallest leader epoch that the settings of a topic allow."""
+    return TOPIC_SETTINGS[LEADER_EPOCH_MIN].parse(configs.get(LEADER_EPOCH_MIN, "0"))  # type: ignore[no-any-return]
+
+
+def new_partition(state: ClusterState, index: int, replicas: Sequence[int], configs: Mapping[str, str]) -> PartitionMetadata:
+    """Returns a partition's first state; `configs` are its topic's settings. All replicas on live brokers that are not about to stop are in
+    sync, because all are empty; the first of them leads. If there is none, all replicas are in sync and none leads."""
     live = tuple(replica for replica in replicas if replica in state.brokers and replica not in state.leaving)
     return PartitionMetadata(
         index=index,
         leader=live[0] if live else NO_LEADER,
-        leader_epoch=NO_EPOCH_YET,
+        leader_epoch=least_epoch(configs),
         replicas=tuple(replicas),
         isr=live or tuple(replicas),
         partition_epoch=0,
@@ -169,7 +181,7 @@ def decide_missing_states(state: ClusterState) -> Plan:
         if missing.is_folder_missing:
             units.append(Unit([Create(znodes.partitions_path(name))]))
         for index, is_node_missing in missing.partitions.items():
-            first = new_partition(state, index, topic.partitions[index].replicas)
+            first = new_partition(state, index, topic.partitions[index].replicas, state.configs(CONFIG_TOPIC, name))
             operations: list[Operation] = [Create(znodes.partition_path(name, index))] if is_node_missing else []
             operations.append(Create(znodes.state_path(name, index), znodes.partition_bytes(first)))
             units.append(Unit(operations, [PartitionPut(name, first)]))
@@ -328,7 +340,10 @@ def _add_partitions(state: ClusterState, config: BrokerConfig, random: Random, r
             _check_replicas(state, replicas, replication_factor)
     else:
         assignment = place(_racks_of_open(state), count, replication_factor, random, first_partition=known)
-    added = tuple(new_partition(state, known + offset, replicas) for offset, replicas in enumerate(assignment))
+    added = tuple(
+        new_partition(state, known + offset, replicas, state.configs(CONFIG_TOPIC, topic.name))
+        for offset, replicas in enumerate(assignment)
+    )
     grown = replace(topic, partitions=topic.partitions + added, version=topic.version + 1)
     data = znodes.topic_bytes(grown)
     check_size(data, f"Topic '{topic.name}'")

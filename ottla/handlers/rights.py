@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ottla.base.cluster_metadata import CONFIG_TOPIC
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.settings.topics import MIRROR_SOURCE
 from ottla.base.types import INTERNAL_TOPICS
 from ottla.handlers.context import Broker, RequestContext
+from ottla.replication.mirror_rules import refusal_to_write_mirrored
 from ottla.security.acl import CLUSTER_NAME, DENIED, AclOperation, ResourceType
 
 
@@ -66,7 +69,14 @@ def refusal_to_write(broker: Broker, request: RequestContext, topic: str) -> Api
         return ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{request.connection.principal} may not write to the topic")
     if topic in INTERNAL_TOPICS:
         return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by its coordinator only")
+    if is_mirrored(broker, topic):
+        return refusal_to_write_mirrored(topic)
     return None
+
+
+def is_mirrored(broker: Broker, topic: str) -> bool:
+    """Whether only a mirror of another cluster writes to the topic."""
+    return bool(broker.metadata.configs(CONFIG_TOPIC, topic).get(MIRROR_SOURCE))
 
 
 def require(broker: Broker, request: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str) -> None:

@@ -189,5 +189,6 @@ TABLE: dict[int, ServedApi] = {
         _line("records", "AttachRecords", WRITE_TOPIC, WRITE_TRANSACTIONAL_ID),
         _line("cluster", "DescribeFrames", ALTER_CLUSTER),
         _line("records", "DescribeSegments", DESCRIBE_TOPIC),
+        _line("records", "MirrorRecords", CLUSTER_ACTION, parked_factor=1),
     )
 }  # fmt: skip

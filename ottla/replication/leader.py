@@ -14,14 +14,15 @@ Elsewhere: roles and reading (`partition.py`), the rules of the ISR (`isr.py`), 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
-from typing import NamedTuple
 
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode, StorageError
 from ottla.base.log_config import LogConfig
 from ottla.machine.contract import LogRecord, Transactional
+from ottla.replication.appended import AppendResult
 from ottla.replication.high_watermark import move_high_watermark, next_high_watermark
 from ottla.replication.isr import IsrPhase, IsrProposal, IsrState, lagging, may_join
+from ottla.replication.mirror_rules import begin_own_records, refusal_to_append
 from ottla.replication.progress import UNKNOWN_EPOCH, FollowerFetch, FollowerProgress
 from ottla.replication.stages import PartitionStages
 from ottla.replication.state import PartitionState
@@ -45,22 +46,12 @@ REFUSED_MS = 1_000
 _new_tuple = tuple.__new__
 
 
-class AppendResult(NamedTuple):
-    """The offsets of an appended batch; `log_append_time_ms` is -1 unless the broker sets the timestamps."""
-
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-    is_duplicate: bool
-
-
 class Leader:
     """See the module. Every method runs to its end on the event loop. Implements `machine.contract.MachineLog`."""
 
     __slots__ = (
-        "_config", "_is_alone", "_is_inspecting", "_is_stamping", "_min_insync", "_notifier", "_plain_age_max_ms", "_plain_age_min_ms",
-        "_state", "epoch", "epoch_start_offset", "followers", "is_over", "log", "stages", "traffic", "verifications",
+        "_config", "_is_alone", "_is_inspecting", "_is_mirrored", "_is_stamping", "_min_insync", "_notifier", "_plain_age_max_ms",
+        "_plain_age_min_ms", "_state", "epoch", "epoch_start_offset", "followers", "is_over", "log", "stages", "traffic", "verifications",
     )  # fmt: skip
 
     def __init__(self, state: PartitionState, epoch: int) -> None:
@@ -77,12 +68,13 @@ class Leader:
         self.is_over = False
         self._config: LogConfig | None = None
         self._is_stamping = False
-        self._is_inspecting = False
+        self._is_inspecting = self._is_mirrored = False
         # The ages within which a batch of one record needs no inspection.
         self._plain_age_min_ms, self._plain_age_max_ms = NO_AGES
         self._is_alone = False  # the only replica
         self._min_insync = 1
-        state.log.epochs.assign(epoch, self.epoch_start_offset)
+        if not state.log.config.mirror_source:  # Records of the source have the source's epochs (`mirrored.py`).
+            state.log.epochs.assign(epoch, self.epoch_start_offset)
         state.log.row.note_epoch(epoch)
 
     def on_assigned(self, now_ms: int) -> None:
@@ -122,6 +114,9 @@ class Leader:
         ages = (-config.timestamp_after_max_ms, config.timestamp_before_max_ms) if is_only_timed(config) else NO_AGES
         self._plain_age_min_ms, self._plain_age_max_ms = ages
         self._min_insync = self._state.min_insync
+        self._is_mirrored = bool(config.mirror_source)
+        if config.leader_epoch_min and not self._is_mirrored:
+            begin_own_records(self.log, self.epoch)
 
     # Appending
 
@@ -140,14 +135,14 @@ class Leader:
         """Appends a client's batch, which is stamped in place, or finds that it is a duplicate. Raises `ApiError` if a check refuses it,
         and `WorkerNeeded` if the worker process must inspect it first. `now_ms` is wall time. `is_intact`: the caller has checked these
         bytes and written the CRC over them (`storage.validate.check_batch`)."""
-        if self.is_over:
-            raise self._state.refusal()
+        if self.is_over or self._is_mirrored:
+            raise refusal_to_append(self._state, is_over=self.is_over)
         log = self.log
         config = log.config
         if config is not self._config:
             self._configure()
         if acks == -1 and not self._is_alone:
-            self._require_in_sync()
+            self.require_in_sync()
         if type(batch) is not memoryview:
             batch = memoryview(batch)
         header = check_batch(batch, config, is_intact=is_intact)
@@ -233,8 +228,10 @@ class Leader:
 
         Whether new or found, the marker is safe only when the high watermark has reached the current log end.
         """
-        self._begin_internal_append()
         producers = self.log.producers
+        if self._is_mirrored and not producers.has_open_transaction(producer_id, producer_epoch):
+            return None  # The coordinator cannot have records here: clients cannot write.
+        self._begin_internal_append()
         is_repeated = producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
         self.verifications.forget(producer_id)
         if self.stages is not None:
@@ -265,15 +262,16 @@ class Leader:
 
     def _begin_internal_append(self) -> LogConfig:
         """Checks the term and the ISR for a batch that the broker itself appends, always with acks=all. Raises `ApiError`."""
-        if self.is_over:
-            raise self._state.refusal()
+        if self.is_over or self._is_mirrored:
+            raise refusal_to_append(self._state, is_over=self.is_over)
         config = self.log.config
         if config is not self._config:
             self._configure()
-        self._require_in_sync()
+        self.require_in_sync()
         return config
 
-    def _require_in_sync(self) -> None:
+    def require_in_sync(self) -> None:
+        """Raises `ApiError` NOT_ENOUGH_REPLICAS if an append with acks=all is not allowed."""
         count = len(self._state.isr_state.members)
         if count < self._min_insync:
             raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{counted(count, 'replica')} in sync, min.insync.replicas is {self._min_insync}")

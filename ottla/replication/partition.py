@@ -19,9 +19,10 @@ from ottla.base.errors import ApiError, DamagedLogError, ErrorCode, StorageError
 from ottla.base.log_config import LogConfig
 from ottla.base.types import NO_TIMESTAMP
 from ottla.replication import reads
+from ottla.replication.appended import AppendResult
 from ottla.replication.follower_log import FollowerLog
 from ottla.replication.isr import IsrState
-from ottla.replication.leader import AppendResult, Leader
+from ottla.replication.leader import Leader
 from ottla.replication.progress import FollowerFetch
 from ottla.replication.reads import PartitionRead
 from ottla.replication.state import NO_EPOCH, PartitionState
@@ -69,7 +70,6 @@ class Partition:
         self.on_doubt: Callable[[Partition, str], None] | None = None
         """Called with the path of a segment that may be damaged. The segment is checked before any consequence."""
         self._request_flush = request_flush
-
 
     @property
     def topic_id(self) -> bytes:
@@ -414,8 +414,11 @@ class Partition:
         return NO_TIMESTAMP, self.log.log_end_offset, leader.epoch
 
     def end_offset_for_epoch(self, leader_epoch: int, current_leader_epoch: int = -1) -> tuple[int, int]:
-        """Returns the answer of OffsetForLeaderEpoch for `leader_epoch`: (epoch, end offset) of `LeaderEpochs.end_offset_for`."""
-        self.require_leading(current_leader_epoch)
+        """Returns the answer of OffsetForLeaderEpoch for `leader_epoch`: (epoch, end offset) of `LeaderEpochs.end_offset_for`. A mirrored
+        log has no records of its leader's epoch, which consumers know from the metadata: it ends at the log's end."""
+        leader = self.require_leading(current_leader_epoch)
+        if self.log.config.mirror_source and self.log.epochs.latest < leader_epoch <= leader.epoch:
+            return leader_epoch, self.log.log_end_offset
         return self.log.epochs.end_offset_for(leader_epoch, self.log.log_end_offset)
 
 

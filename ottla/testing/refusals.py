@@ -19,7 +19,7 @@ _BY_ITEM = frozenset(
     KEYS[name]
     for name in (
         "Produce", "Fetch", "ListOffsets", "OffsetCommit", "OffsetFetch", "FindCoordinator", "CreateTopics", "DeleteTopics",
-        "AddPartitionsToTxn", "TxnOffsetCommit", "DeleteGroups", "StageRecords", "AttachRecords",
+        "AddPartitionsToTxn", "TxnOffsetCommit", "DeleteGroups", "StageRecords", "AttachRecords", "MirrorRecords",
     )
 )  # fmt: skip
 _ASKED = {

@@ -127,6 +127,7 @@ APIS: dict[int, Api] = {
     20001: Api("AttachRecords", 0, 1, 0),
     20002: Api("DescribeFrames", 0, 0, 0),
     20003: Api("DescribeSegments", 0, 0, 0),
+    20004: Api("MirrorRecords", 0, 0, 0),
 }
 
 EXTENSIONS_SINCE = 20000

@@ -41,6 +41,7 @@ from ottla.wire.messages import (
     leave_group,
     list_offsets,
     metadata,
+    mirror_records,
     offset_commit,
     offset_delete,
     offset_fetch,
@@ -595,3 +596,10 @@ def _attach_records(world: World, _make: In, cls: Any) -> Any:
     return cls(
         transactional_id=name, producer_id=producer_id, producer_epoch=epoch, acks=-1, timeout_ms=5000, batch_token=token, topics=[topic]
     )
+
+
+@api(20004)
+def _mirror_records(world: World, _make: In, cls: Any) -> Any:
+    """Asks for the bounds of a topic that is no mirror; the entry is refused."""
+    partition = mirror_records.MirrorPartition(index=0, expected_end=0)
+    return cls(timeout_ms=5000, topics=[mirror_records.MirrorTopic(name=world.topic, source="a:b", partitions=[partition])])

@@ -15,7 +15,7 @@ from ottla.base.config import load
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.controller.api import NewTopic, TopicResult
-from ottla.replication.leader import AppendResult
+from ottla.replication.appended import AppendResult
 from ottla.replication.partition import Partition
 from ottla.server.directories.log_directories import LogDirectoryState
 from ottla.server.node import Node

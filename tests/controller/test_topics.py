@@ -247,7 +247,7 @@ def test_the_state_of_many_partitions_is_written_once_for_all_that_are_alike(mon
 def test_replicas_that_are_dead_are_not_in_sync() -> None:
     state = state_of(1, 2, 3)
     state.brokers.pop(2)
-    partition = topics.new_partition(state, 0, [2, 1, 3])
+    partition = topics.new_partition(state, 0, [2, 1, 3], {})
     assert (partition.leader, partition.isr) == (1, (1, 3))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.replication.leader import AppendResult
+from ottla.replication.appended import AppendResult
 from ottla.replication.partition import Partition
 from ottla.replication.progress import FollowerFetch
 from ottla.replication.reads import PartitionRead

@@ -123,9 +123,11 @@ OURS: dict[str, set[tuple[str, str]]] = {
     "AttachRecords": {("WRITE", TOPIC), ("WRITE", TRANSACTIONAL_ID)},
     "DescribeFrames": {("ALTER", CLUSTER)},
     "DescribeSegments": {("DESCRIBE", TOPIC)},
+    "MirrorRecords": {("CLUSTER_ACTION", CLUSTER)},
 }
 """Staging and attaching need what a Produce of the same records would. Frames have records of every topic, so they are for those who could
-also give themselves every right: creating ACLs needs ALTER on the cluster, too."""
+also give themselves every right: creating ACLs needs ALTER on the cluster, too. A mirror chooses offsets and leader epochs, as a broker does.
+"""
 
 # Where Kafka's brokers do otherwise than its table says, or the table is silent: what is more, what is less, and why.
 NOT_IN_THE_DOCUMENTATION: dict[str, tuple[set[tuple[str, str]], set[tuple[str, str]], str]] = {

@@ -11,7 +11,7 @@ from ottla.testing.faults import code_of, key_of
 from ottla.wire.apis import APIS
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.framing import load
-from ottla.wire.messages import attach_records, fetch, metadata, produce, stage_records
+from ottla.wire.messages import attach_records, fetch, metadata, mirror_records, produce, stage_records
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
@@ -50,6 +50,9 @@ REQUESTS: dict[int, Any] = {
     ),
     20001: attach_records.AttachRecordsRequest(
         topics=[attach_records.AttachTopic(name="t", partitions=[attach_records.AttachPartition(index=3)])]
+    ),
+    20004: mirror_records.MirrorRecordsRequest(
+        topics=[mirror_records.MirrorTopic(name="t", partitions=[mirror_records.MirrorPartition(index=3)])]
     ),
 }
 WITHOUT_MIRROR = ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "InitProducerId", "EndTxn", "AddOffsetsToTxn", "ListGroups")

@@ -10,6 +10,7 @@ from typing import Any
 
 from ottla.base.settings.logs import COMPRESSIONS
 from ottla.base.settings.setting import (
+    INT_MAX,
     LONG_MAX,
     Between,
     OneOf,
@@ -147,6 +148,20 @@ class TopicSettings:
         (),
         "Replicas that the leader throttles (leader.replication.throttled.rate).",
         valid=ThrottledReplicas(),
+    )
+    ottla_leader_epoch_min = _topic(
+        "ottla.leader.epoch.min",
+        Type.INT,
+        0,
+        "Smallest leader epoch of the partitions. `ottla mirror` sets it above the epochs of the source; records of smaller epochs are the "
+        "source's. Leave it after the mirroring.",
+        valid=Between(0, INT_MAX),
+    )
+    ottla_mirror_source = _topic(
+        "ottla.mirror.source",
+        Type.STRING,
+        "",
+        "The cluster id and topic id of the mirrored topic, set by `ottla mirror`. While it is set only the mirror may write.",
     )
     local_retention_bytes = _topic(
         "local.retention.bytes",
@@ -450,5 +465,6 @@ class GroupOverrides:
     )
 
 
+MIRROR_SOURCE, LEADER_EPOCH_MIN = TopicSettings.ottla_mirror_source.name, TopicSettings.ottla_leader_epoch_min.name
 TOPIC_SETTINGS = {setting.name: setting for setting in settings_of(TopicSettings)}
 GROUP_SETTINGS = {setting.name: setting for setting in settings_of(GroupOverrides)}

@@ -16,7 +16,7 @@ from ottla.base.errors import ErrorCode, WireError
 from ottla.base.types import INTERNAL_TOPICS, TopicPartition
 from ottla.handlers.context import Broker, Pending, RequestContext
 from ottla.handlers.groups.coordination import Gathering
-from ottla.handlers.rights import is_allowed, is_broker, may_be_broker
+from ottla.handlers.rights import is_allowed, is_broker, is_mirrored, may_be_broker
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdAndEpoch
 from ottla.wire.messages.add_partitions_to_txn import (
@@ -128,6 +128,8 @@ def refuse_partitions(broker: Broker, request: RequestContext, partitions: Seque
         topic = partition.topic
         if topic in INTERNAL_TOPICS or not is_allowed(broker, request, AclOperation.WRITE, ResourceType.TOPIC, topic):
             refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif is_mirrored(broker, topic):
+            refused[partition] = ErrorCode.POLICY_VIOLATION
     return refused
 
 

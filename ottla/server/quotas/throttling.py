@@ -23,7 +23,7 @@ from ottla.server.connection_state import CLOSED
 from ottla.server.execution.route import Route
 from ottla.wire.apis import KEYS
 
-UPLOADS = frozenset((KEYS["Produce"], KEYS["StageRecords"]))
+UPLOADS = frozenset((KEYS["Produce"], KEYS["StageRecords"], KEYS["MirrorRecords"]))
 """Requests that are charged with their bytes."""
 
 

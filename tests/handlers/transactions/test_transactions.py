@@ -57,6 +57,7 @@ class BrokerWorld(RuleAuthorizer):
         self.scenario = World()
         self.denied: set[tuple[AclOperation, ResourceType]] = {(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)}
         self.topics = {GROUP_METADATA_TOPIC}
+        self.mirror = ""
         self.producers: list[Any] = []
         self.is_leading = True
         self.is_online = True
@@ -78,6 +79,9 @@ class BrokerWorld(RuleAuthorizer):
 
     def topic(self, name: str) -> Any:
         return object() if name in self.topics else None
+
+    def configs(self, _resource_type: int, name: str) -> dict[str, str]:
+        return {"ottla.mirror.source": "cluster:topic"} if name == self.mirror else {}
 
     def partition(self, topic: str, index: int) -> Any:
         return object() if topic in ("t", "secret", GROUP_METADATA_TOPIC) and index < 4 else None
@@ -278,6 +282,14 @@ def test_add_offsets() -> None:
 
 
 # Ending
+
+
+def test_a_mirrored_topic_is_not_added() -> None:
+    """No marker would ever be written there, so the transaction could not end."""
+    world = BrokerWorld()
+    world.init()
+    world.mirror = "t"
+    assert set(add(world, ["t"]).values()) == {"POLICY_VIOLATION"}
 
 
 def test_end() -> None:
