@@ -29,6 +29,7 @@ GROUPS: dict[str, Group] = {
     "snapshot": Group("broker.snapshot", "Copy a broker's data as of one moment, while it serves.", "Servers"),
     "restore": Group("broker.snapshot", "Create a data directory from a snapshot.", "Servers"),
     "clone": Group("broker.clone", "Copy topics of any Kafka to a data directory, with the same offsets.", "Servers"),
+    "mirror": Group("broker.mirror", "Mirror topics of any Kafka into a running cluster, with the same offsets.", "Servers"),
     "service": Group("broker.service", "The systemd unit of a broker.", "Servers"),
     "topic": Group("topics.topic topics.changes topics.records", "Topics: list, describe, create, alter, delete.", "Topics and records"),
     "produce": Group("records.produce", "Write records from standard input or a file.", "Topics and records"),

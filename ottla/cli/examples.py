@@ -36,6 +36,7 @@ EXAMPLES = (
     Example("ottla restore backup --data-dir restored", "a new data directory, for `ottla start --data-dir restored`"),
     Example("ottla clone --topics orders --last 10m --data-dir local", "ten minutes of a topic, with the same offsets"),
     Example("ottla clone --topics orders --sample 1% --data-dir sample", "all records of one key in a hundred"),
+    Example("ottla mirror old:9092 new:9092 --topics orders", "a topic of a running cluster, kept equal in another", needs="two clusters"),
     Example("ottla service print-unit --config server.properties > ottla.service", "a unit with the log.dirs of that file"),
     Example("ottla topic list", "names, partitions, replicas"),
     Example("ottla topic list --topic 'order.*' -o plain", "names alone, of some topics"),

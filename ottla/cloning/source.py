@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.base.settings.topics import TOPIC_SETTINGS
+from ottla.base.settings.topics import LEADER_EPOCH_MIN, MIRROR_SOURCE, TOPIC_SETTINGS
 from ottla.base.types import INTERNAL_TOPICS, TopicPartition
 from ottla.base.uuids import ZERO_UUID, fresh_uuid
 from ottla.client.blocking.client import Client
@@ -23,8 +23,13 @@ from ottla.cloning.plan import CloneError, ClonePlan, OffsetPlan, PartitionPlan,
 
 TOPIC_CONFIG_SOURCE = 1
 """DYNAMIC_TOPIC_CONFIG of DescribeConfigs: the topic's own settings."""
-OF_PLACES = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas", "remote.storage.enable"})
-"""Settings that name the source's brokers or its tiered storage, and mean nothing elsewhere."""
+OF_PLACES = frozenset(
+    (
+        "leader.replication.throttled.replicas", "follower.replication.throttled.replicas", "remote.storage.enable",
+        MIRROR_SOURCE, LEADER_EPOCH_MIN,
+    )
+)  # fmt: skip
+"""Settings that name the source's brokers, its tiered storage or its own source, and mean nothing elsewhere."""
 KINDS_OF_OFFSETS = ("classic", "consumer", "streams", "")
 """Types of groups that commit offsets; an old broker sends an empty one. A share group has other state."""
 
@@ -35,15 +40,15 @@ def plan_clone(
     """Makes the plan of a clone. `groups` None: all that commit offsets for the topics. `settings` replace the source's. `seed` has 16
     random bytes for each topic; a topic without an id gets one of them. Raises `CloneError` and `ClientError`."""
     plan = ClonePlan(request, client.cluster_id or "", wanted.has_fixed_end)
-    described = [_described(client, name) for name in topics]
-    for number, topic in enumerate(described):
+    infos = [described(client, name) for name in topics]
+    for number, topic in enumerate(infos):
         topic_id = topic.topic_id if topic.topic_id != ZERO_UUID else fresh_uuid(seed[16 * number : 16 * number + 16])
-        own = {**_settings(client, topic.name, plan.notes), **settings}
+        own = {**own_settings(client, topic.name, plan.notes), **settings}
         plan.topics.append(TopicPlan(topic.name, bytes(topic_id).hex(), own, []))
-    names = [TopicPartition(topic.name, one.partition) for topic in described for one in topic.partitions]
-    plan.offsets = _committed(client, groups, names, plan.notes)
+    names = [TopicPartition(topic.name, one.partition) for topic in infos for one in topic.partitions]
+    plan.offsets = committed(client, groups, names, plan.notes)
     bounds = find_bounds(client, names, wanted)
-    for topic, made in zip(described, plan.topics, strict=True):
+    for topic, made in zip(infos, plan.topics, strict=True):
         for one in topic.partitions:
             start, end = bounds[TopicPartition(topic.name, one.partition)]
             made.partitions.append(PartitionPlan(start, end, max(one.leader_epoch, 0)))
@@ -55,8 +60,8 @@ def renew_plan(client: Client, plan: ClonePlan, groups: Sequence[str] | None, se
     """
     plan.notes = []
     for topic in plan.topics:
-        topic.settings = {**_settings(client, topic.name, plan.notes), **settings}
-    plan.offsets = _committed(client, groups, [key for _, key, _ in plan.partitions()], plan.notes)
+        topic.settings = {**own_settings(client, topic.name, plan.notes), **settings}
+    plan.offsets = committed(client, groups, [key for _, key, _ in plan.partitions()], plan.notes)
 
 
 def replaced_topic(client: Client, plan: ClonePlan) -> str | None:
@@ -68,13 +73,15 @@ def replaced_topic(client: Client, plan: ClonePlan) -> str | None:
     return None
 
 
-def _described(client: Client, name: str) -> TopicInfo:
+def described(client: Client, name: str) -> TopicInfo:
+    """Returns a topic of the source. Raises `CloneError` for an internal topic, and `ClientError`."""
     if name in INTERNAL_TOPICS:
         raise CloneError(f"{name} is an internal topic; committed offsets are cloned with the topics that they are for")
     return client.describe_topic(name)
 
 
-def _settings(client: Client, topic: str, notes: list[str]) -> dict[str, str]:
+def own_settings(client: Client, topic: str, notes: list[str]) -> dict[str, str]:
+    """Returns the topic's own settings that mean something in another cluster. Notes what is left out. Raises `ClientError`."""
     found: list[Any] | KafkaError = admin.describe_configs(client.cluster, admin.TOPIC_RESOURCE, [topic])[topic]
     if isinstance(found, AuthorizationError):
         notes.append(f"settings of {topic!r} are the defaults: the source allows no DESCRIBE_CONFIGS")
@@ -88,20 +95,20 @@ def _settings(client: Client, topic: str, notes: list[str]) -> dict[str, str]:
     return {name: own[name] for name in sorted(own) if name in TOPIC_SETTINGS and name not in OF_PLACES}
 
 
-def _committed(client: Client, groups: Sequence[str] | None, partitions: Sequence[TopicPartition], notes: list[str]) -> list[OffsetPlan]:
+def committed(client: Client, groups: Sequence[str] | None, partitions: Sequence[TopicPartition], notes: list[str]) -> list[OffsetPlan]:
     """Returns the committed offsets for these partitions. Notes a group that may not be described, and raises `AuthorizationError` for it
     if the caller has named the group."""
     found: list[OffsetPlan] = []
     named = groups if groups is not None else _groups(client, notes)
     for group in named:
         try:
-            committed = committed_offsets(client.cluster, group, partitions)
+            offsets = committed_offsets(client.cluster, group, partitions)
         except AuthorizationError:
             if groups is not None:
                 raise
             notes.append(f"offsets of group {group!r} are not cloned: the source allows no DESCRIBE")
             continue
-        found += [_offset(group, partition, one) for partition, one in committed.items()]
+        found += [_offset(group, partition, one) for partition, one in offsets.items()]
     return found
 
 

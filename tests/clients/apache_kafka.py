@@ -1,4 +1,4 @@
-"""Apache Kafka as a process, with the jars of the Java tests."""
+"""Apache Kafka with the jars of the Java tests, as one process. It keeps its port and its data when it is killed and started again."""
 
 from __future__ import annotations
 
@@ -14,28 +14,51 @@ from tests.clients.java_program import Java
 from tools.bench.brokers import free_port, kafka_settings
 
 FORMAT = ("kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAg", "-c")
-FEW_PARTITIONS = ("offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=1")
+
+
+class Kafka:
+    """See the module. `start` waits until it answers."""
+
+    def __init__(self, java: Java, directory: Path) -> None:
+        self._java = java
+        self._directory = directory
+        port = free_port()
+        self.address = f"127.0.0.1:{port}"
+        self._settings = directory / "server.properties"
+        few = ("offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=1")
+        self._settings.write_text("\n".join([kafka_settings(str(directory), port, free_port()), *few]))
+        subprocess.run(java.command(*FORMAT, str(self._settings)), check=True, capture_output=True)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with open(self._directory / "kafka.log", "a") as log:
+            self._process = subprocess.Popen(self._java.command("kafka.Kafka", str(self._settings)), stdout=log, stderr=log)
+        eventually(lambda: connected(self.address)).close()
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def stored(self, topic: str) -> bytes:
+        """The bytes of the first segment of partition 0."""
+        return (self._directory / "data" / f"{topic}-0" / "00000000000000000000.log").read_bytes()
 
 
 @contextmanager
 def running_kafka(java: Java, directory: Path) -> Iterator[tuple[str, Client]]:
-    """Yields the address of a broker that serves, and a client of it."""
-    port = free_port()
-    settings = directory / "server.properties"
-    settings.write_text("\n".join([kafka_settings(str(directory), port, free_port()), *FEW_PARTITIONS]))
-    subprocess.run(java.command(*FORMAT, str(settings)), check=True, capture_output=True)
-    with open(directory / "kafka.log", "w") as log:
-        process = subprocess.Popen(java.command("kafka.Kafka", str(settings)), stdout=log, stderr=log)
-    address = f"127.0.0.1:{port}"
+    """The address of Apache Kafka and a client of it, whose data are in `directory`."""
+    kafka = Kafka(java, directory)
     try:
-        with eventually(lambda: _connected(address)) as client:
-            yield address, client
+        kafka.start()
+        with ottla.client.connect(kafka.address) as client:
+            yield kafka.address, client
     finally:
-        process.kill()
-        process.wait()
+        kafka.kill()
 
 
-def _connected(address: str) -> Client | None:
+def connected(address: str) -> Client | None:
     try:
         return ottla.client.connect(address)
     except ottla.client.ClientError:

@@ -126,8 +126,7 @@ OURS: dict[str, set[tuple[str, str]]] = {
     "MirrorRecords": {("CLUSTER_ACTION", CLUSTER)},
 }
 """Staging and attaching need what a Produce of the same records would. Frames have records of every topic, so they are for those who could
-also give themselves every right: creating ACLs needs ALTER on the cluster, too. A mirror chooses offsets and leader epochs, as a broker does.
-"""
+also give themselves every right: creating ACLs needs ALTER on the cluster, too. A mirror chooses offsets and epochs, as a broker does."""
 
 # Where Kafka's brokers do otherwise than its table says, or the table is silent: what is more, what is less, and why.
 NOT_IN_THE_DOCUMENTATION: dict[str, tuple[set[tuple[str, str]], set[tuple[str, str]], str]] = {

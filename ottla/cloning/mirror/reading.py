@@ -1,0 +1,122 @@
+"""Reads the source in a thread of its own, so that the next records arrive while the target appends the last ones.
+
+The reader has a position for each partition, which advances with each answer. `seek` sets a position, and answers to earlier requests are
+then dropped. So the answers that `next` returns continue each other. Errors of the source are items of the queue.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from queue import Empty, Full, Queue
+from typing import NamedTuple
+
+from ottla.base.types import TopicPartition
+from ottla.client.blocking.client import Client
+from ottla.client.core.fetching import Fetched
+from ottla.client.errors import ClientError
+
+FETCH_BYTES = 16 << 20
+PARTITION_BYTES = 8 << 20
+ANSWERS_MAX = 2
+"""Limits of memory: up to 4 answers of 16 MiB (and one batch more) from each broker are read, waiting or being appended."""
+RETRY_SECONDS = 0.5
+WAIT_SECONDS = 0.2
+STOP_SECONDS = 2.0
+"""A Fetch waits for half a second at most. The process ends without the thread if the source does not answer."""
+
+Answer = list[Fetched] | ClientError
+
+
+class Place(NamedTuple):
+    """The next offset to read. `number` counts the calls of `seek`."""
+
+    offset: int
+    number: int
+
+
+class Reader:
+    """See the module. `client` is for this thread alone."""
+
+    def __init__(self, client: Client, isolation: str) -> None:
+        self._client = client
+        self._isolation = isolation
+        self._lock = threading.Lock()
+        self._places: dict[TopicPartition, Place] = {}
+        self._seeks = 0
+        self._answers: Queue[tuple[Mapping[TopicPartition, Place], Answer]] = Queue(ANSWERS_MAX)
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mirror-reader", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread, and waits for it unless the source is silent."""
+        self._is_over.set()
+        self._thread.join(STOP_SECONDS)
+
+    def seek(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Reads these partitions from these offsets on."""
+        with self._lock:
+            self._seeks += 1
+            self._places.update({partition: Place(offset, self._seeks) for partition, offset in positions.items()})
+
+    def drop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Reads these partitions no more."""
+        with self._lock:
+            for partition in partitions:
+                self._places.pop(partition, None)
+
+    def next(self, timeout_s: float) -> Answer:
+        """Returns the next answer, an error of the source, or an empty list after `timeout_s`."""
+        try:
+            asked, answer = self._answers.get(timeout=timeout_s)
+        except Empty:
+            return []
+        if isinstance(answer, ClientError):
+            return answer
+        with self._lock:
+            return [one for one in answer if self._is_current(one.partition, asked)]
+
+    def _is_current(self, partition: TopicPartition, asked: Mapping[TopicPartition, Place]) -> bool:
+        place = self._places.get(partition)
+        return place is not None and place.number == asked[partition].number
+
+    def _run(self) -> None:
+        while not self._is_over.is_set():
+            with self._lock:
+                asked = dict(self._places)
+            if not asked:
+                time.sleep(WAIT_SECONDS)
+                continue
+            answer = self._fetch({partition: place.offset for partition, place in asked.items()})
+            if isinstance(answer, ClientError):
+                time.sleep(RETRY_SECONDS)
+            else:
+                self._advance(asked, answer)
+            if answer:
+                self._put(asked, answer)
+
+    def _fetch(self, positions: Mapping[TopicPartition, int]) -> Answer:
+        try:
+            return self._client.fetch(
+                positions, isolation=self._isolation, max_bytes=FETCH_BYTES, partition_max_bytes=PARTITION_BYTES
+            )  # fmt: skip
+        except ClientError as error:
+            return error
+
+    def _advance(self, asked: Mapping[TopicPartition, Place], found: Iterable[Fetched]) -> None:
+        with self._lock:
+            for one in found:
+                if self._is_current(one.partition, asked):
+                    self._places[one.partition] = asked[one.partition]._replace(offset=one.next_offset)
+
+    def _put(self, asked: Mapping[TopicPartition, Place], answer: Answer) -> None:
+        while not self._is_over.is_set():
+            try:
+                self._answers.put((asked, answer), timeout=WAIT_SECONDS)
+                return
+            except Full:
+                continue
