@@ -7,7 +7,7 @@ larger than every leader epoch of the source. If the source elects a leader with
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.base.errors import ErrorCode
@@ -129,18 +129,20 @@ class Piece(NamedTuple):
     log_start_offset: int
 
 
-def _pieces(fetched: Fetched) -> Iterator[Piece]:
+def _pieces(fetched: Fetched) -> list[Piece]:
     """Splits an answer into pieces, without the first part of another batch at its end."""
     data = memoryview(fetched.data)
+    pieces: list[Piece] = []
     begin = size = count = 0
     expected_end, end, newest = fetched.start, fetched.start, -1
     for position, header in iter_batches(data):
         if count and (count == PIECE_BATCHES_MAX or position + header.size_bytes - begin > PIECE_BYTES_MAX):
-            yield Piece(expected_end, end, data[begin:size], count, newest, fetched.log_start_offset)
+            pieces.append(Piece(expected_end, end, data[begin:size], count, newest, fetched.log_start_offset))
             begin, expected_end, count = position, end, 0
         size, end, count, newest = position + header.size_bytes, header.next_offset, count + 1, header.partition_leader_epoch
     if count:
-        yield Piece(expected_end, end, data[begin:size], count, newest, fetched.log_start_offset)
+        pieces.append(Piece(expected_end, end, data[begin:size], count, newest, fetched.log_start_offset))
+    return pieces
 
 
 def _next_pieces(left: Mapping[TopicPartition, deque[Piece]]) -> dict[TopicPartition, Piece]:
