@@ -600,6 +600,10 @@ def _attach_records(world: World, _make: In, cls: Any) -> Any:
 
 @api(20004)
 def _mirror_records(world: World, _make: In, cls: Any) -> Any:
-    """Asks for the bounds of a topic that is no mirror; the entry is refused."""
-    partition = mirror_records.MirrorPartition(index=0, expected_end=0)
-    return cls(timeout_ms=5000, topics=[mirror_records.MirrorTopic(name=world.topic, source="a:b", partitions=[partition])])
+    """One batch of leader epoch 0 for a topic that mirrors another cluster's, and has leader epoch 1."""
+    name, settings = world.fresh("mirror"), {"ottla.mirror.source": "a:b", "ottla.leader.epoch.min": "1"}
+    configs = [create_topics.CreatableTopicConfig(name=key, value=value) for key, value in settings.items()]
+    world.client.ask(world.make_topic(7, name, configs=configs), 7)
+    records = bytes(encode_batch([Record(0, 0, None, b"mirrored")], leader_epoch=0))
+    partition = mirror_records.MirrorPartition(index=0, expected_end=0, records=records)
+    return cls(timeout_ms=5000, topics=[mirror_records.MirrorTopic(name=name, source="a:b", partitions=[partition])])
