@@ -72,6 +72,7 @@ def test_every_page_is_served_as_html_and_as_json(visitor: Visitor) -> None:
     for path in every_page(visitor):
         text = visitor.get(path)
         assert SCRIPT not in text and 'role="alert"' not in text, path
+        assert not re.search(r"<th[^>]*>(<a[^>]*>)?(</a>)?</th>", text), f"{path} has a column without a title"
         bare, _, query = path.partition("?")
         table = visitor.json(f"{bare.rstrip('/') or '/overview'}.json?{query}")
         assert table.keys() == visitor.json(f"/api/v1{bare.rstrip('/') or '/overview'}?{query}").keys(), path

@@ -92,7 +92,7 @@ def _permission(rule: Rule) -> Mark:
 @page("/acls/rules", "Each ACL, one a row")
 def all_rules(visit: Visit) -> Page:
     rules, remark = visible_rules(visit.cluster)
-    table = Table("acls", "Rules", [*_RULE_TITLES, *columns(open="")], [_rule_row(one) for one in rules or ()], "There are no ACLs.")
+    table = Table("acls", "Rules", [*_RULE_TITLES, *columns(open="Rule")], [_rule_row(one) for one in rules or ()], "There are no ACLs.")
     return Page("ACLs", tables=[table], notes=_notes(rules, remark), tabs=TABS)
 
 
