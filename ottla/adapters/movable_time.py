@@ -1,9 +1,10 @@
-"""Time that a test moves: `Ports.ages` of a broker that the fixture has started with a control socket.
+"""A clock and timers that a test moves. A broker that the fixture has started with a control socket uses them as `Ports.ages`, which decide
+when records, sessions and tokens expire.
 
 Time passes as usual until it is moved or frozen. `advance` lets a span pass at once: the timers that are due in it fire in the order of
-their deadlines, each at its own time. Timers that repeat would fire a hundred thousand times in a week, so the span has about `STEPS`
-steps: a timer that is set during a step fires in the next one at the earliest. After each step the work that it has begun in threads is
-awaited.
+their deadlines, each at its own time. The span has at most about `STEPS` steps, and a timer that is set during a step fires in the next
+step at the earliest. Otherwise a timer that repeats would fire a hundred thousand times in a week. After each step, work in threads is
+awaited, for at most `SETTLE_SECONDS_MAX`.
 
 The process that starts the broker gives orders through a socket that the broker inherits (`TIME_VARIABLE`), so no other can. An order is a
 line with a JSON object: `{"advance_ms": 1000}`, `{"freeze": true}`, `{"freeze": false}` or `{}`. The answer is a line with `wall_ms`, the
@@ -76,7 +77,7 @@ class MovableTime:
         self._threads = threads
         self._wall_ahead_ms = (time_ns() - monotonic_ns()) // 1_000_000
         self._moved_ms: int = state[0] or 0
-        """How far this clock is ahead of the machine's."""
+        """How far this clock is ahead of the machine's, or of `_stands_at_ms` while it is frozen, in milliseconds."""
         self._stands_at_ms: int | None = state[1]
         """The machine's monotonic time at which this clock was frozen; None while it runs."""
         self._timers: list[tuple[float, int, _Timer]] = []

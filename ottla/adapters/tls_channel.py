@@ -201,7 +201,8 @@ class TlsChannel:
         return not is_end and not is_dry
 
     def _encrypt(self) -> None:
-        """Encrypts queued parts while the socket's queue is short, at most about `BYTES_PER_TURN` in one iteration of the event loop."""
+        """Encrypts queued parts while the socket's queue is short, at most about `BYTES_PER_TURN` in one call. The rest follows in later
+        iterations of the event loop."""
         turn_end, done = BYTES_PER_TURN, 0
         try:
             while self._is_secured and self._queue and self._inner.queued_bytes < QUEUED_CIPHER_BYTES_MAX and done < turn_end:

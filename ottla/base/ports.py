@@ -98,7 +98,8 @@ class Disk(Protocol):
     def sync_directory(self, path: str) -> None: ...
 
     def sync_file_systems(self, paths: Iterable[str]) -> bool:
-        """Syncs the file systems that hold these paths. Returns False if a failure may be unknown: then each file must be synced too."""
+        """Syncs the file systems that hold these paths. Returns False if the system may not report a failed write; then each file must be
+        synced too."""
 
     def map_cells(self, path: str) -> memoryview:
         """Maps a file into memory, as 64-bit numbers that can be changed. A change survives the end of the process. After a power failure
@@ -113,7 +114,7 @@ class Worker(Protocol):
 
     @property
     def pid(self) -> int | None:
-        """None while no process runs."""
+        """None before the first order and after `rest`."""
 
     def ask(self, order: Any) -> Any:
         """Sends an order, blocks until its answer and returns it, so it is called in a thread. Raises `WorkerLost`."""
@@ -126,7 +127,7 @@ class Worker(Protocol):
 
 
 class WorkerLost(Exception):
-    """The process ended before it answered."""
+    """The process ended before it answered, or cannot be started."""
 
 
 class Threads(Protocol):
@@ -136,14 +137,14 @@ class Threads(Protocol):
         """Runs `work` in a thread, then `done(result)` on the loop. `work` must not touch state that the loop owns."""
 
     def worker(self, module: str) -> Worker:
-        """Returns a process that runs `main()` of this module. It is started by its first order."""
+        """Returns a process that runs `main()` of the Python module `module`. It is started by its first order."""
 
     def close(self) -> None:
         """Waits for all work that was requested before. Later calls of `run` do nothing."""
 
 
 class Slice:
-    """A range of a file (`storage/file_slice.py`). A channel sends it without reading it into memory, if it can."""
+    """A range of a file (`storage/file_slice.py`). A channel sends a large slice without reading it into memory, if it can."""
 
     __slots__ = ()
     position: int
@@ -172,7 +173,7 @@ class Receiver(Protocol):
     """The user of a channel. The channel receives directly into the user's buffer, without a copy."""
 
     def buffer(self) -> memoryview:
-        """Returns the buffer for the next bytes; an empty one if this call has paused reading."""
+        """Returns the buffer for the next bytes. The receiver may pause reading in this call; then the buffer is empty."""
 
     def received(self, count: int) -> None:
         """Processes `count` bytes, which are in the buffer that `buffer` returned. Does not raise."""
@@ -185,14 +186,14 @@ class Receiver(Protocol):
 
 
 class Channel(Protocol):
-    """One open connection: bytes in both directions, in order. Plain sockets use sendfile."""
+    """One open connection: bytes in both directions, in order. Plain sockets send large slices by sendfile."""
 
     queued_bytes: int
     """Bytes passed to `send` that the socket has not accepted yet."""
     bytes_sent: int
 
     def unsent_bytes(self) -> int:
-        """Returns the part of `queued_bytes` that is in memory; the rest are slices of files."""
+        """Returns the part of `queued_bytes` that is in memory (under TLS approximately); the rest are slices of files."""
 
     @property
     def peer_host(self) -> str: ...
@@ -224,7 +225,8 @@ class SecuredChannel(Channel, Protocol):
     on_secured: Callable[[bytes | None], object]
     """Called once after the handshake, before any bytes are received, with the peer's certificate (DER); None if it has none."""
     on_failed: Callable[[str], object] | None
-    """Called instead with the reason if the handshake fails; the channel then closes. None: the reason is logged."""
+    """Called instead with the reason if the handshake fails; the channel then closes. None: the reason is logged. If the peer closes the
+    connection during the handshake, only `Receiver.closed` is called."""
 
 
 class Listener(Protocol):
@@ -252,13 +254,13 @@ class Network(Protocol):
     """Connections between machines."""
 
     def listen(self, host: str, port: int, backlog: int, tls: str = "") -> Listener:
-        """Binds an address (an empty host: all; port 0: a free one). Channels use TLS with the settings of listener `tls`. Raises
-        `AddressError`."""
+        """Binds an address (an empty host: all IPv4 addresses; port 0: a free one). Channels use TLS with the settings of listener `tls`.
+        Raises `AddressError`."""
 
     def connect(
         self, host: str, port: int, connected: Callable[[Channel], None], failed: Callable[[str], None], *, tls: str = ""
     ) -> None:
-        """Opens a connection; under TLS if `tls` names a listener, with the settings of this listener. Later calls either `connected`,
+        """Opens a connection; under TLS if `tls` names a listener, with the settings of this listener. It later calls either `connected`,
         which opens or closes the channel, or `failed` with the reason (for example `REFUSED`)."""
 
     def host_name(self) -> str:
@@ -409,9 +411,10 @@ Watch = Callable[[WatchEvent], object]
 class MetadataStore(Protocol):
     """One session on a tree of versioned nodes: ZooKeeper, or the journal of a single broker.
 
-    Every request is answered by one callback on the loop, in the order of the requests (the embedded store mostly before the call returns).
-    A watch is called before the answer to a later read that shows the change. Every request can fail. With `watch`, a successful read sets
-    a watch: `get` and `children` on an existing node, `exists` also on a missing one.
+    Every request is answered by one callback on the loop, in the order of the requests. The answer to a request that is not sent
+    (TOO_LARGE, SESSION_EXPIRED) may be earlier. The embedded store mostly answers before the call returns. A watch is called before the
+    answer to a later read that shows the change. Every request can fail. With `watch`, a successful read sets a watch: `get` and `children`
+    on an existing node, `exists` also on a missing one.
     """
 
     def get(self, path: str, done: Callable[[StoreResult, StoreNode | None], object], *, watch: Watch | None = None) -> None:
@@ -445,7 +448,7 @@ class MetadataStore(Protocol):
 
 ReadDocument = Callable[[str, str | None], bytes]
 """Reads a small document from a URL. The second argument is a PEM file of trusted certificate authorities (None: the system's). It blocks,
-so it is called in a thread. Raises `OSError`."""
+so it is called in a thread. Raises `OSError`, or `ValueError` for a malformed address."""
 
 
 class LoginToken(Protocol):

@@ -45,8 +45,8 @@ class WatchedNodes(Generic[Subject]):
     changes: Sequence[str]
     """Folders of changes; none for a single broker, which is the only writer."""
     subject_of: Callable[[str, bytes], tuple[str, Subject] | None]
-    """Returns the path of the written node and its subject, from the path and content of a change; None if it is not watched. Raises
-    `NodeError`."""
+    """Takes the path and content of a change. Returns the path of the node that it names, and the subject of the node (for example an ACL
+    pattern); None if the node is not watched. Raises `NodeError`."""
     take_all: Callable[[Nodes], object]
     """Called with all nodes after each complete reading."""
     take: Callable[[Sequence[tuple[Subject, str, StoreNode | None]]], object]

@@ -27,7 +27,8 @@ class Settings(NamedTuple):
 
 
 class Desk:
-    """See the module. Pages that ask the cluster share `cluster`; the snapshot and the live wire have connections of their own."""
+    """See the module. Pages share `cluster`, and `extended` for requests of Ottla's own APIs, which the live wire uses too. The snapshot
+    has connections of its own."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings

@@ -88,8 +88,8 @@ def decide_create_topics(
     state: ClusterState, config: BrokerConfig, random: Random, requests: Sequence[NewTopic], *, validate_only: bool,
     partitions_before: int = 0, names_before: Iterable[str] = (),
 ) -> Plan:  # fmt: skip
-    """Decides creations. `partitions_before` is the number of partitions in earlier groups of the same request. `names_before` has the
-    valid names of earlier groups if `validate_only`."""
+    """Decides creations. `partitions_before` is the number of partitions in earlier groups of the same request. With `validate_only`,
+    `names_before` has the valid names of earlier groups, because these are not in `state`."""
     batch = _Batch(partitions_before, SettingsRoom(state, config))
     for name in names_before:
         batch.add_name(name)

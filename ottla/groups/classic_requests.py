@@ -21,7 +21,7 @@ def join_group(shard: GroupShard, command: Join, reply: Reply, now_ms: int) -> D
     draft = Draft()
     if not classic_members.give_way(shard, group, command, draft):
         return classic_members.join_group(shard, group, command, reply, now_ms)
-    # The draft converts the group to a classic group. The member joins when the conversion is committed.
+    # `give_way` has put the conversion to a classic group into the draft. The member joins when the conversion is committed.
     deferred = shard.deferred.defer("join", reply, lambda code: rebalance.refuse_join(code, command.member_id), draft)
     draft.schedule(deferred.key, 0, lambda later_ms: join_group(shard, command, reply, later_ms) if deferred.take() else NOTHING)
     return draft.decision()

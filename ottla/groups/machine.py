@@ -177,7 +177,8 @@ class GroupMachine:
         self.shard.offsets.end_transaction(producer_id, is_commit)
 
     def follow_up(self, now_ms: int) -> Decision:
-        """Called after a marker: logs offsets again that compaction would otherwise lose."""
+        """Called after a marker: logs the transaction's offsets again if a plain commit of the same key is later in the log, because
+        compaction would keep only the plain commit."""
         draft = Draft()
         delete.rewrite_overtaken(self.shard, draft)
         return draft.decision()

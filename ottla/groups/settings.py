@@ -1,7 +1,7 @@
 """The settings of a group coordinator, and its view of the topics.
 
-The comments beside the fields are configuration keys; their defaults are in `base/settings/`. A change of a dynamic setting replaces
-`GroupCoordinatorSettings`. A field marked "ours" is a constant that Kafka does not have.
+The comments beside the fields are configuration keys, except for constants. Defaults of keys are in `base/settings/`. A change of a dynamic
+setting replaces `GroupCoordinatorSettings`. A field marked "ours" is a constant that Kafka does not have.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checks permissions of the request's principal.
 
-`is_allowed` and `require` write a denial to the audit log. `permits` does not: it is for questions whose answer does not refuse the
-request.
+With ACLs these functions write a denial to the audit log, except `permits`, `permits_on_cluster`, `may_be_broker` and the filter of topics:
+their answer does not refuse the request.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def is_allowed_on_cluster(broker: Broker, request: RequestContext, operation: Ac
 
 
 def describable_topics(broker: Broker, request: RequestContext) -> Callable[[str], bool] | None:
-    """Returns a filter of topics that the principal may describe, for requests that list all topics; None if it may describe every topic.
+    """Returns a filter of topics that the principal may describe, for requests that list all topics; None if no check is needed (no
+    authorizer, or a super user).
     """
     if broker.authorizer.allows_clients_everything(request.connection):
         return None
@@ -41,7 +42,7 @@ def describable_topics(broker: Broker, request: RequestContext) -> Callable[[str
 
 
 def is_broker(broker: Broker, request: RequestContext) -> bool:
-    """Whether a broker of this cluster has sent the request: CLUSTER_ACTION on the cluster is allowed."""
+    """Whether the request counts as a broker's: CLUSTER_ACTION on the cluster is allowed, also to super users."""
     return broker.authorizer.is_allowed(request.connection, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
@@ -50,7 +51,7 @@ def permits_on_cluster(broker: Broker, request: RequestContext, operation: AclOp
 
 
 def may_be_broker(broker: Broker, request: RequestContext) -> bool:
-    """Does the same check as `is_broker`, without the audit log: the request is also allowed by another permission."""
+    """Like `is_broker`, but without a line in the audit log, for a request that clients with another permission may send too."""
     return permits_on_cluster(broker, request, AclOperation.CLUSTER_ACTION)
 
 

@@ -2,14 +2,14 @@
 
 Memory use is estimated per shard. Adding something raises the estimate. Removing lowers it only at the next recount, because state is
 removed in many ways (a member is removed, an offset expires, a log refuses a record). When a request would exceed the limit of the total or
-of its owner, it first recounts up to `COUNTED_AT_ONCE` items of its own shard and of one other. If it would still exceed a limit, it is
-refused with COORDINATOR_NOT_AVAILABLE, and clients try again later.
+of its owner, it first recounts up to `COUNTED_AT_ONCE` items of its own shard and of the next shard in turn. If it would still exceed a
+limit, it is refused with COORDINATOR_NOT_AVAILABLE, and clients try again later.
 
 The states of share partitions are counted exactly (`ExactShare`), so their requests recount nothing. Members and offsets of share groups
 are estimated as in other groups.
 
-Owners are the principals of clients. If a request would leave less than a quarter of the memory free, its owner may afterwards hold at most
-as much memory as is then free. So one user cannot take all memory, and a user who holds nothing can get half of the free memory. State that
+Owners are the principals of clients. If less than a quarter of the memory would be free after a request, its owner's memory may not exceed
+the memory that would be free. So one user cannot take all memory, and a user who holds nothing can get half of the free memory. State that
 was loaded from a log has no owner until a principal uses it. Clients without a login are no owners, because they all have the same name.
 """
 
@@ -38,7 +38,7 @@ class Share:
     __slots__ = ("__weakref__", "_admitted", "_counted", "_memory", "_round", "_sizes", "bytes", "held", "things")
 
     def __init__(self, memory: CoordinatorMemory, sizes: Sizes, things: Sized = ()) -> None:
-        """`things` are counted by `total_things`."""
+        """`things`: the shard's groups or transactional ids. `total_things` returns their number on this broker."""
         self.things = things
         self._memory = memory
         self._sizes = sizes

@@ -1,18 +1,19 @@
-"""The fetch sessions of followers with this leader, one per connection. The cost of a request depends only on the partitions that changed.
+"""The fetch sessions of followers with this leader, one per connection. The cost of a request depends only on the partitions that changed
+and on the partitions whose ISR lacks the follower.
 
 A session ends with its connection, or when its follower closes it or opens another one; clients cannot evict it. It watches each of its
 partitions. A partition that changes is added to the session's dirty list, once, and wakes the waiting request. A request names the
-partitions whose log changed at the follower. The leader reads the dirty partitions, and the named partitions that have an error, records or
-new bounds for the follower. The number of other partitions does not matter.
+partitions whose log changed at the follower. The leader reads only the dirty partitions. A named partition becomes dirty at once if it is
+new in the session, or has an error, records or new bounds for the follower.
 
-An entry with `partition_max_bytes` 0 only reports that more of the follower's log is durable.
+An entry with `partition_max_bytes` 0 for a partition of the session only reports that more of the follower's log is durable.
 
 A partition that returned records or an error is *answered* and not read again until the follower names it. The follower must do so, because
 its log has changed or it has to retry. A request sent behind a waiting one therefore does not get the same records twice.
 
 A follower at the end of a log need not name the partition. Until records are appended, the follower counts as caught up at each request of
-the session; the first append records the time of the last request. If the follower is not in the ISR of a partition, each request checks
-whether it may join, also if the request does not name the partition.
+the session. When records are appended, its caught-up time becomes the time of the session's last request. If the follower is not in the ISR
+of a partition, each request checks whether it may join, also if the request does not name the partition.
 
 Reading, answers and waiting are in `handlers/records/follower_fetch.py`, the rules of progress in `progress.py` and `leader.py`.
 """
@@ -80,7 +81,7 @@ class FollowedPartition:
         return has_records or state.high_watermark > self.known_watermark or log.log_start_offset > self.known_log_start
 
     def has_at_most_watermark(self) -> bool:
-        """Whether a read would return nothing new, except possibly the high watermark."""
+        """Whether a read would return at most a new high watermark."""
         partition, asked = self.partition, self.asked
         if self.error or partition is None or self.diverging_epoch is not None:
             return False

@@ -1,8 +1,8 @@
 """Detects foreign protocols on the first bytes of a connection: TLS and HTTP.
 
 Otherwise the log would report a frame of absurd size when a client speaks TLS to a plain listener, or when a browser or scraper connects.
-Both protocols have a field for the requested host name, which Kafka's protocol does not have. Only bytes that have arrived are examined,
-and none are trusted.
+Both protocols have a field for the requested host name, so the log can name the host; Kafka's protocol has no such field. Only bytes that
+have arrived are examined, and none are trusted.
 """
 
 from __future__ import annotations

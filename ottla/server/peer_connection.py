@@ -4,8 +4,9 @@ For requests to other brokers (`server/peers.py`). Everything happens in callbac
 called once for each request. It is called before `request` returns only if the peer turns out to have closed the connection. A request that
 is not answered in time closes its connection, because a broker answers in order and no later answer could arrive.
 
-If the broker limits the session's lifetime (KIP-368), a connection with `begin_login` logs in again in time. Later requests wait until the
-running ones are answered and the login is done. Slow parts of a login run in a thread.
+If the broker limits the session's lifetime (KIP-368), a connection with `begin_login` holds the first request near the end of the session,
+or after it, and all later ones. It sends them when the requests in flight are answered and a new login is done. Slow parts of a login run
+in a thread.
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ class LoopConnection:
     # Opening and closing
 
     def open(self, done: Done, timeout_s: float = CONNECT_TIMEOUT_S) -> None:
-        """Connects and negotiates; calls `done(self, None)` or `done(None, error)`. Further calls wait for the attempt in progress."""
+        """Connects and negotiates; calls `done(self, None)` or `done(None, error)`. Further calls wait for the attempt in progress. Not to
+        be called after `close`."""
         if self.is_open:
             self._timers.call_soon(lambda: done(self, None))
             return
@@ -157,7 +159,7 @@ class LoopConnection:
             self._channel.send([frame])
 
     def _login_again_when_idle(self) -> None:
-        """Logs in again before the session ends, when no request is in flight."""
+        """Begins a new login if requests are held for it and none is in flight."""
         if not self._line.begins_login():
             return
         assert self._begin_login is not None, "a session without a login"

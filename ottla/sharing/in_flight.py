@@ -1,11 +1,11 @@
 """The records in flight of a share partition, and the state of each.
 
-Offsets below `start` are completed; offsets from `end` on were never delivered. Between them are runs: consecutive offsets with the same
-state, delivery count and owner. A whole batch is one run and costs as much as a single record. A run is split only where its records get
-different states, and is joined with its neighbours again when they are equal.
+Offsets below `start` need no more delivery; this leader has delivered none from `end` on. Between them are runs: consecutive offsets with
+the same state, delivery count and owner. A whole batch is one run and costs as much as a single record. A run is split only where its
+records get different states, and is joined with its neighbours again when they are equal.
 
 A change that is not durable yet is stored beside the state (`OffsetRun.target`). Until the persister has answered, the records stay
-acquired. The change is undone by clearing the target.
+acquired. The change is undone by clearing the target; `was_accepted` remembers a failed acceptance.
 
 Records that are to be copied to the dead-letter topic are ARCHIVING until the copy is written. They are not completed, so the start offset
 does not pass them.
@@ -39,9 +39,10 @@ _first = attrgetter("first")
 
 
 class OffsetRun:
-    """Offsets from `first` to `last` in one state. `origin_size` is the size of the batch that they were delivered in. `was_accepted`: the
-    owner has accepted the records, but the write failed. When such records are released, they are not archived for too many deliveries.
-    `was_rejected`: the owner has rejected the records. `is_copied`: ARCHIVING records were copied to the dead-letter topic.
+    """Offsets from `first` to `last` in one state. `origin_size` is the number of offsets of the largest run that they were part of.
+    `was_accepted`: the owner has accepted the records, but the write failed. When such records are released, they are not archived for too
+    many deliveries. `was_rejected`: the owner has rejected the records. `is_copied`: ARCHIVING records were copied to the dead-letter
+    topic.
     """
 
     __slots__ = (
@@ -186,7 +187,8 @@ class InFlight:
         self._count(run, 1)
 
     def archive_free(self, first: int, last: int) -> None:
-        """Archives the available offsets from `first` to `last`. Offsets beyond `end` are added as archived."""
+        """Archives the available offsets from `first` to `last`. Offsets from `end` to `last` are added as archived, so `first` must not be
+        above `end`."""
         if last < self.start:
             return
         if first < self.end:
@@ -205,7 +207,7 @@ class InFlight:
         before = self.available_count
         for run in runs:
             if run.target is None or run.last < self.start:
-                continue  # already below the start
+                continue  # below the start, or the change was dropped
             if is_durable:
                 self.set_state(run, run.target)
             else:

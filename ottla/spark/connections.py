@@ -58,8 +58,8 @@ def forget(connection: ClusterConnection) -> None:
 
 @contextmanager
 def explained(connection: ClusterConnection, option: str) -> Iterator[None]:
-    """Converts a client's error to a `PipelineError` of one line that begins with the option to check: the option for the address, the
-    login or the group if that is at fault, else `option`. Transport errors also close the clients.
+    """Converts a client's error to a `PipelineError` of one line that begins with the name of the option to check: the address, the login
+    or the group if one of these is at fault, else `option`. Transport errors also close the clients.
     """
     try:
         yield
@@ -71,8 +71,8 @@ def explained(connection: ClusterConnection, option: str) -> Iterator[None]:
 
 
 def ask(connection: ClusterConnection, option: str, question: Callable[[Client], T], *, use: str = "") -> T:
-    """Returns the result of a read-only request, which is repeated while connections break, for `timeout_s` at most. Raises `PipelineError`
-    as `explained` does.
+    """Returns the result of a read-only request, which is repeated while connections break. No attempt begins after `timeout_s`. Raises
+    `PipelineError` as `explained` does.
 
     `use` chooses the client as in `client_of`. A cluster that this process has not reached yet gets only a few quick attempts, because
     waiting does not help if the address is wrong.

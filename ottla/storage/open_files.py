@@ -37,7 +37,7 @@ class OpenSegment(Protocol):
 
 
 class OpenFiles:
-    """The limits on open files, and the segments that have their file open."""
+    """The limits on open files, and the segments that have their file open or, if sealed, their indexes in memory."""
 
     __slots__ = ("active", "alive", "files_max", "is_crowded", "latest", "on_short", "sealed_max", "segments")
 
@@ -69,7 +69,7 @@ class OpenFiles:
     def discard(self, segment: OpenSegment) -> None:
         self.segments.pop(segment, None)
         self.active.pop(segment, None)
-        self.latest = None  # Its file may change: it is closed, cut or removed.
+        self.latest = None  # A file changes (closed, cut, removed): perhaps of this batch.
 
     def keep_latest(self, segment: OpenSegment, batch: memoryview) -> None:
         """Keeps a small batch that was just appended in memory, for the readers that wait for it (`FileSlice.at_hand`)."""

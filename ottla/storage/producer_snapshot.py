@@ -3,8 +3,8 @@
 Kafka's format: version (int16, 1), CRC-32C of all that follows (uint32), and one entry a producer with its last batch only. With these
 entries alone a restarted broker could recognize a retry of the last batch, but not of the four before it. So our own part follows Kafka's
 entries, under the same CRC: all cached batches with their CRCs, the length of the contiguous run of sequences, the start of the idle time,
-and the transactions with a marker that was not below the high watermark. Kafka's reader ignores our part, and we read a file without it as
-Kafka does.
+and the completed transactions whose marker was at or above the high watermark when the file was written. Kafka's reader ignores our part,
+and we read a file without it as Kafka does.
 
 Invariant: decode(encode(state)) is the state. A damaged file is a `StorageError`, and the caller falls back to an older one and the
 log.

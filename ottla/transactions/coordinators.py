@@ -9,8 +9,9 @@ added partitions wait for the completion, at most `completion_wait_ms`, and are 
 EndTxn and the verification of partitions are answered at once. EndTxn does not wait because it must never end the next transaction
 (ydb #52731).
 
-`admit` checks a Produce: with transactions v2 its partitions are added to the transaction, with older versions they are verified,
-unless verification is switched off. If another broker is the coordinator, that broker is asked (`remote.py`).
+`admit` checks a transactional write (Produce, TxnOffsetCommit, staged records): with transactions v2 its partitions are added to the
+transaction, with older versions they are verified, unless verification is switched off. If another broker is the coordinator, that broker
+is asked (`remote.py`).
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class TransactionClient(Protocol):
 
 
 class TransactionCoordinators(Coordinator[str]):
-    """The transaction coordinators of this broker; a key is a transactional id."""
+    """The transaction coordinators of this broker. The key of the base class is the transactional id."""
 
     settings: TransactionCoordinatorSettings
 
@@ -331,7 +332,8 @@ class _CompletionWait:
         self._coordinators._run(self._transactional_id, self._command, self.answered, self._refuse)
 
     def _give_up(self, shard: Any) -> None:
-        """Answers the request with its last result after the maximum wait, unless a decision of it is held and answers it."""
+        """Answers the request with its last result after the maximum wait, unless it was decided again and that decision still waits for
+        its replicas; the decision then answers the request."""
         self._attempts = ATTEMPTS_MAX
         if shard.forget_waiter(self._transactional_id, self._woken):
             self._finish(self._last)
@@ -343,7 +345,8 @@ class _CompletionWait:
 
 
 def produce_error(code: ErrorCode, is_v2: bool) -> ErrorCode:
-    """Returns the error code of Produce for a coordinator's error; Produce before version 12 does not have CONCURRENT_TRANSACTIONS."""
+    """Returns the error code of a transactional write for a coordinator's error. Clients before transactions v2 (Produce 12,
+    TxnOffsetCommit 5) do not expect CONCURRENT_TRANSACTIONS."""
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and not is_v2:
         return ErrorCode.NOT_ENOUGH_REPLICAS
     return PRODUCE_ERRORS.get(code, code)

@@ -1,9 +1,10 @@
 """Compresses record batches, and decompresses them up to a limit of bytes.
 
-Only this module and `lz4_frames.py` import compression libraries, each on its first use: a broker that never decompresses a batch loads
-none. Decompression does not trust the size that the data says. gzip is decompressed in small steps. lz4 and zstd are decompressed into a
-buffer of a small multiple of the input's size; if it is too small, the data is decompressed again into one four times as large, up to the
-limit. The size in snappy data is compared with the limit, and with the most that its bytes can decompress to, before memory is allocated.
+Only this module and `lz4_frames.py` compress. They import cramjam on first use: a broker that never compresses or decompresses a batch does
+not load it. Decompression does not trust the size that the data says. gzip is decompressed in small steps. lz4 and zstd are decompressed
+into a buffer of a small multiple of the input's size; if it is too small, the data is decompressed again into one four times as large, up
+to the limit. The size in snappy data is compared with the limit, and with the most that its bytes can decompress to, before memory is
+allocated.
 
 Invariants: the output takes no more memory than the limit (twice that while a caller copies it); data that cannot be decompressed raises
 `WireError`. Every client can read what is written here: snappy in the blocks of Java's SnappyOutputStream, lz4 as one frame of independent
@@ -203,7 +204,7 @@ def _lz4_first_bytes(data: Buffer) -> int:
 def _decompress_growing(
     decompress_into: Callable[[Buffer, bytearray], int], name: str, data: Buffer, max_bytes: int, first_bytes: int
 ) -> Buffer:
-    """Decompresses into a buffer whose size does not depend on what the data says. A buffer that was too small is freed before the next one
+    """Decompresses into a buffer whose size does not grow with what the data says. A buffer that was too small is freed before the next one
     is allocated.
     """
     from cramjam import DecompressionError

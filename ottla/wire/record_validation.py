@@ -141,7 +141,7 @@ def _skip_blob(data: Buffer, position: int, index: int) -> int:
 def _walk_headers(data: Buffer, position: int, end: int, index: int, fields_left: int) -> tuple[int, int]:
     number, position = read_zigzag(data, position)
     if number & 1 or number > end - position:
-        # A header takes two bytes or more, and `number` is twice the count.
+        # A header takes at least two bytes, and `number`, still zigzag-encoded, is twice the count.
         raise WireError(f"record {index} says {number >> 1} headers, {end - position} bytes are left")
     fields_left -= number >> 1
     if fields_left < 0:

@@ -3,7 +3,7 @@ options, a semicolon.
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="admin" password="..." user_alice="...";
 
-Only the modules of served mechanisms are known. A line that cannot be read raises `SettingError`, which never shows the line's values.
+Only the modules of served mechanisms are known. A line that cannot be read raises `SettingError`, which never shows the values of options.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Settings of topics and of groups.
 
-A topic setting without its own value has the broker's value: `broker_names` lists the broker settings with the factor to the topic
-setting's unit, and the first broker setting with a value is used (log.retention.ms before .minutes before .hours).
+A topic setting without its own value has the broker's value, or its default if the broker has no such setting. `broker_names` lists the
+broker settings, each with the factor to the topic setting's unit. The first broker setting with a value is used (log.retention.ms before
+.minutes before .hours).
 """
 
 from __future__ import annotations
@@ -298,7 +299,7 @@ def _group(name: str, default: int, doc: str, broker_name: str, *, low: int) -> 
 
 class GroupOverrides:
     """Settings of one consumer group (KIP-848), share group (KIP-932) or streams group (KIP-1071). A number must stay within the broker's
-    bounds for it."""
+    bounds for it, if there are any."""
 
     consumer_assignment_interval_ms = _group(
         "consumer.assignment.interval.ms",

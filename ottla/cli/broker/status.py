@@ -30,7 +30,7 @@ def _run(args: Args, output: Output) -> int:
 
 
 def _size(directory: str) -> int:
-    """Returns the size of all files below a directory, in bytes. Skips files that vanish at that moment."""
+    """Returns the size of all files below a directory, in bytes. Skips files that vanish or cannot be read."""
     total = 0
     for folder, _, names in os.walk(directory):
         for name in names:
@@ -43,7 +43,7 @@ def _size(directory: str) -> int:
 
 def _answer(address: str) -> tuple[float | None, str | None]:
     """Returns the milliseconds to connect and get an ApiVersions response, which needs no login; or None and the reason. Without an answer
-    it asks by TLS, because the address does not say which one the listener has. It sends no secret, so the certificate is not checked."""
+    it tries TLS, because the address does not say whether the listener uses TLS. It sends no secret, so the certificate is not checked."""
     from ottla.client.blocking.cluster import Cluster
     from ottla.client.errors import TransportError
     from ottla.client.security import Security

@@ -174,7 +174,8 @@ def _row(entity: Sequence[tuple[str, str | None]], key: str, value: str) -> Quot
 
 
 def alter_quotas(args: Args, cluster: Cluster, entities: Entities, changes: Mapping[str, str], deletions: Sequence[str]) -> str | None:
-    """Applies the changes. Returns a remark of the broker about a quota, or None. Raises `UsageError` and `ApiError`."""
+    """Applies the changes, or validates them with `--dry-run`. Returns a remark of the broker about a quota, or None. Raises `UsageError`
+    and `ApiError`."""
     named = [key for key in (*changes, *deletions) if key in scram_admin.MECHANISMS]
     if named and entities.parts[0][0] == "users" and len(entities.parts) == 1:
         passwords = _passwords(args, entities, changes, deletions, named)
@@ -192,7 +193,7 @@ def alter_quotas(args: Args, cluster: Cluster, entities: Entities, changes: Mapp
 
 
 def _check_is_set(cluster: Cluster, entities: Entities, deletions: Sequence[str]) -> None:
-    """Raises `ApiError` for the deletion of a quota that is not set. The user most often named the wrong entity."""
+    """Raises `ApiError` for the deletion of a quota that is not set. Most often the command names the wrong entity."""
     found = quota_admin.describe_quotas(cluster, [_filter(KINDS[word], name) for word, name in entities.parts])
     there = {key for quotas in found.values() for key in quotas}
     absent = [key for key in deletions if key not in there]
@@ -227,7 +228,7 @@ def _passwords(
 
 
 def parse_credential(mechanism: str, text: str) -> tuple[str, int]:
-    """Parses `[iterations=8192,]password=...` into (password, iterations). Raises `UsageError`."""
+    """Parses `[iterations=N,]password=...` into (password, iterations). Raises `UsageError`."""
     match = _CREDENTIAL.fullmatch(text)
     if match is None:
         raise UsageError(f"{mechanism} wants [iterations=N,password=...]")

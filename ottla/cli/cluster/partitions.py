@@ -43,7 +43,7 @@ PROPOSAL = "Proposed partition reassignment configuration\n"
 
 
 def read_entries(path: str) -> list[dict[str, Any]]:
-    """Returns the partitions in a file: of a plan, or of the proposal in the output of `generate`, in any of its forms."""
+    """Returns the partitions in a file. The file has a plan, or the output of `generate` as text or JSON; then the proposal is used."""
     text = read_text(path)
     tree = parse_json(text.partition(PROPOSAL)[2] or text, path)
     tree = tree.get("proposed", tree) if isinstance(tree, dict) else tree

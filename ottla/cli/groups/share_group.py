@@ -1,7 +1,7 @@
 """`ottla share-group`: share groups. Most commands are in `group_commands.py`.
 
-A share group has no position in a partition. START-OFFSET is the offset of the first record that is neither acknowledged nor archived.
-LAG is the broker's count of records from there that are neither. A reset changes the start offset.
+A share group has no position in a partition. START-OFFSET is the offset of the first record that is neither acknowledged nor archived. LAG
+is the broker's count of such records from that offset on. A reset changes the start offset.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def _member_row(group: str, member: Any) -> ShareMemberRow:
 
 
 def state_of(cluster: Cluster, name: str) -> str:
-    """Returns the state of a share group. An unknown group has an empty state, because a reset creates the group. Raises `ApiError` for a
-    group of another kind."""
+    """Returns the state of a share group. Returns "" for an unknown group, because a reset creates the group. Raises `ApiError` for a group
+    of another kind."""
     try:
         return share_admin.describe_share_group(cluster, name).state
     except ApiError as error:
@@ -106,7 +106,8 @@ def state_of(cluster: Cluster, name: str) -> str:
 
 
 def _starts(cluster: Cluster, name: str) -> dict[TopicPartition, int | None]:
-    """Returns the start offset of each partition; None if no member has read it yet. Empty for an unknown group."""
+    """Returns the start offset of each partition that the group has begun; None if the broker does not know it. Empty for an unknown
+    group."""
     if not state_of(cluster, name):
         return {}
     return {partition: found.start_offset for partition, found in share_admin.share_offsets(cluster, name).items()}

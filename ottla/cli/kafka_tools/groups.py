@@ -39,13 +39,13 @@ class GroupTool(NamedTuple):
     offset_columns: Sequence[ToolColumn]
     without_offsets: str
     is_spaced: bool
-    """Whether a blank line precedes each table, and two spaces precede the id of a coordinator."""
+    """Whether a blank line precedes each table of `--describe`, and two spaces precede the id of a coordinator."""
     has_empty_members: bool
     members: Callable[..., str]
     state: Callable[..., str]
     list_width: int
-    """For lists with states or types: the column of groups is wider than the longest name (at least 15) by this number of characters. Each
-    other column has twice this number."""
+    """In `--list` with states or types, the first column has the length of the longest name, at least 15, plus this number of characters.
+    Each other column has at least twice this number."""
     check_usage: Callable[[Args, str], None]
     active: Callable[[Args, reset_offsets.ActiveError], None]
     """Prints that the offsets of a group with members cannot be reset. With `--export`, the tools for consumer and streams groups print
@@ -395,7 +395,7 @@ def _groups(args: Args, cluster: Cluster) -> None:
     if not args.list:
         raise UsageError('Missing required argument "[list]"')
     found = group_admin.list_groups(cluster)
-    if args.consumer:  # as in Kafka: groups of the classic and of the consumer protocol
+    if args.consumer:  # as in Kafka: classic groups of consumers, and groups of the consumer protocol
         found = [listed for listed in found if listed.protocol_type in ("consumer", "") and listed.type.lower() in ("classic", "consumer")]
     kinds = [args.group_type] if args.group_type else ["share"] * args.share + ["streams"] * args.streams
     found = [listed for listed in found if (not kinds or listed.type.lower() in kinds)]

@@ -1,6 +1,7 @@
 """Translates a line of a Kafka tool to a line of ours with the same options, and renames old options.
 
-A translation has printers if the tool's output needs them (`OUTPUTS`). Options and properties in our line cover the other differences.
+If the tool's output differs from ours, the translation names the printers for it (`OUTPUTS`). Other differences are expressed by options
+and properties in our line.
 """
 
 from __future__ import annotations
@@ -245,7 +246,7 @@ def _server_start(arguments: list[str]) -> Translation | Command:
     line = ["start", "--config", rest[0], *rest[1:]]
     if "-daemon" not in arguments:
         return Translation(line)
-    # These options only accept the words: the started broker parses them and reports errors.
+    # These options let every word pass: the started broker parses them and reports errors.
     words = (option("words", nargs="*"), option("-daemon", "--override", "--set", "-c", nargs="?", action="append"))
     return Command("Start a broker in the background.", words, lambda: _start_daemon(line), has_connection=False, has_output=False)
 

@@ -90,7 +90,7 @@ class GroupMembership(Membership):
         return self._must_join or time.monotonic() >= min(self._heartbeat_at, self._metadata_check_at)
 
     def may_have_expired(self) -> bool:
-        """Whether the last heartbeat is so old that the group may have removed this member."""
+        """Whether the last attempt to send a heartbeat is so old that the group may have removed this member."""
         return time.monotonic() >= self._heartbeat_at - self.heartbeat_interval_s + self.session_timeout_ms / 1000
 
     def join_again(self, code: ErrorCode) -> None:
@@ -182,7 +182,8 @@ class GroupMembership(Membership):
         raise refused(ErrorCode.REBALANCE_IN_PROGRESS, f"group {self.group_id!r} does not settle; {JOIN_TRIES_MAX} tries to join failed")
 
     def _adapt_to(self, error: KafkaError | ConnectError, is_last: bool) -> None:
-        """Prepares the next attempt to join. Raises a permanent error, and the loss of the coordinator if `is_last`."""
+        """Prepares the next attempt to join. Raises a permanent error, and the loss of the coordinator if `is_last` or if the connection
+        was closed."""
         if isinstance(error, ConnectError) or error.code in COORDINATOR_MOVED:
             if is_last or self.coordinator.is_closed:
                 raise error

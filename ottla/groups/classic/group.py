@@ -81,7 +81,7 @@ class ClassicGroup:
         self.metadata_bytes = 0
         self.joining = 0
         self.has_new_member = False
-        self.subscribed_topics: frozenset[str] | None = None  # None: the members are not consumers, or a subscription cannot be decoded
+        self.subscribed_topics: frozenset[str] | None = None  # None: no generation yet, no consumers, or an unreadable subscription
 
     # The record
 
@@ -204,8 +204,8 @@ class ClassicGroup:
                 del self.votes[name]
 
     def check_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """Returns the member that a request names. Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another process has replaced this
-        static member (I34).
+        """Returns the member that a request names. Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if the static member has another id,
+        usually because another process has replaced it (I34).
         """
         if instance_id is not None:
             current_id = self.static_members.get(instance_id)
@@ -262,7 +262,7 @@ class ClassicGroup:
         self.subscribed_topics = frozenset(topics)
 
     def subscribed_among(self, topics: Iterable[str]) -> set[str]:
-        """Returns the subset of `topics` that a member subscribes to; all `topics` if a consumer's subscription cannot be decoded."""
+        """Returns the subset of `topics` that a member subscribes to; all `topics` if the subscriptions of consumers are not known."""
         if self.subscribed_topics is not None:
             return set(self.subscribed_topics.intersection(topics))
         return set(topics) if self.protocol_type == CONSUMER_PROTOCOL_TYPE and self.members else set()

@@ -69,7 +69,7 @@ def finish_removal(shard: GroupShard, change: ConsumerChange, draft: Draft) -> N
 
 
 def await_join(shard: GroupShard, group: ConsumerGroup, member_id: str, draft: Draft) -> None:
-    """Starts the timer for joining again: the member's rebalance timeout, from the first answer that asks for it."""
+    """Starts the timer for joining again. It ends one rebalance timeout after the first answer that asks the member to join again."""
     group_id, epoch = group.group_id, group.position(member_id).epoch
     session = shard.sessions.get((group_id, member_id))
     if session is None or session.is_join_awaited:
@@ -100,7 +100,8 @@ def _join_key(group_id: str, member_id: str) -> str:
 
 
 def watch_all_members(shard: GroupShard, group: ConsumerGroup, draft: Draft, now_ms: int) -> None:
-    """Starts the timers of all members of a group that was just loaded or upgraded."""
+    """Starts the timers for heartbeats and revocation of all members of a group that was just loaded or upgraded. A classic member's time
+    to join again begins with its next heartbeat."""
     for member_id in group.facts:
         extend_session(shard, group.group_id, member_id, session_timeout_ms(shard, group, member_id), draft, now_ms)
         if group.position(member_id).state is MemberState.UNREVOKED_PARTITIONS:

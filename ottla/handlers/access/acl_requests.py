@@ -40,7 +40,7 @@ def binding_of(asked: Any) -> Binding:
     if ":" not in asked.principal:
         why = "no colon is present separating the principal type from the principal name"
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Could not parse principal from `{asked.principal}` ({why})")
-    if "/" in asked.host and not is_network(asked.host):  # Kafka takes every other text
+    if "/" in asked.host and not is_network(asked.host):  # as in Kafka, other hosts are not checked
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Invalid CIDR notation of the host: {asked.host[:100]}")
     return Binding(pattern, Rule(asked.principal, asked.host, operation, permission))
 

@@ -1,7 +1,8 @@
 """AlterConfigs: replace the settings of a resource.
 
-Behaviour: the request has all settings of the resource; every other setting returns to its default. Clients should use
-IncrementalAlterConfigs, because this request also overwrites concurrent changes of other clients.
+Behaviour: the request has all settings of the resource; every other setting loses its dynamic value, so that the value of the broker's file
+or the default holds again. Clients should use IncrementalAlterConfigs, because this request also overwrites concurrent changes of other
+clients.
 
 Version notes: 2 is flexible.
 

@@ -1,8 +1,8 @@
 """ListGroups: the groups that this broker coordinates.
 
 Behaviour: the answer has the name, protocol type, state and type of every group on this broker that the filters select and the principal
-may describe. While a shard is loading, the answer is COORDINATOR_LOAD_IN_PROGRESS, because an incomplete list would look like a complete
-one.
+may describe. A group without members, offsets and a record is not listed. While a shard is loading, the answer is
+COORDINATOR_LOAD_IN_PROGRESS, because an incomplete list would look like a complete one.
 
 Version notes: 4 has states and a filter for states (KIP-518), 5 types and a filter for types (KIP-848).
 """

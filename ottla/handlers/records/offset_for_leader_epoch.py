@@ -1,8 +1,8 @@
 """OffsetForLeaderEpoch: the end of an epoch, for followers that truncate and consumers that look for lost records.
 
 Behaviour: returns the largest epoch of the log up to the requested epoch, and its end offset (the log end for the current epoch). A
-requested epoch that is newer than all epochs of the log gets -1 for both. For an older epoch than all epochs of the log, the end offset is
-the start of the first epoch. Brokers may ask for any topic, clients for topics that they may DESCRIBE.
+requested epoch that is newer than all epochs of the log gets -1 for both. For an older epoch than all epochs of the log, the answer has the
+requested epoch and the start of the first epoch. Brokers may ask for any topic, clients for topics that they may DESCRIBE.
 
 Version notes: 2 has the current leader epoch, for fencing (KIP-320). 3 has the replica's id. 4 changes only the encoding.
 """

@@ -1,8 +1,8 @@
 """Reads the log for share partitions: finds the batches of a slice, the batches that may be delivered, and the first offset of a group.
 
 A slice may have megabytes, while a member acquires a few hundred records, so the slice is read in windows, only as far as needed. Control
-batches are never delivered. To a group that reads committed data, neither are the batches of aborted transactions: a transaction of the
-list is aborted from its first offset to its producer's marker.
+batches are never delivered. To a group that reads committed data, neither are the batches of aborted transactions. Each transaction in
+`Aborted` is aborted from its first offset to its producer's marker.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class LogWalk:
 
 
 class BatchVerdict:
-    """Tracks the producers within an aborted transaction, batch by batch."""
+    """Tracks, batch by batch, which producers are within one of their aborted transactions."""
 
     __slots__ = ("_aborted", "_at", "_producers")
 

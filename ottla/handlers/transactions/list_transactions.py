@@ -1,10 +1,10 @@
 """ListTransactions: the transactional ids that this broker coordinates, with filters for state, producer id, age and name.
 
-Behaviour: unknown names of states are listed in the answer and otherwise ignored. If all names are unknown, no id is listed. Ids that the
-principal may not describe are omitted. While a shard is loading, the answer is COORDINATOR_LOAD_IN_PROGRESS.
+Behaviour: unknown names of states are listed in the answer and otherwise ignored. If all names are unknown, no id is listed, without an
+error. Ids that the principal may not describe are omitted. While a shard is loading, other valid requests get COORDINATOR_LOAD_IN_PROGRESS.
 
-Version notes: 1 has a filter for the minimum time since a transaction began, open or completed (KIP-994), 2 a regular expression that must
-match the whole id (KIP-1152), in the syntax of RE2 (`base/name_pattern.py`).
+Version notes: 1 has a filter for the minimum time since a transaction began (KIP-994); the transaction may be completed. 2 has a regular
+expression that must match the whole id (KIP-1152), in the syntax of RE2 (`base/name_pattern.py`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Makes the settings of each broker from the configuration of the service.
 
-The brokers have consecutive ids from `broker.id` on (1 if it is not set), consecutive ports for each listener, and a folder `broker.ID` in
-each data directory. With two listeners each broker has ports that are two higher than its predecessor's. Instead of port 0 a broker gets a
-port that is free now, and keeps it. A broker's metrics are on a port of the loopback address, the next ones after the service's own.
+The brokers have consecutive ids from `broker.id` on (1 if it is not set), and a folder `broker.ID` in each data directory. Each broker
+takes the ports after its predecessor's: with two listeners, each port is two higher. Instead of port 0 a broker gets a port that is free
+now, and keeps it. The brokers' metrics are on the loopback address, on the ports after the service's own metrics port (free ports if that
+is 0).
 
-Where nothing is configured the brokers have the defaults of a single broker: one replica of each internal topic.
+Without `zookeeper.connect`, settings that are not configured have the defaults of a single broker: one replica of each internal topic.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class Member:
 
 
 def members_of(config: BrokerConfig, zookeeper: str) -> list[Member]:
-    """Returns the brokers. `zookeeper` is their `zookeeper.connect`. Raises `ConfigError` if their ports overlap."""
+    """Returns the brokers. `zookeeper` is their `zookeeper.connect`. Raises `ConfigError` if a port would be taken twice or is above
+    65535."""
     first_id = config.this_broker_id if config.source("broker.id") is not ConfigSource.DEFAULT else FIRST_ID
     count = config.ottla_cores
     http_ports = _http_ports(config, count)
@@ -98,7 +100,7 @@ def _http_port(config: BrokerConfig) -> int:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Returns different ports that are free now."""
+    """Returns different ports that are free on the loopback address now."""
     sockets = [socket.create_server((LOOPBACK, 0)) for _ in range(count)]
     ports = [one.getsockname()[1] for one in sockets]
     for one in sockets:

@@ -153,7 +153,8 @@ class Dispatcher:
         self, connection: Connection, route: Route, request: RequestContext, correlation_id: int, frame: memoryview, at: int, body: Any,
         task: Task | None = None,
     ) -> bool:  # fmt: skip
-        """Executes a large request in turns. `body` is None if it is not decoded yet. `task` is the unfinished task of its handler."""
+        """Executes a large request, or the rest of a handler's task, in turns. `body` is None if it is not decoded yet. `task` is the
+        unfinished task of its handler."""
         started_ns, size = self.scheduler.last_ns, len(frame)
         slot = connection.block(size * route.parked_factor)
         long = LongRequest(self.long_requests, self._broker, connection, route, request, correlation_id, slot)
@@ -172,7 +173,7 @@ class Dispatcher:
         """Answers a request now or later. Returns the histogram for the time that the request has taken so far."""
         if pending.is_done and pending.error is None:
             if connection.info.must_authenticate_again:
-                self.scheduler.end_slice()  # Later requests are part of an authentication.
+                self.scheduler.end_slice()  # The next requests are a new login and must see its state.
             if type(pending.response) is not GeneratorType and type(pending.response) is not Pending:
                 connection.answers.add(route.encode(pending.response, correlation_id))
                 return route.immediate
@@ -345,7 +346,7 @@ class UnansweredRequest:
 
 
 def for_extended_connections(key: int, handle: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a handler that raises `WireError` for an unknown key on connections that have not asked for extensions."""
+    """Wraps the handler of an extension. On connections that have not asked for extensions it raises the `WireError` of an unknown key."""
 
     def handle_if_asked(broker: Broker, request: RequestContext, body: Any) -> Any:
         if not request.connection.has_extensions:

@@ -1,14 +1,15 @@
 """Requests that take longer than a time slice: they are decoded, executed and encoded in steps, in order within their connection.
 
 A request with many elements is split into small requests. The handler answers each of them, and the answers are joined (`splitting.py`). A
-handler with long work returns a task instead. If no other request is unfinished, the first time slice runs immediately, so a small
-request is answered without a wait. The rest alternates with other unfinished requests (`base/loop/turns.py`). The connection executes no
-other request until this one has been executed; its answer may still be given later.
+handler with long work returns a task instead. If the queue is empty (no unfinished request, no connection that waits for its turn), the
+first time slice runs immediately, so a small request is answered without a wait. The rest alternates with other unfinished requests
+(`base/loop/turns.py`). The connection executes no other request until this one has been executed; its answer may still be given later.
 
-Bounds. Only a few requests are decoded and executed at a time: fewer with large frames, because these hold many objects once they are
-decoded. Other large requests wait as bytes. The encoded part of an answer counts against its connection. At most `PIECES_OUTSTANDING_MAX`
-pieces of a request wait at a time for a replica or the controller; while they wait, requests of other connections are executed. Once the
-answer is larger than `ottla.response.max.bytes`, all further pieces are answered with POLICY_VIOLATION without calling the handler.
+Bounds. Only a few requests are decoded and begun at a time: fewer with large frames, because these hold many objects once they are decoded.
+A request that has waited for a replica or the controller continues beside them. Other requests wait, those with large frames as bytes. The
+encoded part of an answer counts against its connection. At most `PIECES_OUTSTANDING_MAX` pieces of a request wait at a time for a replica
+or the controller; while they wait, requests of other connections are executed. Once the answer is larger than `ottla.response.max.bytes`,
+all further pieces are answered with POLICY_VIOLATION without calling the handler.
 """
 
 from __future__ import annotations
@@ -146,7 +147,8 @@ class LongRequest:
 
     @property
     def at_once_max(self) -> int:
-        """Returns how many such requests may be executed at a time: as many large ones as fit into memory, or `SMALL_AT_ONCE_MAX`."""
+        """Returns how many such requests fit into memory: large ones of `LARGE_BYTES` each, at least 1, or `SMALL_AT_ONCE_MAX`. The lane
+        has its own limit."""
         return max(self._broker.config.ottla_memory_max_bytes // LARGE_BYTES, 1) if self.is_large else SMALL_AT_ONCE_MAX
 
     def decode_in_steps(self, frame: memoryview, at: int, *, is_large: bool) -> None:
@@ -159,7 +161,7 @@ class LongRequest:
         yield from steps if self._owner.throttling is None else self._timed(steps)
 
     def _timed(self, steps: Iterator[None]) -> Iterator[None]:
-        """Yields the same steps, and adds up the time that they take."""
+        """Yields the steps of `steps`, and adds up the time that they take."""
         self._step_began_ns = self._owner.now_ns()
         for _ in steps:
             self._spent_ns += self._owner.now_ns() - self._step_began_ns
@@ -291,7 +293,7 @@ class LongRequest:
         self.connection.fill(self._slot, frame)
 
     def _to_the_end(self, steps: Iterator[None]) -> Iterator[None]:
-        """Yields the same steps. If one fails or the request is abandoned, drops all references."""
+        """Yields the steps of `steps`. If one fails or the request is abandoned, drops all references."""
         is_whole = False
         try:
             if self.is_over:  # The connection was closed before the first step.

@@ -4,10 +4,10 @@ A doubt (a read found bytes that are no batch, a follower was sent a damaged bat
 segments. Only the result of a check counts: the damaged offsets are refused from then on, and the rest is served (`replication/damage.py`).
 The active segment is sealed before its repair, so that there is one way to repair.
 
-A leader with other replicas in sync reports itself as failed, once until all damage of its log is repaired. Then the controller removes
-this replica from the in-sync set, elects another leader, and makes this replica a follower. A follower, or a leader without other replicas
-in sync, fetches the segment from the leader or another replica of the partition. If there are no other replicas, or after `FAILURES_TO_SAY`
-failed attempts, one log line names the lost offsets and the possible remedies. Damage below the log start offset is ignored.
+A leader with other live replicas in sync reports itself as failed, once for all damage of its log. Then the controller removes this replica
+from the in-sync set, elects another leader, and makes this replica a follower. A follower, or a leader without such replicas, fetches the
+segment from the leader or another replica of the partition. If there are no other replicas, or after `FAILURES_TO_SAY` failed attempts, one
+log line names the lost offsets and the possible remedies. Damage below the log start offset is ignored.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Repairs:
         self._timer: TimerHandle | None = None
         self._is_stopped = False
         self.found = 0
-        """Damaged ranges found so far."""
+        """Damaged ranges found so far, by the growth of their number at each check."""
         self.repaired = 0
         """Damaged ranges repaired so far."""
 
@@ -186,7 +186,7 @@ class Repairs:
             self._timer = self._timers.call_later(REVIEW_MS, self._review)
 
     def _is_over(self, case: Case) -> bool:
-        """Whether no damage is left. Notes the remaining damage."""
+        """Whether no damage is left, or the replica is no longer on this broker. Notes the remaining damage."""
         partition = case.partition
         if self._partitions.get(*partition.topic_partition) is not partition:
             return True

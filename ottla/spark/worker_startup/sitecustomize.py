@@ -2,7 +2,8 @@
 
 Spark puts `pyspark/python/lib/pyspark.zip` first on the path of its workers. The archive has no compiled modules, so each process compiles
 its imports, which takes longer than a small batch. If the archive is part of a pyspark that this interpreter has installed, both have the
-same modules, and the archive is moved to the end of the path. Other interpreters and other Sparks are left unchanged.
+same modules (py4j may have another version), and the archive is moved to the end of the path. Other interpreters and other Sparks are left
+unchanged.
 
 Python runs only one module of this name, so the one that it would have run otherwise is run at the end. Imports nothing of ours, because
 every start of a worker waits for it.
