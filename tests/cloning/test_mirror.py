@@ -156,11 +156,15 @@ def test_only_the_mirror_writes_until_graduation(source: Broker, target: Broker,
         with pytest.raises(KafkaError) as refused:
             transaction.add_partitions([TopicPartition(topic, 0)])
         assert refused.value.code is ErrorCode.POLICY_VIOLATION
+        client.commit(f"g-{topic}", {TopicPartition(topic, 0): Committed(3, 0, "")})
         state = graduate(source, target, topic)
         assert [one["state"] for one in state["topics"]] == ["graduated"]
+        there.commit(f"g-{topic}", {TopicPartition(topic, 0): Committed(7, 0, "")})
+        client.commit(f"g-{topic}", {TopicPartition(topic, 0): Committed(4, 0, "")})
         write(there, topic, 5, first=10)
         assert happens(lambda: run.has_ended), "the running mirror notices"
         assert [one["state"] for one in run.state["topics"]] == ["graduated"]
+    assert there.committed(f"g-{topic}")[TopicPartition(topic, 0)].offset == 7, "the group's own progress stays"
     assert ends(there, topic) == 15
     assert [record.value for record in target.records(topic)] == [b"%d" % number for number in range(15)]
 

@@ -208,6 +208,7 @@ class Mirror:
             self._follow_topics()
         if self._is_due("groups"):
             self._due_s["groups"] = time.monotonic() + GROUPS_SECONDS
+            self._end_graduated()
             self._groups.copy({one: self._positions[one] for one in self._partitions() if one in self._positions})
 
     def _look_at_ends(self) -> None:
@@ -254,13 +255,18 @@ class Mirror:
                 self._error = str(one)
         return {partition: one.offset for partition, one in found.items() if not isinstance(one, KafkaError)}
 
+    def _end_graduated(self) -> None:
+        """Ends graduated topics before offsets are copied: their groups read at the target now, and the source's offsets are older."""
+        for topic in self._active():
+            if self._target.is_graduated(topic):
+                self._end(topic, GRADUATED, None)
+
     def _follow_topics(self) -> None:
+        self._end_graduated()
         for topic in self._active():
             try:
                 self._follower.check(topic)
-                if self._target.is_graduated(topic):
-                    self._end(topic, GRADUATED, None)
-                elif self._follower.follow(topic):
+                if self._follower.follow(topic):
                     self._unsure.update(dict.fromkeys(one for one in topic.partitions if one not in self._positions))
             except CloneError as failure:
                 self._end(topic, FAILED, str(failure))
