@@ -133,7 +133,7 @@ sim: $(STAMP)
 
 night: $(SPARK)
 	@HYPOTHESIS_PROFILE=night OTTLA_RELAY_SCHEDULES=20000 $(PYTEST) -n $(WORKERS) --timeout=7200 --ignore=tests/clients --ignore=tests/spark_jobs
-	@OTTLA_SPARK_KILL_RUNS=30 OTTLA_SPARK_KILL_SEED=$$(date +%s) $(PYTEST) tests/spark_jobs/test_kills.py
+	@OTTLA_SPARK_KILL_RUNS=30 OTTLA_SPARK_KILL_SEED=$$(date +%s) $(PYTEST) tests/spark_jobs/test_kills.py tests/spark_jobs/test_table_kills.py
 	@OTTLA_TUTORIAL_WHOLE=1 $(PYTEST) tests/spark_jobs/test_tutorial.py
 	@$(BIN)/python -m tests.sim SEED=$$(date +%s) SEEDS=2000
 	@$(BIN)/python -m tests.sim --share SEED=$$(date +%s) SEEDS=2000

@@ -1,10 +1,12 @@
 """A pipeline into a table while driver, executors, Python workers and the broker are killed with -9: nothing is lost, nothing is doubled.
 
-`OTTLA_SPARK_KILL_RUNS` is the number of runs, `OTTLA_SPARK_KILL_SEED` the seed of the first.
+Two kills in a run of the tests. With `OTTLA_SPARK_KILL_RUNS` (`make night`) half as many runs of five kills each, the first with the seed
+`OTTLA_SPARK_KILL_SEED`.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Iterator
@@ -17,10 +19,11 @@ from tests.spark_jobs.cluster import Cluster
 from tests.spark_jobs.copied import TableCopy
 from tests.spark_jobs.test_kills import BROKER_SETTINGS, DELAY_S_MAX, LATEST_KILL, POLL_S, RUNS, SEED, STARTS_MAX, kill
 
-KINDS = ["driver", "worker", "broker", "executor", "driver"]
-ROWS, BATCHES = 2_000, 10
+IS_LONG = "OTTLA_SPARK_KILL_RUNS" in os.environ
+KINDS = ["driver", "worker", "broker", "executor", "driver"] if IS_LONG else ["driver", "broker"]
+ROWS, BATCHES = (2_000, 10) if IS_LONG else (600, 4)
 RUN_S = 900.0
-"""Five kills, each with a new start of Spark or of a part of it, on a busy machine."""
+"""Each kill needs a new start of Spark or of a part of it, on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +35,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 @pytest.mark.timeout(RUN_S + 300)
 @pytest.mark.parametrize("run", range(SEED, SEED + max(1, RUNS // 2)))
-def test_a_table_has_each_row_once_after_five_kills(cluster: Cluster, broker: BrokerProcess, tmp_path: Path, run: int) -> None:
+def test_a_table_has_each_row_once_after_kills(cluster: Cluster, broker: BrokerProcess, tmp_path: Path, run: int) -> None:
     chooser = random.Random(run)
     copy = TableCopy(broker.address, tmp_path, rows=ROWS, batches=BATCHES)
     kinds = chooser.sample(KINDS, len(KINDS))
