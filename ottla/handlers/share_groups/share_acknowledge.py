@@ -1,8 +1,8 @@
 """ShareAcknowledge: a member of a share group accepts, releases, rejects or renews records that it has acquired.
 
-Behaviour: the acknowledgements of a partition are all applied or all refused; those of completed offsets below the records in flight have
-no effect. They are answered when they are durable. A renewal writes nothing. The final session epoch (-1) ends the session, which releases
-the records that the member did not acknowledge. While the feature `share.version` is at level 0, the answer is UNSUPPORTED_VERSION.
+Behaviour: the acknowledgements of a partition are all applied or all refused. Completed offsets below the records in flight are skipped.
+They are answered when they are durable. A renewal writes nothing. The final session epoch (-1) ends the session, which releases the records
+that the member did not acknowledge. While the feature `share.version` is at level 0, the answer is UNSUPPORTED_VERSION.
 
 Version notes: 2 can renew acquisition locks (KIP-1222), and the answer has the duration of a lock.
 """
