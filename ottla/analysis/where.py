@@ -4,7 +4,7 @@ Names: `key`, `value` (parsed when it is JSON, else text), `topic`, `partition`,
 (`value.user.id`, `headers['x']`), comparison, `in`, `and`, `or`, `not`, arithmetic, literals. There are no calls, and only numbers are
 multiplied, divided and subtracted, so an expression can neither do harm nor grow large. It has at most `DEPTH_MAX` parts inside each other.
 A missing member is null, and a comparison of types that cannot be compared is false. Failed arithmetic makes the whole expression false.
-Text that is compared with `timestamp` is a time, as for `-o`: `timestamp >= '2026-01-31'`.
+Text that is compared with `timestamp`, also in a list, is a time, as for `-o`: `timestamp >= '2026-01-31'`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import ast
 import json
 import operator
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from ottla.analysis.json_numbers import WrittenFloat
@@ -42,6 +43,7 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
     ast.Mod: operator.mod,
 }
+_JSON_SPACE = " \t\n\r"
 _WORDS = {"true": True, "false": False, "null": None}
 _ALLOWED = (ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.Compare, ast.BinOp, ast.Name, ast.Load, ast.Constant)
 _ALLOWED_TOO = (ast.Attribute, ast.Subscript, ast.List, ast.Tuple, *_COMPARISONS, *_ARITHMETIC)
@@ -63,7 +65,8 @@ def _part(tree: ast.expr) -> Callable[[str, int, Record], Any]:
 
 
 def parse_where(text: str, option: str = "--where") -> Callable[[str, int, Record], bool]:
-    """Compiles the expression to a function that checks a record. Raises ValueError, with the name `option`, for an invalid expression."""
+    """Compiles the expression to a function that checks a record. Raises ValueError for an invalid expression or time. The
+    message about an expression names it by `option`."""
     tree = _parse(text, option)
 
     def keeps(topic: str, partition: int, record: Record) -> bool:
@@ -100,12 +103,14 @@ def _depth(tree: ast.AST) -> int:
 
 
 def _read_times(comparison: ast.Compare) -> None:
-    """Replaces text that is compared with `timestamp` by milliseconds. Raises ValueError if the text is not a time."""
+    """Replaces text that is compared with `timestamp`, also in a list, by milliseconds. Raises ValueError if the text is not a time."""
     sides = [comparison.left, *comparison.comparators]
-    if any(isinstance(side, ast.Name) and side.id == "timestamp" for side in sides):
-        for side in sides:
-            if isinstance(side, ast.Constant) and isinstance(side.value, str):
-                side.value = parse_moment_ms(side.value)
+    for left, right in pairwise(sides):
+        for side, other in ((left, right), (right, left)):
+            if isinstance(other, ast.Name) and other.id == "timestamp":
+                for part in side.elts if isinstance(side, ast.List | ast.Tuple) else [side]:
+                    if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                        part.value = parse_moment_ms(part.value)
 
 
 class _Names:
@@ -137,7 +142,7 @@ def _text(data: bytes | None) -> str | None:
 def _parsed(data: bytes | None) -> Any:
     """Returns a key or value as its JSON value, or as text if it is not JSON. None stays None."""
     text = _text(data)
-    if text is None or text[:1] not in '{["-0123456789tfn':
+    if text is None or text.lstrip(_JSON_SPACE)[:1] not in '{["-0123456789tfn':
         return text
     try:
         return json.loads(text, parse_float=WrittenFloat)

@@ -313,6 +313,9 @@ RECORD = Record(
         "value.user.tags[9] is null",
         "timestamp < '2020-01-31'",
         "'1970-01-01T00:00:01Z' <= timestamp < '-1h'",
+        "timestamp in ['1970-01-01T00:00:01Z', '2020-01-31']",
+        "timestamp not in ('2020-01-31', 5)",
+        "'k1' == key != timestamp < '2020-01-31'",
     ],
 )
 def test_true(text: str) -> None:
@@ -331,6 +334,8 @@ def test_text_that_is_no_json_stays_text() -> None:
     assert parse_where("value == '{broken'")("t", 0, Record(0, 0, None, b"{broken"))
     assert parse_where("key is null and value is null")("t", 0, Record(0, 0, None, None))
     assert parse_where("value == 5")("t", 0, Record(0, 0, None, b"5"))
+    assert parse_where("value.a == 5")("t", 0, Record(0, 0, None, b' \r\n\t{"a": 5}'))
+    assert parse_where("value == ' x'")("t", 0, Record(0, 0, None, b" x"))
 
 
 @pytest.mark.parametrize(
