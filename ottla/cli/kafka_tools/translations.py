@@ -14,6 +14,7 @@ from ottla.adapters.private_files import private
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.cli.command import COMMANDS, Args, Command, Refused, Translation, UsageError, command, flag, hidden, option
 from ottla.cli.kafka_tools.usage import java_error
+from ottla.cli.options import read_properties
 from ottla.cli.output import write
 from ottla.client.blocking.cluster import Cluster
 
@@ -44,7 +45,8 @@ def without(arguments: Sequence[str], flags: Sequence[str]) -> list[str]:
 
 
 def split_verb(tool: str, arguments: Sequence[str]) -> tuple[str, list[str]]:
-    """Splits a line into its verb and the other words. The verb may be anywhere in the line. Raises UsageError if there is none."""
+    """Splits a line into its verb and the other words. The verb may be anywhere in the line, except
+    directly behind an option that could take it as its value. Raises UsageError if there is none."""
     verbs = VERBS[tool][1]
     for position, word in enumerate(arguments):
         before = arguments[position - 1] if position else ""
@@ -81,22 +83,33 @@ OUTPUTS: Mapping[str, str] = {
 
 
 def _console_share_consumer(arguments: list[str]) -> Translation:
-    """Translates the console share consumer. `--group` and `group.id=` must agree; without both, the group is Kafka's default."""
-    names = {"--group": "--share-group", "--consumer-config": "--command-config"}
-    rest: list[str] = []
-    groups: list[str] = []
-    for position, word in enumerate(arguments):
-        name, equals, value = word.partition("=")
-        if name == "--group":
-            groups.append(value if equals else "".join(arguments[position + 1 : position + 2]))
-        elif word.startswith("group.id="):
-            groups.append(value)
-        rest.append(names.get(name, name) + equals + value)
-    if len(set(groups)) > 1:
-        raise UsageError(f"the group ids given in several places do not match: {', '.join(sorted(set(groups)))}")
+    """Translates the console share consumer. `--group`, `group.id=` of a property and `group.id` of a file of properties must agree;
+    without them, the group is Kafka's default."""
+    rest = renamed(arguments, {"--group": "--share-group", "--consumer-config": "--command-config"})
+    groups = _groups_in(rest)
+    if len(groups) > 1:
+        raise UsageError(f"the group ids given in several places do not match: {', '.join(sorted(groups))}")
     if "--share-group" not in {word.partition("=")[0] for word in rest}:
-        rest += ["--share-group", groups[0] if groups else CONSOLE_SHARE_GROUP]
+        rest += ["--share-group", *(groups or [CONSOLE_SHARE_GROUP])]
     return Translation(["consume", "-X", "allow.auto.create.topics=true", "-X", "share.acquire.mode=batch_optimized", *rest])
+
+
+def _groups_in(words: Sequence[str]) -> set[str]:
+    """Returns the different ids of groups in a line of the console share consumer and in its file of properties."""
+    found = set()
+    for position, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if not equals:
+            value = "".join(words[position + 1 : position + 2])
+        if name == "--share-group":
+            found.add(value)
+        elif name == "--command-config" and value:
+            found.update(text for key, text in read_properties(value).items() if key == "group.id")
+        elif name == "group.id":
+            found.add(value)
+        elif value.startswith("group.id="):
+            found.add(value.partition("=")[2])
+    return found
 
 
 def _log_dirs(arguments: list[str]) -> Translation:

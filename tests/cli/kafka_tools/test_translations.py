@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -66,6 +67,33 @@ def test_a_verb_is_not_taken_from_the_value_of_an_option() -> None:
     )
     with pytest.raises(UsageError, match="needs one of"):
         translations.split_verb("kafka-features", [])
+
+
+@pytest.mark.parametrize(
+    ("words", "group"),
+    [
+        ([], "console-share-consumer"),
+        (["--group", "g"], "g"),
+        (["--consumer-property", "group.id=g"], "g"),
+        (["--consumer-property=group.id=g"], "g"),
+        (["--command-property=group.id=g", "--group=g"], "g"),
+        (["--consumer-config", "FILE"], "of the file"),
+        (["--command-config=FILE"], "of the file"),
+    ],
+)
+def test_the_console_share_consumer_finds_its_group_wherever_it_is_given(words: list[str], group: str, tmp_path: Path) -> None:
+    (tmp_path / "p").write_text("client.id=c\ngroup.id=of the file\n")
+    made = translations.make("kafka-console-share-consumer", [word.replace("FILE", str(tmp_path / "p")) for word in words])
+    assert isinstance(made, Translation)
+    joined = " ".join(made.argv)
+    assert joined.count("--share-group") == 1 and re.search(rf"--share-group[ =]{group}( |$)", joined)
+
+
+def test_the_console_share_consumer_refuses_two_groups(tmp_path: Path) -> None:
+    (tmp_path / "p").write_text("group.id=other\n")
+    for second in ("--consumer-property=group.id=other", f"--command-config={tmp_path / 'p'}"):
+        with pytest.raises(UsageError, match="do not match: g, other"):
+            translations.make("kafka-console-share-consumer", ["--group", "g", second])
 
 
 def test_storage_makes_ids_and_formats_nothing(capsys: pytest.CaptureFixture[str]) -> None:
