@@ -24,8 +24,8 @@ def authorized_operations(broker: Broker, request: RequestContext, resource_type
     authorizer = broker.authorizer
     if authorizer.allows_clients_everything(request.connection) or authorizer.is_open(resource_type, name):
         return sum(1 << operation for operation in SUPPORTED[resource_type])
-    permits = authorizer.permits
-    return sum(1 << operation for operation in SUPPORTED[resource_type] if permits(request.connection, operation, resource_type, name))
+    has = authorizer.has_permission
+    return sum(1 << operation for operation in SUPPORTED[resource_type] if has(request.connection, operation, resource_type, name))
 
 
 def cluster_operations(broker: Broker, request: RequestContext) -> int:

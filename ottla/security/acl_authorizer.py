@@ -44,7 +44,7 @@ class AclAuthorizer:
     # `Authorizer`
 
     def is_allowed(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        is_allowed = self.permits(requester, operation, resource_type, name)
+        is_allowed = self.has_permission(requester, operation, resource_type, name)
         if not is_allowed:
             self._audit.refused(requester, operation, resource_type, name)
         elif self._audit.logs_granted:
@@ -52,6 +52,12 @@ class AclAuthorizer:
         return is_allowed
 
     def permits(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        is_allowed = self.has_permission(requester, operation, resource_type, name)
+        if is_allowed and self._audit.logs_granted:
+            self._audit.granted(requester, operation, resource_type, name)
+        return is_allowed
+
+    def has_permission(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         decision = self._decisions.get((requester.principal, requester.host, operation << 4 | resource_type, name))
         if decision is None:
             decision = self._may_do_everything(requester) or self._decide(requester, operation, resource_type, name)
@@ -64,6 +70,8 @@ class AclAuthorizer:
         if not (decision or requester.is_inter_broker):
             self._audit.refused(requester, operation, resource_type, WILDCARD)
             return False
+        if self._audit.logs_granted:
+            self._audit.granted(requester, operation, resource_type, WILDCARD)
         return True
 
     def allows_clients_everything(self, requester: Requester) -> bool:

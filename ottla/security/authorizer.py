@@ -12,15 +12,19 @@ class Authorizer(Protocol):
     """Decides what the principal of a connection may do."""
 
     def is_allowed(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Whether the operation is allowed. With ACLs a refusal is written to the audit log."""
+        """Whether the operation is allowed. With ACLs a refusal is written to the audit log, with `ottla.audit.granted` also a
+        grant."""
 
     def permits(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Whether the operation is allowed, without a line in the audit log. Used to filter a list, and for the first of two alternative
+        """Like `is_allowed`, but a refusal is not written to the audit log. Used to filter a list, and for the first of two alternative
         permissions."""
 
+    def has_permission(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        """Whether the operation is allowed, without a line in the audit log. Used to list permissions."""
+
     def is_allowed_on_any(self, requester: Requester, operation: AclOperation, resource_type: ResourceType) -> bool:
-        """Whether the operation is allowed on some resource of this type; the resource need not exist. With ACLs a refusal is written to
-        the audit log."""
+        """Whether the operation is allowed on some resource of this type; the resource need not exist. The audit log has the same lines
+        as for `is_allowed`, with the resource `*`."""
 
     def allows_clients_everything(self, requester: Requester) -> bool:
         """Whether a request needs no single checks, because every operation except CLUSTER_ACTION is allowed on every resource and no
@@ -39,6 +43,7 @@ class AllowClients:
         return operation is not AclOperation.CLUSTER_ACTION or requester.is_inter_broker
 
     permits = is_allowed
+    has_permission = is_allowed
 
     def is_allowed_on_any(self, requester: Requester, operation: AclOperation, resource_type: ResourceType) -> bool:
         return self.is_allowed(requester, operation, resource_type, "")

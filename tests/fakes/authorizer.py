@@ -18,6 +18,8 @@ class RuleAuthorizer:
     def permits(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         return self.is_allowed(requester, operation, resource_type, name)
 
+    has_permission = permits
+
     def is_allowed_on_any(self, requester: Requester, operation: AclOperation, resource_type: ResourceType) -> bool:
         return self.is_allowed(requester, operation, resource_type, ANY_NAME)
 

@@ -84,6 +84,24 @@ def test_granted_requests_are_written_where_asked_for(clock: ManualClock, caplog
     assert [line.split(" host")[0] for line in written] == ['allowed: principal="User:a"', 'allowed: principal="User:root"']
 
 
+def test_grants_are_written_also_where_a_refusal_would_not_be(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+    """As in Kafka: of two permissions that are alternatives, and of a filtered list, the granted ones are written."""
+    caplog.set_level(logging.INFO)
+    made = AclAuthorizer(AuditLog(clock, logs_granted=True))
+    made.replace({ORDERS: [rule()]})
+    assert made.permits(of("User:a"), READ, TOPIC, "orders") and not made.permits(of("User:a"), READ, TOPIC, "others")
+    assert made.is_allowed_on_any(of("User:a"), READ, TOPIC)
+    assert [line.partition("resource=")[2].split(" listener")[0] for line in lines(caplog)] == ['TOPIC "orders"', 'TOPIC "*"']
+
+
+def test_lists_of_authorized_operations_write_nothing(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    made = AclAuthorizer(AuditLog(clock, logs_granted=True))
+    made.replace({ORDERS: [rule()]})
+    assert made.has_permission(of("User:a"), READ, TOPIC, "orders") and not made.has_permission(of("User:a"), READ, TOPIC, "others")
+    assert not lines(caplog)
+
+
 def test_what_is_only_filtered_is_not_written(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     made = AclAuthorizer(AuditLog(clock))
     assert not made.permits(of("User:a"), READ, TOPIC, "orders")
