@@ -51,6 +51,7 @@ _BUFFER_FULL = "whole buffer"
 _LZ4_HEADER_BYTES_MIN = 7
 _LZ4_BLOCK_CHECKSUM = 0x10
 _LZ4_CONTENT_SIZE = 0x08
+_LZ4_CONTENT_CHECKSUM = 0x04
 _LZ4_DICTIONARY = 0x01
 
 _INT32 = Struct(">i")
@@ -184,7 +185,7 @@ def _lz4_first_bytes(data: Buffer) -> int:
     """Returns the size in bytes of the first output buffer. It is the most that the frame's blocks can decompress to if that is less than
     the usual size, because a larger buffer takes time to fill with zeros.
 
-    Data that is not a single plain frame gets the usual size.
+    Data that is not a single whole frame gets the usual size.
     """
     room, end = 1, len(data)
     limit = _likely_bytes(data)
@@ -195,7 +196,8 @@ def _lz4_first_bytes(data: Buffer) -> int:
     while position + 4 <= end and room < limit:
         size: int = _UINT32_LITTLE.unpack_from(data, position)[0] & 0x7FFFFFFF
         if size == 0:
-            return room
+            is_last = position + (8 if flags & _LZ4_CONTENT_CHECKSUM else 4) >= end
+            return room if is_last else limit
         room += block_bytes
         position += 4 + size + (4 if flags & _LZ4_BLOCK_CHECKSUM else 0)
     return limit

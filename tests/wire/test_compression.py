@@ -119,6 +119,15 @@ def test_lz4_gets_as_much_room_as_its_blocks_can_fill(size: int, monkeypatch: py
         assert bytes(decompress(CODEC_LZ4, packed, 4 << 20)) == data
 
 
+def test_lz4_frames_one_after_another_get_the_usual_room() -> None:
+    small, large = random.Random(1).randbytes(10), random.Random(2).randbytes(1 << 20)
+    for checksum in (False, True):
+        first = lz4.frame.compress(small, content_checksum=checksum)
+        assert compression._lz4_first_bytes(first) < 1 << 17
+        both = first + compress(CODEC_LZ4, large)
+        assert compression._lz4_first_bytes(both) == compression._likely_bytes(both)
+
+
 @pytest.mark.parametrize("codec", [CODEC_GZIP, CODEC_LZ4, CODEC_ZSTD])
 def test_frames_one_after_another(codec: int) -> None:
     packed = compress(codec, b"first ") + compress(codec, b"") + compress(codec, b"second" * 5000)
