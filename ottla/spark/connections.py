@@ -21,12 +21,14 @@ from ottla.spark.worker_process import freeze_imports, is_worker_process
 T = TypeVar("T")
 
 FIRST_TRIES = 5
-"""Attempts for a cluster that this process has not reached yet, within half a second."""
+"""Attempts for a cluster that this process has not reached yet. The pauses between them take 0.3 seconds."""
 PAUSE_S_MIN = 0.02
 PAUSE_S_MAX = 0.5
 
 _clients: dict[tuple[int, ClusterConnection, str], Client] = {}
 """Keyed by process too, because a forked child must not use its parent's connections."""
+_reached: set[tuple[int, ClusterConnection]] = set()
+"""The clusters that this process has reached, so they are asked again after an outage."""
 
 
 def client_of(connection: ClusterConnection, *, use: str = "") -> Client:
@@ -48,6 +50,7 @@ def client_of(connection: ClusterConnection, *, use: str = "") -> Client:
         except ValueError as error:
             raise OptionError(f"kafka.bootstrap.servers, kafka.security.protocol, kafka.sasl.*, kafka.ssl.*: {error}") from None
         _clients[key] = client
+        _reached.add(key[:2])
     return client
 
 
@@ -78,7 +81,7 @@ def ask(connection: ClusterConnection, option: str, question: Callable[[Client],
     waiting does not help if the address is wrong.
     """
     deadline, pause_s = time.monotonic() + connection.timeout_s, PAUSE_S_MIN
-    first_tries = FIRST_TRIES
+    first_tries = 0 if (os.getpid(), connection) in _reached else FIRST_TRIES
     with explained(connection, option):
         while True:
             try:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -51,6 +52,25 @@ def test_a_question_is_asked_again_while_connections_break(connection: ClusterCo
         return len(tries)
 
     assert ask(connection, "subscribe", fail) == 2 * FIRST_TRIES
+
+
+def test_a_cluster_that_was_reached_is_asked_again_after_a_reported_error(
+    connection: ClusterConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "PAUSE_S_MAX", 0.02)
+    client_of(connection)
+    forget(connection)  # as after an outage that was longer than the request timeout
+    tries, opens = [], connections.connect
+
+    def refuse(bootstrap: str, *rest: Any, **named: Any) -> Client:
+        tries.append(bootstrap)
+        if len(tries) < 2 * FIRST_TRIES:
+            raise ConnectError("connection refused")
+        return opens(bootstrap, *rest, **named)
+
+    monkeypatch.setattr(connections, "connect", refuse)
+    assert ask(connection, "subscribe", lambda client: client.cluster_id)
+    assert len(tries) == 2 * FIRST_TRIES
 
 
 def test_a_question_is_given_up_when_its_time_is_over(connection: ClusterConnection, monkeypatch: pytest.MonkeyPatch) -> None:
