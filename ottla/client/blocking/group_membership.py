@@ -78,7 +78,7 @@ class GroupMembership(Membership):
         self._must_join = True
         self._heartbeat_at = 0.0
         self._assigned: dict[str, int] = {}
-        """Number of partitions by topic, as this member assigned them when it was the group's leader."""
+        """Number of partitions by topic when this member last joined as the group's leader."""
         self._metadata_check_at = inf
         """Monotonic time, in seconds, of the next metadata check; infinite unless this member is the group's leader."""
 
@@ -209,7 +209,7 @@ class GroupMembership(Membership):
         self.member_id = joined.member_id
         self.generation = joined.generation_id
         self.assignor = joined.protocol_name or ""
-        is_leader = joined.leader == joined.member_id and not joined.skip_assignment
+        is_leader = joined.leader == joined.member_id
         assignments = self._assign_all(joined) if is_leader else []
         self._metadata_check_at = time.monotonic() + self.metadata_age_s if is_leader else inf
         synced = self.coordinator.ask(
@@ -257,12 +257,15 @@ class GroupMembership(Membership):
         )
 
     def _assign_all(self, joined: Any) -> list[sync_group.SyncGroupRequestAssignment]:
-        """Assigns the partitions to all members. Only the group's leader does this."""
+        """Assigns the partitions to all members. Only the group's leader does this. A static leader that returns to an unchanged group
+        assigns nothing (KIP-814), but notes the numbers of partitions for its checks."""
         members = {member.member_id: _read_subscription(member) for member in joined.members}
         topics = sorted({topic for subscription in members.values() for topic in subscription.topics})
         self.cluster.refresh(topics)
         counts = self._partition_counts(topics)
         self._assigned = {topic: counts.get(topic, 0) for topic in topics}
+        if joined.skip_assignment:
+            return []
         encode = encoder(protocol.ConsumerProtocolAssignment, _ASSIGNMENT_VERSION)
         found = []
         for member, partitions in assign(self.assignor, members, counts).items():

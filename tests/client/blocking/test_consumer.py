@@ -14,7 +14,7 @@ from ottla.base.types import READ_COMMITTED, TopicPartition
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.consumer import Consumer
 from ottla.client.blocking.producer import Producer
-from ottla.client.core.admin import EARLIEST, LATEST
+from ottla.client.core.admin import EARLIEST, LATEST, create_partitions
 from ottla.testing.broker import Broker
 
 
@@ -146,6 +146,19 @@ def test_two_members_share_the_partitions_and_one_inherits_them(broker: Broker, 
         first.stop()
         second.stop()
     assert not first.is_alive()
+
+
+def test_a_static_leader_that_returns_sees_partitions_that_are_added_later(cluster: Cluster, topic: str) -> None:
+    """It gets its assignment back without a rebalance (KIP-814), and is still the one that looks for new partitions."""
+    group = f"group-{topic}"
+    with Consumer(cluster, group_id=group, instance_id="i", metadata_age_s=0.1) as consumer:
+        consumer.subscribe([topic])
+        assert _until(lambda: not consumer.poll(0.05) and len(consumer.positions) == 2)
+    with Consumer(cluster, group_id=group, instance_id="i", metadata_age_s=0.1) as consumer:
+        consumer.subscribe([topic])
+        assert _until(lambda: not consumer.poll(0.05) and len(consumer.positions) == 2)
+        create_partitions(cluster, topic, 3)
+        assert _until(lambda: not consumer.poll(0.05) and len(consumer.positions) == 3)
 
 
 def test_read_committed_skips_aborted_records(cluster: Cluster, topic: str) -> None:
