@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import socket
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 from ottla.base.config import BROKER_SETTINGS, BrokerConfig, ConfigError, ConfigSource
 from ottla.base.immutable import immutable
@@ -42,8 +43,9 @@ def members_of(config: BrokerConfig, zookeeper: str) -> list[Member]:
     65535."""
     first_id = config.this_broker_id if config.source("broker.id") is not ConfigSource.DEFAULT else FIRST_ID
     count = config.ottla_cores
-    http_ports = _http_ports(config, count)
-    listeners = [[_settled(endpoint) for endpoint in _moved(config.endpoints, number)] for number in range(count)]
+    free_ports = iter(_free_ports(count * (len(config.endpoints) + 1)))
+    http_ports = _http_ports(config, count, free_ports)
+    listeners = [[_settled(endpoint, free_ports) for endpoint in _moved(config.endpoints, number)] for number in range(count)]
     _check_ports([endpoint.port for endpoints in listeners for endpoint in endpoints], [_http_port(config), *http_ports])
     common = _common_settings(config, zookeeper)
     members = []
@@ -78,20 +80,20 @@ def _moved(endpoints: Sequence[Endpoint], number: int) -> list[Endpoint]:
     return [endpoint._replace(port=endpoint.port and endpoint.port + number * len(endpoints)) for endpoint in endpoints]
 
 
-def _settled(endpoint: Endpoint) -> Endpoint:
-    return endpoint if endpoint.port else endpoint._replace(port=_free_ports(1)[0])
+def _settled(endpoint: Endpoint, free_ports: Iterator[int]) -> Endpoint:
+    return endpoint if endpoint.port else endpoint._replace(port=next(free_ports))
 
 
 def _text(endpoints: Sequence[Endpoint]) -> str:
     return ",".join(map(str, endpoints))
 
 
-def _http_ports(config: BrokerConfig, count: int) -> list[int]:
+def _http_ports(config: BrokerConfig, count: int, free_ports: Iterator[int]) -> list[int]:
     """Returns the ports of the brokers' metrics: the next ones after the service's port, free ones if it is 0, none without metrics."""
     if not config.ottla_metrics_listen:
         return []
     first = _http_port(config)
-    return [first + 1 + number for number in range(count)] if first else _free_ports(count)
+    return [first + 1 + number for number in range(count)] if first else list(islice(free_ports, count))
 
 
 def _http_port(config: BrokerConfig) -> int:

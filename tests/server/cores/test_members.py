@@ -42,6 +42,14 @@ def test_free_ports_are_different() -> None:
     assert len(ports) == 4 and "0" not in ports
 
 
+def test_free_ports_are_different_among_listeners_and_metrics() -> None:
+    """A port that was found and released may be found again. Of this many, some would be."""
+    for _ in range(200):
+        found = members(16, listeners="PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0", ottla_metrics_listen="127.0.0.1:0")
+        ports = [endpoint.rpartition(":")[2] for member in found for endpoint in member.settings["listeners"].split(",")]
+        assert len({*ports, *(str(member.http_port) for member in found)}) == 3 * 16
+
+
 def test_metrics_are_beside_those_of_the_service_and_only_for_it() -> None:
     given = {"ottla_metrics_listen": "0.0.0.0:9404", "ottla_metrics_ssl_certificate": "/a.pem", "ottla_metrics_credentials": "a:b"}
     found = members(2, **given)
