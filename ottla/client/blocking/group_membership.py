@@ -77,6 +77,9 @@ class GroupMembership(Membership):
         self.is_new = True
         self._must_join = True
         self._heartbeat_at = 0.0
+        """Monotonic time, in seconds, of the next heartbeat."""
+        self._confirmed_at = 0.0
+        """Monotonic time, in seconds, at which the last answered heartbeat was sent or the last join ended."""
         self._assigned: dict[str, int] = {}
         """Number of partitions by topic when this member last joined as the group's leader."""
         self._metadata_check_at = inf
@@ -90,8 +93,8 @@ class GroupMembership(Membership):
         return self._must_join or time.monotonic() >= min(self._heartbeat_at, self._metadata_check_at)
 
     def may_have_expired(self) -> bool:
-        """Whether the last attempt to send a heartbeat is so old that the group may have removed this member."""
-        return time.monotonic() >= self._heartbeat_at - self.heartbeat_interval_s + self.session_timeout_ms / 1000
+        """Whether the last answered heartbeat is so old that the group may have removed this member."""
+        return time.monotonic() >= self._confirmed_at + self.session_timeout_ms / 1000
 
     def join_again(self, code: ErrorCode) -> None:
         """Makes the next `keep_alive` join again, after the coordinator refused a request with `code`. Forgets the partitions if the code
@@ -129,7 +132,8 @@ class GroupMembership(Membership):
         return {topic: len(known[topic].partitions) for topic in topics if topic in known}
 
     def _heartbeat(self) -> None:
-        self._heartbeat_at = time.monotonic() + self.heartbeat_interval_s
+        sent_at = time.monotonic()
+        self._heartbeat_at = sent_at + self.heartbeat_interval_s
         request = HeartbeatRequest(
             group_id=self.group_id, generation_id=self.generation, member_id=self.member_id, group_instance_id=self.instance_id
         )
@@ -138,8 +142,9 @@ class GroupMembership(Membership):
         except TransportError:
             return
         code = error_code(answer.error_code)
-        if code is ErrorCode.REBALANCE_IN_PROGRESS:
-            self._must_join = True
+        if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+            self._confirmed_at = sent_at
+            self._must_join = self._must_join or code is ErrorCode.REBALANCE_IN_PROGRESS
         elif code in _MEMBERSHIP_ENDS:
             self._membership_lost(code)
         elif code in COORDINATOR_MOVED:
@@ -177,7 +182,8 @@ class GroupMembership(Membership):
                 self._adapt_to(error, number == JOIN_TRIES_MAX - 1 or time.monotonic() > deadline)
                 continue
             if assignment is not None:
-                self._heartbeat_at = time.monotonic() + self.heartbeat_interval_s
+                self._confirmed_at = time.monotonic()
+                self._heartbeat_at = self._confirmed_at + self.heartbeat_interval_s
                 return assignment
         raise refused(ErrorCode.REBALANCE_IN_PROGRESS, f"group {self.group_id!r} does not settle; {JOIN_TRIES_MAX} tries to join failed")
 

@@ -162,6 +162,22 @@ def test_a_coordinator_that_is_not_among_the_brokers_is_asked_for_again() -> Non
             assert _read(consumer, 1) == [b"a"]
 
 
+def test_heartbeats_without_an_answer_do_not_prolong_the_membership() -> None:
+    with (
+        GroupBroker(1) as broker,
+        Cluster(broker.address) as cluster,
+        Consumer(cluster, group_id="g", auto_offset_reset="earliest", session_timeout_ms=900) as consumer,
+    ):
+        consumer.subscribe(["t"])
+        _until(lambda: consumer.positions == {A: 0}, consumer)
+        membership = consumer.membership
+        assert membership is not None
+        broker.instead[HEARTBEAT] = [hang_up] * 1000
+        _until(membership.may_have_expired, consumer)
+        broker.instead[HEARTBEAT] = []
+        _until(lambda: not membership.may_have_expired(), consumer)
+
+
 def test_a_group_reads_partitions_that_were_added_later() -> None:
     with (
         GroupBroker(1) as broker,
