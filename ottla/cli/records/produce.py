@@ -169,6 +169,7 @@ SCHEMA_OPTIONS = headed(
     option("--input", choices=INPUTS, default="lines", metavar="FORM", help=f"{'|'.join(INPUTS)}: what the input is; forms below"),
     option("--key-field", metavar="NAME", help="the column of CSV, or member of JSON, that is the key as well"),
     option("--separator", metavar="CHAR", help="what is between the cells of CSV (default ,)"),
+    option("--null", default="", metavar="TEXT", help="a cell of CSV that is null, such as NA, besides an empty one"),
     option("--generate", type=int, metavar="N", help="make N records instead of reading any"),
     option("--rate", type=float, metavar="R", help="with --generate: records per second"),
     *(
@@ -185,7 +186,7 @@ def _run(args: Args, output: Output) -> int:
     reader = _reader(args)
     encoder = _encoder(args, topic)
     _check_form(args)
-    separator = _separator(args)
+    separator, null = _separator(args), _null(args)
     if args.partition < -1:
         raise UsageError("--partition is a number from 0 on, or -1 for any")
     if args.line_reader is not None and not args.line_reader.endswith("LineMessageReader"):
@@ -208,7 +209,7 @@ def _run(args: Args, output: Output) -> int:
                     _generate(producer, topic, args, progress)
                 elif args.input != "lines":
                     stream = text_stream(descriptor if args.file else sys.stdin.fileno(), producer.linger_s, _prompt(producer, args))
-                    records = read_records(stream, args.input, args.key_field, separator)
+                    records = read_records(stream, args.input, args.key_field, separator, null)
                     _produce_records(producer, topic, args, encoder, records, progress)
                 else:
                     _produce_input(producer, topic, args, reader, encoder, descriptor if args.file else sys.stdin.fileno(), progress)
@@ -242,6 +243,13 @@ def _check_form(args: Args) -> None:
     for name, shown in OF_LINES.items():
         if args.input != "lines" and getattr(args, name):
             raise UsageError(f"{shown} goes with --input lines")
+
+
+def _null(args: Args) -> str:
+    """Returns the cell that means null, besides an empty one."""
+    if args.null and args.input != "csv":
+        raise UsageError("--null goes with --input csv")
+    return str(args.null)
 
 
 def _separator(args: Args) -> str:

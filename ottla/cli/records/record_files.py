@@ -1,8 +1,8 @@
 """`produce --input csv|json|records`: a table with a header row, JSON arrays or values, or the output of `consume -J`.
 
 `csv`: a row becomes a JSON object with the columns' names. A cell that is a JSON number, `true` or `false` becomes this value with its
-digits, an empty cell null. Commas or `--separator` separate cells. Without `--key-field`, output of `consume --output csv` is recognised by
-its header row; its rows become the original records, with null for an empty key or value.
+digits. An empty cell, or one with the text of `--null`, becomes null. Commas or `--separator` separate cells. Without `--key-field`, output
+of `consume --output csv` is recognised by its header row; its rows become the original records, with null for an empty key or value.
 `json`: each value becomes a record: a string as its text, null as a tombstone, others as JSON without blanks and with all digits. JSON is
 parsed line by line, so that a value from an endless pipe is sent as soon as it is complete.
 `records`: each object has key, value, headers and timestamp of a record, as `consume -J` prints them.
@@ -44,20 +44,20 @@ class FileRecord(NamedTuple):
     timestamp: int | None = None
 
 
-def read_records(stream: TextIO, form: str, key_field: str | None, separator: str = ",") -> Iterator[FileRecord]:
+def read_records(stream: TextIO, form: str, key_field: str | None, separator: str = ",", null: str = "") -> Iterator[FileRecord]:
     """Returns an iterator of the records of a csv, json or records file. It raises `Refused` with the number of an invalid row or value.
-    Raises `UsageError` for a `key_field` of the form `records`."""
+    `null` is a cell of CSV that means null, besides an empty one. Raises `UsageError` for a `key_field` of the form `records`."""
     if form == "records" and key_field is not None:
         raise UsageError("--key-field does not go with --input records, which have keys")
     read: dict[str, Callable[[TextIO, str | None], Iterator[FileRecord]]] = {
-        "csv": partial(_table, separator),
+        "csv": partial(_table, separator, null),
         "json": _values,
         "records": _exported,
     }
     return read[form](stream, key_field)
 
 
-def _table(separator: str, stream: TextIO, key_field: str | None) -> Iterator[FileRecord]:
+def _table(separator: str, null: str, stream: TextIO, key_field: str | None) -> Iterator[FileRecord]:
     csv.field_size_limit(CELL_SIZE_MAX)
     rows = csv.reader(_without_mark(stream), strict=True, delimiter=separator)
     names: list[str] = []
@@ -68,7 +68,7 @@ def _table(separator: str, stream: TextIO, key_field: str | None) -> Iterator[Fi
                 names = _checked_names(row, key_field)
                 is_export = key_field is None and tuple(names) == COLUMNS
             elif row:
-                yield _exported_row(row, number) if is_export else _row_record(names, row, number, key_field)
+                yield _exported_row(row, number) if is_export else _row_record(names, row, number, key_field, null)
     except csv.Error as error:
         raise Refused(f"line {rows.line_num} is not CSV: {error}", INVALID) from None
 
@@ -87,10 +87,10 @@ def _checked_names(row: list[str], key_field: str | None) -> list[str]:
     return names
 
 
-def _row_record(names: list[str], row: list[str], number: int, key_field: str | None) -> FileRecord:
+def _row_record(names: list[str], row: list[str], number: int, key_field: str | None, null: str) -> FileRecord:
     if len(row) != len(names):
         raise Refused(f"row {number} has {counted(len(row), 'cell')}, the header row {len(names)}", INVALID)
-    members = (f"{_quoted(name)}:{_cell(text)}" for name, text in zip(names, row, strict=True))
+    members = (f"{_quoted(name)}:{_cell(text, null)}" for name, text in zip(names, row, strict=True))
     try:
         key = None if key_field is None else row[names.index(key_field)].encode()
         return FileRecord(key, f"{{{','.join(members)}}}".encode())
@@ -117,8 +117,10 @@ def _cell_bytes(text: str) -> bytes | None:
     return text.encode("utf-8", "surrogateescape") or None
 
 
-def _cell(text: str) -> str:
+def _cell(text: str, null: str) -> str:
     """Returns the cell as JSON. Numbers keep their digits: 2.50 stays 2.50, and a long number loses no digit."""
+    if text == null:
+        return "null"
     return _WORDS.get(text) or (text if _NUMBER.fullmatch(text) else _quoted(text))
 
 

@@ -83,6 +83,11 @@ def test_other_separators() -> None:
         assert record.value == b'{"a":"1,5","b":"x"}'
 
 
+def test_a_text_that_means_null() -> None:
+    (record,) = read_records(io.StringIO("a,b,c,d\nNA,,1,na\n", newline=""), "csv", None, null="NA")
+    assert record.value == b'{"a":null,"b":null,"c":1,"d":"na"}'
+
+
 def test_a_member_is_the_key() -> None:
     assert [record.key for record in read('[{"id": "a"}, {"id": 7}]', "json", "id")] == [b"a", b"7"]
 
@@ -237,6 +242,15 @@ def test_semicolons_and_tabs(ottla: Ottla, broker: Broker, topic: str, tmp_path:
     for form, separator in (("json", ";"), ("csv", "ab"), ("csv", '"'), ("csv", "")):
         refused = ottla("produce", topic, "-l", table, "--input", form, "--separator", separator)
         assert (refused.code, refused.err.count("\n"), "--separator" in refused.err) == (2, 1, True)
+
+
+def test_a_text_that_means_null_is_for_tables(ottla: Ottla, broker: Broker, topic: str, tmp_path: Path) -> None:
+    table = tmp_path / "flights.csv"
+    table.write_text("flight,delay\n1,NA\n2,7\n")
+    assert ottla("produce", topic, "-q", "-l", table, "--input", "csv", "--null", "NA").code == 0
+    assert [record.value for record in broker.records(topic)] == [b'{"flight":1,"delay":null}', b'{"flight":2,"delay":7}']
+    refused = ottla("produce", topic, "-l", table, "--input", "json", "--null", "NA")
+    assert (refused.code, refused.err.count("\n"), "--null goes with --input csv" in refused.err) == (2, 1, True)
 
 
 # Numbers keep the digits with which they were written, in every form in which they are printed again
