@@ -168,7 +168,7 @@ ACCEPTED = (
     "bin/kafka-configs.sh --bootstrap-server localhost:9092 --entity-type brokers --entity-name 0 --alter --add-config num.io.threads=2",
     "bin/kafka-configs.sh --bootstrap-server localhost:9092 --entity-type brokers --entity-default --describe",
     "bin/kafka-transactions.sh --bootstrap-server localhost:9092 find-hanging --broker 0",
-    "bin/kafka-features.sh --bootstrap-server localhost:9092 upgrade --release-version 4.2",
+    "bin/kafka-features.sh --bootstrap-server localhost:9092 describe",
     "bin/kafka-storage.sh format --cluster-id abc --config x.properties --no-initial-controllers",
     "bin/kafka-consumer-groups.sh --new-consumer --bootstrap-server localhost:9092 --list",
     "bin/kafka-run-class.sh kafka.tools.GetOffsetShell --broker-list localhost:9092 --topic guide --time -1 --offsets 1",

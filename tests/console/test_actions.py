@@ -45,9 +45,9 @@ def test_several_topics_are_deleted_after_a_look_at_the_list(visitor: Visitor, c
 
 
 def test_a_member_is_removed_and_the_others_read_on(visitor: Visitor, cluster: Cluster, broker: Broker) -> None:
-    admin.create_topic(cluster, "shared", partitions=2)
+    admin.create_topic(cluster, "read-by-a-pair", partitions=2)
     with Cluster(broker.bootstrap_server, client_id="leaver") as other, Consumer(other, group_id="pair") as reader:
-        reader.subscribe(["shared"])
+        reader.subscribe(["read-by-a-pair"])
         eventually(lambda: reader.poll(0.2) or reader.positions)
         page = visitor.get("/group?name=pair")
         assert "Who reads what" in page and ">A</strong> leaver" in page

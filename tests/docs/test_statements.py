@@ -24,8 +24,8 @@ SECONDS_OF_NAME = {"ms": 0.001, "seconds": 1, "minutes": 60, "hours": 3600}
 AMOUNT = rf"(\d[\d,]*) ?({'|'.join(filter(None, [*UNITS, *SECONDS]))}|)"
 NO_SETTINGS = ("ottla.audit", "ottla.console.listen")
 """A logger, and a setting whose part does not exist yet."""
-OTHERS_METRICS = ("ottla_pipeline_", "kafka_client_")
-"""Those that a Spark pipeline exports, and those that clients push."""
+OTHERS_METRICS = ("ottla_pipeline_", "ottla_mirror_", "kafka_client_")
+"""Prefixes of the metrics of Spark pipelines and mirrors, and of the metrics that clients push."""
 SETTINGS = {**GROUP_SETTINGS, **TOPIC_SETTINGS, **BROKER_SETTINGS}
 
 

@@ -147,7 +147,7 @@ def test_a_user_is_added_before_the_first_broker(offline: Ottla, cluster: Cluste
     add = ("user", "add", "broker", "--mechanism", "SCRAM-SHA-512", "--password-file", password)
     mistaken = offline(*add, "--zookeeper", cluster.zookeeper_connect.replace("/kafka", "/kafak"))
     assert mistaken.code == 1 and mistaken.err.count("\n") == 1
-    assert f"one at {cluster.zookeeper_connect}; say that, or --force" in mistaken.err
+    assert f"but one at {cluster.zookeeper_connect.partition('/')[0]}/" in mistaken.err and "say that, or --force" in mistaken.err
     made = offline(*add, "--zookeeper", elsewhere(cluster), "--force")
     assert words(made) == "User broker can log in by SCRAM-SHA-512.\n" and "between" not in made.err
     found = node(cluster, "/config/users/broker")
