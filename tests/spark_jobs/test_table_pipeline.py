@@ -168,9 +168,10 @@ def test_a_failed_task_leaves_nothing_behind(numbers: Numbers) -> None:
 
     numbers.write(*range(10))
     numbers.failure(transform=fails)
-    assert (numbers.numbers(), numbers.files()) == ([], set())
+    assert numbers.numbers() == []
+    left = numbers.files()  # by a task that Spark cancelled when the other one failed; the commit of the batch removes it
     numbers.run()
-    assert numbers.numbers() == list(range(10))
+    assert numbers.numbers() == list(range(10)) and not left & numbers.files()
 
 
 def test_files_of_killed_attempts_are_removed_when_their_batch_is_committed(numbers: Numbers) -> None:
