@@ -15,7 +15,7 @@ from ottla.base.errors import ErrorCode
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core.frame_admin import describe_frames
 from ottla.wire.apis import APIS
-from ottla.wire.messages.describe_frames import FramePair
+from ottla.wire.messages.describe_frames import DescribeFramesResponse, FramePair
 
 KEPT_BYTES_MAX = 4 << 20
 """Bytes of pairs that a console keeps for each identity and broker. 4 MiB: as many as a broker keeps."""
@@ -51,7 +51,9 @@ class Wire:
                 answer = describe_frames(self._cluster, broker, after=kept.last, bytes_max=LOOK_BYTES_MAX)
                 if answer.newest < kept.last:  # the broker was started again
                     kept = self._kept[broker] = _Kept()
-                elif not kept.add(answer.pairs, answer.lost):
+                    continue
+                kept.add(answer)
+                if kept.last == answer.newest:
                     break
             return Seen(list(kept.pairs), kept.missed)
 
@@ -69,20 +71,17 @@ class _Kept:
         self.missed = 0
         self._bytes = 0
 
-    def add(self, pairs: list[FramePair], missed: int) -> bool:
-        """Adds new pairs, and drops the oldest ones. Returns whether the broker may have more: it has answered with all that it may."""
-        self.missed += missed
-        added = 0
-        for pair in pairs:
+    def add(self, answer: DescribeFramesResponse) -> None:
+        """Adds the pairs of an answer, and drops the oldest ones. An answer without pairs says that the broker has none up to `newest`."""
+        self.missed += answer.lost
+        for pair in answer.pairs:
             # The codec's views of the answer would keep the whole answer in memory.
             pair.request, pair.response = (None if part is None else bytes(part) for part in (pair.request, pair.response))
             self.pairs.append(pair)
-            added += _size(pair)
-            self.last = pair.number
-        self._bytes += added
+            self._bytes += _size(pair)
+        self.last = answer.pairs[-1].number if answer.pairs else answer.newest
         while self._bytes > KEPT_BYTES_MAX:
             self._bytes -= _size(self.pairs.popleft())
-        return added > LOOK_BYTES_MAX // 2
 
 
 def _size(pair: FramePair) -> int:

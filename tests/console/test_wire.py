@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,17 @@ from ottla.analysis.frames import SeenFrame
 from ottla.cli.captures.conversation import conversation
 from ottla.client.blocking import scram_admin
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.core import admin
+from ottla.client.core.frame_admin import describe_frames
 from ottla.client.errors import ConnectError
 from ottla.console import wire
 from ottla.testing.broker import Broker
 from ottla.wire.apis import KEYS
 from ottla.wire.framing import write_request
 from ottla.wire.messages.describe_frames import FramePair
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.clients.broker_process import BrokerProcess, eventually
+from tests.clients.wire_client import WireClient
 from tests.console.world import SCRIPT, Visitor, console_of, write
 
 PRODUCE = f"?api=Produce&client={SCRIPT[:8]}"
@@ -116,6 +121,33 @@ def test_the_memory_of_a_console_is_bounded_and_starts_again_with_the_broker(mon
     finally:
         watcher.close()
         broker.stop()
+
+
+def test_pairs_that_are_missed_count_once(tmp_path: Path) -> None:
+    """Requests that wait for their answers take all of the broker's memory, so it drops what the console has not read yet."""
+    broker = BrokerProcess(tmp_path).start()
+    long_wait = FetchRequest(
+        max_wait_ms=600_000, min_bytes=1, session_epoch=-1,
+        topics=[FetchTopic(topic="silent", partitions=[FetchPartition(partition=0, partition_max_bytes=100)])],
+    )  # fmt: skip
+    with ExitStack() as stack:
+        stack.callback(broker.stop)
+        asker = stack.enter_context(Cluster(broker.address))
+        admin.create_topic(asker, "silent", partitions=1)
+        watcher = stack.enter_context(Cluster(broker.address, with_extensions=True))
+        made = wire.Wire(watcher)
+        made.look(0)
+        asker.refresh([])
+        eventually(lambda: made.look(0).pairs)
+        for _ in range(5):
+            asker.refresh([])
+        for _ in range(30):
+            client = stack.enter_context(WireClient(broker.port, client_id="c" * 16_384))
+            client.send(b"".join(client.frame(long_wait, 11) for _ in range(10)))
+        eventually(lambda: not describe_frames(watcher, 0).pairs)
+        missed = made.look(0).missed
+        assert missed >= 5
+        assert [made.look(0).missed for _ in range(3)] == [missed] * 3
 
 
 def looked(made: wire.Wire) -> wire.Seen | None:
