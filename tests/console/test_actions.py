@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
+from ottla.analysis.reset_files import format_reset_file
+from ottla.analysis.resets import ResetPlan, Step
+from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.consumer import Consumer
 from ottla.client.blocking.producer import Producer
@@ -66,16 +71,26 @@ def visitor_form(visitor: Visitor) -> dict[str, str]:
 
 
 def test_offsets_come_from_lines_as_the_command_line_exports_them(visitor: Visitor, cluster: Cluster) -> None:
-    commit(cluster, "lines", "orders", 1)
-    query = "/group/reset?name=lines&scenario=from_file&lines="
-    page = visitor.get(f"{query}orders,0,4%0D%0Alines,orders,1,0%0A")
-    assert "Nothing was changed yet" in page
-    assert "were reset" in visitor.act(f"{query}orders,0,4%0Alines,orders,1,0", "/do/group/reset", typed="lines")
-    found = group_admin.committed_offsets(cluster, "lines")
-    assert {place.partition: one.offset for place, one in found.items()} == {0: 4, 1: 0}
-    refused = {"orders,0": "is not topic", "other,orders,0,1": "of another group", "": "Give a line", "a,b,c": "is not topic"}
+    group = 'lines, "quoted"'
+    commit(cluster, group, "orders", 1)
+    places = (TopicPartition("orders", 0), TopicPartition("orders", 1))
+    plans = {group: ResetPlan([Step(place, None, new) for place, new in zip(places, (4, 0), strict=True)], [])}
+    exported, with_group = format_reset_file(plans), format_reset_file({**plans, "other": ResetPlan([], [])})
+    assert with_group != exported
+    for lines in (exported, with_group, exported.replace("\n", "\r\n\r\n")):
+        query = urlencode({"name": group, "scenario": "from_file", "lines": lines})
+        assert "Nothing was changed yet" in visitor.get(f"/group/reset?{query}")
+        assert "were reset" in visitor.act(f"/group/reset?{query}", "/do/group/reset", typed=group)
+        found = group_admin.committed_offsets(cluster, group)
+        assert {place.partition: one.offset for place, one in found.items()} == {0: 4, 1: 0}
+        group_admin.commit_offsets(cluster, group, dict.fromkeys(places, 2))
+    refused = {
+        "orders,0": "write topic,partition,offset", "other,orders,0,1": "names the group &#39;other&#39;", "": "names no partition",
+        "a,b,c": "must be numbers", "orders,0,1\norders,1,x": "line 2", "orders,99999999999,1": "UNKNOWN_TOPIC_OR_PARTITION",
+    }  # fmt: skip
     for lines, sentence in refused.items():
-        assert sentence in visitor.get(query + lines, 400)
+        query = urlencode({"name": group, "scenario": "from_file", "lines": lines})
+        assert sentence in visitor.get(f"/group/reset?{query}", 404 if "UNKNOWN" in sentence else 400), lines
 
 
 def test_messages_are_found_by_an_expression(visitor: Visitor, cluster: Cluster) -> None:

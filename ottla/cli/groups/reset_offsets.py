@@ -8,7 +8,7 @@ printed for one kind of group is valid for the others, so a share group can begi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.analysis.resets import Facts, ResetPlan, bounds_of, plan
@@ -22,60 +22,6 @@ from ottla.cli.render.ottla import Output, Row, column
 from ottla.client.blocking.cluster import Cluster, nearest_hint
 from ottla.client.core import group_admin
 from ottla.client.core.admin import OffsetAt, list_offsets
-
-# The CSV files of --from-file and --export
-
-
-def parse_reset_file(text: str, name: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
-    """Parses lines `topic,partition,offset` (of one group) or `group,topic,partition,offset` into offsets by group and partition. Raises
-    `UsageError` with the number of the first bad line."""
-    found: dict[str, dict[TopicPartition, int]] = {}
-    widths = set()
-    for number, fields in _rows(text, name):
-        widths.add(len(fields))
-        if len(fields) not in (3, 4) or len(widths) > 1:
-            line = ",".join(fields)
-            raise UsageError(f"{name}, line {number}: write topic,partition,offset or group,topic,partition,offset, not {line!r}")
-        if len(fields) == 3 and len(groups) != 1:
-            raise UsageError(f"{name}, line {number}: with several groups each line must begin with the group")
-        group = groups[0] if len(fields) == 3 else fields[0]
-        topic, partition, offset = (field.strip() for field in fields[-3:])
-        if not (partition.isascii() and partition.isdigit() and offset.isascii() and offset.isdigit()):
-            raise UsageError(f"{name}, line {number}: partition and offset must be numbers, not {','.join(fields)!r}")
-        found.setdefault(group, {})[TopicPartition(topic, int(partition))] = int(offset)
-    if not found:
-        raise UsageError(f"{name} names no partition")
-    return found
-
-
-def _rows(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
-    """Yields the rows that are not empty, each with the number of its last line: a quoted group name may contain line breaks."""
-    import csv
-    import io
-
-    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        for row in rows:
-            if any(field.strip() for field in row):
-                yield rows.line_num, row
-    except csv.Error as error:
-        raise UsageError(f"{name}, line {rows.line_num} is not CSV: {error}") from None
-
-
-def format_reset_file(plans: Mapping[str, ResetPlan], *, is_quoted: bool = True) -> str:
-    """Formats plans as `parse_reset_file` reads them. Rows begin with the group if there are several groups. With `is_quoted` all names
-    have quotes. Without it, as in Kafka's tool, only names that need quotes have them."""
-    import csv
-    import io
-
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC if is_quoted else csv.QUOTE_MINIMAL)
-    for group, found in plans.items():
-        for step in found.steps:
-            row = (step.partition.topic, step.partition.partition, step.new)
-            rows.writerow((group, *row) if len(plans) > 1 else row)
-    return text.getvalue()
-
 
 SCENARIOS = ("to_earliest", "to_latest", "to_current", "to_offset", "shift_by", "to_datetime", "by_duration", "from_file", "to_group")
 
@@ -195,12 +141,13 @@ def check_usage(args: Args) -> str:
 
 
 def _read_file(path: str, groups: list[str]) -> dict[str, dict[TopicPartition, int]]:
+    from ottla.analysis.reset_files import parse_reset_file
+
     text = read_text(path)
-    found = parse_reset_file(text, path, groups)
-    for group in found:
-        if group not in groups:
-            raise UsageError(f"{path} names the group {group!r}, which is not among {', '.join(groups)}")
-    return found
+    try:
+        return parse_reset_file(text, path, groups)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def _plan(cluster: Cluster, args: Args, scenario: str, store: OffsetStore, group: str, file: Mapping[TopicPartition, int]) -> ResetPlan:
@@ -255,6 +202,8 @@ def execute(cluster: Cluster, plans: Mapping[str, ResetPlan], store: OffsetStore
 
 def _show(output: Output, args: Args, plans: Mapping[str, ResetPlan], failures: Mapping[tuple[str, TopicPartition], ApiError]) -> None:
     if args.export and not output.is_structured:
+        from ottla.analysis.reset_files import format_reset_file
+
         write(format_reset_file(plans))
         return
     rows = []

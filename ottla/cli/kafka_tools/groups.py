@@ -15,7 +15,6 @@ from ottla.cli.command import Args, UsageError, command, flag, hidden, option
 from ottla.cli.groups import group, reset_offsets, share_group, streams_group
 from ottla.cli.groups.group_commands import Kind, check_list_filters, delete_groups, listed_groups
 from ottla.cli.groups.group_options import chosen_groups, parse_scope, scope_partitions
-from ottla.cli.groups.reset_offsets import format_reset_file
 from ottla.cli.kafka_tools import group_columns
 from ottla.cli.kafka_tools.group_columns import ToolColumn, attribute, item, table
 from ottla.cli.kafka_tools.usage import action_of, java_error, plain_message
@@ -202,7 +201,12 @@ def _reset(cluster: Cluster, tool: GroupTool, args: Args) -> int:
     failures = reset_offsets.execute(cluster, plans, tool.kind.offsets) if args.execute else {}
     if not args.execute and not args.dry_run:
         write_error("nothing was changed; add --execute to do it\n")
-    write(format_reset_file(plans, is_quoted=False) + "\n" if args.export else "\n" + _plan_table(plans))
+    if args.export:
+        from ottla.analysis.reset_files import format_reset_file
+
+        write(format_reset_file(plans, is_quoted=False) + "\n")
+    else:
+        write("\n" + _plan_table(plans))
     for (name, partition), failed in failures.items():
         write_error(f"error: {name}, {partition}: {failed.code.name}\n")
     return 1 if failures else 0

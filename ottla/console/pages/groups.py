@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from ottla.analysis.lag import group_lag
 from ottla.analysis.moments import format_ms, now_ms
+from ottla.analysis.reset_files import parse_reset_file
 from ottla.analysis.resets import Bounds, Facts, ResetPlan, bounds_of, plan
 from ottla.base.errors import ApiError
 from ottla.base.types import TopicPartition
@@ -219,8 +220,6 @@ def make_plan(
     if scenario == "to_group":
         other = {place: found.offset for place, found in group_admin.committed_offsets(visit.cluster, value).items()}
         places = [place for place in places if place in other] if given.get("scope") else sorted(other)
-    if not places and scenario == "from_file":
-        raise PageError("Give a line topic,partition,offset for each partition.")
     if not places:
         known = f"Group {value[:100]!r}" if scenario == "to_group" else "The group"
         raise PageError(f"{known} has committed no offsets there; name topics.", 404)
@@ -235,19 +234,11 @@ def make_plan(
 
 
 def _read_lines(group: str, text: str) -> dict[TopicPartition, int]:
-    """Reads lines topic,partition,offset or group,topic,partition,offset, as `ottla group reset-offsets --export` prints them. Raises
-    `PageError` for other lines and for lines of another group."""
-    found = {}
-    for line in text.splitlines():
-        words = [word.strip().strip('"') for word in line.split(",")]
-        if words == [""]:
-            continue
-        if len(words) == 4 and words.pop(0) != group:
-            raise PageError(f"The line {line[:100]!r} is of another group.")
-        if len(words) != 3 or not words[1].isdecimal() or not words[2].isdecimal() or max(map(len, words[1:])) > 18:
-            raise PageError(f"The line {line[:100]!r} is not topic,partition,offset.")
-        found[TopicPartition(words[0], int(words[1]))] = int(words[2])
-    return found
+    """Reads lines as `ottla group reset-offsets --export` prints them. Raises `PageError` for lines that are wrong or of another group."""
+    try:
+        return parse_reset_file(text, "The text", [group])[group]
+    except ValueError as error:
+        raise PageError(f"{error}.") from None
 
 
 def check_inactive(name: str, state: str) -> None:
