@@ -28,7 +28,7 @@ from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from ottla.wire.messages.describe_acls import DescribeAclsRequest
 from ottla.wire.schema import Struct
-from tests.clients.sample_requests import World
+from tests.clients.sample_world import World
 from tests.clients.wire_client import In, WireClient
 from tests.security.test_rights import VARIANTS, VERSIONS_OF, Maker, _sensible
 

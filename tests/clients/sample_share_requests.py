@@ -21,7 +21,7 @@ from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.clients.broker_process import eventually
 
 if TYPE_CHECKING:
-    from tests.clients.sample_requests import World
+    from tests.clients.sample_world import World
     from tests.clients.wire_client import In
 
 JOINING, LEAVING = 0, -1

@@ -20,7 +20,7 @@ from tests.clients.sample_share_requests import JOINING, member_id
 from tests.clients.wire_client import In
 
 if TYPE_CHECKING:
-    from tests.clients.sample_requests import World
+    from tests.clients.sample_world import World
 
 
 def joining(world: World, make: In, cls: Any, group: str) -> Any:

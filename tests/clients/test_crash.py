@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ottla.wire.framing import load
 from ottla.wire.records import Record, encode_batch
 from tests.clients.broker_process import BrokerProcess, eventually
-from tests.clients.sample_requests import World
+from tests.clients.sample_world import World
 from tests.clients.wire_client import In, WireClient
 
 CRASH_ROUNDS = int(os.environ.get("OTTLA_CRASH_ROUNDS", "10"))

@@ -16,7 +16,7 @@ from ottla.base.errors import ErrorCode
 from ottla.wire.framing import load
 from ottla.wire.messages import create_topics, delete_topics, metadata, produce
 from tests.clients.broker_process import BrokerProcess
-from tests.clients.sample_requests import batch
+from tests.clients.sample_world import batch
 from tests.clients.wire_client import WireClient
 
 ROUNDS = int(os.environ.get("OTTLA_ADMIN_ROUNDS", "10"))

@@ -14,7 +14,7 @@ from ottla.wire.messages.describe_groups import DescribeGroupsRequest
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.wire.messages.sync_group import SyncGroupRequest
 from tests.clients.broker_process import BrokerProcess
-from tests.clients.sample_requests import World
+from tests.clients.sample_world import World
 from tests.clients.wire_client import WireClient
 
 

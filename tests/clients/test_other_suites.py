@@ -13,7 +13,7 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsReques
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.clients.broker_process import BrokerProcess
-from tests.clients.sample_requests import World
+from tests.clients.sample_world import World
 from tests.clients.wire_client import WireClient
 
 Fresh = Callable[[str], str]

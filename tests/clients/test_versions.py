@@ -9,7 +9,8 @@ import pytest
 from ottla.base.errors import ErrorCode
 from ottla.handlers.served_apis import TABLE
 from tests.clients.broker_process import BrokerProcess
-from tests.clients.sample_requests import MAY_ANSWER, REQUESTS, World
+from tests.clients.sample_requests import MAY_ANSWER, REQUESTS
+from tests.clients.sample_world import World
 from tests.clients.wire_client import WireClient, error_codes
 
 SERVED = [(api.key, version) for api in TABLE.values() for version in range(api.min_version, api.max_version + 1)]

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from ottla.wire.framing import load
 from ottla.wire.schema import Request
-from tests.clients.sample_requests import World
+from tests.clients.sample_world import World
 from tests.clients.wire_client import WireClient
 from tests.hostile.honest import Honest
 

@@ -15,7 +15,7 @@ from ottla.wire.messages import (
     offset_fetch,
     produce,
 )
-from tests.clients.sample_requests import batch
+from tests.clients.sample_world import batch
 from tests.clients.wire_client import In
 from tests.hostile.attacks import Target, attack
 from tests.hostile.attacks_growth import make_topic, send_many

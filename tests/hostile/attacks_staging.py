@@ -6,7 +6,7 @@ from crc32c import crc32c
 
 from ottla.wire.messages.attach_records import AttachPartition, AttachRecordsRequest, AttachTopic, StagedChunk
 from ottla.wire.messages.stage_records import StagePartition, StageRecordsRequest, StageTopic
-from tests.clients.sample_requests import batch
+from tests.clients.sample_world import batch
 from tests.clients.wire_client import error_codes
 from tests.hostile.attacks import Target, attack
 

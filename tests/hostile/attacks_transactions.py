@@ -6,7 +6,7 @@ from typing import Any
 
 from ottla.wire.framing import load
 from ottla.wire.messages import add_partitions_to_txn, delete_topics, fetch, produce, txn_offset_commit
-from tests.clients.sample_requests import NEVER_EXPIRES_MS, batch
+from tests.clients.sample_world import NEVER_EXPIRES_MS, batch
 from tests.clients.wire_client import In, error_codes
 from tests.hostile.attacks import Target, attack
 from tests.hostile.attacks_growth import TEXT, make_topic, send_many, wait_for_coordinators

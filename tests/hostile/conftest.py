@@ -8,7 +8,7 @@ import pytest
 
 from tests.clients.broker_process import BrokerProcess
 from tests.clients.conftest import SETTINGS, own_broker
-from tests.clients.sample_requests import World
+from tests.clients.sample_world import World
 from tests.clients.wire_client import WireClient
 
 __all__ = ["own_broker"]

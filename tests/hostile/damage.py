@@ -19,7 +19,7 @@ from ottla.wire.messages import create_topics, fetch, list_offsets
 from ottla.wire.records import Record, encode_batch, read_records
 from tests.clients.broker_process import BrokerProcess
 from tests.clients.conftest import SETTINGS
-from tests.clients.sample_requests import World
+from tests.clients.sample_world import World
 from tests.clients.warm_start import WarmProcess
 from tests.clients.wire_client import In, WireClient
 

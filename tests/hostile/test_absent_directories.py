@@ -13,7 +13,7 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsReques
 from ottla.wire.records import Record, encode_batch
 from tests.clients.broker_process import BrokerProcess
 from tests.clients.conftest import SETTINGS
-from tests.clients.sample_requests import World
+from tests.clients.sample_world import World
 from tests.clients.wire_client import In, WireClient
 from tests.hostile.damage import read, refused
 

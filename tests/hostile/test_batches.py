@@ -23,7 +23,7 @@ from ottla.wire.messages import create_topics, fetch, list_offsets
 from ottla.wire.records import Record, encode_batch, encode_control_batch, encode_varint
 from tests.clients.broker_process import BrokerProcess
 from tests.clients.conftest import SETTINGS
-from tests.clients.sample_requests import World
+from tests.clients.sample_world import World
 from tests.clients.wire_client import In, WireClient
 from tests.hostile.conftest import RSS_GROWTH_BYTES_MAX, serve
 

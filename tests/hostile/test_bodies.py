@@ -24,7 +24,8 @@ from ottla.wire.messages import (
     produce,
 )
 from tests.clients.broker_process import BrokerProcess
-from tests.clients.sample_requests import ONLY_FROM_BROKERS, World, batch
+from tests.clients.sample_requests import ONLY_FROM_BROKERS
+from tests.clients.sample_world import World, batch
 from tests.clients.wire_client import In, WireClient, error_codes
 from tests.hostile.conftest import RSS_GROWTH_BYTES_MAX, serve
 

@@ -18,7 +18,7 @@ from ottla.wire.codec import decoder, encoder
 from ottla.wire.framing import load, read_response_header, write_request
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from tests.clients.broker_process import BrokerProcess, eventually
-from tests.clients.sample_requests import World
+from tests.clients.sample_world import World
 from tests.clients.wire_client import WireClient
 from tests.hostile.conftest import RSS_GROWTH_BYTES_MAX, serve
 

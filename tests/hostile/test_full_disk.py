@@ -14,7 +14,7 @@ from ottla.base.errors import ErrorCode
 from ottla.wire.records import Record, encode_batch
 from tests.clients.broker_process import BrokerProcess, eventually
 from tests.clients.conftest import SETTINGS
-from tests.clients.sample_requests import World
+from tests.clients.sample_world import World
 from tests.clients.wire_client import In, WireClient
 from tests.hostile.damage import log_lines, numbers_of, read
 from tests.hostile.small_disk import SmallDisk

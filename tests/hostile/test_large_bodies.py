@@ -14,7 +14,7 @@ from ottla.handlers.served_apis import TABLE
 from ottla.wire.framing import load
 from ottla.wire.messages import add_partitions_to_txn, describe_configs, describe_groups, join_group, list_offsets
 from tests.clients.broker_process import BrokerProcess
-from tests.clients.sample_requests import World
+from tests.clients.sample_world import World
 from tests.clients.wire_client import WireClient
 from tests.hostile.large_bodies import large_bodies
 

@@ -17,7 +17,7 @@ from ottla.wire.apis import EXTENSIONS_SINCE
 from ottla.wire.codec import encoder
 from ottla.wire.framing import write_request
 from tests.clients.broker_process import BrokerProcess
-from tests.clients.sample_requests import World
+from tests.clients.sample_world import World
 from tests.clients.wire_client import WireClient
 
 MUTATIONS = int(os.environ.get("OTTLA_MUTATIONS", "20"))

@@ -11,7 +11,7 @@ from ottla.wire.framing import load
 from ottla.wire.messages import add_partitions_to_txn, produce, txn_offset_commit
 from ottla.wire.schema import Request
 from tests.clients.broker_process import BrokerProcess
-from tests.clients.sample_requests import World, batch
+from tests.clients.sample_world import World, batch
 from tests.clients.wire_client import In, WireClient, error_codes
 
 PRODUCER_ID, TRY_AGAIN = 1_000_000, {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}

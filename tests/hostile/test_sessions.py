@@ -13,7 +13,7 @@ from ottla.base.errors import ErrorCode
 from ottla.wire.messages import fetch
 from tests.clients.broker_process import BrokerProcess
 from tests.clients.conftest import SETTINGS
-from tests.clients.sample_requests import World
+from tests.clients.sample_world import World
 from tests.clients.wire_client import WireClient
 
 SLOTS = 20

@@ -18,7 +18,7 @@ from ottla.wire.framing import write_request
 from ottla.wire.messages.attach_records import AttachPartition, AttachRecordsRequest, AttachTopic, StagedChunk
 from ottla.wire.messages.stage_records import StagePartition, StageRecordsRequest, StageTopic
 from tests.clients.broker_process import BrokerProcess
-from tests.clients.sample_requests import World, batch
+from tests.clients.sample_world import World, batch
 from tests.clients.wire_client import WireClient, error_codes
 from tests.hostile.conftest import RSS_GROWTH_BYTES_MAX, serve
 

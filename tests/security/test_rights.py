@@ -24,7 +24,7 @@ from ottla.wire.messages import delete_topics, fetch, find_coordinator, metadata
 from ottla.wire.schema import Request, Struct
 from tests.clients.broker_process import BrokerProcess
 from tests.clients.conftest import SETTINGS
-from tests.clients.sample_requests import World, batch
+from tests.clients.sample_world import World, batch
 from tests.clients.wire_client import In, WireClient, error_codes
 from tests.security.judged_broker import DIRECTORY
 

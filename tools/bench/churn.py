@@ -34,7 +34,7 @@ from ottla.wire.messages import (
 )
 from tests.clients.broker_process import BrokerProcess
 from tests.clients.conftest import SETTINGS
-from tests.clients.sample_requests import batch
+from tests.clients.sample_world import batch
 from tests.clients.wire_client import WireClient
 from tools.bench.report import number
 

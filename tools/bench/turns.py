@@ -27,7 +27,7 @@ from ottla.handlers.served_apis import TABLE
 from ottla.server.app import BrokerServer
 from ottla.server.garbage import Garbage
 from tests.clients.conftest import SETTINGS
-from tests.clients.sample_requests import World
+from tests.clients.sample_world import World
 from tests.clients.wire_client import WireClient
 from tests.hostile.large_bodies import Body, large_bodies
 from tests.server.conftest import config_for

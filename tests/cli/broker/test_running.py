@@ -22,7 +22,7 @@ from ottla.wire.records import Record, encode_batch
 from tests.cli.conftest import Ottla
 from tests.clients.broker_process import STOP_SECONDS, BrokerProcess, eventually
 from tests.clients.conftest import SETTINGS
-from tests.clients.sample_requests import World
+from tests.clients.sample_world import World
 from tests.clients.wire_client import In, WireClient
 from tests.hostile.damage import read
 

@@ -40,7 +40,7 @@ from ottla.wire.messages import alter_user_scram_credentials as scram
 from ottla.wire.records import Record, encode_batch
 from ottla.wire.schema import Request
 from tests.clients.broker_process import eventually
-from tests.clients.sample_requests import batch
+from tests.clients.sample_world import batch
 from tests.fakes.rule_nodes import count_encoded
 from tests.server.conftest import MakeServer
 
