@@ -56,8 +56,8 @@ class FrameWatch:
         self._timers = timers
         self._dispatcher: Dispatcher
         self._listeners: Listeners
-        self._execute_plainly: Callable[[Connection, memoryview], bool] | None = None
-        """The dispatcher's function while frames are recorded, else None."""
+        self._execute_plainly: Callable[[Connection, memoryview], bool]
+        """The dispatcher's own function."""
         self._complete: deque[_Recorded] = deque()
         """The pairs in the order of their answers."""
         self._waiting: dict[AnswerQueue, deque[_Recorded]] = {}
@@ -65,13 +65,14 @@ class FrameWatch:
         self._kept_bytes = 0
         self._next_number = 0
         self._end: TimerHandle | None = None
+        """Ends the recording. None while nothing is recorded."""
 
     def attach(self, dispatcher: Dispatcher, listeners: Listeners) -> None:
-        self._dispatcher, self._listeners = dispatcher, listeners
+        self._dispatcher, self._listeners, self._execute_plainly = dispatcher, listeners, dispatcher.execute
 
     @property
     def is_recording(self) -> bool:
-        return self._execute_plainly is not None
+        return self._end is not None
 
     @property
     def newest(self) -> int:
@@ -97,31 +98,25 @@ class FrameWatch:
     def _begin(self) -> None:
         if self._end is not None:
             self._end.cancel()
-        self._end = self._timers.call_later(LOOKS_END_MS, self.stop)
-        if self._execute_plainly is None:
-            self._execute_plainly = self._dispatcher.execute
+        else:
             self._dispatcher.execute = self._execute
             self._listeners.watch_answers(self._note_answers)
+        self._end = self._timers.call_later(LOOKS_END_MS, self._stop)
 
-    def stop(self) -> None:
+    def _stop(self) -> None:
         """Ends the recording and frees its memory. Numbers are not used again."""
-        if self._execute_plainly is None:
-            return
+        self._end = None
         self._dispatcher.execute = self._execute_plainly
         self._listeners.watch_answers(None)
-        self._execute_plainly = None
         self._complete.clear()
         self._waiting.clear()
         self._kept_bytes = 0
-        if self._end is not None:
-            self._end.cancel()
-            self._end = None
 
     # Requests
 
     def _execute(self, connection: Connection, frame: memoryview) -> bool:
-        """Records and executes a request. If it was executed without an answer or a slot for one, it gets none."""
-        execute, answers = self._execute_plainly or self._dispatcher.execute, connection.answers
+        """Records and executes a request. If neither an answer nor a slot for one was added, the request gets no answer."""
+        execute, answers = self._execute_plainly, connection.answers
         key = int.from_bytes(frame[:2], "big", signed=True)
         if key == OWN_KEY:
             return execute(connection, frame)
