@@ -6,9 +6,7 @@ the write: 0.6 ms for a small change on a disk that syncs in 0.13 ms. This is ac
 be answered before it is on the disk. There are two exceptions: a multi of thousands of nodes is spread over several iterations of the event
 loop, and on a slow disk a thread commits (`commit_pace.py`). Later reads and changes wait until such a multi has ended.
 
-Ephemeral nodes exist only in memory and disappear with a restart, as with a ZooKeeper session. A `czxid` must never repeat, although these
-nodes are not stored. Its upper half is the number of this opening of the file, which is stored with the first multi. Its lower half is the
-number of the multi since then.
+Ephemeral nodes exist only in memory and disappear with a restart, as with a ZooKeeper session.
 
 `another_session` returns a second session on the same tree, like the session of another broker. ACLs are not supported, and a session ends
 only by `close`.
@@ -22,8 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from math import inf
 
 from ottla.adapters.commit_pace import CommitPace
-from ottla.adapters.node_journal import NodeJournal
-from ottla.adapters.node_tree import NodeTree, Ringing, StagedNodes
+from ottla.adapters.durable_tree import DurableTree, ring
+from ottla.adapters.node_tree import StagedNodes
 from ottla.base.errors import StorageError
 from ottla.base.loop.turns import Turns, once
 from ottla.base.ports import MULTI_BYTES_MAX, Operation, Outcome, SessionEvent, StoreNode, StoreResult, Watch, operation_bytes
@@ -31,8 +29,6 @@ from ottla.base.ports import MULTI_BYTES_MAX, Operation, Outcome, SessionEvent, 
 log = logging.getLogger("ottla.metadata")
 
 FILE_NAME = "ottla-metadata.sqlite"
-CZXIDS_PER_OPENING_BITS = 32
-SESSIONS_PER_OPENING_BITS = 16
 OPERATIONS_AT_ONCE_MAX = 2048
 PIECE_OPERATIONS = 1024
 
@@ -43,21 +39,17 @@ class _SharedTree:
     """The tree and its file, shared by the sessions of the process."""
 
     def __init__(self, path: str, turns: Turns | None, pace: CommitPace | None) -> None:
-        self.journal = NodeJournal(path)
-        self.tree: NodeTree = self.journal.load()
+        self.durable = DurableTree(path)
         self._turns = turns
         self._pace = pace
         self._waiting: deque[Iterator[object]] = deque()
         self._is_working = False  # work runs in pieces on the loop, or in a thread, and later requests wait
         self._is_committing = False  # in a thread
-        self._multis = 0
-        self._sessions_opened = 0
         self._open_sessions = 0
 
     def open_session(self) -> int:
-        self._sessions_opened += 1
         self._open_sessions += 1
-        return (self.journal.opening << SESSIONS_PER_OPENING_BITS) + self._sessions_opened
+        return self.durable.new_session_id()
 
     @property
     def _is_closed(self) -> bool:
@@ -65,14 +57,14 @@ class _SharedTree:
 
     def end_session(self, session_id: int) -> None:
         self._open_sessions -= 1
-        self.tree.take_watches(session_id)
+        self.durable.nodes.take_watches(session_id)
         if self._is_closed:
-            self.journal.close()
+            self.durable.close()
         else:
             self._add(self._remove_ephemerals(session_id))
 
     def _remove_ephemerals(self, session_id: int) -> Iterator[None]:
-        self._ring(self.tree.commit(self.tree.stage_end_of(session_id)))
+        self.durable.end_session(session_id)
         yield
 
     def multi(self, session: LocalStore, operations: Sequence[Operation], done: MultiDone) -> None:
@@ -121,10 +113,10 @@ class _SharedTree:
             done(Outcome(StoreResult.SESSION_EXPIRED))
             return
         staged, outcome = StagedNodes(), Outcome(StoreResult.OK)
-        czxid = (self.journal.opening << CZXIDS_PER_OPENING_BITS) + self._multis + 1
+        czxid = self.durable.last_change + 1
         for start in range(0, len(operations), PIECE_OPERATIONS):
             piece = operations[start : start + PIECE_OPERATIONS]
-            outcome = self.tree.stage_more(piece, staged, czxid=czxid, session_id=session.session_id())
+            outcome = self.durable.nodes.stage_more(piece, staged, czxid=czxid, session_id=session.session_id())
             if outcome.result is not StoreResult.OK:
                 done(Outcome(outcome.result, start + outcome.index))
                 return
@@ -133,7 +125,7 @@ class _SharedTree:
                 done(Outcome(StoreResult.SESSION_EXPIRED))
                 return
         try:
-            for _ in self.journal.write_in_pieces(staged) if staged.nodes else ():
+            for _ in self.durable.journal.write_in_pieces(staged) if staged.nodes else ():
                 yield
                 if self._is_closed:
                     done(Outcome(StoreResult.SESSION_EXPIRED))
@@ -141,17 +133,17 @@ class _SharedTree:
         except StorageError as error:
             self._refuse(error, done)
             return
-        if staged.nodes and self.journal.is_writing:
+        if staged.nodes and self.durable.journal.is_writing:
             if self._commits_in_thread():
                 self._commit_in_thread(staged, outcome, done)
                 return
-            failure = self.journal.commit() if self._pace is None else self._pace.run(self.journal.commit)
+            failure = self.durable.journal.commit() if self._pace is None else self._pace.run(self.durable.journal.commit)
             if failure is not None:
                 self._refuse(failure, done)
                 return
-        ringing = self._take(staged)
+        ringing = self.durable.take(staged)
         yield
-        self._ring(ringing)
+        ring(ringing)
         done(outcome)
 
     def _commits_in_thread(self) -> bool:
@@ -168,16 +160,12 @@ class _SharedTree:
                 if failure is not None:
                     self._refuse(failure, done)
                 else:
-                    self._ring(self._take(staged))
+                    ring(self.durable.take(staged))
                     done(outcome)
             finally:
                 self._go_on()
 
-        self._pace.run_in_thread(self.journal.commit, committed)
-
-    def _take(self, staged: StagedNodes) -> Ringing:
-        self._multis += 1
-        return self.tree.commit(staged)
+        self._pace.run_in_thread(self.durable.journal.commit, committed)
 
     def _refuse(self, failure: StorageError, done: MultiDone) -> None:
         if self._is_closed:
@@ -185,10 +173,6 @@ class _SharedTree:
             return
         log.error("%s", failure)
         done(Outcome(StoreResult.DISK_FAILED))
-
-    def _ring(self, ringing: Ringing) -> None:
-        for _session_id, watch, event in ringing:
-            watch(event)
 
 
 class LocalStore:
@@ -205,14 +189,14 @@ class LocalStore:
 
     def get(self, path: str, done: Callable[[StoreResult, StoreNode | None], object], *, watch: Watch | None = None) -> None:
         def read() -> None:
-            node = self._shared.tree.get(path)
+            node = self._shared.durable.nodes.get(path)
             if self.is_closed:
                 done(StoreResult.SESSION_EXPIRED, None)
             elif node is None:
                 done(StoreResult.NO_NODE, None)
             else:
                 if watch is not None:
-                    self._shared.tree.watch_node(path, self._session_id, watch)
+                    self._shared.durable.nodes.watch_node(path, self._session_id, watch)
                 done(StoreResult.OK, node)
 
         self._shared.read(read)
@@ -223,8 +207,8 @@ class LocalStore:
                 done(StoreResult.SESSION_EXPIRED)
                 return
             if watch is not None:
-                self._shared.tree.watch_node(path, self._session_id, watch)
-            done(StoreResult.OK if self._shared.tree.get(path) is not None else StoreResult.NO_NODE)
+                self._shared.durable.nodes.watch_node(path, self._session_id, watch)
+            done(StoreResult.OK if self._shared.durable.nodes.get(path) is not None else StoreResult.NO_NODE)
 
         self._shared.read(read)
 
@@ -232,12 +216,12 @@ class LocalStore:
         def read() -> None:
             if self.is_closed:
                 done(StoreResult.SESSION_EXPIRED, [])
-            elif self._shared.tree.get(path) is None:
+            elif self._shared.durable.nodes.get(path) is None:
                 done(StoreResult.NO_NODE, [])
             else:
                 if watch is not None:
-                    self._shared.tree.watch_children(path, self._session_id, watch)
-                done(StoreResult.OK, self._shared.tree.children(path))
+                    self._shared.durable.nodes.watch_children(path, self._session_id, watch)
+                done(StoreResult.OK, self._shared.durable.nodes.children(path))
 
         self._shared.read(read)
 

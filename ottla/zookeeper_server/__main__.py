@@ -11,8 +11,8 @@ import os
 import signal
 import sys
 
+from ottla.adapters.durable_tree import DurableTree
 from ottla.base.errors import StorageError
-from ottla.zookeeper_server.durable_tree import DurableTree
 from ottla.zookeeper_server.server import ZooKeeperServer
 
 HOST = "127.0.0.1"

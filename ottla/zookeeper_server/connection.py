@@ -16,9 +16,9 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import cast
 
+from ottla.adapters.durable_tree import DurableTree
 from ottla.base.ports import Create, Operation, Outcome, StoreNode, StoreResult, WatchEvent
 from ottla.zookeeper_server import messages
-from ottla.zookeeper_server.durable_tree import DurableTree
 from ottla.zookeeper_server.messages import CODES, Code, Malformed, Op, Reader, Refused
 from ottla.zookeeper_server.sessions import Session, Sessions
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from ottla.adapters.durable_tree import DurableTree
 from ottla.zookeeper_server.connection import Connection
-from ottla.zookeeper_server.durable_tree import DurableTree
 from ottla.zookeeper_server.sessions import TICK_MS, Sessions
 
 log = logging.getLogger("ottla.zookeeper_server")

@@ -11,8 +11,8 @@ import hmac
 import secrets
 from typing import Protocol
 
+from ottla.adapters.durable_tree import DurableTree
 from ottla.base.ports import Watch, WatchEvent
-from ottla.zookeeper_server.durable_tree import DurableTree
 from ottla.zookeeper_server.messages import PASSWORD_BYTES
 
 TIMEOUT_MS_MIN, TIMEOUT_MS_MAX = 500, 120_000

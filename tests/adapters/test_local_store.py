@@ -96,7 +96,7 @@ def test_a_failed_write_changes_nothing(path: str, caplog: pytest.LogCaptureFixt
     run(store, Create("/a", b"1"))
     blocker = sqlite3.connect(path, isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
-    store._shared.journal._database.execute("PRAGMA busy_timeout=1")
+    store._shared.durable.journal._database.execute("PRAGMA busy_timeout=1")
     assert run(store, Set("/a", b"2")) == (StoreResult.DISK_FAILED, -1)
     assert "cannot be written" in caplog.text
     node = get(store, "/a")
@@ -129,15 +129,15 @@ class FailingDatabase:
 
 def test_a_rollback_that_fails_too_is_answered_and_made_up_for(path: str) -> None:
     store = LocalStore(path)
-    database = FailingDatabase(store._shared.journal._database)
-    store._shared.journal._database = database  # type: ignore[assignment]
+    database = FailingDatabase(store._shared.durable.journal._database)
+    store._shared.durable.journal._database = database  # type: ignore[assignment]
     database.failing = ("COMMIT", "ROLLBACK")
     assert run(store, Create("/a")) == run(store, Create("/b")) == (StoreResult.DISK_FAILED, -1)
     database.failing = ()
     assert run(store, Create("/b")) == (StoreResult.OK, -1)
     store.close()
     again = LocalStore(path)
-    assert sorted(again._shared.tree.nodes()) == ["/b"]
+    assert sorted(again._shared.durable.nodes.nodes()) == ["/b"]
     again.close()
 
 
@@ -185,7 +185,7 @@ def test_sequential_numbers_survive_a_restart(path: str) -> None:
     run(again, Create("/a/n", is_sequential=True))
     assert children(again, "/a") == ["n0000000001"]
     run(again, Delete("/a/n0000000001"), Delete("/a"))
-    assert again._shared.journal.load().sequences() == {}
+    assert again._shared.durable.journal.load().sequences() == {}
     again.close()
 
 
@@ -239,18 +239,18 @@ class StoreMachine(RuleBasedStateMachine):
     def restart(self) -> None:
         """The journal is read anew, as a start does; the connection stays, because it holds the memory."""
         shared = self.store._shared
-        shared.tree = shared.journal.load()
+        shared.durable.nodes = shared.durable.journal.load()
         self.model = self.model.reopened()
 
     @invariant()
     def both_hold_the_same(self) -> None:
-        ours = {path: (node.data, node.version) for path, node in self.store._shared.tree.nodes().items()}
+        ours = {path: (node.data, node.version) for path, node in self.store._shared.durable.nodes.nodes().items()}
         assert ours == {path: (node.data, node.version) for path, node in self.model.nodes().items()}
 
     @invariant()
     def the_journal_is_the_tree(self) -> None:
-        nodes = self.store._shared.journal.load().nodes()
-        assert nodes == {path: node for path, node in self.store._shared.tree.nodes().items() if not node.ephemeral_owner}
+        nodes = self.store._shared.durable.journal.load().nodes()
+        assert nodes == {path: node for path, node in self.store._shared.durable.nodes.nodes().items() if not node.ephemeral_owner}
 
     def teardown(self) -> None:
         self.store.close()
@@ -309,7 +309,7 @@ def test_a_large_multi_that_the_disk_refuses_changes_nothing(
     path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = Turning(path, monkeypatch)
-    world.store._shared.journal._database.execute("PRAGMA busy_timeout=1")
+    world.store._shared.durable.journal._database.execute("PRAGMA busy_timeout=1")
     blocker = sqlite3.connect(path, isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
     world.multi(*LARGE)
@@ -345,7 +345,7 @@ class SlowDisk:
         self.timers, self.threads = ManualTimers(), ManualThreads()
         self.turns = Turns(self.timers.clock, self.timers)
         self.store = LocalStore(path, self.turns, CommitPace(self.threads, self.timers.clock))
-        self.journal = self.store._shared.journal
+        self.journal = self.store._shared.durable.journal
         self.database = self.journal._database = FailingDatabase(self.journal._database)  # type: ignore[assignment]
         self.database.on_commit = lambda: self.timers.clock.advance(self.sync_ms)
         self.sync_ms = sync_ms
@@ -380,7 +380,7 @@ def test_a_thread_commits_on_a_slow_disk_and_others_wait_behind_it(path: str) ->
     world.multi(Create("/a"))
     world.multi(Create("/a"))
     world.multi(Create("/a/b"))
-    assert world.answers == [] and len(world.threads.waiting) == 1 and world.store._shared.tree.get("/a") is None
+    assert world.answers == [] and len(world.threads.waiting) == 1 and world.store._shared.durable.nodes.get("/a") is None
     world.threads.run_one()
     assert world.answers == [StoreResult.OK, StoreResult.NODE_EXISTS] and len(world.threads.waiting) == 1
     world.threads.run_one()
@@ -409,7 +409,7 @@ def test_a_commit_that_fails_in_a_thread_changes_nothing(path: str) -> None:
     world.multi(Create("/b"))
     world.database.failing = ("COMMIT",)
     world.threads.run_one()
-    assert world.answers == [StoreResult.DISK_FAILED] and world.store._shared.tree.get("/a") is None
+    assert world.answers == [StoreResult.DISK_FAILED] and world.store._shared.durable.nodes.get("/a") is None
     world.database.failing = ()
     world.threads.run_one()
     assert world.answers == [StoreResult.DISK_FAILED, StoreResult.OK]

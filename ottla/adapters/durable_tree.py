@@ -1,8 +1,9 @@
 """The tree of nodes with its file: each change is in the file before it is in the tree.
 
-The file is the embedded metadata store's (`node_journal.py`). It has no ephemeral nodes: a restart ends all sessions and deletes their
-ephemeral nodes. A `czxid` never repeats: its upper half is the number of this opening of the file, its lower half the number of the change
-since then.
+The embedded metadata store (`local_store.py`) and the server of ZooKeeper's protocol (`zookeeper_server`) stand on it. The file
+(`node_journal.py`) has no ephemeral nodes: a restart ends all sessions and deletes their ephemeral nodes. A `czxid` must never repeat,
+although these nodes are not stored. Its upper half is the number of this opening of the file, which is stored with the first change; its
+lower half is the number of the change since then.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from ottla.adapters.local_store import CZXIDS_PER_OPENING_BITS, SESSIONS_PER_OPENING_BITS
 from ottla.adapters.node_journal import NodeJournal
 from ottla.adapters.node_tree import Ringing, StagedNodes
 from ottla.base.errors import StorageError
 from ottla.base.ports import Operation, Outcome, StoreResult
 
-log = logging.getLogger("ottla.zookeeper_server")
+log = logging.getLogger("ottla.metadata")
+
+CZXIDS_PER_OPENING_BITS = 32
+SESSIONS_PER_OPENING_BITS = 16
 
 
 class DurableTree:
@@ -25,20 +28,20 @@ class DurableTree:
     def __init__(self, path: str) -> None:
         """Opens or creates the file. Raises `StorageError` if it is damaged or cannot be read."""
         self.path = path
-        self._journal = NodeJournal(path)
-        self.nodes = self._journal.load()
+        self.journal = NodeJournal(path)
+        self.nodes = self.journal.load()
         self._changes = 0
         self._sessions = 0
 
     @property
     def last_change(self) -> int:
         """The number of the last change (zxid)."""
-        return (self._journal.opening << CZXIDS_PER_OPENING_BITS) + self._changes
+        return (self.journal.opening << CZXIDS_PER_OPENING_BITS) + self._changes
 
     def new_session_id(self) -> int:
         """Returns an id that no other session has, in no opening of the file."""
         self._sessions += 1
-        return (self._journal.opening << SESSIONS_PER_OPENING_BITS) + self._sessions
+        return (self.journal.opening << SESSIONS_PER_OPENING_BITS) + self._sessions
 
     def change(self, session_id: int, operations: Sequence[Operation]) -> Outcome:
         """Executes all operations or none. Calls the watches of changed nodes before it returns."""
@@ -49,26 +52,29 @@ class DurableTree:
         if failure is not None:
             log.error("%s", failure)
             return Outcome(StoreResult.DISK_FAILED)
-        self._changes += 1
-        ring(self.nodes.commit(staged))
+        ring(self.take(staged))
         return outcome
+
+    def take(self, staged: StagedNodes) -> Ringing:
+        """Applies a change that is in the file to the tree. Returns the watches to call."""
+        self._changes += 1
+        return self.nodes.commit(staged)
 
     def end_session(self, session_id: int) -> None:
         """Deletes the session's ephemeral nodes and its watches, and calls others' watches of these nodes."""
         self.nodes.take_watches(session_id)
-        self._changes += 1
-        ring(self.nodes.commit(self.nodes.stage_end_of(session_id)))
+        ring(self.take(self.nodes.stage_end_of(session_id)))
 
     def close(self) -> None:
-        self._journal.close()
+        self.journal.close()
 
     def _save(self, staged: StagedNodes) -> StorageError | None:
         try:
-            for _ in self._journal.write_in_pieces(staged) if staged.nodes else ():
+            for _ in self.journal.write_in_pieces(staged) if staged.nodes else ():
                 pass
         except StorageError as error:
             return error
-        return self._journal.commit() if self._journal.is_writing else None
+        return self.journal.commit() if self.journal.is_writing else None
 
 
 def ring(ringing: Ringing) -> None:
