@@ -154,7 +154,7 @@ def _run(args: Args, seed_topics: list[tuple[str, int]], started: float) -> int:
         return run(
             config, notices, seed_topics=seed_topics, started=started, read_again=lambda: read_config_again(args),
             on_ready=lambda address: _ready(config.data_directories, address, is_quiet=getattr(args, "quiet", False)),
-            console=console_address(args, config.ottla_console_listen), is_with_parent=getattr(args, "with_parent", False),
+            console=console_address(args, config.ottla_console_listen), is_with_parent=args.with_parent,
         )  # fmt: skip
     except StoreNotReached as error:
         raise NotReached(str(error)) from None

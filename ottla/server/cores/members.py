@@ -19,6 +19,7 @@ from ottla.base.config import BROKER_SETTINGS, BrokerConfig, ConfigError, Config
 from ottla.base.immutable import immutable
 from ottla.base.settings.deployments import SINGLE_BROKER_DEFAULTS
 from ottla.base.settings.listeners import Endpoint
+from ottla.server.monitoring.http import parse_address
 
 FIRST_ID = 1
 PORT_MAX = 65_535
@@ -40,7 +41,7 @@ class Member:
 
 def members_of(config: BrokerConfig, zookeeper: str) -> list[Member]:
     """Returns the brokers. `zookeeper` is their `zookeeper.connect`. Raises `ConfigError` if a port would be taken twice or is above
-    65535."""
+    65535, `AddressError` if `ottla.metrics.listen` is no address."""
     first_id = config.this_broker_id if config.source("broker.id") is not ConfigSource.DEFAULT else FIRST_ID
     count = config.ottla_cores
     free_ports = iter(_free_ports(count * (len(config.endpoints) + 1)))
@@ -98,7 +99,7 @@ def _http_ports(config: BrokerConfig, count: int, free_ports: Iterator[int]) -> 
 
 def _http_port(config: BrokerConfig) -> int:
     """Returns the port of the service's metrics; 0 for any free one, or without metrics."""
-    return int((config.ottla_metrics_listen or ":0").rpartition(":")[2])
+    return parse_address(config.ottla_metrics_listen)[1] if config.ottla_metrics_listen else 0
 
 
 def _free_ports(count: int) -> list[int]:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
 from ottla._version import __version__
+from ottla.adapters.durable_tree import DurableTree
 from ottla.adapters.local_store import FILE_NAME as SINGLE_STORE_FILE
 from ottla.adapters.lock import DirectoryLock
 from ottla.base.config import BrokerConfig, ConfigError
@@ -31,7 +32,6 @@ from ottla.server.monitoring.health import Health
 from ottla.server.monitoring.http import HttpPort
 from ottla.server.monitoring.port import access_of
 from ottla.server.service import feed_watchdog, notify_ready, on_signals
-from ottla.zookeeper_server.durable_tree import DurableTree
 from ottla.zookeeper_server.server import ZooKeeperServer
 
 log = logging.getLogger("ottla.cores")
@@ -67,6 +67,8 @@ class Service:
     def __init__(self, plan: ServicePlan) -> None:
         self._plan = plan
         self._config = plan.config
+        self._credentials = plan.config.ottla_metrics_credentials or f"service:{secrets.token_hex(16)}"
+        """User and password of the brokers' metrics."""
         self._brokers: list[BrokerProcess] = []
         self._all_ready = asyncio.Event()
         self._held = ExitStack()
@@ -92,13 +94,10 @@ class Service:
         if self._config.is_single_broker:
             digest = environment.setdefault(DIGEST_VARIABLE, self._config.ottla_zookeeper_digest or f"brokers:{secrets.token_hex(16)}")
             zookeeper = await self._open_store(digest)
-        credentials = f"service:{secrets.token_hex(16)}"
-        if self._config.ottla_metrics_listen:
-            environment[CREDENTIALS_VARIABLE] = credentials
+        environment[CREDENTIALS_VARIABLE] = self._credentials
         members = members_of(self._config, zookeeper)
         check_count(_directories(self._config), [member.broker_id for member in members])
         self._brokers = [BrokerProcess(member, self._plan.command, environment) for member in members]
-        self._metrics = MergedMetrics(self._brokers, credentials)
 
     async def _open_store(self, digest: str) -> str:
         """Serves the store of the first directory. Returns the address."""
@@ -130,7 +129,8 @@ class Service:
         listen = self._config.ottla_metrics_listen
         if not listen:
             return None
-        http = HttpPort(self._metrics, Health({"brokers": self._why_not_ready}), listen=listen, access=access_of(self._config))
+        metrics = MergedMetrics(self._brokers, self._credentials)
+        http = HttpPort(metrics, Health({"brokers": self._why_not_ready}), listen=listen, access=access_of(self._config))
         await http.start()
         return http
 
@@ -180,6 +180,6 @@ def check_count(directories: Sequence[str], broker_ids: Sequence[int]) -> None:
         if missing := sorted(found.difference(broker_ids)):
             numbers = ", ".join(map(str, missing))
             raise StorageError(
-                f"{directory} holds data of broker {numbers}, which would not run: start with --cores {len(found)} and drain it first"
+                f"{directory} holds data of broker {numbers}, which would not run: start with broker.id and --cores as before, drain it"
                 " (ottla partitions drain), then remove its folder", directory,
             )  # fmt: skip

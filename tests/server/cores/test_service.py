@@ -8,7 +8,9 @@ import re
 import signal
 import subprocess
 import sys
+import urllib.error
 import urllib.request
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,9 +42,10 @@ class Service:
         self.addresses = line[1].decode()
         self.broker_ids = [int(number) for number in line[2].split(b",")]
 
-    def http(self, path: str) -> str:
+    def http(self, path: str, credentials: str = "") -> str:
         url = next(entry["message"].split()[-1] for entry in self.entries() if entry["message"].startswith("metrics and health on"))
-        with urllib.request.urlopen(url + path, timeout=60) as answer:
+        headers = {"Authorization": f"Basic {b64encode(credentials.encode()).decode()}"} if credentials else {}
+        with urllib.request.urlopen(urllib.request.Request(url + path, headers=headers), timeout=60) as answer:
             return str(answer.read().decode())
 
     def entries(self) -> list[dict[str, str]]:
@@ -89,6 +92,15 @@ def test_brokers_are_one_cluster_with_one_page_of_metrics_and_one_stop(directory
     assert "not clean" not in service.log.read_text()
     with running(directory, "--cores", "2") as again:
         assert consumed(again, "orders", 100) == {b"%d" % number for number in range(100)}
+
+
+def test_the_page_of_metrics_may_have_a_password(directory: Path) -> None:
+    given = ["--set", "ottla.metrics.listen=127.0.0.1:0", "--set", "ottla.metrics.credentials=look:here"]
+    with running(directory, "--cores", "2", *given) as service:
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            service.http("/metrics")
+        page = service.http("/metrics", "look:here")
+        assert 'kafka_server_replicamanager_leadercount{broker="1"}' in page
 
 
 def test_a_broker_that_is_killed_starts_again_and_others_lead_meanwhile(directory: Path) -> None:
@@ -145,6 +157,7 @@ def consumed(service: Service, topic: str, count: int) -> set[bytes]:
     [
         (["--cores", "2", "--set", "ssl.keystore.location=/none", "--set", "listeners=SSL://:0"], "broker \\d did not start", 1),
         (["--cores", "2", "--port", "9092", "--set", "ottla.metrics.listen=127.0.0.1:9093"], "port 9093 would be taken twice", 1),
+        (["--cores", "2", "--set", "ottla.metrics.listen=here"], "ottla.metrics.listen=here is not host:port", 1),
         (["--cores", "0"], "--cores is a number above 0", 2),
         (["--cores", "2", "--brokers", "2"], "--cores is a number above 0, for ottla start", 2),
         (["--cores", "2", "--seed-topic", "orders"], "create them when the service is ready", 1),
@@ -161,7 +174,8 @@ def test_directories_are_not_mixed_up(directory: Path) -> None:
     with running(directory, "--cores", "3"):
         pass
     assert "holds the data of several brokers: start them with --cores" in refused(directory).stderr
-    assert "holds data of broker 3, which would not run: start with --cores 3" in refused(directory, "--cores", "2").stderr
+    fewer = refused(directory, "--cores", "2")
+    assert "holds data of broker 3, which would not run: start with broker.id and --cores as before" in fewer.stderr
     single = directory.parent / "single"
     single.mkdir()
     (single / "meta.properties").touch()
