@@ -64,7 +64,6 @@ class Code(IntEnum):
     NO_CHILDREN_FOR_EPHEMERALS = -108
     NODE_EXISTS = -110
     NOT_EMPTY = -111
-    SESSION_EXPIRED = -112
     AUTH_FAILED = -115
 
 
@@ -86,9 +85,7 @@ CODES = {
     StoreResult.NODE_EXISTS: Code.NODE_EXISTS,
     StoreResult.BAD_VERSION: Code.BAD_VERSION,
     StoreResult.NOT_EMPTY: Code.NOT_EMPTY,
-    StoreResult.SESSION_EXPIRED: Code.SESSION_EXPIRED,
     StoreResult.EPHEMERAL_PARENT: Code.NO_CHILDREN_FOR_EPHEMERALS,
-    StoreResult.TOO_LARGE: Code.BAD_ARGUMENTS,
     StoreResult.DISK_FAILED: Code.SYSTEM_ERROR,
 }
 
