@@ -40,6 +40,7 @@ def files(tmp_path: Path) -> Path:
         "wire --api=-- 00",
         "topic create \udcff",
         "txn why \udcff --partition 0",
+        "group reset-offsets --group g --from-file {files}/bad.csv",
         "kafka-topics --create --topic \udcff",
         "kafka-consumer-groups --describe --group \udcff",
         "kafka-console-consumer --topic \udcff",
@@ -51,9 +52,8 @@ def test_one_line_and_wrong_usage(ottla: Ottla, offline: Ottla, topic: str, file
     assert (result.code, result.out, result.err.count("\n")) == (2, "", 1), result
 
 
-@pytest.mark.parametrize("line", ["group reset-offsets --group g --from-file {files}/bad.csv", "topic describe \udcff"])
-def test_one_line_and_a_refusal(ottla: Ottla, files: Path, line: str) -> None:
-    result = ottla(*(word.format(files=files) for word in line.split()))
+def test_one_line_and_a_refusal(ottla: Ottla) -> None:
+    result = ottla("topic", "describe", "\udcff")
     assert (result.code, result.out, result.err.count("\n")) == (1, "", 1), result
 
 
@@ -63,7 +63,7 @@ def test_offsets_beyond_all_numbers(ottla: Ottla, topic: str, tmp_path: Path) ->
     csv.write_text(f"{topic},0,{huge}\n")
     offsets.write_text(f'{{"partitions":[{{"topic":"{topic}","partition":0,"offset":{huge}}}],"version":1}}')
     moved = ottla("group", "reset-offsets", "--group", "g", "--from-file", csv)
-    assert moved.code in (0, 2) and "Traceback" not in moved.err
+    assert moved.code == 2 and "Traceback" not in moved.err
     for words in (
         ("records", "delete", "--yes", "--offset-json-file", offsets),
         ("offsets", topic, "--time", huge),
