@@ -118,8 +118,12 @@ class BackgroundCalls:
         """Processes the results of the background calls that have ended."""
         if not self._running:
             return
-        for key in [key for key, (call, _, _) in self._running.items() if call.has_input()]:
+        for key in list(self._running):
+            if key not in self._running:
+                continue  # the result of another call has given it up
             call, take, failed = self._running[key]
+            if not call.has_input():
+                continue
             try:
                 if isinstance(call.error, KafkaError | TransportError):
                     failed(call.error)
