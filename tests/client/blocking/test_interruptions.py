@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -85,8 +86,13 @@ def _run(producer: Producer, values: Sequence[bytes], skipped: int) -> tuple[lis
 
 @pytest.fixture
 def collected() -> Iterator[None]:
-    """A socket or generator whose caller was interrupted before it held it is left to the garbage collector, which warns in this test."""
+    """A socket or generator whose caller was interrupted before it held it is left to the garbage collector, which warns in this test. A
+    call in a thread holds its socket until it has ended.
+    """
     yield
+    for thread in threading.enumerate():
+        if thread.name == "ottla-client-call":
+            thread.join()
     gc.collect()
 
 
