@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ottla.analysis.frames import Frame, explain_request, explain_response
 from ottla.base.errors import ErrorCode
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.core.frame_admin import describe_frames
+from ottla.client.core.own_apis import describe_frames
 from ottla.wire.apis import APIS
 from ottla.wire.messages.describe_frames import DescribeFramesResponse, FramePair
 

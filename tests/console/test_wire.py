@@ -14,7 +14,7 @@ from ottla.cli.captures.conversation import conversation
 from ottla.client.blocking import scram_admin
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin
-from ottla.client.core.frame_admin import describe_frames
+from ottla.client.core.own_apis import describe_frames
 from ottla.client.errors import ConnectError
 from ottla.console import wire
 from ottla.testing.broker import Broker

@@ -16,7 +16,7 @@ from ottla.analysis.spans import SpanReader
 from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.base.types import TopicPartition
 from ottla.client.core.fetching import FetchLimits, fetch_request
-from ottla.client.core.segment_admin import describe_segments
+from ottla.client.core.own_apis import describe_segments
 from ottla.client.core.topic_lists import each_partition
 from ottla.console.model import Field, Form, Link, Mark, Note, Page, PageError, Table, columns, href, size
 from ottla.console.pages.topic import TRAIL, tabs_of, topic_of

@@ -17,7 +17,7 @@ from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.consumer import Consumer
 from ottla.client.blocking.producer import Producer
 from ottla.client.core import admin, token_admin
-from ottla.client.core.frame_admin import describe_frames
+from ottla.client.core.own_apis import describe_frames
 from ottla.client.security import security_of
 from ottla.server.execution.frame_watch import (
     FRAME_BYTES_MAX,
