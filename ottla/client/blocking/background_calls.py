@@ -27,8 +27,8 @@ def fail(error: Exception) -> None:
 
 
 class BackgroundCall(Generic[T]):
-    """One call in a thread, which starts at once. `fileno` becomes readable when the call has ended. If the call is abandoned, `dispose`
-    gets the result.
+    """One call in a thread, after `start`. `fileno` becomes readable when the call has ended. If the call is abandoned, `dispose` gets the
+    result.
     """
 
     def __init__(self, call: Callable[[], T], dispose: Callable[[T], object] = ignore) -> None:
@@ -36,15 +36,27 @@ class BackgroundCall(Generic[T]):
         self._dispose = dispose
         self._results: list[T] = []
         self.error: BaseException | None = None
-        self._has_ended = self._is_abandoned = False
+        self._has_started = self._is_claimed = self._has_ended = self._is_abandoned = False
         self._lock = threading.Lock()
         self._waiting, self._ending = socket.socketpair()
-        threading.Thread(target=self._run, name="ottla-client-call", daemon=True).start()
+
+    def start(self) -> None:
+        """Starts the thread, unless it has been started. May be called again after an exception of a signal handler: the call runs once."""
+        if not self._has_started:
+            threading.Thread(target=self._run, name="ottla-client-call", daemon=True).start()
+            self._has_started = True
+
+    def _claim(self) -> bool:
+        """Returns whether the call is neither running nor ended nor abandoned, once."""
+        with self._lock:
+            was_claimed, self._is_claimed = self._is_claimed, True
+        return not was_claimed
 
     def _run(self) -> None:
+        if not self._claim():
+            return
         try:
-            if not self._is_abandoned:
-                self._results.append(self._call())
+            self._results.append(self._call())
         except OttlaError as error:
             self.error = error
         except BaseException as error:
@@ -77,9 +89,11 @@ class BackgroundCall(Generic[T]):
 
     def abandon(self) -> None:
         """Gives up the call. Its result is passed to `dispose`, now or when the call ends. A call that has not started does not run."""
+        is_unused = self._claim()
         with self._lock:
             self._is_abandoned = True
-            if self._has_ended:
+            if self._has_ended or is_unused:
+                self._ending.close()
                 self._drop()
 
     def _drop(self) -> None:
@@ -110,19 +124,16 @@ class BackgroundCalls:
         TransportError to `failed`, and raises any other exception."""
         if key not in self._running:
             self._running[key] = BackgroundCall(call, dispose), take, failed
+            self._running[key][0].start()
 
     def sources(self) -> Mapping[Hashable, Source]:
         return {key: call for key, (call, _, _) in self._running.items()} if self._running else {}
 
     def take_in(self) -> None:
-        """Processes the results of the background calls that have ended."""
-        if not self._running:
-            return
-        for key in list(self._running):
-            if key not in self._running:
-                continue  # the result of another call has given it up
-            call, take, failed = self._running[key]
-            if not call.has_input():
+        """Processes the results of the background calls that have ended. Starts calls whose `begin` a signal handler has interrupted."""
+        for key, (call, take, failed) in list(self._running.items()) if self._running else ():
+            call.start()
+            if not call.has_input() or key not in self._running:  # an earlier result may have abandoned this call
                 continue
             try:
                 if isinstance(call.error, KafkaError | TransportError):

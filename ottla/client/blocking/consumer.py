@@ -98,9 +98,8 @@ class Consumer:
         }
         self._routes = FetchRoutes(cluster)
         self._asked: dict[int, dict[TopicPartition, int]] = {}
-        self._may_be_revoked = False
-        """Whether a background call is joining, or checking whether the session has expired. Meanwhile another member may own the
-        partitions."""
+        self._call_may_revoke = False
+        """Whether the last background call of the membership is a join, or a check whether the session has expired."""
         self._has_committed = False
         """Whether the automatic commit before the next join has begun."""
         self._arrived: deque[Fetched] = deque()
@@ -348,6 +347,12 @@ class Consumer:
 
     # The group
 
+    @property
+    def _may_be_revoked(self) -> bool:
+        """Whether a background call is joining, or checking whether the session has expired. Meanwhile another member may own the
+        partitions."""
+        return self._call_may_revoke and _MEMBERSHIP in self._routes.background_calls
+
     def _keep_group(self) -> None:
         """Begins a heartbeat or a join, and an automatic commit, if they are due. Drops all positions if the membership was lost."""
         membership = self.membership
@@ -365,26 +370,20 @@ class Consumer:
             return
         if joins and _COMMIT in self._routes.background_calls:
             return
-        self._may_be_revoked = joins or membership.may_have_expired()
+        self._call_may_revoke = joins or membership.may_have_expired()
         self._has_committed = False
-        self._routes.background_calls.begin(_MEMBERSHIP, membership.keep_alive, self._take_assignment, self._not_a_member)
+        self._routes.background_calls.begin(_MEMBERSHIP, membership.keep_alive, self._take_assignment)
 
     def _take_assignment(self, assignment: tuple[TopicPartition, ...] | None) -> None:
-        self._may_be_revoked = False
         if self.membership is not None:
             self._forget_lost(self.membership)
         if assignment is not None:
             self._take_over(assignment)
 
-    def _not_a_member(self, error: KafkaError | TransportError) -> None:
-        self._may_be_revoked = False
-        raise error
-
     def _end_membership(self) -> None:
         """Ends the membership. A heartbeat or join in another thread fails, and its error is ignored."""
         is_under_way = _MEMBERSHIP in self._routes.background_calls
         self._routes.background_calls.abandon(_MEMBERSHIP)
-        self._may_be_revoked = False
         if self.membership is not None:
             self.membership.leave(interrupts=is_under_way)
 
