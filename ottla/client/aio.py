@@ -422,6 +422,7 @@ class AsyncClient(Operations):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    @checked
     async def close(self) -> None:
         """Closes all connections."""
         await self.cluster.close()

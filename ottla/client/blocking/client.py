@@ -66,6 +66,7 @@ class Client(Operations):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @checked
     def close(self) -> None:
         """Closes the client's shared connections. The program closes the client's producers and consumers separately."""
         self.cluster.close()
@@ -101,6 +102,7 @@ class Client(Operations):
         finally:
             reader.close()
 
+    @checked
     def producer(self, **options: Any) -> Producer:
         """Returns a producer. Options: acks, codec, is_idempotent, transactional_id, batch_bytes, linger_s, on_delivery ..."""
         return Producer(self.cluster, **options)

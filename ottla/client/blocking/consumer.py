@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
-from typing import Any
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import READ_UNCOMMITTED, TopicPartition
@@ -36,6 +36,8 @@ from ottla.client.errors import RETRIABLE, KafkaError, TransportError, UsageErro
 
 __all__ = ["PARTITION_BYTES_MAX", "Consumer", "topic_names"]
 
+P = ParamSpec("P")
+
 AUTO_COMMIT_INTERVAL_S = 5.0
 
 _MEMBERSHIP, _COMMIT, _POSITIONS = ("membership",), ("commit",), ("positions",)
@@ -50,6 +52,19 @@ def topic_names(topics: Iterable[str]) -> list[str]:
     if not all(names) or not names:
         raise UsageError(f"topics must be the names of one or more topics, not {names!r:.100}")
     return names
+
+
+def _delivering(poll: Callable[Concatenate[Consumer, P], list[Fetched]]) -> Callable[Concatenate[Consumer, P], list[Fetched]]:
+    """Decorates `Consumer.poll`: moves the positions after it."""
+
+    @wraps(poll)
+    def call(self: Consumer, /, *args: P.args, **kwargs: P.kwargs) -> list[Fetched]:
+        found = poll(self, *args, **kwargs)
+        # No call follows before the return: Python runs signal handlers after calls, so their exceptions lose no batch.
+        self.positions, self._arrived = self._after_poll
+        return found
+
+    return call
 
 
 class Consumer:
@@ -103,6 +118,8 @@ class Consumer:
         self._has_committed = False
         """Whether the automatic commit before the next join has begun."""
         self._arrived: deque[Fetched] = deque()
+        self._after_poll = self.positions, self._arrived
+        """The positions and arrived batches after the batches that `poll` is about to return."""
         self._failure: KafkaError | TransportError | None = None
         """The error of a partition. `poll` raises it when all records that have arrived are returned."""
         self._without_position: dict[TopicPartition, bool] = {}
@@ -161,18 +178,13 @@ class Consumer:
 
     # Reading
 
+    @_delivering
+    @owned
     def poll(self, timeout_s: float) -> list[Fetched]:
         """Returns the batches that have arrived, after at most `timeout_s`; empty if there are none.
 
         The error of a partition is kept until all batches that have arrived are returned. The next call raises it.
         """
-        # Positions move without a call before the return: Python runs signal handlers after calls, so their exceptions lose no batch.
-        found, self.positions, self._arrived = self._poll(timeout_s)
-        return found
-
-    @owned
-    def _poll(self, timeout_s: float) -> tuple[list[Fetched], dict[TopicPartition, int], deque[Fetched]]:
-        """Returns the batches for `poll` to return, with the positions and arrived batches after them."""
         deadline = time.monotonic() + timeout_s
         with self._routes.change:
             while True:
@@ -181,7 +193,8 @@ class Consumer:
                 if not self._may_be_revoked:
                     found, positions = self._due()
                     if found:
-                        return found, positions, deque()
+                        self._after_poll = positions, deque()
+                        return found
                     self._arrived.clear()
                     self._raise_failure()
                     self._begin_look_ups()
@@ -189,7 +202,8 @@ class Consumer:
                 left = deadline - time.monotonic()
                 self._take_answers(max(0.0, min(left, self._patience())))
                 if left <= 0 and (self._may_be_revoked or not (self._arrived or self._failure)):
-                    return [], self.positions, self._arrived
+                    self._after_poll = self.positions, self._arrived
+                    return []
 
     def _due(self) -> tuple[list[Fetched], dict[TopicPartition, int]]:
         """Returns the batches that begin at the current positions, and the positions after them."""

@@ -123,15 +123,9 @@ class Producer:
     # Producing
 
     def produce(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
-        *,
-        partition: int = -1,
-        timestamp: int | None = None,
-        headers: Headers = (),
-    ) -> None:
+        self, topic: str, value: bytes | None, key: bytes | None = None, *,
+        partition: int = -1, timestamp: int | None = None, headers: Headers = (),
+    ) -> None:  # fmt: skip
         """Adds a record to its partition's batch, and sends the batch if it is full. Waits while the buffer is full, and for the metadata
         of a new topic, which the broker may create.
 
@@ -215,10 +209,12 @@ class Producer:
         self._deliveries.raise_failure()
         return self._queue.record_count
 
+    @checked
     def obstacles(self) -> dict[TopicPartition, KafkaError | TransportError]:
         """Returns the last error of each partition whose records could not be sent yet, but are sent again and again."""
         return self._queue.obstacles
 
+    @checked
     def close(self) -> None:
         """Flushes, and aborts an open transaction. In a forked child it only closes the inherited sockets."""
         if self.owner.is_in_child:

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
-from typing import Any
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec
 
 from ottla.base.errors import ErrorCode, WireError, error_code
 from ottla.base.types import TopicPartition
@@ -44,6 +44,8 @@ from ottla.client.errors import ConnectError, KafkaError, MalformedResponseError
 from ottla.wire.messages.share_fetch import ShareFetchResponse
 from ottla.wire.schema import Request
 
+P = ParamSpec("P")
+
 MAX_POLL_RECORDS = 500
 FETCH_BYTES_MAX = 50 * 1024 * 1024
 MAX_WAIT_MS = 500
@@ -54,6 +56,21 @@ _BEGIN_ANEW = (ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSIO
 
 Acknowledged = Callable[[TopicPartition, list[Run], KafkaError | None], object]
 """Called for each partition with the acknowledged offsets, and with the error if they were refused or their outcome is unknown."""
+
+
+def _delivering(
+    poll: Callable[Concatenate[ShareConsumer, P], list[AcquiredRecord]],
+) -> Callable[Concatenate[ShareConsumer, P], list[AcquiredRecord]]:
+    """Decorates `ShareConsumer.poll`: forgets the records that it returns."""
+
+    @wraps(poll)
+    def call(self: ShareConsumer, /, *args: P.args, **kwargs: P.kwargs) -> list[AcquiredRecord]:
+        found = poll(self, *args, **kwargs)
+        # No call follows before the return: Python runs signal handlers after calls, so their exceptions lose no record.
+        self._arrived = []
+        return found
+
+    return call
 
 
 class ShareConsumer:
@@ -120,15 +137,10 @@ class ShareConsumer:
 
     # Reading
 
+    @_delivering
+    @owned
     def poll(self, timeout_s: float) -> list[AcquiredRecord]:
         """Returns the acquired records, after at most `timeout_s`; empty if there are none."""
-        # No call follows before the return: Python runs signal handlers after calls, so their exceptions lose no record.
-        found, self._arrived = self._poll(timeout_s)
-        return found
-
-    @owned
-    def _poll(self, timeout_s: float) -> tuple[list[AcquiredRecord], list[AcquiredRecord]]:
-        """Returns the records for `poll` to return, and the records for its next call."""
         membership = self.membership
         if membership is None:
             raise UsageError("subscribe before polling")
@@ -146,7 +158,7 @@ class ShareConsumer:
                 for broker_id, answer in self._routes.answers(max(0.0, min(left, due_s, PAUSE_S if self._routes.is_idle else 1.0))):
                     self._take(broker_id, answer)
                 if self._arrived or left <= 0:
-                    return self._arrived, []
+                    return self._arrived
 
     def _take_assignment(self, is_another: bool) -> None:
         if is_another:
@@ -173,6 +185,7 @@ class ShareConsumer:
                 if session.acknowledged():
                     self._acknowledge_now(broker_id, session)
 
+    @checked
     def close(self) -> None:
         """Sends the acknowledgements, releases the other records, and ends the membership. In a forked child it only closes the inherited
         sockets.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.client.blocking.cluster import Cluster
+from ottla.client.core.arguments import checked
 from ottla.client.core.operation import operation
 from ottla.client.core.transaction import TransactionCore
 
@@ -60,6 +61,7 @@ class Transaction:
 
     initialize = operation(TransactionCore.initialize)
 
+    @checked
     def begin(self) -> None:
         """Opens a transaction; nothing is sent."""
         self.core.begin()

@@ -184,6 +184,30 @@ def test_every_public_method_with_parameters_is_in_the_table() -> None:
     assert {name for owner, name in _methods() if owner == "awaiting"} <= {name for owner, name in _methods() if owner == "client"}
 
 
+PRODUCE = ("producer", "produce")
+"""Python itself refuses a call of `produce` without a value: a check would cost each record as much as the rest of the call."""
+
+
+@pytest.mark.parametrize(("owner", "name"), [method for method in _methods() if method != PRODUCE])
+def test_each_public_method_refuses_arguments_that_it_does_not_have(world: World, owner: str, name: str) -> None:
+    function = getattr(OWNERS[owner], name)
+    parameters = _parameters(getattr(function, "_conversation", function))
+    right = {one.name: RIGHT[one.name] for one in parameters if one.default is inspect.Parameter.empty}
+    calls = {
+        "an unknown keyword": lambda method: method(**right, unknown=1),
+        "too many arguments": lambda method: method(*[1] * (len(parameters) + 1)),
+        "a missing argument": lambda method: method() if right else method(unknown=1),
+    }
+    for phrase, call in calls.items():
+        with pytest.raises(UsageError) as refused:
+            result = call(getattr(getattr(world, owner), name))
+            if inspect.iscoroutine(result):
+                asyncio.run(result)
+        message = str(refused.value)
+        made = name.title().replace("_", "")  # a method of the client that makes an object refuses the options of its class
+        assert "\n" not in message and message.startswith((f"{name}: ", f"{made}: ")), phrase
+
+
 PHRASES: dict[str, tuple[Callable[[World], object], str]] = {
     "a list for a mapping": (
         lambda world: world.consumer.assign([A]),  # type: ignore[arg-type]
@@ -194,7 +218,12 @@ PHRASES: dict[str, tuple[Callable[[World], object], str]] = {
         "assign: positions must be a mapping from TopicPartition(str, int) to int, not {'t': 0}",
     ),
     "no time": (lambda world: world.consumer.poll(None), "poll: timeout_s must be a number, not None"),  # type: ignore[arg-type]
-    "no argument": (lambda world: world.consumer.seek(A), "seek: missing a required argument: 'offset'"),  # type: ignore[call-arg]
+    "no argument": (lambda world: world.consumer.poll(), "poll: missing a required argument: 'timeout_s'"),  # type: ignore[call-arg]
+    "another library's keyword": (
+        lambda world: world.consumer.poll(timeout=1.0),  # type: ignore[call-arg]
+        "poll: missing a required argument: 'timeout_s'",
+    ),
+    "one argument of two": (lambda world: world.consumer.seek(A), "seek: missing a required argument: 'offset'"),  # type: ignore[call-arg]
     "an unknown option": (
         lambda world: world.client.producer(ack=1),
         "Producer: got an unexpected keyword argument 'ack'",
