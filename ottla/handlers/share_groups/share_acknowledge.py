@@ -44,13 +44,13 @@ def handle(
         if body.share_session_epoch == INITIAL_EPOCH:
             raise ApiError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "a session is opened by ShareFetch")
         check_size(body.topics)
+        if sum([len(topic.partitions) for topic in body.topics]) > SESSION_PARTITIONS_MAX:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"more than {SESSION_PARTITIONS_MAX} partitions, which no session has")
     except ApiError as error:
         return ShareAcknowledgeResponse(error_code=error.code, error_message=error.message)
     session, code = broker.share_sessions.step(group_id, member_id, body.share_session_epoch)
     if session is None:
         return ShareAcknowledgeResponse(error_code=code)
-    if sum([len(topic.partitions) for topic in body.topics]) > SESSION_PARTITIONS_MAX:
-        return ShareAcknowledgeResponse(error_code=ErrorCode.INVALID_REQUEST)  # more than any session has
     stated = [
         ((topic.topic_id, partition.partition_index), statements(partition.acknowledgement_batches))
         for topic in body.topics

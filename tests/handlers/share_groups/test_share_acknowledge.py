@@ -7,6 +7,7 @@ import pytest
 from ottla.base.errors import ErrorCode
 from ottla.handlers.context import Pending
 from ottla.security.principal import ANONYMOUS
+from ottla.sharing.sessions import SESSION_PARTITIONS_MAX
 from tests.handlers.share_world import GROUP, LOCK_MS, ShareWorld, acquired, codes
 
 ACCEPT, RELEASE, RENEW = 1, 2, 4
@@ -23,6 +24,19 @@ def holding(partitions: int = 1) -> ShareWorld:
 
 def test_more_batches_than_a_request_may_have() -> None:
     assert holding().acknowledge(1, *[(0, 0, 0, [ACCEPT])] * 20_001).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_refused_request_does_not_count_for_the_session() -> None:
+    """As in Kafka: the next request has the epoch of the refused one."""
+    world = holding()
+    for refused in (
+        world.acknowledge(1, *[(0, 0, 0, [ACCEPT])] * 20_001),
+        world.acknowledge(1, *[(index, 0, 0, [ACCEPT]) for index in range(SESSION_PARTITIONS_MAX + 1)]),
+        world.acknowledge(0, (0, 0, 0, [ACCEPT])),
+        world.acknowledge(2, (0, 0, 0, [ACCEPT])),
+    ):
+        assert refused.error_code and refused.responses == []
+    assert codes(world.acknowledge(1, (0, 0, 9, [ACCEPT]))) == {0: ErrorCode.NONE}
 
 
 def test_accepted_records_are_done_with() -> None:
