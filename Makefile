@@ -12,6 +12,7 @@
 #   make bench-cluster           three brokers on a ZooKeeper, next to three of Apache Kafka 3.9
 #   make bench-churn             15 minutes of what clients create and drop, and what it leaves in memory
 #   make bench-spark             the Spark source and sink, next to Spark's own Kafka connector on the same broker
+#   make bench-latency           how long a record takes through a pipeline, next to Spark's connector, Kafka Streams and Flink
 #   make damage                  three brokers, one with a damaged disk: every kind of damage in every place, what is lost and when all is whole
 #   make sim SEED=7 SEEDS=100    simulated brokers under faults, from seed 7 on
 #   make night                   hypothesis, simulation, schedules of the Spark relay and kills of pipelines, many more of each
@@ -47,7 +48,7 @@ SLOW := $(addprefix tests/,clients cloning clusters docs hostile release sim spa
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-pipeline demo-cluster test unit lint check bench bench-peer bench-cluster bench-spark bench-churn damage sim night golden rewrite site site-check screenshots dist hashes clean
+.PHONY: help demo demo-pipeline demo-cluster test unit lint check bench bench-peer bench-cluster bench-spark bench-latency bench-churn damage sim night golden rewrite site site-check screenshots dist hashes clean
 
 help:
 	@sed -n '2,/^$$/s/^#  \{0,1\}//p' Makefile
@@ -121,6 +122,9 @@ bench-spark: $(SPARK)
 	@$(BIN)/python -m tools.bench.spark_codec
 	@$(BIN)/python -m tools.bench.spark
 	@$(BIN)/python -m tools.bench.spark_workers
+
+bench-latency: $(SPARK)
+	@$(BIN)/python -m tools.bench.latency
 
 sim: $(STAMP)
 	@$(BIN)/python -m tests.sim SEED=$(SEED) SEEDS=$(SEEDS)
