@@ -26,6 +26,7 @@ import ottla.client
 from ottla.arrow.encode import encode_rows
 from ottla.arrow.partitioning import assign_partitions
 from ottla.client import Client
+from ottla.spark.tables.table import ICEBERG, TABLE_FORMATS
 from tools.bench.brokers import Broker, start_kafka, start_ottla
 from tools.bench.process_memory import PeakMemory
 from tools.bench.report import machine, number
@@ -299,7 +300,21 @@ def large_batch(bench: Bench, shape: Shape) -> None:
         print(f"| memory meanwhile, {kind}: peak (over that before) | MiB | {number(memory.peak[kind])} ({number(grown)}) |", flush=True)
 
 
-STREAM_LOADS: dict[str, Callable[[Bench, Shape], None]] = {"small batches": small_batches, "large batch": large_batch}
+def tables(bench: Bench, shape: Shape) -> None:
+    """Measures a stream into a table of each format on the local disk, without partitions. The first of two runs does not count."""
+    side = bench.sides[0]
+    for table_format in TABLE_FORMATS:
+        times = []
+        for _ in range(2):
+            with tempfile.TemporaryDirectory() as folder:
+                catalog = json.dumps({"type": "sql", "uri": f"sqlite:///{folder}/catalog.db"} if table_format == ICEBERG else {})
+                table = {"location": f"{folder}/table", "format": table_format, "catalog": catalog}
+                times.append(side.time("stream_to_table", source=side.source(shape.topic, **side.group()), table=table))
+        megabytes = shape.rows * (shape.value_bytes + 10) / 1e6
+        print(f"| {megabytes:,.0f} MB as a stream into {table_format} | MB/s | {number(megabytes / times[-1])} |", flush=True)
+
+
+STREAM_LOADS: dict[str, Callable[[Bench, Shape], None]] = {"small batches": small_batches, "large batch": large_batch, "tables": tables}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

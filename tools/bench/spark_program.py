@@ -91,12 +91,27 @@ class Jobs:
         return self._timed(lambda: rows.write.format(self.format).options(**sink).mode("append").save())
 
     def stream(self, source: Options, sink: Options) -> dict[str, Any]:
-        """Copies a topic as a stream, from its start to its present end. `seconds` is the time of the batches; `start_seconds` is the rest:
-        start and stop of the query.
+        """Copies a topic as a stream to another one."""
+        return self._whole_stream(lambda checkpoint: self._stream(source, sink, checkpoint))
+
+    def stream_to_table(self, source: Options, table: Options) -> dict[str, Any]:
+        """Copies a topic as a stream into a table of Ottla's sink."""
+        from ottla.spark.tables.start import prepare_start, table_writer
+        from ottla.spark.tables.table import Table
+
+        made = Table(table["location"], format=table["format"], catalog=json.loads(table["catalog"]))
+        options = {name: source[name] for name in ("kafka.bootstrap.servers", "group")}
+        prepare_start(self.spark, made, source["group"], options)
+        rows = self._reader_of_stream(source)
+        return self._whole_stream(lambda checkpoint: table_writer(rows, made, options).option("checkpointLocation", checkpoint))
+
+    def _whole_stream(self, writer: Callable[[str], Any]) -> dict[str, Any]:
+        """Runs a stream from its source's start to its present end, given its writer for a checkpoint. `seconds` is the time of the
+        batches; `start_seconds` is the rest: start and stop of the query.
         """
         checkpoint = tempfile.mkdtemp(prefix="checkpoint-")
         started = time.perf_counter()
-        query = self._stream(source, sink, checkpoint).trigger(availableNow=True).start()
+        query = writer(checkpoint).trigger(availableNow=True).start()
         query.awaitTermination()
         total = time.perf_counter() - started
         batches = [progress["durationMs"] for progress in query.recentProgress]
@@ -128,8 +143,10 @@ class Jobs:
         return self.spark.read.format(self.format).options(**source).load()
 
     def _stream(self, source: Options, sink: Options, checkpoint: str) -> Any:
-        rows = self.spark.readStream.format(self.format).options(**source).load().select("key", "value")
-        return rows.writeStream.format(self.format).options(**sink).option("checkpointLocation", checkpoint)
+        return self._reader_of_stream(source).writeStream.format(self.format).options(**sink).option("checkpointLocation", checkpoint)
+
+    def _reader_of_stream(self, source: Options) -> Any:
+        return self.spark.readStream.format(self.format).options(**source).load().select("key", "value")
 
     def _timed(self, run: Callable[[], None]) -> dict[str, Any]:
         started = time.perf_counter()
