@@ -51,7 +51,8 @@ WATERMARK_S = 300
 
 
 class Job(TypedDict):
-    """A query: where it reads and writes, how many times it may be started again, and the fault of its tasks."""
+    """A query: where it reads and writes (`sink` is a topic, or a `Table` as JSON), how many times it may be started again, and the fault
+    of its tasks."""
 
     kind: str
     bootstrap: str
@@ -154,7 +155,7 @@ def start(session: Any, job: Job) -> Any:
         "checkpointLocation": job["checkpoint"],
         **job["sink_options"],
     }
-    table = Table(job["sink"], partition_by=["part"]) if job["kind"] == "table" else None
+    table = Table.from_json(job["sink"]) if job["kind"] == "table" else None
     if table is not None:
         del sink["topic"]
         prepare_start(session, table, job["group"], sink)

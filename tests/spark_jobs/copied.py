@@ -11,7 +11,6 @@ from pathlib import Path
 
 import duckdb
 import polars
-from deltalake import DeltaTable
 
 import ottla.client
 from ottla.client import Client, ClientError, TopicPartition
@@ -20,6 +19,7 @@ from ottla.spark.tables.verify import verify_table
 from ottla.spark.verify import verify
 from ottla.wire.records import Record, encode_batch
 from tests.spark.pipeline import wait_for_markers, wait_for_topic
+from tests.spark.tables.drivers import delta, iceberg
 from tests.spark_jobs.cluster_program import WINDOW_S, Job
 from tests.spark_jobs.queries import committed_records
 
@@ -102,24 +102,30 @@ class Copy:
 
 
 class TableCopy(Copy):
-    """A copy into a Delta table, partitioned by the numbers' remainders."""
+    """A copy into a table, partitioned by the numbers' remainders."""
 
     kind = "table"
 
-    def __init__(self, bootstrap: str, directory: Path, *, rows: int, batches: int) -> None:
+    def __init__(self, bootstrap: str, directory: Path, format: str, *, rows: int, batches: int) -> None:
         super().__init__(bootstrap, directory, rows=rows, batches=batches)
-        self.sink = str(directory / self.sink)
+        catalog = {"type": "sql", "uri": f"sqlite:///{directory}/catalog.db"} if format == "iceberg" else {}
+        self.table = Table(str(directory / self.sink), format=format, partition_by=["part"], catalog=catalog)
+        self.sink = self.table.to_json()
+
+    def steps(self, pattern: str) -> set[str]:
+        """Files of the table's directory."""
+        return {str(path) for path in Path(self.table.uri).glob(pattern)}
 
     def check(self) -> None:
-        """The table has each number once, as DuckDB, Polars and a list of its files read it, and its log proves it."""
-        rows = DeltaTable(self.sink).to_pyarrow_dataset()
+        """The table has each number once, as DuckDB, Polars and the format's library read it, and its log proves it."""
+        rows = delta(self.table).to_pyarrow_table() if self.table.format == "delta" else iceberg(self.table).scan().to_arrow()
         assert rows.schema.names == ["value", "part"]
         self.check_values([value.encode() for value, _ in duckdb.from_arrow(rows).fetchall()])
-        frame = polars.read_delta(self.sink)
+        frame = polars.read_delta(self.table.uri) if self.table.format == "delta" else polars.scan_iceberg(iceberg(self.table)).collect()
         self.check_values([value.encode() for value in frame["value"]])
         assert all(int(value.partition("/")[0]) % 3 == part for value, part in frame.rows())
         with ottla.client.connect(self.bootstrap) as client:
-            proof = verify_table(client, self.group, Table(self.sink))
+            proof = verify_table(client, self.group, self.table)
             assert proof.is_proved, proof.faults
 
 
