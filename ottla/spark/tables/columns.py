@@ -12,6 +12,9 @@ from ottla.spark.errors import OutputError
 _FORBIDDEN = " ,;{}()\n\t="
 """Characters that the column names of a Delta table cannot have."""
 
+_CAN_DIVIDE = (pa.types.is_string, pa.types.is_integer, pa.types.is_boolean, pa.types.is_date)
+"""The types of partition columns: those whose values have a text form."""
+
 _SIMPLE = {
     "boolean": pa.bool_(),
     "byte": pa.int8(),
@@ -76,13 +79,26 @@ def _replaced(found: pa.DataType, replaced: Mapping[pa.DataType, pa.DataType]) -
     return replaced.get(found, found)
 
 
-def missing_columns(rows: pa.Schema, table: pa.Schema, *, may_add: bool, partition_by: Sequence[str]) -> list[pa.Field]:
-    """Returns the columns of the rows that the table lacks. Raises `OutputError` if the rows do not fit the table."""
+def check_columns(rows: pa.Schema, table: pa.Schema | None, partition_by: Sequence[str], *, may_add: bool = False) -> list[pa.Field]:
+    """Checks the columns of the rows against the columns of the table, or for a table to be created (None). Returns the columns that the
+    table lacks. Raises `OutputError` if the rows do not fit the table, or if it lacks columns that may not be added."""
     for name in rows.names:
         if rows.names.count(name) > 1:
             raise OutputError(f"column {name} is there twice; rename one of them")
         if any(character in _FORBIDDEN for character in name):
             raise OutputError(f"column {name!r} has a character that a table's columns cannot have ({_FORBIDDEN!r}); rename it")
+    for name in partition_by:
+        if name not in rows.names:
+            raise OutputError(f"partition_by: the rows have no column {name}")
+        kind = rows.field(name).type
+        if not any(can_divide(kind) for can_divide in _CAN_DIVIDE):
+            raise OutputError(f"partition_by: column {name} is of type {kind}; a string, whole number, boolean or date can divide a table")
+    if partition_by and set(rows.names) <= set(partition_by):
+        raise OutputError("partition_by: names all columns; a table needs another one")
+    return [] if table is None else _missing(rows, table, may_add=may_add)
+
+
+def _missing(rows: pa.Schema, table: pa.Schema, *, may_add: bool) -> list[pa.Field]:
     known = {name.lower(): name for name in table.names}
     missing = []
     for field in rows:
@@ -96,25 +112,10 @@ def missing_columns(rows: pa.Schema, table: pa.Schema, *, may_add: bool, partiti
     required = [field.name for field in table if not field.nullable and field.name not in rows.names]
     if required:
         raise OutputError(f"column {required[0]} may not be null in the table, and the rows do not have it")
-    lost = [name for name in partition_by if name not in rows.names]
-    if lost:
-        raise OutputError(f"partition_by: the rows have no column {lost[0]}")
     if missing and not may_add:
         names = ", ".join(field.name for field in missing)
         raise OutputError(f"add_columns: the table has no column {names}; Table(add_columns=True) adds it, or leave it out of the rows")
     return missing
-
-
-def check_partition_columns(columns: pa.Schema, partition_by: Sequence[str]) -> None:
-    """Raises `OutputError` for a partition column that is missing, of a type without a text form, or the only kind of column."""
-    for name in partition_by:
-        if name not in columns.names:
-            raise OutputError(f"partition_by: the rows have no column {name}")
-        kind = columns.field(name).type
-        if not (pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_date(kind)):
-            raise OutputError(f"partition_by: column {name} is of type {kind}; a string, whole number, boolean or date can divide a table")
-    if partition_by and set(columns.names) <= set(partition_by):
-        raise OutputError("partition_by: names all columns; a table needs another one")
 
 
 def fitted(rows: pa.RecordBatch, columns: pa.Schema) -> pa.Table:

@@ -13,7 +13,6 @@ Files of a batch are in one directory. They are removed only when no commit can 
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -23,17 +22,13 @@ from ottla.spark.connections import client_of, forget
 from ottla.spark.decision import PlannedBatch, decide
 from ottla.spark.errors import BrokerError, PipelineError
 from ottla.spark.options import ClusterConnection
-from ottla.spark.tables.columns import missing_columns
+from ottla.spark.tables.columns import check_columns
 from ottla.spark.tables.data_files import DataFile
-from ottla.spark.tables.errors import RacedError
 from ottla.spark.tables.position import Position, TableCommit, batch_commit
+from ottla.spark.tables.races import RACE_TRIES, RacedError, attempts
 from ottla.spark.tables.storage import TableFiles, explained
 from ottla.spark.tables.table_log import TableLog
 
-RACE_TRIES = 20
-"""Attempts of a commit while other writers commit in between."""
-RACE_PAUSE_S = 0.2
-"""Longest pause before the next attempt; the pause is random, so that two writers do not meet again."""
 GROUP_PAUSE_S = 0.2
 
 
@@ -56,7 +51,7 @@ def commit_execution(log: TableLog, files: TableFiles, batch: PlannedBatch, exec
     Raises `OffsetConflictError` if table and checkpoint disagree, `OutputError` if the table's columns have changed.
     """
     with explained(log.table):
-        for tries_left in reversed(range(RACE_TRIES)):
+        for tries_left in attempts():
             columns = log.refresh()
             position = log.position(batch.group, batch.range.end)
             batch, is_done = decide(batch, position.committed, ())
@@ -64,7 +59,7 @@ def commit_execution(log: TableLog, files: TableFiles, batch: PlannedBatch, exec
                 _remove_unneeded(files, batch, execution, position)
                 return position.last
             if execution.files:
-                missing_columns(execution.columns, columns, may_add=False, partition_by=log.partition_by)
+                check_columns(execution.columns, columns, log.partition_by)
             made = batch_commit(
                 batch, sequence=position.sequence + 1, token=execution.token, rows=execution.rows, directory=execution.directory
             )
@@ -73,7 +68,6 @@ def commit_execution(log: TableLog, files: TableFiles, batch: PlannedBatch, exec
             except RacedError as error:
                 if not tries_left:
                     raise PipelineError(f"location: {log.table.uri}: other writers came first {RACE_TRIES} times: {error}") from None
-                time.sleep(random.uniform(0, RACE_PAUSE_S))
                 continue
             _remove_others(files, execution)
             return made

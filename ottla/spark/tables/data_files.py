@@ -1,4 +1,4 @@
-"""Writes the rows of a task as Parquet files, one or more for each partition of the table. Each file has a name that no other attempt has.
+"""Writes rows as Parquet files, one or more for each partition of the table (`write_rows`). Each file has a name that no other attempt has.
 
 Rows are kept in memory until they fill a row group. `BUFFERED_BYTES_MAX` bounds them over all partitions, and `OPEN_FILES_MAX` the open
 files; beyond them the largest partition is written, or closed, so that a task with very many partitions makes more and smaller files.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -43,8 +43,8 @@ class DataFile(NamedTuple):
 
 
 class FilePlan(NamedTuple):
-    """How a task writes: the table's columns, the partition columns, the directory for all files of the batch (relative to the table), the
-    size goal and the compression.
+    """How rows are written: the table's columns, the partition columns, the directory for the files (relative to the table), the size goal
+    and the compression.
 
     `has_partition_columns`: whether files contain the partition columns (Iceberg), or only the log has their values (Delta).
     """
@@ -57,8 +57,20 @@ class FilePlan(NamedTuple):
     has_partition_columns: bool
 
 
-class TaskFiles:
-    """The files of one task attempt. `add` takes rows, `finish` returns the files, and `discard` removes them."""
+def write_rows(files: TableFiles, plan: FilePlan, task: int, rows: Iterable[pa.RecordBatch]) -> list[DataFile]:
+    """Writes rows and returns their files. If that fails, it removes all of them. `task` is a part of their names."""
+    written = RowFiles(files, plan, task)
+    try:
+        for batch in rows:
+            written.add(batch)
+        return written.finish()
+    except BaseException:
+        written.discard()
+        raise
+
+
+class RowFiles:
+    """The files of one call of `write_rows`. `add` takes rows, `finish` returns the files, and `discard` removes them."""
 
     def __init__(self, files: TableFiles, plan: FilePlan, task: int) -> None:
         self._files = files
@@ -94,7 +106,7 @@ class TaskFiles:
         return self.done
 
     def discard(self) -> None:
-        """Removes all files of this attempt, finished or not."""
+        """Removes all of the files, finished or not."""
         for found in self._open.values():
             found.abandon()
         self._open.clear()

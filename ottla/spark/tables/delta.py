@@ -22,12 +22,13 @@ from deltalake.transaction import AddAction
 
 from ottla.client import Committed, TopicPartition
 from ottla.spark.errors import OutputError, PipelineError
-from ottla.spark.tables.columns import check_partition_columns, missing_columns, plain
+from ottla.spark.tables.columns import check_columns, plain
 from ottla.spark.tables.data_files import DataFile, partition_texts
 from ottla.spark.tables.delta_history import read_history
 from ottla.spark.tables.delta_statistics import statistics
-from ottla.spark.tables.errors import MissingTableError, RacedError
+from ottla.spark.tables.errors import MissingTableError
 from ottla.spark.tables.position import KEY, Position, TableCommit, read_commit
+from ottla.spark.tables.races import RacedError
 from ottla.spark.tables.storage import TableFiles, explained, first_line, storage_options
 from ottla.spark.tables.table import Table
 from ottla.spark.tables.table_log import LiveFile, TableHistory
@@ -44,7 +45,6 @@ _UNSUPPORTED_FIELDS = ("delta.generationExpression", "delta.identity.", "delta.i
 class DeltaLog:
     """A Delta table; see `TableLog`. It is opened when it is first needed."""
 
-    data_directory = ""
     has_partition_columns = False
 
     def __init__(self, table: Table) -> None:
@@ -54,11 +54,15 @@ class DeltaLog:
     def prepare(self, rows: pa.Schema) -> pa.Schema:
         with self._explained():
             delta = self._open_or_create(rows)
-            missing = missing_columns(rows, _columns(delta), may_add=self.table.add_columns, partition_by=self.partition_by)
+            missing = check_columns(rows, _columns(delta), self.partition_by, may_add=self.table.add_columns)
             if missing:
                 delta.alter.add_columns(list(DeltaSchema.from_arrow(pa.schema(missing)).fields))
                 delta.update_incremental()
             return _columns(delta)
+
+    @property
+    def data_directory(self) -> str:
+        return ""
 
     @property
     def partition_by(self) -> tuple[str, ...]:
@@ -114,6 +118,13 @@ class DeltaLog:
             paths, sizes, rows = (found.column(name).to_pylist() for name in ("path", "size_bytes", "num_records"))
         return [LiveFile(unquote(path), size, count or 0) for path, size, count in zip(paths, sizes, rows, strict=True)]
 
+    def compact(self) -> int:
+        with self._explained():
+            delta = self._opened()
+            delta.optimize.compact(target_size=self.table.file_bytes)
+            delta.update_incremental()
+            return len(delta.vacuum(dry_run=False, full=True))
+
     def _last_commit(self, group: str) -> TableCommit | None:
         """Returns the pipeline's last commit; None if there is none, or if it has expired from the log."""
         with self._explained():
@@ -146,8 +157,7 @@ class DeltaLog:
                 self._delta = None
                 if not tries_left:
                     raise
-            missing_columns(rows, rows, may_add=False, partition_by=self.table.partition_by)
-            check_partition_columns(rows, self.table.partition_by)
+            check_columns(rows, None, self.table.partition_by)
             try:
                 DeltaTable.create(
                     self.table.uri, rows, mode="ignore", partition_by=list(self.table.partition_by),

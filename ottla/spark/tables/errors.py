@@ -1,4 +1,4 @@
-"""Errors that are handled inside of this package; those for users are in `ottla/spark/errors.py`."""
+"""The error of a missing table, which callers inside of this package handle."""
 
 from __future__ import annotations
 
@@ -7,7 +7,3 @@ from ottla.spark.errors import PipelineError
 
 class MissingTableError(PipelineError):
     """There is no table at the location."""
-
-
-class RacedError(Exception):
-    """Another commit came in between, and nothing of this one is in the table. The table's new state has to be looked at."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from urllib.parse import quote
@@ -26,23 +27,25 @@ from pyiceberg.io.pyarrow import (
 )
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.table import FileScanTask, TableProperties
 from pyiceberg.table import Table as IcebergTable
-from pyiceberg.table import TableProperties
 from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.transforms import IdentityTransform
 from sqlalchemy.exc import SQLAlchemyError
 
 from ottla.client import TopicPartition
 from ottla.spark.errors import OutputError, PipelineError
-from ottla.spark.tables.columns import check_partition_columns, missing_columns, plain, with_types
-from ottla.spark.tables.data_files import DataFile
-from ottla.spark.tables.errors import MissingTableError, RacedError
+from ottla.spark.tables.columns import check_columns, plain, with_types
+from ottla.spark.tables.data_files import DataFile, write_rows
+from ottla.spark.tables.errors import MissingTableError
+from ottla.spark.tables.iceberg_compaction import expire_snapshots, joinable, remove_unnamed_files, rows_of
 from ottla.spark.tables.position import KEY, Position, TableCommit, read_commit
-from ottla.spark.tables.storage import explained, first_line, storage_options
+from ottla.spark.tables.races import RACE_TRIES, RacedError, attempts
+from ottla.spark.tables.storage import TableFiles, explained, first_line, storage_options
 from ottla.spark.tables.table import Table
-from ottla.spark.tables.table_log import LiveFile, LoggedCommit, TableHistory
+from ottla.spark.tables.table_log import LiveFile, LoggedCommit, TableHistory, file_plan
 
-SUMMARY_KEY = f"{KEY}-commit"
+SUMMARY_KEY, COMPACTION_KEY = f"{KEY}-commit", f"{KEY}-compaction"
 CREATE_TRIES = 3
 _NAME, _DEFAULT_NAME = "name", "default"
 _S3 = {
@@ -64,7 +67,6 @@ _catalogs: dict[tuple[int, str], Catalog] = {}
 class IcebergLog:
     """An Iceberg table; see `TableLog`."""
 
-    data_directory = "data"
     has_partition_columns = True
 
     def __init__(self, table: Table) -> None:
@@ -75,12 +77,16 @@ class IcebergLog:
         rows = with_types(rows, _WIDER)
         with self._explained():
             found = self._find_or_create(rows)
-            missing = missing_columns(rows, _columns(found), may_add=self.table.add_columns, partition_by=self.partition_by)
+            missing = check_columns(rows, _columns(found), self.partition_by, may_add=self.table.add_columns)
             if missing:
                 with found.update_schema() as update:
                     update.union_by_name(pa.schema(missing))
                 found = self._load()
             return _columns(found)
+
+    @property
+    def data_directory(self) -> str:
+        return f"data/{self._opened().metadata.table_uuid}"
 
     @property
     def partition_by(self) -> tuple[str, ...]:
@@ -129,10 +135,50 @@ class IcebergLog:
 
     def live_files(self) -> list[LiveFile]:
         with self._explained():
-            found = [task.file for task in self._opened().scan().plan_files()]
+            found = [task.file for task in _live_tasks(self._opened())]
         root = f"{self.table.uri}/"
         paths = [one.file_path.removeprefix("file://").removeprefix(root) for one in found]
         return [LiveFile(path, one.file_size_in_bytes, one.record_count) for path, one in zip(paths, found, strict=True)]
+
+    def compact(self) -> int:
+        """Joins small files by one commit. Then removes snapshots that are older than the table's limit, and the files that only these
+        name or none."""
+        with self._explained():
+            found = self._load()
+            small = joinable(_live_tasks(found), found.spec().spec_id, self.table.file_bytes)
+            files = TableFiles(self.table)
+            if small:
+                plan = file_plan(self, _columns(found), f"compaction-{secrets.token_hex(8)}")
+                joined = write_rows(files, plan, 0, rows_of(found, small))
+                try:
+                    self._replace(small, joined)
+                except RacedError as error:
+                    files.remove(one.path for one in joined)
+                    raise PipelineError(f"location: {self.table.uri}: files are not joined: {error}") from None
+            expire_snapshots(self._load())
+            return remove_unnamed_files(self._load(), files, self.data_directory)
+
+    def _replace(self, old: Sequence[FileScanTask], new: Sequence[DataFile]) -> None:
+        """Replaces data files by others with the same rows. Raises `RacedError` if another writer has removed or changed an old file, or
+        commits in between each time."""
+        replaced = {task.file for task in old}
+        for _ in attempts():
+            found = self._load()
+            if not replaced <= {task.file for task in _live_tasks(found) if not task.delete_files}:
+                raise RacedError("another writer has changed them")
+            try:
+                with (
+                    _without_retries(found).transaction() as transaction,
+                    transaction.update_snapshot({COMPACTION_KEY: "true"}).overwrite() as overwrite,
+                ):
+                    for data_file in replaced:
+                        overwrite.delete_data_file(data_file)
+                    for file in new:
+                        overwrite.append_data_file(_data_file(found, self.table, file))
+                return
+            except exceptions.CommitFailedException:
+                continue
+        raise RacedError(f"other writers came first {RACE_TRIES} times")
 
     # Opening
 
@@ -160,8 +206,7 @@ class IcebergLog:
             except exceptions.NoSuchTableError:
                 if not tries_left:
                     raise
-            missing_columns(rows, rows, may_add=False, partition_by=self.table.partition_by)
-            check_partition_columns(rows, self.table.partition_by)
+            check_columns(rows, None, self.table.partition_by)
             catalog = self._catalog()
             catalog.create_namespace_if_not_exists(self.table.identifier.rpartition(".")[0])
             try:
@@ -202,6 +247,11 @@ def _without_retries(found: IcebergTable) -> IcebergTable:
     return IcebergTable(found.name(), metadata, found.metadata_location, found.io, found.catalog, found.config)
 
 
+def _live_tasks(found: IcebergTable) -> list[FileScanTask]:
+    """Returns the data files of the newest snapshot, with their row-level deletes."""
+    return list(found.scan().plan_files())
+
+
 def _data_file(found: IcebergTable, table: Table, file: DataFile) -> IcebergFile:
     schema, spec = found.schema(), found.spec()
     statistics = data_file_statistics_from_parquet_metadata(
@@ -226,8 +276,9 @@ def _data_file(found: IcebergTable, table: Table, file: DataFile) -> IcebergFile
 def _logged(snapshot: Snapshot) -> LoggedCommit:
     summary = snapshot.summary
     properties = summary.additional_properties if summary is not None else {}
-    is_replaced = summary is not None and summary.operation == Operation.REPLACE
-    added, removed = (0 if is_replaced else int(properties.get(name, 0)) for name in ("added-records", "deleted-records"))
+    added, removed = (int(properties.get(name, 0)) for name in ("added-records", "deleted-records"))
+    if added == removed and (COMPACTION_KEY in properties or (summary is not None and summary.operation == Operation.REPLACE)):
+        added = removed = 0
     commit = read_commit(properties.get(SUMMARY_KEY))
     return LoggedCommit(snapshot.sequence_number or 0, snapshot.timestamp_ms, commit, added, removed)
 

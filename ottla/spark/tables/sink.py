@@ -22,10 +22,11 @@ from ottla.spark.options import SinkOptions, parse_sink
 from ottla.spark.source_groups import find_groups
 from ottla.spark.tables.columns import spark_columns
 from ottla.spark.tables.commit import Execution, commit_execution, commit_group
-from ottla.spark.tables.data_files import DataFile, FilePlan, TaskFiles
+from ottla.spark.tables.data_files import DataFile, FilePlan, write_rows
 from ottla.spark.tables.formats import open_log
 from ottla.spark.tables.storage import TableFiles, explained
 from ottla.spark.tables.table import Table
+from ottla.spark.tables.table_log import batch_directory, file_plan
 from ottla.spark.topics import check_one_cluster
 from ottla.spark.worker_process import freeze_imports
 
@@ -87,15 +88,7 @@ class TableStreamWriter(DataSourceStreamArrowWriter):
 
     def _planned(self) -> FilePlan:
         log = open_log(self.table)
-        columns = log.prepare(self._rows)
-        return FilePlan(
-            columns=columns,
-            partition_by=log.partition_by,
-            directory=log.data_directory,
-            file_bytes=self.table.file_bytes,
-            compression=self.table.compression,
-            has_partition_columns=log.has_partition_columns,
-        )
+        return file_plan(log, log.prepare(self._rows), "")
 
     def write(self, rows: Iterator[Any]) -> TableMessage:
         plan, task = self._plan, TaskContext.get()
@@ -104,18 +97,11 @@ class TableStreamWriter(DataSourceStreamArrowWriter):
             with reported():
                 raise plan
         query_id, batch_id = task.getLocalProperty(_QUERY) or "", task.getLocalProperty(_BATCH)
-        place = f"query-{query_id}/batch-{batch_id}" if query_id and batch_id else f"execution-{self._token}"
-        plan = plan._replace(directory=f"{plan.directory}/{place}".lstrip("/"))
+        place = batch_directory(query_id, batch_id) if query_id and batch_id else f"execution-{self._token}"
+        plan = plan._replace(directory=f"{plan.directory}{place}")
         freeze_imports()
         with reported(), explained(self.table):
-            written = TaskFiles(TableFiles(self.table), plan, task.partitionId())
-            try:
-                for batch in rows:
-                    written.add(batch)
-                files = written.finish()
-            except BaseException:
-                written.discard()
-                raise
+            files = write_rows(TableFiles(self.table), plan, task.partitionId(), rows)
         return TableMessage(files, self._token, plan.directory, plan.columns, query_id, find_groups())
 
     @reported()

@@ -48,6 +48,13 @@ class TableFiles:
         found = self.system.get_file_info(fs.FileSelector(directory, allow_not_found=True, recursive=True))
         return [one.path for one in found if one.type == fs.FileType.File]
 
+    def written_before(self, directory: str, moment_ms: int) -> list[str]:
+        """Returns the paths of the files below a directory that were written before a moment, in milliseconds since 1970."""
+        from pyarrow import fs
+
+        found = self.system.get_file_info(fs.FileSelector(directory, allow_not_found=True, recursive=True))
+        return [one.path for one in found if one.type == fs.FileType.File and one.mtime_ns < moment_ms * 1_000_000]
+
     def remove(self, paths: Iterable[str]) -> None:
         """Removes files. A missing file is ignored, because another process may have removed it."""
         for path in paths:

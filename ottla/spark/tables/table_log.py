@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ottla.client import TopicPartition
-from ottla.spark.tables.data_files import DataFile
+from ottla.spark.tables.data_files import DataFile, FilePlan
 from ottla.spark.tables.position import Position, TableCommit
 from ottla.spark.tables.table import Table
 
@@ -43,8 +43,6 @@ class TableLog(Protocol):
     """A table as its log has it. `prepare`, `find` or `refresh` reads the log, and the other members describe that state."""
 
     table: Table
-    data_directory: str
-    """Where data files are, relative to the location; empty for the location itself."""
     has_partition_columns: bool
     """Whether data files contain the partition columns."""
 
@@ -53,6 +51,10 @@ class TableLog(Protocol):
 
         Raises `OutputError` if the rows do not fit the table, `PipelineError` if the table cannot be used.
         """
+
+    @property
+    def data_directory(self) -> str:
+        """Where data files are, relative to the location; empty for the location itself. No other table has files there."""
 
     @property
     def partition_by(self) -> tuple[str, ...]:
@@ -80,3 +82,18 @@ class TableLog(Protocol):
 
     def live_files(self) -> list[LiveFile]:
         """Returns the data files of the newest version."""
+
+    def compact(self) -> int:
+        """Joins small files and removes files that no version needs any more; see `compaction.py`. Returns the number of removed files."""
+
+
+def file_plan(log: TableLog, columns: Any, directory: str) -> FilePlan:
+    """Returns how rows with the table's columns are written below a directory of the table's data."""
+    table = log.table
+    place = f"{log.data_directory}/{directory}".lstrip("/")
+    return FilePlan(columns, log.partition_by, place, table.file_bytes, table.compression, log.has_partition_columns)
+
+
+def batch_directory(query_id: str, batch_id: object) -> str:
+    """Returns the directory for the files of all executions of a batch."""
+    return f"query-{query_id}/batch-{batch_id}"

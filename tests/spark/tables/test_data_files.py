@@ -13,16 +13,16 @@ import pytest
 
 from ottla.spark.errors import OutputError
 from ottla.spark.tables import data_files
-from ottla.spark.tables.columns import check_partition_columns, fitted, missing_columns
-from ottla.spark.tables.data_files import DataFile, FilePlan, TaskFiles
+from ottla.spark.tables.columns import check_columns, fitted
+from ottla.spark.tables.data_files import DataFile, FilePlan, RowFiles
 from ottla.spark.tables.delta_statistics import statistics
 from ottla.spark.tables.storage import TableFiles
 from ottla.spark.tables.table import Table
 
 
-def task(directory: Path, columns: pa.Schema, *partition_by: str, file_bytes: int = 1 << 30) -> TaskFiles:
+def task(directory: Path, columns: pa.Schema, *partition_by: str, file_bytes: int = 1 << 30) -> RowFiles:
     plan = FilePlan(columns, partition_by, "batch", file_bytes, "zstd", False)
-    return TaskFiles(TableFiles(Table(str(directory))), plan, 7)
+    return RowFiles(TableFiles(Table(str(directory))), plan, 7)
 
 
 def rows(**columns: Any) -> pa.RecordBatch:
@@ -129,7 +129,7 @@ def test_rows_are_fitted_to_the_table() -> None:
 def test_rows_that_do_not_fit_are_refused(given: pa.Schema, said: str) -> None:
     table = pa.schema([pa.field("a", pa.int64(), nullable=False), ("b", pa.string())])
     with pytest.raises(OutputError) as caught:
-        missing_columns(given, table, may_add=False, partition_by=())
+        check_columns(given, table, ())
     assert said in str(caught.value)
 
 
@@ -139,5 +139,5 @@ def test_rows_that_do_not_fit_are_refused(given: pa.Schema, said: str) -> None:
 def test_a_partition_needs_a_column_with_a_text_form(names: list[str], said: str) -> None:
     columns = pa.schema([("a", pa.int64()), ("b", pa.string()), *([("f", pa.float64())] if names == ["f"] else [])])
     with pytest.raises(OutputError) as caught:
-        check_partition_columns(columns, names)
+        check_columns(columns, None, names)
     assert said in str(caught.value)

@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
 
 from ottla.spark.errors import PipelineError
-from ottla.spark.tables.storage import storage_options
+from ottla.spark.tables.compaction import compact
 from ottla.spark.tables.table import Table
-from tests.spark.tables.drivers import Driver
+from tests.spark.tables.drivers import Driver, commits_of, live_files, numbers_of
 from tests.spark.tables.object_store import BUCKET, ObjectStore
 
 
@@ -33,33 +31,26 @@ def table(request: pytest.FixtureRequest, store: ObjectStore, tmp_path: Path) ->
     store.set_faults()
 
 
-def numbers(table: Table) -> list[int]:
-    """The rows of the files that the log names, read through the store."""
-    driver = Driver(table)
-    found: list[int] = []
-    for file in driver.log.live_files():
-        with driver.files.open(file.path) as stream:
-            found += pq.ParquetFile(stream).read(columns=["number"])["number"].to_pylist()
-    return sorted(found)
-
-
 def test_batches_follow_each_other(table: Table) -> None:
     driver = Driver(table)
     for batch_id in range(3):
         driver.run(batch_id, 10 * batch_id, 10 * batch_id + 10)
-    assert numbers(table) == list(range(30))
-    if table.format == "delta":
-        found = DeltaTable(table.uri, storage_options=storage_options(table)).to_pyarrow_table()
-        assert sorted(found["number"].to_pylist()) == list(range(30))
+    assert numbers_of(table) == list(range(30))
 
 
 def test_files_of_killed_attempts_are_removed(table: Table) -> None:
     driver = Driver(table)
     driver.execute(0, range(5))
     driver.run(0, 0, 10)
-    assert set(driver.files.below(f"{driver.log.data_directory}/query-query".lstrip("/"))) == {
-        file.path for file in Driver(table).log.live_files()
-    }
+    assert set(driver.files.below(f"{driver.log.data_directory}/query-query".lstrip("/"))) == live_files(table)
+
+
+def test_small_files_are_joined(table: Table) -> None:
+    driver = Driver(table)
+    for batch_id in range(2):
+        driver.run(batch_id, 10 * batch_id, 10 * batch_id + 10)
+    assert compact(table)[:2] == (6, 3)
+    assert numbers_of(table) == list(range(20)) and len(live_files(table)) == 3
 
 
 def test_requests_that_fail_for_a_moment_are_repeated(table: Table, store: ObjectStore) -> None:
@@ -68,7 +59,7 @@ def test_requests_that_fail_for_a_moment_are_repeated(table: Table, store: Objec
     store.set_faults((r"PUT .*parquet", 503, 1), (r"PUT .*(_delta_log|metadata)/", 503, 1), ("GET ", 503, 1))
     driver.run(1, 10, 20)
     assert store.hits()[:2] == [1, 1]
-    assert numbers(table) == list(range(20))
+    assert numbers_of(table) == list(range(20))
 
 
 def test_a_commit_whose_answer_is_lost_is_there_once(table: Table, store: ObjectStore) -> None:
@@ -81,8 +72,8 @@ def test_a_commit_whose_answer_is_lost_is_there_once(table: Table, store: Object
     except PipelineError:
         Driver(table).run(1, 10, 20)  # as the next start
     assert store.hits() == [1]
-    assert numbers(table) == list(range(20))
-    assert [one.commit.sequence for one in Driver(table).log.history().commits if one.commit is not None] == [1, 2]
+    assert numbers_of(table) == list(range(20))
+    assert [one["sequence"] for one in commits_of(table)] == [1, 2]
 
 
 def test_two_drivers_do_not_both_commit(table: Table) -> None:
@@ -97,7 +88,7 @@ def test_two_drivers_do_not_both_commit(table: Table) -> None:
 
     zombie.log.commit = commit_late  # type: ignore[method-assign]
     zombie.commit(0, late, 0, 10)
-    assert numbers(table) == list(range(10))
+    assert numbers_of(table) == list(range(10))
 
 
 def test_a_store_that_refuses_is_one_line_and_a_restart_continues(table: Table, store: ObjectStore) -> None:
@@ -107,9 +98,9 @@ def test_a_store_that_refuses_is_one_line_and_a_restart_continues(table: Table, 
         Driver(table).run(1, 10, 20)
     assert store.hits()[0] > 0 and "\n" not in str(caught.value) and table.uri in str(caught.value)
     store.set_faults()
-    assert numbers(table) == list(range(10))
+    assert numbers_of(table) == list(range(10))
     Driver(table).run(1, 10, 20)
-    assert numbers(table) == list(range(20))
+    assert numbers_of(table) == list(range(20))
 
 
 def test_a_bucket_that_does_not_exist_is_one_line(table: Table) -> None:
