@@ -1,4 +1,4 @@
-"""What PyIceberg lacks to compact an Iceberg table: which files are small, which snapshots and files are too old."""
+"""Finds the small files of an Iceberg table, and removes old snapshots and unnamed files. PyIceberg has no compaction."""
 
 from __future__ import annotations
 

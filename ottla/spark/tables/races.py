@@ -1,4 +1,4 @@
-"""Commits that other writers may come before: the error of a commit that came too late, and the attempts to make it."""
+"""Repeats commits that the table's log refuses because another writer committed first."""
 
 from __future__ import annotations
 
