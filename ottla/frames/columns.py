@@ -1,4 +1,4 @@
-"""The columns of a frame: which stored columns they need, and how keys and values become text or typed JSON."""
+"""The columns of a frame: which stored columns they need, and how keys and values become text or typed values."""
 
 from __future__ import annotations
 
@@ -8,44 +8,59 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ottla.arrow.decode import arrow_schema
-from ottla.frames.errors import FrameError, FrameUsageError
+from ottla.frames.errors import FrameError, FrameUsageError, UnfitValueError
 
-_JSON = {b"form": b"json"}
-"""Metadata of a column that is parsed as JSON: its type alone does not say so, because JSON text is of the type string too."""
-FORMS = {"key": ("bytes", "text"), "value": ("bytes", "text", "json")}
+TYPED = ("json", "avro", "protobuf")
+FORMS = {"key": ("bytes", "text"), "value": ("bytes", "text", *TYPED)}
 
 
 class Columns(NamedTuple):
-    """`stored` are the fields that are decoded from record batches, `schema` has the fields of the frame."""
+    """`stored` are the fields that are decoded from record batches, `schema` has the fields of the frame. `values` decodes typed values; if
+    one does not fit, it is null, or with `is_fatal` an error."""
 
     stored: Any
     schema: Any
+    values: Any = None
+    is_fatal: bool = True
 
     def select(self, names: Sequence[str]) -> Columns:
         """Returns some of the columns. Raises `FrameUsageError` for a name that is none of them."""
         _check_names(names, self.schema.names)
-        return Columns(pa.schema([self.stored.field(name) for name in names]), pa.schema([self.schema.field(name) for name in names]))
+        wanted = [*names, "offset"] if self.values is not None and "value" in names and "offset" not in names else names
+        known = arrow_schema(include_headers=True)
+        stored, schema = pa.schema([known.field(name) for name in wanted]), pa.schema([self.schema.field(name) for name in names])
+        return self._replace(stored=stored, schema=schema)
 
     def convert(self, rows: Any) -> Any:
         """Returns decoded rows with the types of the frame. Raises `FrameError` for a key or value that does not fit."""
         if self.stored is self.schema:
             return rows
-        columns = [rows.column(field.name) if field.type == rows.schema.field(field.name).type else _converted(rows, field)
-                   for field in self.schema]  # fmt: skip
+        columns = [self._converted(rows, field) for field in self.schema]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def with_value_type(self, kind: Any) -> Columns:
-        """Returns the columns with another type of the column `value`."""
+    def _converted(self, rows: Any, field: Any) -> Any:
+        column = rows.column(field.name)
+        if field.name == "value" and self.values is not None:
+            found, is_bad = self.values.decode(column)
+            if self.is_fatal and is_bad.any():
+                first = int(is_bad.argmax())
+                raise UnfitValueError(rows.column("offset")[first].as_py(), self.values.misfit(column[first].as_py()))
+            return found
+        return column if field.type == column.type else _as_text(column, field.name)
+
+    def with_values(self, values: Any, *, is_fatal: bool) -> Columns:
+        """Returns the columns with values that a `ValueDecoder` decodes."""
         at = self.schema.get_field_index("value")
-        return Columns(self.stored, self.schema.set(at, pa.field("value", kind, metadata=_JSON)))
+        typed = self._replace(schema=self.schema.set(at, pa.field("value", values.kind)), values=values, is_fatal=is_fatal)
+        return typed.select(self.schema.names)
 
 
 def chosen_columns(names: Sequence[str], *, key: str, value: str) -> Columns:
-    """Returns the columns of these names. Raises `FrameUsageError` for an unknown name or form."""
+    """Returns the columns of these names, typed values as bytes. Raises `FrameUsageError` for an unknown name or form."""
     forms = {"key": key, "value": value}
     for argument, form in forms.items():
         if form not in FORMS[argument]:
-            raise FrameUsageError(f"{argument}: {form!r} is none of {', '.join(FORMS[argument])}")
+            raise FrameUsageError(f"{argument}_format: {form!r} is none of {', '.join(FORMS[argument])}")
     known = arrow_schema(include_headers=True)
     if isinstance(names, str):
         raise FrameUsageError(f"columns: a list of names, such as [{names!r}]")
@@ -62,13 +77,8 @@ def _check_names(names: Sequence[str], known: Sequence[str]) -> None:
         raise FrameUsageError("columns: each name once, and at least one")
 
 
-def _converted(rows: Any, field: Any) -> Any:
-    column = rows.column(field.name)
-    if field.type != pa.string() or field.metadata == _JSON:
-        from ottla.frames.json_values import parse_values
-
-        return parse_values(column, field.type)
+def _as_text(column: Any, name: str) -> Any:
     try:
         return column.cast(pa.string())
     except pa.ArrowInvalid:
-        raise FrameError(f"a {field.name} is not UTF-8; read it with {field.name}='bytes'") from None
+        raise FrameError(f"a {name} is not UTF-8; read it with {name}_format='bytes'") from None

@@ -13,5 +13,13 @@ class FrameUsageError(FrameError, ValueError):
     """An argument is wrong, unknown, or contradicts another one. Nothing was read or written."""
 
 
+class UnfitValueError(FrameError):
+    """A value does not fit its schema. `offset` is the offset of its record."""
+
+    def __init__(self, offset: int, reason: str) -> None:
+        super().__init__(reason)
+        self.offset = offset
+
+
 class MissingPackageError(FrameError, ImportError):
     """A package is not installed; the message has the command that installs it."""

@@ -2,7 +2,7 @@
 
     import ottla
 
-    orders = ottla.frame("orders", since="-1h", value="json")
+    orders = ottla.frame("orders", since="-1h", value_format="json")
     orders.to_polars()
 
 A `Frame` has no records, only the offsets to read and the columns. Each conversion reads the topic, partition by partition in the order of
@@ -18,8 +18,8 @@ from typing import Any
 
 from ottla.analysis.progress import Progress
 from ottla.client import TopicPartition
-from ottla.frames.errors import FrameError, FrameUsageError
-from ottla.frames.packages import library
+from ottla.frames.errors import FrameError, FrameUsageError, UnfitValueError
+from ottla.frames.packages import as_frame_errors, library
 from ottla.frames.ranges import Moment, Offsets, find_offsets
 from ottla.frames.source import Source, source_of
 
@@ -27,6 +27,8 @@ COLUMNS = ("key", "value", "partition", "offset", "timestamp")
 """The columns of a frame by default."""
 OTHER_COLUMNS = ("topic", "timestampType", "headers")
 """Columns that a frame has if `columns` names them."""
+SAMPLE_ROWS = 10_000
+"""Maximum number of values of each partition that decide the types of JSON. They are from the first record batch of Arrow."""
 FETCH_BYTES = 8 * 1024 * 1024
 """Bytes of one Fetch. Two are in memory at a time: the one that is decoded, and the next one."""
 
@@ -39,40 +41,78 @@ def frame(
     partitions: Iterable[int] | None = None,
     offsets: Offsets | None = None,
     columns: Sequence[str] | None = None,
-    key: str = "bytes",
-    value: str = "bytes",
+    key_format: str = "bytes",
+    value_format: str = "bytes",
+    schema: str | None = None,
+    registry: str | None = None,
+    message: str | None = None,
+    errors: str = "fail",
     bootstrap: str | None = None,
     config: Mapping[str, str] | None = None,
     isolation: str = "read_committed",
     progress: bool | None = None,
 ) -> Frame:
-    """Returns the records of a topic as a `Frame`. It asks the cluster for offsets and, except for JSON, reads no records.
+    """Returns the records of a topic as a `Frame`. It asks the cluster for offsets and, except for JSON without a schema, reads no records.
 
     `since` and `until` (exclusive) are times: `-1h`, an ISO date, milliseconds since 1970 or a datetime. `partitions` are numbers of
     partitions; `offsets` has the first offset and the end of each instead. `columns` are names, in their order; by default `COLUMNS`.
-    `key` and `value` are `bytes` or `text` (UTF-8). With `value="json"` values have the types of a sample, which is read immediately.
+    `key_format` and `value_format` are `bytes` or `text` (UTF-8). Values may also be `json`, `avro` or `protobuf`: then they have the type
+    of `schema` (its text, or the path of a file), or of the newest schema of the subject TOPIC-value in `registry`, the URL of a schema
+    registry. With a registry each value begins with the id of its schema. `message` is the name of a Protobuf message, by default the
+    first. JSON with neither has the types of a sample, which is read immediately. A value that does not fit ends the reading, or with
+    `errors="null"` is null.
     `bootstrap` is `HOST:PORT[,...]`, by default OTTLA_BOOTSTRAP, KAFKA_BOOTSTRAP_SERVERS or localhost:9092. `config` has the security
     settings of Kafka's clients. `isolation` is `read_committed` or `read_uncommitted`. A progress bar is shown on a terminal and in a
     notebook, unless `progress` is False.
 
     Raises `UnknownTopicError`, `ConnectError` and other `ClientError`s, `FrameUsageError` for a wrong argument, `FrameError` for offsets
-    out of range and for a sample that is not JSON or has no common type, and `MissingPackageError` without the packages of `ottla[frame]`.
+    out of range, for a sample that is not JSON or has no common type, and for a registry that does not answer, and `MissingPackageError`
+    without the packages of `ottla[frame]` or `ottla[schemas]`.
     """
     library("pyarrow"), library("numpy")
     from ottla.frames.columns import chosen_columns
 
     if isolation not in ("read_committed", "read_uncommitted"):
         raise FrameUsageError(f"isolation: {isolation!r} is neither read_committed nor read_uncommitted")
-    chosen = chosen_columns(COLUMNS if columns is None else columns, key=key, value=value)
+    chosen = chosen_columns(COLUMNS if columns is None else columns, key=key_format, value=value_format)
+    values = _value_options(value_format, schema, registry, message, errors)
     source = source_of(bootstrap, config, isolation)
     with source.connect() as client:
         found = find_offsets(
             client, topic, since=since, until=until, partitions=partitions, offsets=offsets, isolation=isolation
         )
     made = Frame(topic, found, chosen, source, progress=progress)
-    if value == "json" and "value" in chosen.schema.names:
-        made = Frame(topic, found, chosen.with_value_type(made.infer_json()), source, progress=progress)
-    return made
+    if values is None or "value" not in chosen.schema.names:
+        return made
+    with as_frame_errors():
+        from ottla.schemas.values import NULL, ValueDecoder, ValueSchema, resolve_values
+
+        if values.schema or values.registry:
+            resolved = resolve_values(values, [topic])
+        else:
+            resolved = ValueSchema(options=values, kind=made.infer_json(), is_strict=True)
+        typed = chosen.with_values(ValueDecoder(resolved), is_fatal=errors != NULL)
+    return Frame(topic, found, typed, source, progress=progress)
+
+
+def _value_options(value_format: str, schema: str | None, registry: str | None, message: str | None, errors: str) -> Any:
+    """Returns the options of typed values, None for bytes and text. Raises `FrameUsageError` for options that contradict each other."""
+    from ottla.frames.columns import TYPED
+
+    if value_format not in TYPED:
+        given = {"schema": schema, "registry": registry, "message": message}
+        extra = next((name for name, value in given.items() if value), None)
+        if extra is not None:
+            raise FrameUsageError(f"{extra}: it needs a value_format, {', '.join(TYPED)}")
+        return None
+    if errors not in ("fail", "null"):
+        raise FrameUsageError(f"errors: {errors!r} is neither fail nor null; a frame writes to no topic")
+    with as_frame_errors():
+        from ottla.schemas.values import ValueOptions, check_options
+
+        options = ValueOptions(format=value_format, schema=schema or "", registry=registry or "", message=message or "", errors=errors)
+        check_options(options, {"format": "value_format", "message": "message"}, needs_schema=value_format != "json")
+    return options
 
 
 class Frame:
@@ -111,13 +151,18 @@ class Frame:
         """Returns the type of the values as JSON, by a sample of each partition. Raises the errors of `to_reader`, and `FrameError` for
         values without a common type.
         """
-        from ottla.frames.json_values import SAMPLE_ROWS, inferred_type
+        from ottla.schemas.errors import Misfit
+        from ottla.schemas.json_columns import inferred_kind
 
         samples = []
         for number, (start, end) in self.offsets.items():
             of_one = Frame(self.topic, {number: (start, end)}, self._columns.select(["value"]), self._source, progress=False)
             samples += [rows.column("value").slice(0, SAMPLE_ROWS) for rows in islice(of_one.to_reader(), 1)]
-        return inferred_type(library("pyarrow").concat_arrays(samples)) if samples else inferred_type(samples)
+        try:
+            return inferred_kind(library("pyarrow").concat_arrays(samples).drop_null() if samples else samples)
+        except Misfit as error:
+            advice = "read it with value_format='text'"
+            raise FrameError(f"{self.topic}: a sample of the values has no common type: {error}; {advice}") from None
 
     # Arrow
 
@@ -178,6 +223,10 @@ class Frame:
 
     def _converted(self, rows: Any, number: int, position: int) -> Any:
         try:
-            return self._columns.convert(rows)
+            with as_frame_errors():
+                return self._columns.convert(rows)
+        except UnfitValueError as error:
+            advice = "read it with errors='null' or value_format='text'"
+            raise FrameError(f"{self.topic}-{number} offset {error.offset}: the value does not fit: {error}; {advice}") from None
         except FrameError as error:
             raise FrameError(f"{self.topic}-{number}, from offset {position} on: {error}") from None

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from ottla.frames.errors import MissingPackageError
+from ottla.frames.errors import FrameError, FrameUsageError, MissingPackageError
+from ottla.schemas import errors as schemas
 
 _OF_THE_EXTRA = ("duckdb", "numpy", "pyarrow")
 """Packages of the extra `ottla[frame]`. The user chooses the libraries of DataFrames."""
@@ -19,3 +22,16 @@ def library(name: str) -> Any:
         missing = (error.name or name).partition(".")[0]
         wanted = "'ottla[frame]'" if missing in _OF_THE_EXTRA else missing
         raise MissingPackageError(f"{missing} cannot be imported; install it: pip install {wanted}", name=missing) from None
+
+
+@contextmanager
+def as_frame_errors() -> Iterator[None]:
+    """Converts errors of schemas and registries to errors of frames with the same message."""
+    try:
+        yield
+    except schemas.SchemaUsageError as error:
+        raise FrameUsageError(str(error)) from None
+    except schemas.MissingPackageError as error:
+        raise MissingPackageError(error.text) from None
+    except schemas.SchemaError as error:
+        raise FrameError(str(error)) from None

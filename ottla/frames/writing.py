@@ -14,8 +14,9 @@ from typing import Any
 
 from ottla.analysis.progress import Progress
 from ottla.frames.errors import FrameUsageError
-from ottla.frames.packages import library
+from ottla.frames.packages import as_frame_errors, library
 from ottla.frames.source import source_of
+from ottla.schemas.errors import Misfit
 
 ROWS_MAX = 65_536
 """Maximum number of rows that are encoded at once."""
@@ -28,6 +29,10 @@ def write_frame(
     *,
     key: str | None = None,
     value: str | None = None,
+    value_format: str | None = None,
+    schema: str | None = None,
+    registry: str | None = None,
+    message: str | None = None,
     compression: str = "lz4",
     timeout_s: float = 60.0,
     bootstrap: str | None = None,
@@ -42,6 +47,10 @@ def write_frame(
     whole row as a JSON object, and no column may contain bytes. The column of the keys is `key`, or the column that the argument `key`
     names; keys are strings, bytes or integers.
 
+    With a `value_format` (`json`, `avro` or `protobuf`) the column of the values, or the whole row, is encoded: by `schema` (its text, or
+    the path of a file), or by the newest schema of the subject TOPIC-value in `registry`, the URL of a schema registry. With both, the
+    schema is stored as a version of the subject first. `message` is the name of a Protobuf message, by default the first.
+
     `compression` is none, gzip, snappy, lz4 or zstd. The brokers abort the transaction if it is open for more than `timeout_s` seconds.
     `bootstrap`, `config` and `progress` have the same meaning as for `ottla.frame`.
 
@@ -54,10 +63,11 @@ def write_frame(
     from ottla.arrow.errors import RowsError
     from ottla.arrow.partitioning import assign_partitions
 
+    options = _value_options(value_format, schema, registry, message)
     count, total = 0, len(rows) if hasattr(rows, "__len__") else 0
     with source_of(bootstrap, config).connect() as client, Progress(topic, total, is_quiet=progress is False) as bar:
         partitions = {topic: len(client.describe_topic(topic).partitions)}
-        records = _records(rows, key, value)
+        records = _records(rows, topic, key, value, options)
         with client.transaction(f"ottla-frame-{uuid.uuid4()}", timeout_ms=int(timeout_s * 1000)) as transaction:
             try:
                 for some in records:
@@ -71,9 +81,35 @@ def write_frame(
     return count
 
 
-def _records(rows: Any, key: str | None, value: str | None) -> Iterator[Any]:
+def _value_options(value_format: str | None, schema: str | None, registry: str | None, message: str | None) -> Any:
+    """Returns the options of encoded values, None without a format. Raises `FrameUsageError` for options that contradict each other."""
+    given = {"schema": schema, "registry": registry, "message": message}
+    extra = next((name for name, option in given.items() if option), None)
+    if value_format is None:
+        if extra is not None:
+            raise FrameUsageError(f"{extra}: it needs a value_format, json, avro or protobuf")
+        return None
+    with as_frame_errors():
+        from ottla.schemas.values import ValueOptions, check_options
+
+        options = ValueOptions(format=value_format, schema=schema or "", registry=registry or "", message=message or "")
+        check_options(options, {"format": "value_format", "message": "message"}, needs_schema=value_format != "json")
+    return options
+
+
+def _encoder(options: Any, topic: str, kind: Any) -> Any:
+    from ottla.schemas.values import ValueEncoder, resolve_written
+
+    with as_frame_errors():
+        try:
+            return ValueEncoder(resolve_written(options, [topic], kind))
+        except Misfit as error:
+            raise FrameUsageError(f"rows: {error}") from None
+
+
+def _records(rows: Any, topic: str, key: str | None, value: str | None, options: Any) -> Iterator[Any]:
     """Returns an iterator over batches with the columns of records. Raises `FrameUsageError` for a name that is no column, rows without an
-    Arrow stream, and bytes that would have to become JSON."""
+    Arrow stream, and columns that do not fit the schema, or would have to become JSON and have bytes."""
     pyarrow = library("pyarrow")
     if not hasattr(rows, "__arrow_c_stream__"):
         raise FrameUsageError(f"rows: a DataFrame, or a table that gives an Arrow stream, not {type(rows).__name__}")
@@ -83,21 +119,34 @@ def _records(rows: Any, key: str | None, value: str | None) -> Iterator[Any]:
         if name is not None and name not in names:
             raise FrameUsageError(f"{argument}: there is no column {name!r}, only {', '.join(names)}")
     value = value or ("value" if "value" in names else None)
-    if value is None:
+    if value is None and options is None:
+        from ottla.schemas.values import ValueOptions
+
         _check_json(reader.schema)
-    return _renamed(reader, key or ("key" if "key" in names else None), value)
+        options = ValueOptions(format="json")
+    kind = pyarrow.struct(list(reader.schema)) if value is None else reader.schema.field(value).type
+    encoder = None if options is None else _encoder(options, topic, kind)
+    return _renamed(reader, key or ("key" if "key" in names else None), value, encoder)
 
 
-def _renamed(reader: Any, key: str | None, value: str | None) -> Iterator[Any]:
+def _renamed(reader: Any, key: str | None, value: str | None, encoder: Any) -> Iterator[Any]:
     pyarrow = library("pyarrow")
     for batch in reader:
         for start in range(0, batch.num_rows, ROWS_MAX):
             rows = batch.slice(start, ROWS_MAX)
             names = [name for name in RECORD_COLUMNS if name in rows.schema.names] if value else []
-            columns = {name: rows.column(name) for name in names} | {"value": rows.column(value) if value else _as_json(rows)}
+            values = rows.column(value) if value else rows.to_struct_array()
+            columns = {name: rows.column(name) for name in names} | {"value": values if encoder is None else _encoded(encoder, values)}
             if key is not None:
                 columns["key"] = _as_key(rows.column(key))
             yield pyarrow.record_batch(columns)
+
+
+def _encoded(encoder: Any, values: Any) -> Any:
+    try:
+        return encoder.encode(values)
+    except Misfit as error:
+        raise FrameUsageError(f"rows: {error}") from None
 
 
 def _as_key(column: Any) -> Any:
@@ -119,13 +168,3 @@ def _has_bytes(kind: Any) -> bool:
         return _has_bytes(kind.value_type)
     is_bytes = types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind) or types.is_binary_view(kind)
     return is_bytes or any(_has_bytes(kind.field(number).type) for number in range(kind.num_fields))
-
-
-def _as_json(rows: Any) -> Any:
-    """Returns each row as the text of a JSON object."""
-    pyarrow = library("pyarrow")
-    with library("duckdb").connect() as connection:
-        relation = connection.from_arrow(pyarrow.Table.from_batches([rows]))
-        found = relation.query("frame", "select to_json(frame)::varchar as value from frame").arrow()
-    table = found.read_all() if hasattr(found, "read_all") else found
-    return table.column("value").combine_chunks()

@@ -26,7 +26,7 @@ from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
 from tests.cli.every_command import COMMANDS, EXAMPLES
 from tests.cli.groups.test_streams_group import Member
-from tests.cli.schema_registry import running_registry
+from tests.schemas.running_registry import running_registry
 
 ROOT = Path(__file__).resolve().parents[2]
 ORDERS = [{"key": key, "payload": json.dumps({"item": item, "amount": amount})} for key, item, amount in (

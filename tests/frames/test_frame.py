@@ -45,7 +45,7 @@ def test_the_columns_of_a_frame(frame: Any, filled: str) -> None:
     assert table.schema.names == list(frames.COLUMNS)
     assert table.slice(0, 1).to_pylist() == [{"key": b"k0", "value": b"v0", "partition": 0, "offset": 0, "timestamp": NOON}]
     assert table.slice(4).to_pylist() == [{"key": None, "value": None, "partition": 1, "offset": 0, "timestamp": NOON}]
-    other = frame(filled, columns=["headers", "topic", "timestampType", "value"], value="text", partitions=[0]).to_arrow()
+    other = frame(filled, columns=["headers", "topic", "timestampType", "value"], value_format="text", partitions=[0]).to_arrow()
     assert other.slice(0, 2).to_pylist() == [
         {"headers": [{"key": "trace", "value": b"\x01"}], "topic": filled, "timestampType": 0, "value": "v0"},
         {"headers": None, "topic": filled, "timestampType": 0, "value": "v1"},
@@ -67,7 +67,7 @@ def test_the_columns_of_a_frame(frame: Any, filled: str) -> None:
     ],
 )
 def test_what_is_read(frame: Any, filled: str, limits: dict[str, Any], wanted: list[str | None]) -> None:
-    assert values(frame(filled, value="text", **limits)) == wanted
+    assert values(frame(filled, value_format="text", **limits)) == wanted
 
 
 def test_a_frame_gives_the_same_rows_again(frame: Any, filled: str, client: Client) -> None:
@@ -97,7 +97,7 @@ def test_only_committed_records_are_read_unless_all_are_wanted(frame: Any, topic
 
 
 def test_every_library_reads_it(frame: Any, filled: str) -> None:
-    made = frame(filled, value="text", columns=["value", "offset"])
+    made = frame(filled, value_format="text", columns=["value", "offset"])
     rows = [("v0", 0), ("v1", 1), ("v2", 2), ("v3", 3), (None, 0)]
     assert made.to_polars().rows() == rows
     assert polars.DataFrame(made).rows() == rows, "through the stream of Arrow"
@@ -167,7 +167,7 @@ def test_json_values_have_the_types_of_a_sample(frame: Any, topic: str, client: 
     with client.producer() as producer:
         for number, text in enumerate(texts):
             producer.produce(topic, text, partition=number % 2)
-    made = frame(topic, value="json", columns=["partition", "value"])
+    made = frame(topic, value_format="json", columns=["partition", "value"])
     first = {"item": "tea", "amount": 12.0, "at": "2026-01-01T12:00:00", "tags": None, "of": None}
     last = {"item": None, "amount": 2.5, "at": None, "tags": ["a"], "of": {"x": True}}
     assert made.to_arrow().to_pylist() == [
@@ -178,33 +178,36 @@ def test_json_values_have_the_types_of_a_sample(frame: Any, topic: str, client: 
 
 
 def test_json_that_is_text_and_a_topic_without_values(frame: Any, topic: str, client: Client) -> None:
-    assert frame(topic, value="json").to_arrow().num_rows == 0
+    assert frame(topic, value_format="json").to_arrow().num_rows == 0
     with client.producer() as producer:
         producer.produce(topic, b'"a\\nb"', partition=0)
-    assert values(frame(topic, value="json")) == ["a\nb"]
+    assert values(frame(topic, value_format="json")) == ["a\nb"]
 
 
 @pytest.mark.parametrize(
-    ("first", "later", "message"),
+    ("first", "later", "offset", "message"),
     [
-        (b'{"a": 1}', [b"nope"], "Invalid value"),
-        (b'{"a": 1}', [b'{"a": "x"}'], r"Column\(a\) changed from number to string"),
-        (b'{"a": 1}', [b'{"b": 1}'], "unexpected field"),
-        (b'{"a": 1}', [b"{}{}", b""], "does not fit"),
-        (b'{"a": 1}', [b'{"a":', b'1}', b"{}{}"], "does not fit"),
-        (b'{"a": 1}', [b'{}}{"v":{}'], "not one JSON value"),
+        (b'{"a": 1}', [b"nope"], 1, "Invalid value"),
+        (b'{"a": 1}', [b'{"a": "x"}'], 1, r"Column\(a\) changed from number to string"),
+        (b'{"a": 1}', [b"{}", b'{"b": 1}'], 2, "unexpected field"),
+        (b'{"a": 1}', [b"{}{}", b""], 1, ""),
+        (b'{"a": 1}', [b'{"a":', b'1}', b"{}{}"], 1, ""),
+        (b'{"a": 1}', [b'{}]}{"v":[{}'], 1, "not one JSON value"),
+        (b'{"a": 1}', [b'{"a": 2}, {}'], 1, "not one JSON value"),
+        (b'{"a": "x"}', [b'{"a": "\xff"}'], 1, "it is not UTF-8"),
     ],
 )
 def test_json_that_does_not_fit_the_sample(
-    frame: Any, topic: str, client: Client, monkeypatch: pytest.MonkeyPatch, first: bytes, later: list[bytes], message: str
+    frame: Any, topic: str, client: Client, monkeypatch: pytest.MonkeyPatch, first: bytes, later: list[bytes], offset: int, message: str
 ) -> None:
     """Rows and values never shift against each other, whatever the values contain."""
-    monkeypatch.setattr("ottla.frames.json_values.SAMPLE_ROWS", 1)
+    monkeypatch.setattr("ottla.frames.frame.SAMPLE_ROWS", 1)
     with client.producer() as producer:
         for text in (first, *later):
             producer.produce(topic, text, partition=0)
-    made = frame(topic, value="json")
-    with pytest.raises(FrameError, match=rf"{topic}-0, from offset 0 on: .*{message}.*; read it with value='text'$"):
+    made = frame(topic, value_format="json")
+    advice = "read it with errors='null' or value_format='text'"
+    with pytest.raises(FrameError, match=rf"{topic}-0 offset {offset}: the value does not fit: .*{message}.*; {advice}$"):
         made.to_arrow()
 
 
@@ -223,7 +226,7 @@ def test_json_that_does_not_fit_the_sample(
         ({"columns": ["valu"]}, FrameUsageError, "columns: there is no 'valu', only key, value, topic,"),
         ({"columns": "value"}, FrameUsageError, r"columns: a list of names, such as \['value'\]"),
         ({"columns": ["key", "key"]}, FrameUsageError, "columns: each name once, and at least one"),
-        ({"key": "xml"}, FrameUsageError, "key: 'xml' is none of bytes, text"),
+        ({"key_format": "xml"}, FrameUsageError, "key_format: 'xml' is none of bytes, text"),
         ({"isolation": "none"}, FrameUsageError, "isolation: 'none' is neither read_committed nor read_uncommitted"),
         ({"config": {"security.protocol": "SSH"}}, FrameUsageError, "bootstrap, config: "),
         ({"bootstrap": "localhost:1"}, ConnectError, "cannot reach localhost:1"),
@@ -243,8 +246,8 @@ def test_an_unknown_topic_is_named_with_the_nearest(frame: Any, filled: str) -> 
 def test_bytes_that_are_no_text(frame: Any, topic: str, broker: Broker, client: Client) -> None:
     with client.producer() as producer:
         producer.produce(topic, b"\xff", partition=0)
-    with pytest.raises(FrameError, match="a value is not UTF-8; read it with value='bytes'"):
-        frame(topic, value="text").to_arrow()
+    with pytest.raises(FrameError, match="a value is not UTF-8; read it with value_format='bytes'"):
+        frame(topic, value_format="text").to_arrow()
 
 
 def test_records_that_retention_has_removed(frame: Any, filled: str, client: Client) -> None:

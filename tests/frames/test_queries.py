@@ -23,7 +23,7 @@ class Asked:
 
     def __call__(self, topic: str) -> Frame:
         self.topics.append(topic)
-        made: Frame = self._frame(topic, columns=COLUMNS, key="text", value="text")
+        made: Frame = self._frame(topic, columns=COLUMNS, key_format="text", value_format="text")
         select = made.select
 
         def noted(columns: Any) -> Frame:
@@ -86,7 +86,7 @@ def test_a_topic_that_is_named_twice_is_read_twice(asked: Asked, filled: str) ->
 
 def test_fields_of_json_are_columns_of_a_struct(frame: Any, filled: str) -> None:
     def as_json(topic: str) -> Frame:
-        made: Frame = frame(topic, columns=COLUMNS, value="json")
+        made: Frame = frame(topic, columns=COLUMNS, value_format="json")
         return made
 
     query = f'select sum(value.n), count(key) from "{filled}" where value.n > 2997'

@@ -38,7 +38,7 @@ def rows_of(found: Any, *names: str) -> list[Any]:
 )  # fmt: skip
 def test_rows_become_json_objects(frame: Any, write: Any, topic: str, made: Callable[[Any], Any]) -> None:
     assert write(made(ORDERS), topic, key="customer") == 3
-    found = rows_of(frame(topic, key="text", value="text"), "key", "value")
+    found = rows_of(frame(topic, key_format="text", value_format="text"), "key", "value")
     assert [(row["key"], json.loads(row["value"])) for row in found] == [
         (customer, {"customer": customer, "amount": amount}) for customer, amount in (("ann", 12), ("bob", 30), (None, 5))
     ]
@@ -62,9 +62,10 @@ def test_a_topic_is_copied_through_a_query(frame: Any, write: Any, broker: Broke
     source = f"{topic}-source"
     broker.create_topic(source)
     assert write(pa.table({"value": ["b", "a", "c"]}), source) == 3
-    chosen = frame(source, value="text").select(["value", "offset"]).to_duckdb().filter("value <> 'a'")
+    chosen = frame(source, value_format="text").select(["value", "offset"]).to_duckdb().filter("value <> 'a'")
     assert write(chosen, topic, key="offset") == 2
-    assert rows_of(frame(topic, key="text", value="text"), "key", "value") == [{"key": "0", "value": "b"}, {"key": "2", "value": "c"}]
+    found = rows_of(frame(topic, key_format="text", value_format="text"), "key", "value")
+    assert found == [{"key": "0", "value": "b"}, {"key": "2", "value": "c"}]
 
 
 def test_many_batches_are_one_transaction(frame: Any, write: Any, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:

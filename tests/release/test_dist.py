@@ -22,9 +22,9 @@ IMPORTED_BY_OTHERS = {
     "pandas": "pyspark, for tables of Arrow",
     "protobuf": "pyspark, for the state of transformWithState",
     "duckdb": "frames/packages.py, by its name",
-    "fastavro": "cli/schemas/formats.py, by its name",
-    "grpcio_tools": "cli/schemas/formats.py, as a program",
-    "jsonschema": "cli/schemas/formats.py, by its name",
+    "fastavro": "schemas/formats.py, by its name",
+    "grpcio_tools": "schemas/formats.py, as a program",
+    "jsonschema": "schemas/formats.py, by its name",
 }
 OPTIONS = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "--no-compile"]
 PIP = [sys.executable, "-m", "pip", "install", *OPTIONS]

@@ -10,7 +10,7 @@ import ast
 from tests.tidy.bounded_tables import bounded_tables
 from tests.tidy.sources import PACKAGE, parsed, python_files
 
-CLIENTS = {"arrow", "cli", "client", "console", "frames", "spark", "testing"}
+CLIENTS = {"arrow", "cli", "client", "console", "frames", "schemas", "spark", "testing"}
 """Parts that a client of a broker cannot reach."""
 NUMBERS = "holds numbers"
 EXISTS = "holds names of topics, brokers or settings that exist in the cluster, or texts of this program"

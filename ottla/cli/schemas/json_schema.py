@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ottla.cli.command import UsageError
-from ottla.cli.schemas.formats import Misfit
+from ottla.schemas.errors import Misfit
 
 DESCRIBING = frozenset(
     {"$schema", "$id", "$comment", "title", "description", "default", "examples", "format", "deprecated", "readOnly", "writeOnly"}

@@ -13,14 +13,36 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from ottla.cli.command import Args, Refused, UsageError
+from ottla.cli.command import Args, NotReached, Refused, UsageError
 from ottla.cli.input_files import read_text
-from ottla.cli.schemas.formats import COMPILED, Decoder, Encoder, Misfit, file_format
 from ottla.cli.schemas.json_schema import KeywordNotOffered, Schema
-from ottla.cli.schemas.registry import HEADER, Registry, header, is_framed, message_path
+from ottla.schemas import errors
+from ottla.schemas.errors import Misfit
+from ottla.schemas.formats import COMPILED, Decoder, Encoder, file_format
+from ottla.schemas.registry import HEADER, Registry, header, is_framed, message_path
 from ottla.wire.records import Record
+
+
+@contextmanager
+def as_command_errors() -> Iterator[None]:
+    """Converts errors of schemas and registries to errors of a command."""
+    try:
+        yield
+    except errors.SchemaError as error:
+        raise _command_error(error) from None
+
+
+def _command_error(error: errors.SchemaError) -> Exception:
+    if isinstance(error, errors.SchemaUsageError):
+        return UsageError(error.text if error.option == "schema" else f"--{error.option} {error.text}")
+    if isinstance(error, errors.RegistryAwayError):
+        return NotReached(error.text)
+    names = {errors.RegistryError: "INVALID_SCHEMA", errors.SchemaCompilerError: "REQUEST_TIMED_OUT"}
+    return Refused(error.text, names.get(type(error), "MissingRequirementError"))
 
 
 class RecordEncoder(NamedTuple):
@@ -40,6 +62,7 @@ class RecordEncoder(NamedTuple):
             raise Refused(f"{where} does not fit the schema: {error}", "INVALID_RECORD") from None
 
 
+@as_command_errors()
 def make_encoder(args: Args, topic: str) -> RecordEncoder:
     """Returns the encoder for the options about schemas (at least one is given). With a registry, stores the schemas of files there."""
     if args.registry is None:
@@ -58,7 +81,8 @@ def make_encoder(args: Args, topic: str) -> RecordEncoder:
     if args.schema_id is not None:
         number, found = args.schema_id, registry.schema(args.schema_id)
     else:
-        number, found = registry.latest(f"{topic}-value")
+        number, schema = registry.latest(f"{topic}-value")
+        found = schema.format()
     return RecordEncoder(_framed(found.encoder(args.message), header(number, found.path_of(args.message))), key)
 
 
@@ -74,8 +98,8 @@ def _of_file(path: str, message: str | None) -> Encoder:
     except KeywordNotOffered as unusual:
         try:
             return file_format(path).encoder(None)
-        except Refused as error:
-            raise UsageError(f"{unusual}; {error}") from None
+        except errors.MissingPackageError as error:
+            raise UsageError(f"{unusual}; {error.text}") from None
 
     def checked(data: bytes) -> bytes:
         check(data)
@@ -114,9 +138,12 @@ class RecordDecoder(NamedTuple):
         except Misfit as error:
             message = f"{topic}-{partition} offset {record.offset} does not fit the schema: {error}"
             raise Refused(message, "INVALID_RECORD") from None
+        except errors.SchemaError as error:
+            raise _command_error(error) from None
         return record._replace(value=value, key=key)
 
 
+@as_command_errors()
 def make_decoder(args: Args) -> RecordDecoder:
     """Returns the decoder for the options about schemas (at least one is given). Raises UsageError if they exclude each other."""
     if args.registry is not None:

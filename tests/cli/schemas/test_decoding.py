@@ -13,12 +13,12 @@ from typing import Any
 import fastavro
 import pytest
 
-from ottla.cli.command import Refused, UsageError
-from ottla.cli.schemas.formats import Misfit, avro, file_format, json_schema, protobuf_descriptors, protobuf_source
-from ottla.cli.schemas.registry import HEADER
+from ottla.schemas.errors import Misfit, SchemaCompilerError, SchemaUsageError
+from ottla.schemas.formats import avro, file_format, json_schema, protobuf_descriptors, protobuf_source
+from ottla.schemas.registry import HEADER
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
-from tests.cli.schema_registry import running_registry
+from tests.schemas.running_registry import running_registry
 
 AVRO = {
     "type": "record", "name": "Order", "fields": [
@@ -233,8 +233,8 @@ def test_avro_that_does_not_fit(data: bytes) -> None:
 
 
 def test_a_schema_that_takes_too_long_to_compile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.cli.schemas.formats.COMPILE_SECONDS_MAX", 0.0)
-    with pytest.raises(Refused, match="order did not compile within 0 s"):
+    monkeypatch.setattr("ottla.schemas.formats.COMPILE_SECONDS_MAX", 0.0)
+    with pytest.raises(SchemaCompilerError, match="order did not compile within 0 s"):
         protobuf_source(PROTO, "order")
 
 
@@ -246,16 +246,16 @@ def test_schemas_that_are_none(tmp_path: Path) -> None:
         (json_schema, "["),
         (protobuf_source, "message {"),
     ):
-        with pytest.raises(UsageError):
+        with pytest.raises(SchemaUsageError):
             make(text, "schema")
-    with pytest.raises(UsageError, match=r"is not a Protobuf schema: \S+:1:9: "):
+    with pytest.raises(SchemaUsageError, match=r"is not a Protobuf schema: \S+:1:9: "):
         protobuf_source("message {", "schema")
     for data in (b"", b"\xff\xff"):
-        with pytest.raises(UsageError):
+        with pytest.raises(SchemaUsageError):
             protobuf_descriptors(data, "schema.desc")
     path = tmp_path / "order.avsc"
     path.write_text(json.dumps(AVRO))
-    with pytest.raises(UsageError, match="--message is for Protobuf"):
+    with pytest.raises(SchemaUsageError, match="message: is for Protobuf"):
         file_format(str(path)).decoder("Order")
 
 

@@ -13,13 +13,14 @@ import fastavro
 import pytest
 
 from ottla.cli.command import UsageError
-from ottla.cli.schemas.avro_json import avro_value
-from ottla.cli.schemas.formats import Misfit, avro
 from ottla.cli.schemas.json_schema import Schema
-from ottla.cli.schemas.registry import HEADER, header
+from ottla.schemas.avro_json import avro_value
+from ottla.schemas.errors import Misfit
+from ottla.schemas.formats import avro
+from ottla.schemas.registry import HEADER, header
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
-from tests.cli.schema_registry import Registry, running_registry
+from tests.schemas.running_registry import Registry, running_registry
 
 AVRO = {
     "type": "record", "name": "Order", "namespace": "shop", "fields": [

@@ -11,12 +11,12 @@ import json
 import re
 import struct
 import urllib.parse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ottla.base.errors import WireError
-from ottla.cli.command import NotReached, Refused, UsageError
-from ottla.cli.schemas.formats import Decoder, Format, Misfit, avro, json_schema, protobuf_source
+from ottla.schemas.errors import Misfit, RegistryAwayError, RegistryError, SchemaUsageError
+from ottla.schemas.formats import Decoder, Format, Schema, make_schema
 from ottla.wire.primitives import read_varint, varint
 
 MAGIC = 0
@@ -26,14 +26,14 @@ MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 
 
 class Registry:
-    """A schema registry at an address, which may contain user and password. All methods raise `NotReached` and `Refused`. Methods that
-    return or use a schema raise UsageError if its text is not valid."""
+    """A schema registry at an address, which may contain user and password. All methods raise `RegistryError`. Methods that
+    return or use a schema raise SchemaUsageError if its text is not valid."""
 
     def __init__(self, url: str) -> None:
         if not _is_address(url):
-            raise UsageError(f"--registry {url!r} is not http://HOST:PORT or https://HOST:PORT")
+            raise SchemaUsageError(f"{url!r} is not http://HOST:PORT or https://HOST:PORT", "registry")
         self._url = url.rstrip("/")
-        self._formats: dict[int, Format] = {}
+        self._schemas: dict[int, Schema] = {}
         self._decoders: dict[tuple[int, tuple[int, ...]], Decoder] = {}
 
     def decode(self, data: bytes) -> Any:
@@ -50,19 +50,23 @@ class Registry:
 
     def schema(self, number: int) -> Format:
         """Returns the schema with this id. Requests it only once."""
-        found = self._formats.get(number)
+        return self.schema_text(number).format()
+
+    def schema_text(self, number: int) -> Schema:
+        """Returns the schema with this id as a plain value. Requests it only once."""
+        found = self._schemas.get(number)
         if found is None:
             where = f"{self._url}/schemas/ids/{number}"
-            found = self._formats[number] = _format(request_json(where), where)
+            found = self._schemas[number] = _schema_in(request_json(where), where)
         return found
 
-    def latest(self, subject: str) -> tuple[int, Format]:
+    def latest(self, subject: str) -> tuple[int, Schema]:
         """Requests the newest version of a subject. Returns its id and schema."""
         where = f"{self._url}/subjects/{urllib.parse.quote(subject, safe='')}/versions/latest"
         answer = request_json(where)
         number = _id_of(answer, where)
-        self._formats[number] = _format(answer, where)
-        return number, self._formats[number]
+        self._schemas[number] = _schema_in(answer, where)
+        return number, self._schemas[number]
 
     def register(self, subject: str, text: str, kind: str) -> int:
         """Stores a schema as a version of a subject, unless the subject has it already. Returns the schema's id."""
@@ -82,23 +86,22 @@ def _is_address(url: str) -> bool:
 def _id_of(answer: dict[str, Any], where: str) -> int:
     number = answer.get("id")
     if not isinstance(number, int) or not 0 <= number < 1 << 32:
-        raise Refused(f"{_without_login(where)} answers without the id of a schema", "INVALID_SCHEMA")
+        raise RegistryError(f"{_without_login(where)} answers without the id of a schema")
     return number
 
 
-def _format(answer: dict[str, Any], url: str) -> Format:
+def _schema_in(answer: dict[str, Any], url: str) -> Schema:
     where = _without_login(url)
     text, kind = answer.get("schema"), str(answer.get("schemaType", "AVRO")).upper()
     if not isinstance(text, str) or answer.get("references"):
-        raise Refused(f"{where}: a schema that refers to others is not offered" if text else f"{where} has no schema", "INVALID_SCHEMA")
-    makers: dict[str, Callable[[str, str], Format]] = {"AVRO": avro, "JSON": json_schema, "PROTOBUF": protobuf_source}
-    if kind not in makers:
-        raise Refused(f"{where} has a schema of type {kind}; known are {', '.join(makers)}", "INVALID_SCHEMA")
-    return makers[kind](text, where)
+        raise RegistryError(f"{where}: a schema that refers to others is not offered" if text else f"{where} has no schema")
+    if kind not in ("AVRO", "JSON", "PROTOBUF"):
+        raise RegistryError(f"{where} has a schema of type {kind}; known are AVRO, JSON, PROTOBUF")
+    return make_schema(kind, text, where)
 
 
 def request_json(url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Sends a GET, or a POST if there is a body. Returns the JSON object of the answer. Raises `NotReached` and `Refused`. Returns an empty
+    """Sends a GET, or a POST if there is a body. Returns the JSON object of the answer. Raises `RegistryError`. Returns an empty
     object for JSON of another type."""
     import http.client
     import urllib.error
@@ -116,12 +119,12 @@ def request_json(url: str, body: dict[str, Any] | None = None) -> dict[str, Any]
             found = json.load(answer)
     except urllib.error.HTTPError as error:
         with error:
-            raise Refused(f"{plain} answers {error.code} {_reason(error.read(), error.reason)}", "INVALID_SCHEMA") from None
+            raise RegistryError(f"{plain} answers {error.code} {_reason(error.read(), error.reason)}", error.code) from None
     except (OSError, http.client.HTTPException) as error:
         cause = getattr(error, "reason", error)
-        raise NotReached(f"no schema registry at {plain}: {(getattr(cause, 'strerror', None) or str(cause)).lower()}") from None
+        raise RegistryAwayError(f"no schema registry at {plain}: {(getattr(cause, 'strerror', None) or str(cause)).lower()}") from None
     except ValueError:
-        raise Refused(f"{plain} does not answer with JSON", "INVALID_SCHEMA") from None
+        raise RegistryError(f"{plain} does not answer with JSON") from None
     return found if isinstance(found, dict) else {}
 
 
