@@ -22,7 +22,7 @@ from ottla.machine.contract import LogRecord, Transactional
 from ottla.replication.appended import AppendResult
 from ottla.replication.high_watermark import move_high_watermark, next_high_watermark
 from ottla.replication.isr import IsrPhase, IsrProposal, IsrState, lagging, may_join
-from ottla.replication.mirror_rules import begin_own_records, refusal_to_append
+from ottla.replication.mirror_rules import forget_producers_of_source, may_append, refusal_to_append
 from ottla.replication.progress import UNKNOWN_EPOCH, FollowerFetch, FollowerProgress
 from ottla.replication.stages import PartitionStages
 from ottla.replication.state import PartitionState
@@ -50,7 +50,7 @@ class Leader:
     """See the module. Every method runs to its end on the event loop. Implements `machine.contract.MachineLog`."""
 
     __slots__ = (
-        "_config", "_is_alone", "_is_inspecting", "_is_mirrored", "_is_stamping", "_min_insync", "_notifier", "_plain_age_max_ms",
+        "_config", "_is_alone", "_is_closed", "_is_inspecting", "_is_stamping", "_min_insync", "_notifier", "_plain_age_max_ms",
         "_plain_age_min_ms", "_state", "epoch", "epoch_start_offset", "followers", "is_over", "log", "stages", "traffic", "verifications",
     )  # fmt: skip
 
@@ -68,14 +68,11 @@ class Leader:
         self.is_over = False
         self._config: LogConfig | None = None
         self._is_stamping = False
-        self._is_inspecting = self._is_mirrored = False
+        self._is_inspecting = self._is_closed = False
         # The ages within which a batch of one record needs no inspection.
         self._plain_age_min_ms, self._plain_age_max_ms = NO_AGES
         self._is_alone = False  # the only replica
         self._min_insync = 1
-        if not state.log.config.mirror_source:  # Records of the source have the source's epochs (`mirrored.py`).
-            state.log.epochs.assign(epoch, self.epoch_start_offset)
-        state.log.row.note_epoch(epoch)
 
     def on_assigned(self, now_ms: int) -> None:
         """Adopts new replicas or a new ISR; called at the start of the term too. `now_ms` is monotonic."""
@@ -114,9 +111,9 @@ class Leader:
         ages = (-config.timestamp_after_max_ms, config.timestamp_before_max_ms) if is_only_timed(config) else NO_AGES
         self._plain_age_min_ms, self._plain_age_max_ms = ages
         self._min_insync = self._state.min_insync
-        self._is_mirrored = bool(config.mirror_source)
-        if config.leader_epoch_min and not self._is_mirrored:
-            begin_own_records(self.log, self.epoch)
+        self._is_closed = not may_append(config, self.epoch)
+        if config.leader_epoch_min and not self._is_closed:
+            forget_producers_of_source(self.log)
 
     # Appending
 
@@ -135,7 +132,7 @@ class Leader:
         """Appends a client's batch, which is stamped in place, or finds that it is a duplicate. Raises `ApiError` if a check refuses it,
         and `WorkerNeeded` if the worker process must inspect it first. `now_ms` is wall time. `is_intact`: the caller has checked these
         bytes and written the CRC over them (`storage.validate.check_batch`)."""
-        if self.is_over or self._is_mirrored:
+        if self.is_over or self._is_closed:
             raise refusal_to_append(self._state, is_over=self.is_over)
         log = self.log
         config = log.config
@@ -229,7 +226,7 @@ class Leader:
         Whether new or found, the marker is safe only when the high watermark has reached the current log end.
         """
         producers = self.log.producers
-        if self._is_mirrored and not producers.has_open_transaction(producer_id, producer_epoch):
+        if self.log.config.mirror_source and not producers.has_open_transaction(producer_id, producer_epoch):
             return None  # The coordinator cannot have records here: clients cannot write.
         self._begin_internal_append()
         is_repeated = producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
@@ -262,7 +259,7 @@ class Leader:
 
     def _begin_internal_append(self) -> LogConfig:
         """Checks the term and the ISR for a batch that the broker itself appends, always with acks=all. Raises `ApiError`."""
-        if self.is_over or self._is_mirrored:
+        if self.is_over or self._is_closed:
             raise refusal_to_append(self._state, is_over=self.is_over)
         config = self.log.config
         if config is not self._config:

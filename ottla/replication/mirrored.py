@@ -7,9 +7,6 @@ a second mirror changes nothing, and the log's end says where a mirror continues
 Invariant: leader epochs in the log never decrease, and this partition's own leader epoch is larger than every epoch of the source
 (`ottla.leader.epoch.min`). So records that are written here after the mirroring have larger epochs, and no consumer knows a newer epoch
 than the metadata has. An append that would break this is refused with UNKNOWN_LEADER_EPOCH.
-
-A leader that did not know yet that the topic is mirrored has noted its own epoch at the log's end. The first append removes the note,
-because the records there have the source's epochs.
 """
 
 from __future__ import annotations
@@ -17,7 +14,6 @@ from __future__ import annotations
 from ottla.base.errors import ApiError, ErrorCode, StorageError, WireError
 from ottla.replication.leader import Leader
 from ottla.replication.partition import Partition
-from ottla.storage.log import Log
 from ottla.wire.batch_header import iter_batches
 
 
@@ -55,7 +51,6 @@ def _append(partition: Partition, leader: Leader, batches: memoryview) -> None:
         if newest >= leader.epoch:
             message = f"{log.topic_partition} has leader epoch {leader.epoch}, which has to be larger than the source's {newest}"
             raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH, message)
-        _forget_unused_epoch(log)
         log.append_as_follower(batches, newest)
     except WireError as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{log.topic_partition}: no whole batches: {error}") from None
@@ -66,11 +61,3 @@ def _append(partition: Partition, leader: Leader, batches: memoryview) -> None:
     partition.state.ask_flush()
     leader.advance_high_watermark()
     partition.state.notify()
-
-
-def _forget_unused_epoch(log: Log) -> None:
-    """Removes a leader epoch that begins at the log's end, from the file too: a recovery would take older epochs there for damage."""
-    latest = log.epochs.latest
-    log.epochs.truncate_end(log.log_end_offset)
-    if log.epochs.latest != latest and log.epochs.is_dirty:
-        log.epochs.write(log.disk, log.directory, is_durable=True)

@@ -191,8 +191,6 @@ class Partition:
         is_same_term = self.follower_log is not None and self.follower_log.epoch == leader_epoch
         state.assign(leader_id=leader_id, leader_epoch=leader_epoch, partition_epoch=partition_epoch, replicas=replicas, isr=isr)
         state.loss_epoch = loss_epoch
-        # Forget an epoch that this replica led without a write. The new leader may still send records of older epochs.
-        self.log.epochs.truncate_end(self.log.log_end_offset)
         if not is_same_term and not state.offline_reason:
             self._end_term()
             self.follower_log = FollowerLog(state, leader_epoch)
@@ -414,12 +412,9 @@ class Partition:
         return NO_TIMESTAMP, self.log.log_end_offset, leader.epoch
 
     def end_offset_for_epoch(self, leader_epoch: int, current_leader_epoch: int = -1) -> tuple[int, int]:
-        """Returns the answer of OffsetForLeaderEpoch for `leader_epoch`: (epoch, end offset) of `LeaderEpochs.end_offset_for`. A mirrored
-        log has no records of its leader's epoch, which consumers know from the metadata: it ends at the log's end."""
+        """Returns the answer of OffsetForLeaderEpoch for `leader_epoch`: (epoch, end offset) of `LeaderEpochs.end_offset_for`."""
         leader = self.require_leading(current_leader_epoch)
-        if self.log.config.mirror_source and self.log.epochs.latest < leader_epoch <= leader.epoch:
-            return leader_epoch, self.log.log_end_offset
-        return self.log.epochs.end_offset_for(leader_epoch, self.log.log_end_offset)
+        return self.log.epochs.end_offset_for(leader_epoch, self.log.log_end_offset, leader.epoch)
 
 
 class _Offline:

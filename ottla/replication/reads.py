@@ -119,7 +119,8 @@ def find_divergence(state: PartitionState, offset: int, last_fetched_epoch: int)
     log knows no epoch, or if it starts after the offset.
     """
     log = state.log
-    epoch, end_offset = log.epochs.end_offset_for(last_fetched_epoch, log.log_end_offset)
+    led_epoch = state.leader_epoch if state.leader_id == state.broker_id else NO_LEADER_EPOCH
+    epoch, end_offset = log.epochs.end_offset_for(last_fetched_epoch, log.log_end_offset, led_epoch)
     if epoch < 0 or end_offset < 0 or offset < log.log_start_offset:
         message = f"{state.topic_partition} has no offset {offset} in epoch {last_fetched_epoch}"
         raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
@@ -135,7 +136,8 @@ def list_offset(
     log = state.log
     visible_end = state.last_stable_offset if isolation == READ_COMMITTED else state.high_watermark
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return NO_TIMESTAMP, log.log_start_offset, log.epochs.epoch_at(log.log_start_offset)
+        start = log.log_start_offset
+        return NO_TIMESTAMP, start, log.epochs.epoch_at(start) if start < log.log_end_offset else state.leader_epoch
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NO_TIMESTAMP, NO_OFFSET, NO_LEADER_EPOCH
     if timestamp < MAX_TIMESTAMP:

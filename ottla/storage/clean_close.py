@@ -1,9 +1,7 @@
 """Closes logs cleanly: what is written, what must be synced, and what follows the sync.
 
 Thousands of logs are closed in three steps, so that the syncs of many can run in threads meanwhile: `prepare` on the loop, the sync of the
-files that it returned anywhere, `finish` on the loop. A log that was closed cleanly before and has not changed since has nothing to sync. A
-new leader epoch without a record is no change: opening a log drops such an epoch, and every start begins one in every log that this broker
-leads.
+files that it returned anywhere, `finish` on the loop. A log that was closed cleanly before and has not changed since has nothing to sync.
 """
 
 from __future__ import annotations
@@ -41,7 +39,6 @@ def prepare(log: OpenLog) -> list[Syncable]:
     """Writes the files of a clean close. Returns the files to sync before `finish`. Raises `StorageError`."""
     if log.is_broken:
         return []
-    log.epochs.truncate_end(log.log_end_offset)
     if log.durability.recovery_point < log.log_end_offset or log.active.shared is not None:
         log.active.add_final_time_entry()
         recovery_aids.write_new_entries(log.active)

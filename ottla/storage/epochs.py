@@ -1,9 +1,10 @@
 """The leader epochs of a log with their start offsets (Kafka's `leader-epoch-checkpoint`; KIP-101, KIP-279).
 
 It is a list of (epoch, start offset), both strictly increasing: an epoch reaches from its start to the start of the next epoch.
-`end_offset_for` answers a follower that looks for the offset where its log and the leader's diverge. The list follows from the batches in
-the log, and from the epoch that a new leader adds before its first record. So the file only has to be durable up to the recovery point;
-recovery rebuilds the rest from the batches. A log that was never synced may have no file yet.
+`end_offset_for` answers a follower that looks for the offset where its log and the leader's diverge. An epoch is added with its first
+record, never before: a leader that has written nothing may have to follow one that sends records of older epochs. So the list follows from
+the batches in the log, and the file only has to be durable up to the recovery point; recovery rebuilds the rest from the batches. A log
+that was never synced may have no file yet.
 
 Invariant: epochs and offsets strictly increase. A new entry removes the entries that contradict it (the same or a newer epoch, or a start
 at or after the new one).
@@ -64,17 +65,18 @@ class LeaderEpochs:
         self.starts.append(start_offset)
         self.latest = epoch
 
-    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+    def end_offset_for(self, epoch: int, log_end_offset: int, leader_epoch: int = NO_LEADER_EPOCH) -> tuple[int, int]:
         """Returns the answer of OffsetForLeaderEpoch: the largest known epoch up to `epoch`, and its end offset. An epoch older than all
         known ones ends where the first known one starts. Returns (-1, -1) for an epoch newer than all known ones, and if none is known.
+        A leader passes its `leader_epoch`, which is known before its first record.
         """
-        if epoch < 0 or not self.epochs:
+        if epoch < 0 or epoch > max(self.latest, leader_epoch):  # an epoch newer than any in this log
             return NO_LEADER_EPOCH, NO_OFFSET
-        if epoch == self.latest:
+        if epoch in (self.latest, leader_epoch):
             return epoch, log_end_offset
         after = bisect_right(self.epochs, epoch)
-        if after == len(self.epochs):  # an epoch newer than any in this log
-            return NO_LEADER_EPOCH, NO_OFFSET
+        if after == len(self.epochs):  # an epoch between the newest record and the leader's first one
+            return (self.latest if after else epoch), log_end_offset
         if after == 0:  # older than every epoch of this log: no record of it is left
             return epoch, self.starts[0]
         return self.epochs[after - 1], self.starts[after]

@@ -123,15 +123,27 @@ def test_records_that_the_source_deleted_are_deleted(open_log: OpenLog) -> None:
     assert values(partition, 90) == ["d"]
 
 
-def test_a_leader_that_learns_later_that_its_topic_is_mirrored(open_log: OpenLog, disk: MemDisk) -> None:
-    """It has noted its own epoch in the file. After a crash the source's records are no damage."""
+def test_a_leader_that_learns_later_that_its_topic_is_mirrored(open_log: OpenLog) -> None:
+    """The source's records have smaller epochs than its own, which no record has."""
     partition = led(open_log, log_settings(leader_epoch_min=5))
     partition.log.flush()
-    assert partition.log.epochs.entries() == [(5, 0)]
     partition.configure(MIRRORED)
     mirror(partition, sent(0, "a"))
     again = led(open_log, epoch=6)
     assert values(again) == ["a"] and again.log.epochs.entries() == [(2, 0)]
+
+
+def test_the_smallest_epoch_may_arrive_before_the_election(open_log: OpenLog) -> None:
+    """A new controller sends the settings first. Until the election nobody appends: the records would count as the source's."""
+    partition = led(open_log)
+    mirror(partition, sent(0, "theirs", producer_id=7, sequence=0))
+    partition.configure(replace(OWN, leader_epoch_min=9))
+    assert refusal(lambda: append(partition, mine("ours", sequence=0))) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert refusal(lambda: partition.require_leading().write_marker(7, 0, 0, True, 1_000)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    partition.become_leader(leader_epoch=9, partition_epoch=9, replicas=[1], isr=[1], now_ms=0)
+    assert not append(partition, mine("ours", sequence=0)).is_duplicate
+    assert append(partition, mine("ours", sequence=0)).is_duplicate
+    assert partition.log.epochs.entries() == [(2, 0), (9, 1)]
 
 
 def test_the_leaders_epoch_ends_at_the_logs_end_for_consumers(open_log: OpenLog) -> None:
@@ -148,9 +160,9 @@ def test_a_producer_after_the_mirroring_is_not_the_sources(open_log: OpenLog) ->
     partition = led(open_log)
     mirror(partition, sent(0, "theirs", producer_id=7, sequence=0))
     partition.configure(OWN)
-    assert partition.log.epochs.entries() == [(2, 0), (5, 1)]
     assert not append(partition, mine("ours", sequence=0)).is_duplicate
     assert append(partition, mine("ours", sequence=0)).is_duplicate
+    assert partition.log.epochs.entries() == [(2, 0), (5, 1)]
     again = led(open_log, OWN, epoch=6)
     assert append(again, mine("ours", sequence=0)).is_duplicate, "its own producers are known after a crash"
     assert values(again) == ["theirs", "ours"]

@@ -173,6 +173,8 @@ class ClusterChecks:
         if max(durable) > (max(before[6]) if before is not None else 0) and broker.broker_id != self.lying:
             self._check_durable(broker, partition, max(durable), where)
         assert start <= high <= end, f"{where}: start {start}, high watermark {high}, end {end} (I2)"
+        newest = log.epochs.starts[-1] if log.epochs.starts and start < end else start
+        assert newest <= max(start, end - 1), f"{where}: leader epoch {log.epochs.latest} begins at the end {end}, without a record (I16)"
         if leader is not None:
             assert start <= stable <= high, f"{where}: start {start}, last stable {stable}, high watermark {high} (I2)"
             self._check_leader(broker, partition, where)

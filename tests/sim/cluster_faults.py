@@ -22,6 +22,7 @@ from ottla.replication import follower, leader
 from ottla.replication.isr import IsrPhase, IsrState
 from ottla.replication.leader import Leader
 from ottla.replication.partition import Partition
+from ottla.replication.state import PartitionState
 from tests.sim import replica_faults
 from tests.sim.cluster_world import ClusterWorld
 from tests.sim.seed_search import catch_seed, together
@@ -187,6 +188,17 @@ def unknown_is_marked() -> Any:
     return together([mock.patch.object(Announcements, "everything", roles_first), partitions])
 
 
+def epoch_without_record() -> Any:
+    """A leader notes its epoch before its first record. A kill may follow when it has become a follower and got older epochs."""
+    begin = Leader.__init__
+
+    def noting(self: Leader, state: PartitionState, epoch: int) -> None:
+        begin(self, state, epoch)
+        state.log.epochs.assign(epoch, state.log.log_end_offset)
+
+    return mock.patch.object(Leader, "__init__", noting)
+
+
 def new_disk_like_old() -> Any:
     """A broker with a new disk counts as one that has lost some of its tail."""
     return mock.patch.object(membership, "_missing_directories", lambda _state, _broker: [])
@@ -208,6 +220,7 @@ FAULTS: dict[str, Callable[[], Any]] = {
         ack_of_another_term,
         unknown_is_marked,
         new_disk_like_old,
+        epoch_without_record,
     )
 } | replica_faults.FAULTS
 VERDICTS = {
@@ -223,6 +236,7 @@ VERDICTS = {
     "restarted_in_isr": r"in the ISR .* with registration \d+: its log ends at \d+, \d+ is committed \(I10\)",
     "unknown_is_marked": r"a transaction hangs \(I31\): .*, has no marker \(I25\)",
     "new_disk_like_old": r"is elected in epoch \d+: its log ends at \d+, \d+ is committed \(I14\)",
+    "epoch_without_record": r"leader epoch \d+ begins at the end \d+, without a record \(I16\)",
     "ack_of_another_term": r"lost-write: .* where they were acknowledged: .* has v\d+.* \(I14\)",
 } | replica_faults.VERDICTS
 """What the checks say of each fault. Another verdict under it may be true as well, and shows less: it does not count as found."""

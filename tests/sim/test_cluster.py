@@ -25,6 +25,7 @@ FIRST_SEEDS = {
     "ack_of_another_term": 35,
     "unknown_is_marked": 11,
     "new_disk_like_old": 23,
+    "epoch_without_record": 1,
     "watermark_despite_eligible": 4,
     "join_before_epoch_start": 3,
     "unproved_stays_eligible": 5,

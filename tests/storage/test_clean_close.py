@@ -6,6 +6,7 @@ import pytest
 
 from ottla.base.errors import StorageError
 from ottla.base.ports import File
+from ottla.replication.partition import Partition
 from ottla.storage import clean_close
 from ottla.storage.file_slice import PathSync
 from tests.fakes.disk import MemDisk
@@ -22,7 +23,8 @@ def written() -> LogBuilder:
 def test_a_new_leader_epoch_without_a_record_is_no_change() -> None:
     """Each start begins one in every log: 3,000 logs took 28 s to stop."""
     built = written()
-    built.log.epochs.assign(5, built.log.log_end_offset)
+    partition = Partition(built.log, broker_id=1)
+    partition.become_leader(leader_epoch=5, partition_epoch=0, replicas=[1], isr=[1], now_ms=0)
     assert clean_close.prepare(built.log) == []
     clean_close.finish(built.log, 3)
     log = built.open(was_clean=True)

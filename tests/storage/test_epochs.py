@@ -39,6 +39,15 @@ def test_end_offset_is_where_the_largest_epoch_not_above_ends(pairs: list[tuple[
     assert epochs.end_offset_for(asked, len(log)) == expected
 
 
+@given(runs, st.integers(0, 3), st.integers(-1, 30))
+def test_a_leader_before_its_first_record_answers_as_after_it(pairs: list[tuple[int, int]], more: int, asked: int) -> None:
+    epochs, log = written(pairs)
+    leader_epoch = max(epochs.latest, 0) + more
+    noted = LeaderEpochs(epochs.entries())
+    noted.assign(leader_epoch, len(log))
+    assert epochs.end_offset_for(asked, len(log), leader_epoch) == noted.end_offset_for(asked, len(log))
+
+
 @given(runs, st.integers(0, 30))
 def test_epoch_at(pairs: list[tuple[int, int]], offset: int) -> None:
     epochs, log = written(pairs)

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from ottla.base.errors import DamagedLogError
+from ottla.replication.partition import Partition
 from ottla.storage.ledger import CELL_BYTES, FIRST_ROWS, LEDGER_FILE, NO_PROOF, ROW_CELLS, UNKNOWN, WATERMARK, Ledger, Proof, enter
 from ottla.storage.log import Log
 from ottla.storage.segment import LOG_SUFFIX
+from ottla.storage.small_files import LEADER_EPOCH_FILE
 from ottla.wire.batch_header import iter_batches, read_batch_header
 from tests.fakes.disk import MemDisk
 from tests.fakes.log_settings import log_settings
@@ -118,6 +120,19 @@ def test_a_flipped_bit_of_a_header_that_no_crc_covers_is_damage(is_flushed: bool
             assert again.log.log_end_offset == damage.first_offset
     # Without the file of the epochs, an epoch may have begun with this batch: 0 before 1, 3 behind 2, 4 before 5.
     assert missed == ([] if is_flushed else [(0, EPOCH_BIT), (before_5, EPOCH_BIT), (at_5, EPOCH_BIT)])
+
+
+def test_a_leader_epoch_without_a_record_is_not_written() -> None:
+    """A replica led in epoch 5 and wrote nothing. The next leader sends a record of epoch 4, which is no damage after a kill."""
+    found = kept()
+    found.append(2, epoch=4)
+    partition = Partition(found.log, broker_id=1)
+    partition.become_leader(leader_epoch=5, partition_epoch=1, replicas=[1, 2], isr=[1, 2], now_ms=0)
+    found.log.flush()
+    assert found.disk.read_file(f"{DIRECTORY}/{LEADER_EPOCH_FILE}") == b"0\n1\n4 0\n"
+    partition.become_follower(leader_id=2, leader_epoch=6, partition_epoch=2, replicas=[1, 2], isr=[1, 2])
+    found.log.append_as_follower(memoryview(batch_of(1, base_offset=2, leader_epoch=4)), 6)
+    assert read_all(found.after_kill().open()) == read_all(found.log)
 
 
 def test_what_was_being_written_is_a_torn_tail() -> None:
