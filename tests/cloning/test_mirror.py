@@ -15,7 +15,10 @@ import pytest
 import ottla.client
 from ottla.base.types import TopicPartition
 from ottla.client import Client, ErrorCode, KafkaError
+from ottla.client.core import mirroring
+from ottla.client.core.conversation import AskAll
 from ottla.client.core.group_admin import Committed
+from ottla.cloning.mirror import exact_target
 from ottla.cloning.mirror import mirror as engine
 from ottla.cloning.mirror.mirror import Mirror, MirrorRequest
 from ottla.cloning.mirror.state import MetricsServer
@@ -295,6 +298,30 @@ def test_a_source_whose_leader_epoch_rises(source: Broker, target: Broker, clien
         assert happens(lambda: has(there, topic, 15))
     assert there.describe_topic(topic).partitions[0].leader_epoch == 42
     assert stored(target.data_dir, topic) == stored(source.data_dir, topic)
+
+
+def test_requests_in_flight_are_appended_in_order(
+    source: Broker, target: Broker, client: Client, there: Client, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request for each batch, all sent before the first answer; one in the middle is refused, because its leader epoch is too new."""
+    for module in (exact_target, mirroring):
+        monkeypatch.setattr(module, "REQUEST_BYTES_MAX", 1)
+    sent: list[int] = []
+    monkeypatch.setattr(mirroring, "AskAll", lambda asks: sent.append(len(asks)) or AskAll(asks))
+    client.create_topic(topic, partitions=2)
+    write(client, topic, 200)
+    with client.producer() as producer:
+        producer.produce(topic, b"another partition", partition=1)
+    with running(source, target, topic):
+        assert happens(lambda: has(there, topic, 200) and has(there, topic, 1, partition=1))
+    client.alter_topic_configs(topic, {"ottla.leader.epoch.min": "7"})
+    assert happens(lambda: client.describe_topic(topic).partitions[0].leader_epoch == 7)
+    write(client, topic, 100, first=200)
+    with running(source, target, topic):
+        assert happens(lambda: has(there, topic, 300))
+    assert max(sent) >= 40
+    for partition in range(2):
+        assert stored(target.data_dir, topic, partition) == stored(source.data_dir, topic, partition)
 
 
 def test_an_open_transaction_is_not_graduated(source: Broker, target: Broker, client: Client, there: Client, topic: str) -> None:

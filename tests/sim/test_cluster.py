@@ -23,7 +23,7 @@ FIRST_SEEDS = {
     "wipe_pending": 2,
     "restarted_in_isr": 5,
     "ack_of_another_term": 35,
-    "unknown_is_marked": 11,
+    "unknown_is_marked": 93,
     "new_disk_like_old": 23,
     "epoch_without_record": 1,
     "watermark_despite_eligible": 4,

@@ -6,7 +6,6 @@ larger than every leader epoch of the source. If the source elects a leader with
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,18 +14,14 @@ from ottla.base.settings.topics import LEADER_EPOCH_MIN, MIRROR_SOURCE
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.client import Client
 from ottla.client.core.fetching import Fetched
-from ottla.client.core.mirroring import Mirrored, MirrorPart, mirror_records
-from ottla.client.errors import KafkaError, UnknownTopicError
+from ottla.client.core.mirroring import REQUEST_BATCHES_MAX, REQUEST_BYTES_MAX, Mirrored, MirrorPart, mirror_records
+from ottla.client.errors import KafkaError
 from ottla.cloning.mirror.comparing import check_is_prefix
-from ottla.cloning.mirror.target import MirroredTopic, Outcome, Position
+from ottla.cloning.mirror.target import MirroredTopic, Outcome, Position, found_or_created
 from ottla.cloning.plan import CloneError
 from ottla.wire.batch_header import iter_batches
 
 EPOCH_STEP = 1
-REQUEST_BYTES_MAX, REQUEST_BATCHES_MAX = 8 << 20, 4_000
-"""Limits of a request. Brokers refuse larger requests."""
-PIECE_BYTES_MAX, PIECE_BATCHES_MAX = 4 << 20, 2_000
-"""Limits of one partition in a request."""
 UNKNOWN_END = -1
 
 
@@ -43,15 +38,9 @@ class ExactTarget:
 
     def prepare(self, topic: MirroredTopic, settings: Mapping[str, str], leader_epoch: int) -> None:
         mirrored = {MIRROR_SOURCE: topic.source, LEADER_EPOCH_MIN: str(leader_epoch + EPOCH_STEP)}
-        try:
-            found = self._client.describe_topic(topic.name)
-        except UnknownTopicError:
-            self._client.create_topic(
-                topic.name, partitions=topic.partition_count, replication_factor=self._replication_factor, configs={**settings, **mirrored}
-            )
+        found = found_or_created(self._client, topic, {**settings, **mirrored}, self._replication_factor)
+        if found is None:
             return
-        if len(found.partitions) > topic.partition_count:
-            raise CloneError(f"{topic.name!r} has more partitions at the target ({len(found.partitions)}) than at the source")
         configs = self._client.topic_configs(topic.name)
         current = configs.get(MIRROR_SOURCE)
         if current == topic.source:
@@ -70,27 +59,21 @@ class ExactTarget:
     def positions(
         self, topics: Mapping[str, MirroredTopic], partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Position | KafkaError]:
-        asked = {one: MirrorPart(topics[one.topic].source, UNKNOWN_END) for one in partitions}
-        return {one: _position(found) for one, found in mirror_records(self._client.cluster, asked).items()}
+        asked = {one: [MirrorPart(topics[one.topic].source, UNKNOWN_END)] for one in partitions}
+        return {one: _position(found) for one, (found,) in mirror_records(self._client.cluster, asked).items()}
 
     def append(self, topics: Mapping[str, MirroredTopic], fetched: Sequence[Fetched]) -> dict[TopicPartition, Outcome]:
+        pieces = {one.partition: _pieces(one, topics[one.partition.topic].source) for one in fetched}
+        answers = mirror_records(self._client.cluster, {partition: [piece.part for piece in some] for partition, some in pieces.items()})
         outcomes: dict[TopicPartition, Outcome] = {}
-        left = {one.partition: deque(_pieces(one)) for one in fetched}
-        while left:
-            pieces = _next_pieces(left)
-            parts = {
-                partition: MirrorPart(topics[partition.topic].source, piece.expected_end, piece.log_start_offset, piece.batches)
-                for partition, piece in pieces.items()
-            }
-            for partition, answer in mirror_records(self._client.cluster, parts).items():
-                outcome = outcomes[partition] = self._outcome(topics[partition.topic], answer, pieces[partition].newest_epoch)
-                if outcome.end != pieces[partition].end or not left[partition]:
-                    del left[partition]
+        for partition, some in answers.items():
+            refused = next((number for number, answer in enumerate(some) if answer.error is not None), len(some) - 1)
+            outcomes[partition] = self._outcome(topics[partition.topic], some[refused], pieces[partition][refused].newest_epoch)
         return outcomes
 
     def restart(self, topic: MirroredTopic, partition: TopicPartition, end: int, start: int) -> Outcome:
-        answers = mirror_records(self._client.cluster, {partition: MirrorPart(topic.source, end, start)})
-        return self._outcome(topic, answers[partition], -1)
+        answers = mirror_records(self._client.cluster, {partition: [MirrorPart(topic.source, end, start)]})
+        return self._outcome(topic, answers[partition][0], -1)
 
     def is_graduated(self, topic: MirroredTopic) -> bool:
         return not self._client.topic_configs(topic.name).get(MIRROR_SOURCE)
@@ -119,43 +102,25 @@ class ExactTarget:
 
 
 class Piece(NamedTuple):
-    """Whole batches of one partition that one request has room for. `end` is the end of the log with them."""
+    """The part of an answer that one request has room for."""
 
-    expected_end: int
-    end: int
-    batches: memoryview
-    batch_count: int
+    part: MirrorPart
     newest_epoch: int
-    log_start_offset: int
 
 
-def _pieces(fetched: Fetched) -> list[Piece]:
-    """Splits an answer into pieces, without the first part of another batch at its end."""
+def _pieces(fetched: Fetched, source: str) -> list[Piece]:
+    """Splits the whole batches of an answer, without the first part of another batch at its end. A batch may be larger than a request."""
     data = memoryview(fetched.data)
     pieces: list[Piece] = []
     begin = size = count = 0
     expected_end, end, newest = fetched.start, fetched.start, -1
     for position, header in iter_batches(data):
-        if count and (count == PIECE_BATCHES_MAX or position + header.size_bytes - begin > PIECE_BYTES_MAX):
-            pieces.append(Piece(expected_end, end, data[begin:size], count, newest, fetched.log_start_offset))
+        if count and (count == REQUEST_BATCHES_MAX or position + header.size_bytes - begin > REQUEST_BYTES_MAX):
+            pieces.append(Piece(MirrorPart(source, expected_end, fetched.log_start_offset, data[begin:size], count), newest))
             begin, expected_end, count = position, end, 0
         size, end, count, newest = position + header.size_bytes, header.next_offset, count + 1, header.partition_leader_epoch
-    if count:
-        pieces.append(Piece(expected_end, end, data[begin:size], count, newest, fetched.log_start_offset))
+    pieces.append(Piece(MirrorPart(source, expected_end, fetched.log_start_offset, data[begin:size], count), newest))
     return pieces
-
-
-def _next_pieces(left: Mapping[TopicPartition, deque[Piece]]) -> dict[TopicPartition, Piece]:
-    """Takes the pieces of the next request: the first piece of as many partitions as it has room for."""
-    chosen: dict[TopicPartition, Piece] = {}
-    size = count = 0
-    for partition, pieces in left.items():
-        piece = pieces[0]
-        if chosen and (size + len(piece.batches) > REQUEST_BYTES_MAX or count + piece.batch_count > REQUEST_BATCHES_MAX):
-            continue
-        chosen[partition] = pieces.popleft()
-        size, count = size + len(piece.batches), count + piece.batch_count
-    return chosen
 
 
 def _position(found: Mirrored) -> Position | KafkaError:

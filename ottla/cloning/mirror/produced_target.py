@@ -21,10 +21,10 @@ from ottla.client.blocking.client import Client
 from ottla.client.core.admin import EARLIEST, LATEST
 from ottla.client.core.fetching import Fetched
 from ottla.client.core.transaction_admin import describe_producers
-from ottla.client.errors import FencedError, KafkaError, UnknownTopicError
+from ottla.client.errors import FencedError, KafkaError
 from ottla.cloning.mirror.comparing import check_is_prefix
 from ottla.cloning.mirror.gap_filler import GapFiller
-from ottla.cloning.mirror.target import MirroredTopic, Outcome, Position
+from ottla.cloning.mirror.target import MirroredTopic, Outcome, Position, found_or_created
 from ottla.cloning.plan import CloneError
 from ottla.wire.batch_header import (
     ATTRIBUTES_AT,
@@ -62,16 +62,9 @@ class ProducedTarget:
         self._gaps = GapFiller(client)
 
     def prepare(self, topic: MirroredTopic, settings: Mapping[str, str], leader_epoch: int) -> None:
-        try:
-            found = self._client.describe_topic(topic.name)
-        except UnknownTopicError:
-            wanted = {name: value for name, value in settings.items() if name != "message.timestamp.type"}
-            self._client.create_topic(
-                topic.name, partitions=topic.partition_count, replication_factor=self._replication_factor, configs=wanted
-            )
-        else:
-            if len(found.partitions) > topic.partition_count:
-                raise CloneError(f"{topic.name!r} has more partitions at the target ({len(found.partitions)}) than at the source")
+        wanted = {name: value for name, value in settings.items() if name != "message.timestamp.type"}
+        found = found_or_created(self._client, topic, wanted, self._replication_factor)
+        if found is not None:
             check_is_prefix(self._source, self._client, topic.partitions[: len(found.partitions)])
         identity = self._client.transaction(f"ottla-mirror-{topic.name}", may_use_v2=False)
         identity.initialize()

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
+from ottla.client.blocking.client import Client
 from ottla.client.core.fetching import Fetched
-from ottla.client.errors import KafkaError
+from ottla.client.core.operations import TopicInfo
+from ottla.client.errors import KafkaError, UnknownTopicError
 from ottla.cloning.plan import CloneError
 
+CREATION_SECONDS_MAX = 10.0
+"""Time until a broker knows a topic that another mirror has created."""
+POLL_SECONDS = 0.05
 MIRRORING, GRADUATED, FAILED = "mirroring", "graduated", "failed"
 
 
@@ -45,6 +52,28 @@ class Outcome(NamedTuple):
     error: KafkaError | None = None
     failure: CloneError | None = None
     is_graduated: bool = False
+
+
+def found_or_created(client: Client, topic: MirroredTopic, settings: Mapping[str, str], replication_factor: int) -> TopicInfo | None:
+    """Returns the target's topic of this name, or None after creating it. Another mirror may create it at the same time. Raises
+    `CloneError` if the target's topic has more partitions than the source's, and `ClientError`."""
+    deadline = time.monotonic() + CREATION_SECONDS_MAX
+    while True:
+        try:
+            found = client.describe_topic(topic.name)
+            break
+        except UnknownTopicError:
+            pass
+        try:
+            client.create_topic(topic.name, partitions=topic.partition_count, replication_factor=replication_factor, configs=settings)
+            return None
+        except KafkaError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS or time.monotonic() >= deadline:
+                raise
+            time.sleep(POLL_SECONDS)
+    if len(found.partitions) > topic.partition_count:
+        raise CloneError(f"{topic.name!r} has more partitions at the target ({len(found.partitions)}) than at the source")
+    return found
 
 
 class Target(Protocol):
