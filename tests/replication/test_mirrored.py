@@ -134,7 +134,7 @@ def test_a_leader_that_learns_later_that_its_topic_is_mirrored(open_log: OpenLog
 
 
 def test_the_smallest_epoch_may_arrive_before_the_election(open_log: OpenLog) -> None:
-    """A new controller sends the settings first. Until the election nobody appends: the records would count as the source's."""
+    """A new controller sends the settings first. Until the election, clients are refused: their records would count as the source's."""
     partition = led(open_log)
     mirror(partition, sent(0, "theirs", producer_id=7, sequence=0))
     partition.configure(replace(OWN, leader_epoch_min=9))
