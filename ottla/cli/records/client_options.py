@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MAX_WAIT_MS = 500
 SESSION_TIMEOUT_MS = 45_000
+LIBRDKAFKA_DELIVERY_TIMEOUT = "message.timeout.ms"
+"""librdkafka's name of `delivery.timeout.ms`, which scripts for kcat use."""
 
 
 def number(properties: Mapping[str, str], name: str, default: int) -> int:
@@ -67,7 +69,7 @@ def make_producer(
         batch_bytes=batch_bytes or number(properties, "batch.size", producing.BATCH_BYTES),
         linger_s=linger_ms / 1000,
         in_flight_max=number(properties, "max.in.flight.requests.per.connection", producing.IN_FLIGHT_MAX),
-        delivery_timeout_s=number(properties, "delivery.timeout.ms", 120_000) / 1000,
+        delivery_timeout_s=number(properties, "delivery.timeout.ms", number(properties, LIBRDKAFKA_DELIVERY_TIMEOUT, 120_000)) / 1000,
         on_delivery=on_delivery,
     )
 

@@ -38,7 +38,8 @@ from ottla.cli.records.start_offsets import Start, parse_start, start_positions
 from ottla.cli.render.ottla import Output
 from ottla.cli.topics.topic_names import named_partitions, pattern_of
 from ottla.client.errors import KafkaError, TransportError
-from ottla.wire.records import CONTROL_COMMIT, Record
+from ottla.wire.batch_header import BatchHeader
+from ottla.wire.records import CONTROL_COMMIT, ControlRecord, Record
 
 if TYPE_CHECKING:
     from ottla.cli.schemas.record_schemas import RecordDecoder
@@ -347,7 +348,8 @@ class _Reading:
             consumer.seek(partition, fetched.start)
             return False
         is_whole = left is None and (end is None or fetched.next_offset <= end)
-        if self.formatter is None and self.keeps is None and self.decoder is None and is_whole:
+        is_plain = self.formatter is None and self.keeps is None and self.decoder is None and not self.args.print_control_records
+        if is_plain and is_whole:
             values = [b"null" if record[3] is None else record[3] for record in fetched.records()]
             if values:
                 values.append(b"")
@@ -357,13 +359,16 @@ class _Reading:
                 self.count += len(values) - 1
         elif not self._print_each(consumer, fetched, end, left):
             return False
-        if self.args.print_control_records:
-            self._print_markers(fetched)
         return True
 
     def _print_each(self, consumer: Consumer, fetched: Fetched, end: int | None, left: int | None) -> bool:
         topic, number = fetched.partition
+        markers = iter(fetched.markers if self.args.print_control_records else ())
+        marker = next(markers, None)
         for header, batch in fetched.batches:
+            while marker is not None and marker[0].base_offset < header.base_offset:
+                self._print_marker(fetched.partition, *marker)
+                marker = next(markers, None)
             for record in fetched._replace(batches=((header, batch),)).records():
                 if end is not None and record.offset >= end:
                     return True
@@ -389,10 +394,12 @@ class _Reading:
                     if left == 0:
                         consumer.seek(fetched.partition, record.offset + 1)
                         return False
+        while marker is not None and (end is None or marker[0].base_offset < end):
+            self._print_marker(fetched.partition, *marker)
+            marker = next(markers, None)
         return True
 
-    def _print_markers(self, fetched: Fetched) -> None:
-        for header, marker in fetched.markers:
-            kind = "COMMIT" if marker.kind == CONTROL_COMMIT else "ABORT"
-            where = f"{fetched.partition} offset {header.base_offset} producer {header.producer_id} epoch {header.producer_epoch}"
-            self._write(f"-- {kind} {where} coordinator epoch {marker.coordinator_epoch}\n".encode())
+    def _print_marker(self, partition: TopicPartition, header: BatchHeader, marker: ControlRecord) -> None:
+        kind = "COMMIT" if marker.kind == CONTROL_COMMIT else "ABORT"
+        where = f"{partition} offset {header.base_offset} producer {header.producer_id} epoch {header.producer_epoch}"
+        self._write(f"-- {kind} {where} coordinator epoch {marker.coordinator_epoch}\n".encode())

@@ -162,6 +162,7 @@ def test_read_committed_leaves_out_aborted_and_open_records(ottla: Ottla, broker
         markers = ottla(*read, "--print-control-records").out
         producer.abort()
     assert re.findall(r"-- (COMMIT|ABORT) \S+ offset (\d+)", markers) == [("COMMIT", "1"), ("ABORT", "3"), ("COMMIT", "5")]
+    assert [line.split()[0] for line in markers.splitlines()] == ["kept", "--", "dropped", "--", "too", "--", "open"], "in their order"
 
 
 def test_a_group_goes_on_where_it_stopped(ottla: Ottla, filled: str) -> None:

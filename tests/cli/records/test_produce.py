@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -320,14 +321,16 @@ def test_what_it_waits_for_is_said(offline: Ottla, lines: Path, monkeypatch: pyt
     assert said == [f"waiting: {reason} (LEADER_NOT_AVAILABLE); Ctrl-C gives up\n"]
 
 
-def placed(request: Any) -> ProduceResponse:
-    """Each batch at offset 0."""
+def placed(request: Any, error: ErrorCode = ErrorCode.NONE) -> ProduceResponse:
+    """Each batch at offset 0, or refused."""
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
                 name=topic.name,
                 topic_id=topic.topic_id,
-                partition_responses=[PartitionProduceResponse(index=part.index, base_offset=0) for part in topic.partition_data],
+                partition_responses=[
+                    PartitionProduceResponse(index=part.index, base_offset=0, error_code=error) for part in topic.partition_data
+                ],
             )
             for topic in request.topic_data
         ]
@@ -342,3 +345,15 @@ def test_a_flush_may_end_earlier(broker: Broker, topic: str) -> None:
             producer.produce(topic, b"b")
             assert producer.flush(0.01) == 1
         assert producer.flush() == 0
+
+
+@pytest.mark.parametrize("name", ["delivery.timeout.ms", "message.timeout.ms"])
+def test_a_batch_is_given_up_after_the_time_of_either_name(offline: Ottla, lines: Path, name: str) -> None:
+    """The second name is librdkafka's. The default is two minutes."""
+    lines.write_text("hello\n")
+    with FakeBroker({0: lambda request, _: placed(request, ErrorCode.NOT_ENOUGH_REPLICAS)}) as fake:
+        fake.topics["orders"] = 1
+        began = time.monotonic()
+        result = offline("produce", "orders", "-q", "--acks", 1, "--file", lines, "-b", fake.address, "-X", f"{name}=100")
+    assert result.code == 1 and "NOT_ENOUGH_REPLICAS" in result.err
+    assert time.monotonic() - began < 60
