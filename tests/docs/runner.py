@@ -22,7 +22,7 @@ from pathlib import Path
 
 from tests.docs.pages import ROOT, Block
 
-PORTS = ("9092", "9093", "9094", "9095", "9404", "2181")
+PORTS = ("9092", "9093", "9094", "9095", "9404", "2181", "8080")
 CONFTEST = "# conftest.py\n"
 SECONDS_MAX = 120
 READY_SECONDS_MAX = 120
@@ -48,6 +48,8 @@ VOLATILE = (
     (r"\bcrc: \d+", "crc: <crc>"),
     (r"\d+\.\d+ (records/sec|MB/sec|ms)", r"<n> \1"),
     (r"ottla \d+\.\d+\.\d+\S*", "ottla <version>"),
+    (r"\b127\.0\.0\.1:\d{5}\b", "127.0.0.1:<port>"),
+    (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "<uuid>"),
     (r"[ \t]+", " "),
     (r" +\n", "\n"),
 )
@@ -163,7 +165,7 @@ class PageRun:
 
     def _moved(self, text: str) -> str:
         for port, free in self._ports.items():
-            text = re.sub(rf"(?<=:){port}\b|(?<=--port ){port}\b|(?<=zookeeper.data ){port}\b", free, text)
+            text = re.sub(rf"(?<=:){port}\b|(?<=-port ){port}\b|(?<=zookeeper.data ){port}\b", free, text)
         return text
 
     def _moved_back(self, text: str) -> str:

@@ -14,13 +14,14 @@ from tests.docs.pages import DOCS, ROOT
 from tests.docs.test_statements import inline_code
 
 PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "README.md"]
-FILES = (".md", ".py", ".zip", ".yml", ".yaml", ".json", ".txt", ".toml", ".pem", ".key", ".log", ".sqlite", ".properties", ".metadata")
+FILES = (".md", ".py", ".zip", ".yml", ".yaml", ".json", ".txt", ".toml", ".pem", ".key", ".log", ".pcap", ".sqlite",
+         ".properties", ".metadata")  # fmt: skip
 OF_CLIENTS = {
     "check.crcs", "org.apache.kafka.producer.record.send.total",
     "client.rack", "enable.idempotence", "enable.sparse.connections", "group.protocol", "https.ca.location", "isolation.level",
     "sasl.mechanism", "sasl.mechanisms", "sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret", "sasl.password", "sasl.username",
     "security.protocol", "share.acknowledgement.mode", "socket.timeout.ms", "ssl.ca.location", "ssl.certificate.location",
-    "ssl.key.location",
+    "ssl.key.location", "transaction.timeout.ms",
 }  # fmt: skip
 OF_SPARK_S_CONNECTOR = {
     "kafka.batch.size", "kafka.enable.idempotence", "kafka.group.id", "kafka.isolation.level", "kafka.transaction.timeout.ms", "spark.read",
