@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.security import security_of
+from ottla.console.records import Decode, undecoded
 from ottla.console.snapshot import Snapshot
 from ottla.console.wire import Wire
 
@@ -15,7 +16,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class Settings(NamedTuple):
-    """The settings of a console. `properties` are Kafka's client properties. `metrics` reads a broker's metrics."""
+    """The settings of a console. `properties` are Kafka's client properties. `metrics` reads a broker's metrics. `decode` decodes records
+    by their schemas."""
 
     properties: Mapping[str, str]
     timeout_s: float = 15.0
@@ -24,6 +26,7 @@ class Settings(NamedTuple):
     is_read_only: bool = False
     needs_login: bool = False
     metrics: Callable[[], str] | None = None
+    decode: Decode = undecoded
 
 
 class Desk:

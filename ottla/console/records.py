@@ -24,8 +24,26 @@ the value.
 """
 
 
+class Decoded(NamedTuple):
+    """A record whose value and key are JSON if a schema has decoded them. `size` is the number of bytes before. `schema` names the schema,
+    or the reason why it has not decoded them; it is empty for a record without a schema."""
+
+    record: Record
+    size: int
+    schema: str
+
+
+Decode = Callable[[str, Record], Decoded]
+"""Decodes a record of a topic by its schema. Raises nothing."""
+
+
+def undecoded(_topic: str, record: Record) -> Decoded:
+    return Decoded(record, len(record.key or b"") + len(record.value or b""), "")
+
+
 class Shown(NamedTuple):
-    """A record as a page shows it. `kind` is the form of the value: json, text, hex, null or marker. `is_cut` is about the value alone."""
+    """A record as a page shows it. `kind` is the form of the value: json, text, hex, null or marker. `is_cut` is about the value alone.
+    `schema` is as in `Decoded`."""
 
     partition: int
     offset: int
@@ -36,6 +54,7 @@ class Shown(NamedTuple):
     size: int
     headers: list[list[str | None]]
     is_cut: bool
+    schema: str = ""
 
 
 def as_text(data: bytes | None, letters_max: int = LETTERS_MAX, *, is_indented: bool = False) -> tuple[str | None, str, bool]:
@@ -55,17 +74,20 @@ def as_text(data: bytes | None, letters_max: int = LETTERS_MAX, *, is_indented: 
     return text[:letters_max], kind, len(text) > letters_max
 
 
-def show(partition: int, record: Record, letters_max: int = LETTERS_MAX, *, is_indented: bool = False) -> Shown:
+def show(partition: int, decoded: Decoded, letters_max: int = LETTERS_MAX, *, is_indented: bool = False) -> Shown:
+    record = decoded.record
     key, value = (None if part is None else bytes(part) for part in (record.key, record.value))
     text, kind, is_cut = as_text(value, letters_max, is_indented=is_indented)
     headers = [[name, as_text(None if found is None else bytes(found), letters_max)[0]] for name, found in record.headers]
-    size = len(key or b"") + len(value or b"")
-    return Shown(partition, record.offset, record.timestamp, as_text(key, letters_max)[0], text, kind, size, headers, is_cut)
+    shown_key = as_text(key, letters_max)[0]
+    return Shown(
+        partition, record.offset, record.timestamp, shown_key, text, kind, decoded.size, headers, is_cut, decoded.schema
+    )  # fmt: skip
 
 
 class Wanted(NamedTuple):
-    """A query for records from these positions on. It finds at most `limit` records that `matches(partition, record)` accepts: the first
-    ones, or with `is_newest` the last ones. `ends` stops each partition before this offset."""
+    """A query for records from these positions on. It finds at most `limit` records that `matches(partition, record)` accepts after
+    `decode`: the first ones, or with `is_newest` the last ones. `ends` stops each partition before this offset."""
 
     positions: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
@@ -74,6 +96,7 @@ class Wanted(NamedTuple):
     is_committed: bool = False
     has_markers: bool = False
     is_newest: bool = False
+    decode: Decode = undecoded
 
 
 class Found(NamedTuple):
@@ -114,14 +137,16 @@ def read(cluster: Cluster, wanted: Wanted) -> Found:
 def _matching(fetched: Fetched, wanted: Wanted) -> Iterator[Shown | None]:
     """Yields each record before the end, None for one that does not match, and the markers if they are wanted."""
     end = wanted.ends[fetched.partition]
+    topic, partition = fetched.partition
     for record in fetched.records():
         if record.offset < end:
-            yield show(fetched.partition.partition, record) if wanted.matches(fetched.partition.partition, record) else None
+            decoded = wanted.decode(topic, record)
+            yield show(partition, decoded) if wanted.matches(partition, decoded.record) else None
     if wanted.has_markers:
         for header, marker in fetched.markers:
             text = f"{marker} of producer {header.producer_id}, epoch {header.producer_epoch}"
             yield Shown(
-                fetched.partition.partition, header.base_offset, header.max_timestamp, None, text, "marker", header.size_bytes, [], False
+                partition, header.base_offset, header.max_timestamp, None, text, "marker", header.size_bytes, [], False
             )
 
 

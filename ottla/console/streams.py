@@ -54,7 +54,10 @@ def _events(desk: Desk, topic: str, partition: str) -> Iterator[str]:
                     for fetched in consumer.poll(left):
                         found = list(fetched.records())
                         count += len(found)
-                        shown += [records.show(fetched.partition.partition, one, LETTERS_MAX) for one in found[-EVENT_RECORDS_MAX:]]
+                        shown += [
+                            records.show(fetched.partition.partition, desk.settings.decode(topic, one), LETTERS_MAX)
+                            for one in found[-EVENT_RECORDS_MAX:]
+                        ]
                 shown = shown[-EVENT_RECORDS_MAX:]
                 data = {"records": [records.as_event(one) for one in shown], "skipped": count - len(shown)}
                 yield _event("records", data) if count else ": nothing new\n\n"

@@ -60,6 +60,10 @@ class Registry:
             found = self._schemas[number] = _schema_in(request_json(where), where)
         return found
 
+    def has_requested(self, number: int) -> bool:
+        """Returns whether `schema` returns the schema with this id without a request."""
+        return number in self._schemas
+
     def latest(self, subject: str) -> tuple[int, Schema]:
         """Requests the newest version of a subject. Returns its id and schema."""
         where = f"{self._url}/subjects/{urllib.parse.quote(subject, safe='')}/versions/latest"

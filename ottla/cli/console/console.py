@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.cli.command import Args, Refused, UsageError, command, flag, hidden, option
-from ottla.cli.optional import library
+from ottla.cli.command import Args, Refused, UsageError, command, flag, headed, hidden, option
+from ottla.cli.optional import library, part
 from ottla.cli.options import DEFAULT_TIMEOUT_MS, properties_of
 from ottla.client.addresses import DEFAULT_BOOTSTRAP
 
@@ -17,6 +17,12 @@ from ottla.client.addresses import DEFAULT_BOOTSTRAP
     flag("--login", help="users log in with the cluster's SASL names and passwords; needed unless the address is loopback"),
     option("--metrics", metavar="HOST:PORT", help="a broker's metrics (default: read ottla.metrics.listen from a broker)"),
     option("--metrics-credentials", metavar="USER:PASSWORD", help="as in ottla.metrics.credentials"),
+    *headed(
+        "schemas (extra ottla[schemas])",
+        option("--registry", metavar="URL", help="a schema registry: values and keys with its header are shown as JSON"),
+        option("--schema", action="append", default=[], metavar="TOPIC=FILE", help="of a topic's values, as in ottla consume"),
+        option("--message", action="append", default=[], metavar="TOPIC=NAME", help="the Protobuf message of a topic's values"),
+    ),
     hidden("--with-parent", action="store_true"),
     has_output=False,
 )
@@ -25,6 +31,7 @@ def _console(args: Args) -> int:
         library(name, "'ottla[console]'")
     from ottla.analysis.metrics_text import scrape
     from ottla.console.desk import LOOPBACK, Settings
+    from ottla.console.records import undecoded
     from ottla.console.server import ConsoleRefused, serve
 
     if not 0 <= args.port <= 65_535:
@@ -37,9 +44,10 @@ def _console(args: Args) -> int:
         raise UsageError(f"{args.host} can be reached from other machines, so users have to log in: add --login, or listen on 127.0.0.1")
     wait_ms = properties.get("request.timeout.ms") or DEFAULT_TIMEOUT_MS
     address, credentials = args.metrics, args.metrics_credentials
+    decode = part("page schemas").make_page_decoder(args) if args.registry or args.schema or args.message else undecoded
     settings = Settings(
         properties, max(0.1, float(wait_ms) / 1000), args.host, args.port, args.read_only, args.login,
-        (lambda: scrape(address, credentials)) if address else None,
+        (lambda: scrape(address, credentials)) if address else None, decode,
     )  # fmt: skip
     try:
         serve(settings, is_with_parent=args.with_parent)

@@ -132,9 +132,9 @@ class RecordDecoder(NamedTuple):
         value, key = record.value, record.key
         try:
             if self.value is not None and value is not None:
-                value = _json(self.value(bytes(value)))
+                value = as_json(self.value(bytes(value)))
             if self.key is not None and key is not None:
-                key = _json(self.key(bytes(key)))
+                key = as_json(self.key(bytes(key)))
         except Misfit as error:
             message = f"{topic}-{partition} offset {record.offset} does not fit the schema: {error}"
             raise Refused(message, "INVALID_RECORD") from None
@@ -165,7 +165,7 @@ class _Unchanged(bytes):
     """Bytes that are printed unchanged."""
 
 
-def _json(value: Any) -> bytes:
+def as_json(value: Any) -> bytes:
     if isinstance(value, _Unchanged):
         return value
     return json.dumps(value, ensure_ascii=False, default=_shown).encode("utf-8", "surrogateescape")

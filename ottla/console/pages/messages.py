@@ -46,9 +46,11 @@ def messages(visit: Visit) -> Page:
     positions, ends, is_backwards = _positions(visit, places, count)
     is_filtered = bool(query.get("text") or query.get("where"))
     contains, fits = _contains(query.get("text", ""), query.get("field", "any")), _fits(query.get("where", ""))
+    matches = _both(name, contains, fits)
     found = records.read(
-        visit.cluster, records.Wanted(positions, ends, count, _both(name, contains, fits), is_committed, has_markers, is_backwards)
-    )  # fmt: skip
+        visit.cluster,
+        records.Wanted(positions, ends, count, matches, is_committed, has_markers, is_backwards, visit.settings.decode),
+    )
     shown = list(reversed(found.records)) if is_backwards else found.records
     notes = []
     if is_filtered and found.is_partial:
@@ -175,12 +177,12 @@ def record(visit: Visit) -> Page:
     name, _ = topic_of(visit)
     place, offset = TopicPartition(name, visit.whole("partition")), visit.whole("offset")
     found = one_record(visit, place, offset)
-    shown = records.show(place.partition, found, 200_000, is_indented=True)
+    shown = records.show(place.partition, visit.settings.decode(name, found), 200_000, is_indented=True)
     at = {"partition": place.partition, "offset": offset}
     bytes_link = Link("bytes of the value", href("topics", name, "value", **at))
     facts = [
         ("Partition", place.partition), ("Offset", offset), ("Bytes of key and value", shown.size), ("Form", shown.kind),
-        ("Download", bytes_link),
+        *([("Schema", shown.schema)] if shown.schema else []), ("Download", bytes_link),
     ]  # fmt: skip
     rows = [{"name": header, "value": value} for header, value in shown.headers]
     table = Table("headers", "Headers", columns(name="Name", value="Value"), rows, "No headers.")

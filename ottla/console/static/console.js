@@ -87,7 +87,8 @@ function tailRow(record) {
   const time = document.createElement("time");
   time.dataset.at = record.timestamp / 1000;
   time.textContent = new Date(record.timestamp).toISOString().replace("T", " ").slice(0, 19) + " UTC";
-  for (const text of [`partition ${record.partition}`, `offset ${record.offset}`, record.key === null ? "no key" : `key ${record.key}`]) {
+  const key = record.key === null ? "no key" : `key ${record.key}`;
+  for (const text of [`partition ${record.partition}`, `offset ${record.offset}`, key, ...(record.schema ? [record.schema] : [])]) {
     const part = document.createElement("span");
     part.textContent = text;
     head.append(part);
