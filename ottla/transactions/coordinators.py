@@ -37,7 +37,7 @@ from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdAndEpoch, Tra
 from ottla.transactions.queries import ListFilter, decide_describe, decide_list
 from ottla.transactions.remote import DoneCodes, OtherCoordinators
 from ottla.transactions.settings import TransactionCoordinatorSettings
-from ottla.transactions.shard import UNKNOWN_CLIENT, EndResult, LastClient, MarkerSender, ProducerIdSource, Shard
+from ottla.transactions.shard import UNKNOWN_CLIENT, EndCounts, EndResult, LastClient, MarkerSender, ProducerIdSource, Shard
 
 ATTEMPTS_MAX = 4
 
@@ -104,6 +104,7 @@ class TransactionCoordinators(Coordinator[str]):
             timers=timers,
             load_bytes=load_bytes,
         )
+        self.ended = EndCounts()
         self.producer_ids = producer_ids
         self.local_markers = local_markers
         self._group_partition = group_partition
@@ -118,7 +119,7 @@ class TransactionCoordinators(Coordinator[str]):
 
     def new_machine(self, coordinator_epoch: int) -> TransactionMachine:
         """Makes the machine for a partition that this broker leads in the leader epoch `coordinator_epoch`."""
-        return TransactionMachine(coordinator_epoch, self.settings, self.producer_ids, self._markers, self._memory)
+        return TransactionMachine(coordinator_epoch, self.settings, self.producer_ids, self._markers, self._memory, self.ended)
 
     def host_of(self, transactional_id: str) -> MachineHost:
         """Returns the active host of an id's shard. Raises ApiError INVALID_REQUEST for an id that is too long, COORDINATOR_NOT_AVAILABLE

@@ -59,7 +59,14 @@ def decide_complete(shard: Shard, now_ms: int, ended: TransactionMetadata) -> De
         key, delay_ms = f"complete {ended.transactional_id}", shard.settings.completion_retry_ms
         draft.schedule(key, delay_ms, lambda later_ms: decide_complete(shard, later_ms, ended))
 
-    return followed(state_record(completed(metadata, now_ms)), lambda: shard.wake(ended.transactional_id), retry)
+    def done() -> None:
+        if metadata.state is PREPARE_COMMIT:
+            shard.ended.committed += 1
+        else:
+            shard.ended.aborted += 1
+        shard.wake(ended.transactional_id)
+
+    return followed(state_record(completed(metadata, now_ms)), done, retry)
 
 
 def send_markers(shard: Shard, metadata: TransactionMetadata) -> Callable[[], None]:

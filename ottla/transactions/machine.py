@@ -19,7 +19,7 @@ from ottla.machine.memory import CoordinatorMemory
 from ottla.transactions.end_transaction import send_markers
 from ottla.transactions.expiry import schedule_expiry_scan, schedule_timeout_scan
 from ottla.transactions.settings import TransactionCoordinatorSettings
-from ottla.transactions.shard import MarkerSender, ProducerIdSource, Shard
+from ottla.transactions.shard import EndCounts, MarkerSender, ProducerIdSource, Shard
 from ottla.transactions.states import PREPARED
 
 
@@ -33,8 +33,9 @@ class TransactionMachine:
         producer_ids: ProducerIdSource,
         markers: MarkerSender,
         memory: CoordinatorMemory | None = None,
+        ended: EndCounts | None = None,
     ) -> None:
-        self.shard = Shard(coordinator_epoch, settings, producer_ids, markers, memory or CoordinatorMemory())
+        self.shard = Shard(coordinator_epoch, settings, producer_ids, markers, memory or CoordinatorMemory(), ended or EndCounts())
 
     # The life of a shard (`machine/coordinator.py`)
 

@@ -77,6 +77,13 @@ class LastClient(NamedTuple):
 UNKNOWN_CLIENT = LastClient()
 
 
+class EndCounts:
+    """How many transactions the coordinators of a broker have ended: committed or aborted, with all markers written."""
+
+    def __init__(self) -> None:
+        self.committed = self.aborted = 0
+
+
 class Shard:
     """The state of one shard. `run` runs a decision on the shard's host."""
 
@@ -87,6 +94,7 @@ class Shard:
         producer_ids: ProducerIdSource,
         markers: MarkerSender,
         memory: CoordinatorMemory,
+        ended: EndCounts,
     ) -> None:
         self.transactions: dict[str, TransactionMetadata] = {}
         self.memory = memory.share(self._sizes, self.transactions)
@@ -94,6 +102,7 @@ class Shard:
         self.settings = settings
         self.producer_ids = producer_ids
         self.markers = markers
+        self.ended = ended
         self.run: RunDecision = run_nothing
         self.ongoing: dict[str, None] = {}
         self.waiting: dict[str, list[Waiter]] = {}

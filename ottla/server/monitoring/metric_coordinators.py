@@ -19,6 +19,7 @@ from ottla.server.monitoring.metric_families import GROUP_COORDINATOR, GROUPS, S
 from ottla.server.monitoring.metric_page import Page
 from ottla.sharing.dead_letters import DeadLetterCounts
 from ottla.sharing.state_coordinators import ShareStateCoordinators
+from ottla.transactions.shard import EndCounts
 
 PIECE = 200
 
@@ -102,8 +103,9 @@ class GroupMetrics:
 class TransactionMetrics:
     """Counts the transactions of all shards."""
 
-    def __init__(self, hosts: Hosts, wall_ms: Callable[[], int]) -> None:
+    def __init__(self, hosts: Hosts, ended: EndCounts, wall_ms: Callable[[], int]) -> None:
         self._hosts = hosts
+        self._ended = ended
         self._wall_ms = wall_ms
 
     def collect(self, page: Page) -> Iterator[None]:
@@ -118,6 +120,8 @@ class TransactionMetrics:
         page.put(f"{TRANSACTIONS}transactional_id_count", ids)
         page.put(f"{TRANSACTIONS}transaction_timeout_count", late)
         page.put(f"{TRANSACTIONS}active_transaction_total_time_max", oldest)
+        page.put("ottla_transactions_committed_total", self._ended.committed)
+        page.put("ottla_transactions_aborted_total", self._ended.aborted)
         yield
 
 

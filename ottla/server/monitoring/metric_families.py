@@ -149,6 +149,8 @@ FAMILIES: dict[str, Family] = {
         Family(f"{TRANSACTIONS}transactional_id_count", GAUGE, "Transactional ids coordinated here."),
         Family(f"{TRANSACTIONS}transaction_timeout_count", GAUGE, "Transactions that are open for longer than their timeout."),
         Family(f"{TRANSACTIONS}active_transaction_total_time_max", GAUGE, "Age of the oldest open transaction, in milliseconds."),
+        Family("ottla_transactions_committed_total", COUNTER, "Transactions that this coordinator has committed."),
+        Family("ottla_transactions_aborted_total", COUNTER, "Transactions that this coordinator has aborted."),
         Family(f"{SESSION}disconnects_total", COUNTER, "Lost ZooKeeper connections.", "zookeeperdisconnectspersec"),
         Family(f"{SESSION}expires_total", COUNTER, "ZooKeeper sessions expired.", "zookeeperexpirespersec"),
         Family(f"{SESSION}syncconnects_total", COUNTER, "Connections to ZooKeeper after the first.", "zookeepersyncconnectspersec"),

@@ -75,7 +75,7 @@ class Metrics:
         self._fsync_times = Recent()
         self._topics = TopicMetrics(broker.metadata, broker.partitions)
         self._groups = GroupMetrics(broker.groups.all_hosts, broker.partitions)
-        self._transactions = TransactionMetrics(broker.transactions.all_hosts, broker.clock.wall_ms)
+        self._transactions = TransactionMetrics(broker.transactions.all_hosts, broker.transactions.ended, broker.clock.wall_ms)
         self._shares = ShareMetrics(broker.share_states, broker.dead_letters)
         self._pushed = PushedMetrics(broker.reporting_clients)
         self._requests = RequestMetrics(parts.dispatcher, parts.listeners, [endpoint.name for endpoint in broker.config.endpoints])
