@@ -3,8 +3,8 @@
 Each line has the broker's id and, if the caller passes them with `extra=`, the listener, client id and correlation id. An entry is one line
 (a traceback follows in text): characters that could end the line, or control a terminal, are escaped in JSON and text. Long texts of
 clients are cut: a name after 256 characters, a line after 2,000. Lines of one cause (the same text before its values are inserted) are
-limited in rate, and the next line has the number of the omitted ones. `sources_line` says how many settings have which source, without
-their values.
+limited in rate, and the next line has the number of the omitted ones. The last lines stay in memory (`last_lines`). `sources_line` says how
+many settings have which source, without their values.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import json
 import logging
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from typing import TextIO
 
 from ottla.base.bounded_cache import BoundedCache
 from ottla.base.config import BROKER_SETTINGS, BrokerConfig, ConfigSource, Notice
@@ -29,6 +30,7 @@ LINE_LETTERS_MAX = 2_000
 BURST_MAX = 100
 """Lines of one cause in a burst; after that `LINES_PER_SECOND`."""
 LINES_PER_SECOND = 5
+KEPT_LETTERS_MAX = 128 * 1024
 CAUSES_BYTES_MAX = 1 << 20
 """Memory for the causes of recent lines, in bytes."""
 
@@ -146,10 +148,41 @@ def cut(value: object) -> object:
     return text if len(text) <= NAME_LETTERS_MAX else text[:NAME_LETTERS_MAX] + "..."
 
 
+class KeepingHandler(logging.StreamHandler[TextIO]):
+    """Writes lines to stderr, and keeps the last ones, at most `KEPT_LETTERS_MAX` characters, for the HTTP port."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr)
+        self._kept: deque[str] = deque()
+        self._letters = 0
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = super().format(record)
+        self._kept.append(line)
+        self._letters += len(line)
+        while self._letters > KEPT_LETTERS_MAX and len(self._kept) > 1:
+            self._letters -= len(self._kept.popleft())
+        return line
+
+    def kept(self) -> list[str]:
+        """Returns the kept lines, the oldest first. Threads may call it while others log."""
+        self.acquire()
+        try:
+            return list(self._kept)
+        finally:
+            self.release()
+
+
+def last_lines() -> str:
+    """Returns the last lines of the log of this process, an empty text before `set_up_logging`."""
+    kept = (line for handler in log.handlers if isinstance(handler, KeepingHandler) for line in handler.kept())
+    return "".join(f"{line}\n" for line in kept)
+
+
 def set_up_logging(form: str, level: str, broker_id: int) -> None:
     """Sets the handler of the loggers. `form` is text, json, or auto (text on a terminal)."""
     is_text = form == "text" or (form == "auto" and sys.stderr.isatty())
-    handler = logging.StreamHandler(sys.stderr)
+    handler = KeepingHandler()
     handler.setFormatter(TextFormatter(broker_id) if is_text else JsonFormatter(broker_id))
     handler.addFilter(RateLimit())
     for name, least in (("ottla", level.upper()), ("asyncio", "WARNING")):  # asyncio logs failed callbacks

@@ -16,9 +16,11 @@ from ottla.base.config import load
 from ottla.server.logging_setup import (
     BURST_MAX,
     CAUSES_BYTES_MAX,
+    KEPT_LETTERS_MAX,
     LINE_LETTERS_MAX,
     NAME_LETTERS_MAX,
     JsonFormatter,
+    KeepingHandler,
     RateLimit,
     TextFormatter,
     sources_line,
@@ -159,3 +161,14 @@ def test_causes_are_bounded() -> None:
     for number in range(5_000):
         assert limit.filter(record(f"cause {number}"))
     assert 100 < len(limit._causes) < 5_000 and limit._causes.bytes_kept <= CAUSES_BYTES_MAX
+
+
+def test_the_last_lines_are_kept_and_bounded(capsys: pytest.CaptureFixture[str]) -> None:
+    handler = KeepingHandler()
+    handler.setFormatter(TextFormatter(0))
+    lines = 2 * KEPT_LETTERS_MAX // 1_000
+    for number in range(lines):
+        handler.handle(record(f"{number} {'x' * 1_000}"))
+    kept = handler.kept()
+    assert capsys.readouterr().err.splitlines()[-len(kept) :] == kept
+    assert f" {lines - 1} x" in kept[-1] and KEPT_LETTERS_MAX - 2_000 < sum(map(len, kept)) <= KEPT_LETTERS_MAX

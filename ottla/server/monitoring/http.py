@@ -1,4 +1,4 @@
-"""A small HTTP server for probes and scrapes: `ottla.metrics.listen`.
+"""A small HTTP server for probes, scrapes and the last lines of the log: `ottla.metrics.listen`.
 
 It answers GET and HEAD of a few paths and refuses everything else. The head of a request is bounded in size and time, the connections are
 bounded in number, and a peer that does not read is dropped, so no client can slow the broker down through this port. Concurrent scrapes
@@ -23,6 +23,7 @@ from typing import NamedTuple, Protocol
 
 from ottla.base.ports import AddressError
 from ottla.base.settings.listeners import host_and_port
+from ottla.server.logging_setup import last_lines
 from ottla.server.monitoring.health import Health
 from ottla.server.monitoring.http_access import HttpAccess, is_loopback
 from ottla.server.monitoring.http_listener import HttpListener, streams
@@ -44,7 +45,8 @@ PORT_MAX = 65535
 ALIASES = {"/-/healthy": "/healthz", "/-/ready": "/readyz", "/v1/status/ready": "/readyz"}
 ONCE = ("content-length", "host", "transfer-encoding", "authorization")
 """Headers that must not be repeated, because a proxy could use another one of the values."""
-PATHS = ("/metrics", "/healthz", "/readyz", "/startupz")
+PATHS = ("/metrics", "/log", "/healthz", "/readyz", "/startupz")
+PROBES = PATHS[2:]
 
 is_token = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
 is_value = re.compile(r"[\t\x20-\x7e\x80-\xff]*").fullmatch
@@ -231,7 +233,7 @@ class HttpPort:
         if request.method not in ("GET", "HEAD"):
             return HttpAnswer(HTTPStatus.METHOD_NOT_ALLOWED, as_json({"error": "Method Not Allowed"}), headers="Allow: GET, HEAD\r\n")
         is_trusted = self._access.is_trusted(request.headers.get("authorization", ""))
-        if not is_trusted and (path == "/metrics" or not self._access.has_open_probes):
+        if not is_trusted and (path not in PROBES or not self._access.has_open_probes):
             return HttpAnswer(HTTPStatus.UNAUTHORIZED, as_json({"error": "Unauthorized"}), headers=self._access.challenge())
         if path == "/healthz":
             return HttpAnswer(HTTPStatus.OK, as_json({"status": "alive"}))
@@ -240,6 +242,8 @@ class HttpPort:
         if path == "/readyz":
             reasons = self._health.reasons()
             return verdict(not reasons, "ready", "not ready", reasons if is_trusted else {})
+        if path == "/log":
+            return HttpAnswer(HTTPStatus.OK, last_lines().encode("utf-8", "replace"), "text/plain; charset=utf-8")
         self._scraping.add(asyncio.current_task())
         return HttpAnswer(HTTPStatus.OK, await self._scrape(), CONTENT_TYPE)
 

@@ -87,6 +87,12 @@ def test_metrics_by_token(open_port: OpenPort, ask: Ask, token_file: Path, autho
     assert reply.headers.get("www-authenticate", "") == ("" if status == 200 else 'Bearer realm="ottla"')
 
 
+def test_the_log_needs_the_right_to_read_metrics(open_port: OpenPort, ask: Ask, token_file: Path) -> None:
+    port = open_port(f"ottla.metrics.token.file={token_file}", "ottla.metrics.probes.open=true")
+    assert [ask(port, path, "").status for path in ("/healthz", "/log", "/metrics")] == [200, 401, 401]
+    assert ask(port, "/log", f"Bearer {TOKEN}").headers["content-type"] == "text/plain; charset=utf-8"
+
+
 def test_token_and_password_are_alternatives(open_port: OpenPort, ask: Ask, token_file: Path) -> None:
     port = open_port(f"ottla.metrics.token.file={token_file}", "ottla.metrics.credentials=a:b")
     assert ask(port, "/metrics", f"Bearer {TOKEN}").status == 200
