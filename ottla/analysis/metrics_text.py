@@ -75,9 +75,12 @@ def metrics_address(cluster: Cluster, broker_id: int | None = None) -> str:
     return f"{scheme}{broker.host if host in ('', '0.0.0.0', '[::]') else host}:{port}"
 
 
-def scrape(address: str, credentials: str | None = None, *, token_file: str | None = None, ca_file: str | None = None) -> str:
-    """Returns the text of `/metrics`. Uses TLS if the address begins with `https://` or `ca_file` is given. Raises `ValueError` for a bad
-    address or file, `ConnectError` without an answer in HTTP, `MetricsRefused` for an HTTP status other than 200."""
+def scrape(
+    address: str, credentials: str | None = None, *, token_file: str | None = None, ca_file: str | None = None, path: str = "/metrics"
+) -> str:
+    """Returns the text at a path of a broker's HTTP port. Uses TLS if the address begins with `https://` or `ca_file` is given. Raises
+    `ValueError` for a bad address or file, `ConnectError` without an answer in HTTP, `MetricsRefused` for an HTTP status other than 200.
+    """
     import http.client
     import ssl
 
@@ -85,7 +88,7 @@ def scrape(address: str, credentials: str | None = None, *, token_file: str | No
 
     connection = _connection(address, ca_file)
     try:
-        connection.request("GET", "/metrics", headers=_authorization(credentials, token_file))
+        connection.request("GET", path, headers=_authorization(credentials, token_file))
         response = connection.getresponse()
         body = response.read()
     except TimeoutError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.analysis.metrics_text import MetricsRefused, samples_in
@@ -175,10 +175,6 @@ class Sampler:
     def _per_second(self, new: float, old: float | None) -> float | None:
         return None if old is None or not self._seconds else (new - old) / self._seconds
 
-    def _rate(self, new: float, old: float | None) -> float | None:
-        """Returns the rate of a count; None also if it has become smaller, because a broker was started or a topic was created again."""
-        return None if old is not None and new < old else self._per_second(new, old)
-
     def _end_offsets(self) -> dict[TopicPartition, int]:
         wanted = [partition for topic in self._known for partition in topic.led]
         found = list_offsets(self._cluster, dict.fromkeys(wanted, LATEST)) if wanted else {}
@@ -190,7 +186,7 @@ class Sampler:
         rows = [
             TopicActivity(
                 topic.name, topic.partitions, topic.out_of_sync, sums[topic.name],
-                self._rate(sums[topic.name], self._ends.get(topic.name)),
+                rate_of(sums[topic.name], self._ends.get(topic.name), self._seconds),
             )
             for topic in self._known
         ]  # fmt: skip
@@ -246,20 +242,28 @@ class Sampler:
             text = self.metrics_text = self.scrape()
         except (MetricsRefused, ClientError) as error:
             return None, str(error)
-        counts: dict[str, float] = {}
-        times: dict[str, float] = {}
-        for name, labels, value in samples_in(text, PREFIX):
-            if name == REQUESTS:
-                counts[labels["request"]] = counts.get(labels["request"], 0.0) + value
-            elif name == TIMES and labels.get("quantile") == "0.99":
-                times[labels["request"]] = max(times.get(labels["request"], 0.0), value)
-        rows = [
-            RequestActivity(name, self._rate(count, self._counts.get(name)), times.get(name))
-            for name, count in counts.items()
-            if count
-        ]
-        self._counts = counts
-        return sorted(rows, key=lambda row: (-(row.rate or 0), row.name)), ""
+        rows, self._counts = requests_in(text, self._counts, self._seconds)
+        return rows, ""
+
+
+def rate_of(new: float, old: float | None, seconds: float) -> float | None:
+    """Returns the rate of a count. Returns None if it was not known before, and if it has become smaller, because a broker was started or
+    a topic was created again."""
+    return None if old is None or new < old or seconds <= 0 else (new - old) / seconds
+
+
+def requests_in(text: str, before: Mapping[str, float], seconds: float) -> tuple[list[RequestActivity], dict[str, float]]:
+    """Returns the APIs in the scrapes of one or several brokers by rate, highest first, and the count of requests of each. `before` has the
+    counts of `seconds` ago."""
+    counts: dict[str, float] = {}
+    times: dict[str, float] = {}
+    for name, labels, value in samples_in(text, PREFIX):
+        if name == REQUESTS:
+            counts[labels["request"]] = counts.get(labels["request"], 0.0) + value
+        elif name == TIMES and labels.get("quantile") == "0.99":
+            times[labels["request"]] = max(times.get(labels["request"], 0.0), value)
+    rows = [RequestActivity(name, rate_of(count, before.get(name), seconds), times.get(name)) for name, count in counts.items() if count]
+    return sorted(rows, key=lambda row: (-(row.rate or 0), row.name)), counts
 
 
 def pushing(text: str) -> list[PushingClient]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.security import security_of
+from ottla.console.broker_ports import BrokerPorts
 from ottla.console.records import Decode, undecoded
 from ottla.console.snapshot import Snapshot
 from ottla.console.wire import Wire
@@ -16,8 +17,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class Settings(NamedTuple):
-    """The settings of a console. `properties` are Kafka's client properties. `metrics` reads a broker's metrics. `decode` decodes records
-    by their schemas."""
+    """The settings of a console. `properties` are Kafka's client properties. `metrics` is the address of the only HTTP
+    port that is read, or empty. `decode` decodes records by their schemas."""
 
     properties: Mapping[str, str]
     timeout_s: float = 15.0
@@ -25,7 +26,8 @@ class Settings(NamedTuple):
     port: int = 8080
     is_read_only: bool = False
     needs_login: bool = False
-    metrics: Callable[[], str] | None = None
+    metrics: str = ""
+    metrics_credentials: str | None = None
     decode: Decode = undecoded
 
 
@@ -37,7 +39,8 @@ class Desk:
         self.settings = settings
         self._properties = settings.properties
         self.cluster = self.new_cluster()
-        self.snapshot = Snapshot(self.new_cluster(), settings.metrics)
+        observing = self.new_cluster()
+        self.snapshot = Snapshot(observing, BrokerPorts(observing, settings.metrics, settings.metrics_credentials))
         self.extended = self.new_cluster(with_extensions=True)
         """For requests of Ottla's own APIs."""
         self.wire = Wire(self.extended)

@@ -9,15 +9,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ottla.analysis.metrics_text import MetricsRefused, metrics_address, scrape
 from ottla.analysis.sample import Look, Sampler
 from ottla.base.errors import ApiError, OttlaError
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin
 from ottla.client.core.group_admin import ListedGroup
+from ottla.console.broker_ports import BrokerPorts, Exported
 from ottla.console.changes import Changes
 from ottla.console.group_history import GroupHistory
 from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
@@ -44,7 +44,7 @@ GROUPS_MAX = 500
 FIRST_VIEW_S = 5.0
 """Seconds that a page waits for the first view of a new snapshot, and an action for the look after it."""
 
-SERIES = ("messages", "bytes_in", "bytes_out", "produce_p99", "fetch_p99", "lag", "open_transactions")
+SERIES = ("messages", "bytes_in", "bytes_out", "produce_p99", "fetch_p99", "lag", "open_transactions", "committed", "aborted")
 
 
 class Directory(NamedTuple):
@@ -67,7 +67,7 @@ class TopicSettings(NamedTuple):
 
 class View(NamedTuple):
     """The cluster as it was at `at_s` (seconds since 1970). `metadata` is the answer with all topics, `lags` the lag by group and topic.
-    `settings` lacks topics whose settings are not known or may not be seen. `started_s` is when the broker that exports metrics started.
+    `settings` lacks topics whose settings are not known or may not be seen. `exported` has the metrics of the brokers that export them.
     """
 
     at_s: float
@@ -78,29 +78,28 @@ class View(NamedTuple):
     lags: dict[str, dict[str, int]]
     directories: list[Directory]
     disk_note: str
-    counters: dict[str, float]
     settings: Mapping[str, TopicSettings]
-    started_s: float | None
+    exported: Mapping[int, Exported]
 
 
 class Snapshot:
     """See the module."""
 
-    def __init__(self, cluster: Cluster, metrics: Callable[[], str] | None = None) -> None:
+    def __init__(self, cluster: Cluster, ports: BrokerPorts) -> None:
+        """`ports` are read over the same connections."""
         self.cluster = cluster
+        self.ports = ports
         self.view: View | None = None
         self.problem = "The cluster has not answered yet."
         self.history: deque[tuple[float, dict[str, float | None]]] = deque(maxlen=HISTORY_POINTS)
         self.changes = Changes()
         self.groups = GroupHistory()
-        self._metrics = metrics
-        self._sampler = Sampler(cluster, None, groups_max=GROUPS_MAX, metadata_every_s=METADATA_EVERY_S)
+        self._sampler = Sampler(cluster, ports.read, groups_max=GROUPS_MAX, metadata_every_s=METADATA_EVERY_S)
         self._directories: list[Directory] = []
         self._disk_note = ""
         self._disks_at = 0.0
         self._settings: dict[str, TopicSettings] = {}
         self._settings_at = 0.0
-        self._counters: dict[str, float] = {}
         self._looked_s = time.monotonic()
         self._wanted = threading.Event()
         self._renewed = threading.Condition()
@@ -160,9 +159,6 @@ class Snapshot:
         self.cluster.close()
 
     def _look(self) -> View:
-        if self._metrics is None:
-            self._metrics = self._found_metrics()
-        self._sampler.scrape = self._metrics
         look = self._sampler.look()
         answer = self._sampler.metadata
         assert answer is not None, "a look has asked for the metadata"
@@ -175,21 +171,12 @@ class Snapshot:
             self._ask_disks(look)
         if time.monotonic() >= self._settings_at and (self.view is not None or len(topics) <= FIRST_SETTINGS_MAX):
             self._ask_settings(topics)
-        text = self._sampler.metrics_text
         view = View(
             time.time(), look, answer, topics, self._sampler.listed, self._sampler.lags, self._directories, self._disk_note,
-            _counters(text), self._settings, _value(text, "process_start_time_seconds"),
+            self._settings, dict(self.ports.exported),
         )  # fmt: skip
         self._note(view)
         return view
-
-    def _found_metrics(self) -> Callable[[], str] | None:
-        """Returns a function that reads the metrics of the broker that exports them, None without such a broker."""
-        try:
-            address = metrics_address(self.cluster)
-        except (MetricsRefused, ApiError):
-            return None
-        return lambda: scrape(address)
 
     def _ask_disks(self, look: Look) -> None:
         self._directories, self._disk_note = [], ""
@@ -215,19 +202,13 @@ class Snapshot:
                 self._settings[name] = TopicSettings(values["cleanup.policy"], int(values["min.insync.replicas"]))
 
     def _note(self, view: View) -> None:
-        """Adds a point to the history of the cluster and of each group. Rates of bytes are differences of the broker's counters."""
-        before, self._counters = self._counters, view.counters
-        elapsed = view.at_s - self.history[-1][0] if self.history else 0.0
-        rates: dict[str, float | None] = {
-            name: max(0.0, (view.counters[name] - before[name]) / elapsed) if elapsed and name in before and name in view.counters else None
-            for name in ("bytes_in", "bytes_out")
-        }
+        """Adds a point to the history of the cluster and of each group."""
         self.groups.note(view.at_s, view.groups, {group.name: group.lag for group in view.look.groups})
         p99 = {row.name: row.p99_ms for row in view.look.requests or ()}
         known = [topic.rate for topic in view.look.topics if topic.rate is not None]
         self.history.append((view.at_s, {
             "messages": sum(max(0.0, rate) for rate in known) if known else None,
-            **rates,
+            **{name: self.ports.total(name) for name in ("bytes_in", "bytes_out", "committed", "aborted")},
             "produce_p99": p99.get("Produce"),
             "fetch_p99": p99.get("Fetch"),
             "lag": sum(group.lag for group in view.look.groups),
@@ -238,19 +219,6 @@ class Snapshot:
 def pause_s(cost_s: float, *, is_idle: bool) -> float:
     """Returns the seconds until the next look, after a look that has taken `cost_s` seconds of CPU time."""
     return max(IDLE_INTERVAL_S if is_idle else INTERVAL_S, cost_s / COST_SHARE_MAX)
-
-
-def _counters(text: str) -> dict[str, float]:
-    """Returns the byte counters of all topics together from the text of a broker's metrics, by the name of their series."""
-    pairs = (("bytes_in", "bytesin"), ("bytes_out", "bytesout"))
-    found = {series: _value(text, f"kafka_server_brokertopicmetrics_{family}_total") for series, family in pairs}
-    return {series: value for series, value in found.items() if value is not None}
-
-
-def _value(text: str, name: str) -> float | None:
-    """Returns the value of a sample without labels, None if the text lacks it."""
-    _, is_there, rest = text.partition(f"\n{name} ")
-    return float(rest.partition("\n")[0]) if is_there else None
 
 
 def _directory(broker: int, found: Any) -> Directory:

@@ -15,7 +15,7 @@ from ottla.client.addresses import DEFAULT_BOOTSTRAP
     option("--host", default="127.0.0.1", metavar="HOST", help="address to listen on (default 127.0.0.1)"),
     flag("--read-only", help="hide and refuse all actions"),
     flag("--login", help="users log in with the cluster's SASL names and passwords; needed unless the address is loopback"),
-    option("--metrics", metavar="HOST:PORT", help="a broker's metrics (default: read ottla.metrics.listen from a broker)"),
+    option("--metrics", metavar="HOST:PORT", help="the HTTP port of a broker (default: ottla.metrics.listen of every broker)"),
     option("--metrics-credentials", metavar="USER:PASSWORD", help="as in ottla.metrics.credentials"),
     *headed(
         "schemas (extra ottla[schemas])",
@@ -29,7 +29,6 @@ from ottla.client.addresses import DEFAULT_BOOTSTRAP
 def _console(args: Args) -> int:
     for name in ("starlette", "uvicorn", "jinja2"):
         library(name, "'ottla[console]'")
-    from ottla.analysis.metrics_text import scrape
     from ottla.console.desk import LOOPBACK, Settings
     from ottla.console.records import undecoded
     from ottla.console.server import ConsoleRefused, serve
@@ -43,11 +42,10 @@ def _console(args: Args) -> int:
     if args.host not in LOOPBACK and not args.login:
         raise UsageError(f"{args.host} can be reached from other machines, so users have to log in: add --login, or listen on 127.0.0.1")
     wait_ms = properties.get("request.timeout.ms") or DEFAULT_TIMEOUT_MS
-    address, credentials = args.metrics, args.metrics_credentials
     decode = part("page schemas").make_page_decoder(args) if args.registry or args.schema or args.message else undecoded
     settings = Settings(
         properties, max(0.1, float(wait_ms) / 1000), args.host, args.port, args.read_only, args.login,
-        (lambda: scrape(address, credentials)) if address else None, decode,
+        args.metrics or "", args.metrics_credentials, decode,
     )  # fmt: skip
     try:
         serve(settings, is_with_parent=args.with_parent)

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ottla.base.errors import ApiError
-from ottla.console.model import Link, Mark, Page, PageError, Table, columns, href, size
+from ottla.analysis.metrics_text import MetricsRefused
+from ottla.base.acls import CLUSTER_NAME, AclOperation, ResourceType
+from ottla.base.errors import ApiError, OttlaError
+from ottla.client.core import acl_admin
+from ottla.console.broker_ports import SESSION, SESSION_COUNTS, STARTED
+from ottla.console.model import Code, Form, Link, Mark, Note, Page, PageError, Table, columns, href, number, seconds, size
 from ottla.console.pages.settings import change_form, setting_table
+from ottla.console.snapshot import View
 from ottla.console.visit import Visit, page
 from ottla.wire.apis import API_NAMES
 
+TRAIL = (Link("Brokers", "/brokers"),)
+LOG_LINES_MAX = 500
 
 @page("/brokers", "All brokers with leaders, partitions and disk", name="Brokers", section="Cluster")
 def brokers(visit: Visit) -> Page:
@@ -34,14 +41,23 @@ def brokers(visit: Visit) -> Page:
             "replicas": replicas[broker.node_id],
             "skew": f"{100 * (leaders[broker.node_id] - mean) / mean:+.0f} %" if mean else "",
             "disk": size(disk[broker.node_id]),
+            "bytes_in": _rate(view, broker.node_id, "bytes_in"),
+            "bytes_out": _rate(view, broker.node_id, "bytes_out"),
         }
         for broker in sorted(view.metadata.brokers, key=lambda broker: broker.node_id)
     ]
     titles = columns(
         broker="Broker", address="Address", rack="Rack", controller="Controller", leaders="Leaders", replicas="Replicas",
-        skew="Skew of leaders", disk="Disk",
+        skew="Skew of leaders", disk="Disk", bytes_in="In a second", bytes_out="Out a second",
     )  # fmt: skip
-    return Page("Brokers", tables=[Table("brokers", "Brokers", titles, rows)], refresh_s=10)
+    notes = [] if view.exported else [Note(f"Bytes a second are not shown: {view.look.note}")]
+    return Page("Brokers", tables=[Table("brokers", "Brokers", titles, rows)], notes=notes, refresh_s=10)
+
+
+def _rate(view: View, broker: int, name: str) -> str | None:
+    """Returns a broker's rate of bytes, None if it is not known."""
+    rate = view.exported[broker].rates.get(name) if broker in view.exported else None
+    return None if rate is None else size(rate)
 
 
 def _broker(visit: Visit) -> int:
@@ -54,44 +70,53 @@ def _broker(visit: Visit) -> int:
 
 def _tabs(broker: int) -> list[tuple[str, str]]:
     at = ("brokers", str(broker))
-    return [("Log directories", href(*at)), ("Settings", href(*at, "settings")), ("API versions", href(*at, "apis"))]
+    return [
+        ("Log directories", href(*at)), ("Settings", href(*at, "settings")), ("API versions", href(*at, "apis")),
+        ("Requests", href(*at, "requests")), ("Log", href(*at, "log")),
+    ]  # fmt: skip
 
 
 @page("/brokers/{broker}", "A broker's log directories")
 def broker(visit: Visit) -> Page:
-    number = _broker(visit)
+    broker_id = _broker(visit)
     view = visit.view()
     rows = [
         {
             "path": found.path, "state": Mark(found.error, "bad") if found.error else Mark("online", "ok"), "partitions": len(found.sizes),
             "size": size(sum(found.sizes.values())), "total": size(found.total_bytes), "usable": size(found.usable_bytes),
         }
-        for found in view.directories if found.broker == number
+        for found in view.directories if found.broker == broker_id
     ]  # fmt: skip
     titles = columns(path="Directory", state="State", partitions="Partitions", size="Size of logs", total="Size of disk", usable="Free")
     led = [
         {"partition": f"{name}-{one.partition_index}", "replicas": list(one.replica_nodes), "in_sync": list(one.isr_nodes)}
-        for name, topic in sorted(view.topics.items()) for one in topic.partitions if one.leader_id == number
+        for name, topic in sorted(view.topics.items()) for one in topic.partitions if one.leader_id == broker_id
     ]  # fmt: skip
     led_titles = columns(partition="Partition", replicas="Replicas", in_sync="In sync")
     tables = [
         Table("led", "Partitions that it leads", led_titles, led),
         Table("directories", "Log directories", titles, rows, view.disk_note or "Not known."),
     ]
-    return Page(f"Broker {number}", tables=tables, tabs=_tabs(number), trail=[Link("Brokers", "/brokers")])
+    hand_over = Form(
+        "/cluster/plan", "Hand over its replicas and leaders", "Show the plan", (),
+        "Shows where the replicas of this broker would be; nothing is changed yet.", hidden={"way": "drain", "broker": str(broker_id)},
+        is_query=True,
+    )  # fmt: skip
+    forms = [hand_over] if len(view.metadata.brokers) > 1 else []
+    return Page(f"Broker {broker_id}", tables=tables, forms=forms, tabs=_tabs(broker_id), trail=TRAIL)
 
 
 @page("/brokers/{broker}/settings", "A broker's settings with the source of each value")
 def settings(visit: Visit) -> Page:
-    number = _broker(visit)
-    table, form = setting_table(visit, "brokers", str(number)), change_form("brokers", str(number))
-    return Page(f"Broker {number}", tables=[table], forms=[form], tabs=_tabs(number), trail=[Link("Brokers", "/brokers")])
+    broker_id = _broker(visit)
+    table, form = setting_table(visit, "brokers", str(broker_id)), change_form("brokers", str(broker_id))
+    return Page(f"Broker {broker_id}", tables=[table], forms=[form], tabs=_tabs(broker_id), trail=TRAIL)
 
 
 @page("/brokers/{broker}/apis", "The API versions that a broker serves")
 def apis(visit: Visit) -> Page:
-    number = _broker(visit)
-    link = visit.cluster.connection(number)
+    broker_id = _broker(visit)
+    link = visit.cluster.connection(broker_id)
     rows = []
     for key, name in sorted(API_NAMES.items()):
         try:
@@ -99,4 +124,41 @@ def apis(visit: Visit) -> Page:
         except ApiError:
             rows.append({"api": name, "key": key, "version": "not served"})
     table = Table("apis", "APIs", columns(api="API", key="Key", version="Highest version that both sides know"), rows)
-    return Page(f"Broker {number}", tables=[table], tabs=_tabs(number), trail=[Link("Brokers", "/brokers")])
+    return Page(f"Broker {broker_id}", tables=[table], tabs=_tabs(broker_id), trail=TRAIL)
+
+
+@page("/brokers/{broker}/requests", "The requests that a broker has executed, by API, with its rates and its session of ZooKeeper")
+def requests(visit: Visit) -> Page:
+    broker_id = _broker(visit)
+    view = visit.view()
+    found = view.exported.get(broker_id)
+    if found is None:
+        note = Note(f"Requests are not shown: {view.look.note or 'the broker exports no metrics'}")
+        return Page(f"Broker {broker_id}", notes=[note], tabs=_tabs(broker_id), trail=TRAIL)
+    facts = [
+        ("Version of Ottla", found.version), ("Up for", seconds(max(0.0, found.at_s - found.values.get(STARTED, found.at_s)))),
+        ("Records in a second", number(found.rates.get("messages_in"), 1)),
+        ("In a second", size(found.rates.get("bytes_in"))), ("Out a second", size(found.rates.get("bytes_out"))),
+        *((title, int(found.values.get(f"{SESSION}{name}_total", 0))) for name, title in SESSION_COUNTS),
+        ("Session", Link("its node in ZooKeeper", href("zookeeper", path=f"/brokers/ids/{broker_id}"))),
+    ]  # fmt: skip
+    rows = [{"request": one.name, "rate": one.rate, "p99": one.p99_ms} for one in found.requests]
+    titles = columns(request="API", rate="Requests a second", p99="p99 in ms")
+    table = Table("requests", "Requests by API", titles, rows, "No request was counted yet.")
+    return Page(f"Broker {broker_id}", facts, [table], tabs=_tabs(broker_id), trail=TRAIL, refresh_s=10)
+
+
+@page("/brokers/{broker}/log", "The last lines that a broker has written to its log")
+def log(visit: Visit) -> Page:
+    broker_id = _broker(visit)
+    allowed = acl_admin.allowed_operations(visit.cluster, ResourceType.CLUSTER, CLUSTER_NAME)
+    if AclOperation.DESCRIBE_CONFIGS not in (allowed or ()):
+        raise PageError("The log of a broker is shown to users that may DescribeConfigs on the cluster.", 403)
+    try:
+        lines = visit.desk.snapshot.ports.log(broker_id).splitlines()[-LOG_LINES_MAX:]
+    except (MetricsRefused, OttlaError) as error:
+        note = Note(f"The log is not shown: {error}")
+        return Page(f"Broker {broker_id}", notes=[note], tabs=_tabs(broker_id), trail=TRAIL)
+    rows = [{"line": Code(line)} for line in reversed(lines)]
+    table = Table("lines", "Log, the newest line first", columns(line="Line"), rows, "The broker has written nothing yet.")
+    return Page(f"Broker {broker_id}", tables=[table], tabs=_tabs(broker_id), trail=TRAIL, refresh_s=10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.console.broker_ports import STARTED
 from ottla.console.model import Link, Mark, Page, Table, columns, group_link, href, number, seconds, size, topic_link
 from ottla.console.snapshot import SERIES, View
 from ottla.console.visit import PAGES, Visit, page
@@ -69,7 +70,7 @@ def overview(visit: Visit) -> Page:
         *((title, f"{size(last[name])}/s") for name, title in RATES if last[name] is not None),
         *((title, f"{last[name]:.1f} ms") for name, title in LATENCIES if last[name] is not None),
         ("Controller", look.controller),
-        *([("Up for", seconds(max(0.0, view.at_s - view.started_s)))] if view.started_s is not None else []),
+        *_of_brokers(view),
     ]
     behind = [
         {"group": group_link(group.name), "state": group.state, "lag": group.lag, "change": group.change}
@@ -88,6 +89,14 @@ def overview(visit: Visit) -> Page:
     snippets = [(name, text.format(address=address)) for name, text in SNIPPETS]
     extra = {"lists": snippets, "metrics_note": look.note if look.requests is None else ""}
     return Page("Overview", facts, tables, template="overview.html", extra=extra, refresh_s=10)
+
+
+def _of_brokers(view: View) -> list[tuple[str, str]]:
+    """Returns facts from the metrics of brokers: how long the first one has been up, and their versions."""
+    started = [one.values[STARTED] for one in view.exported.values() if STARTED in one.values]
+    versions = sorted({one.version for one in view.exported.values() if one.version})
+    up = [("Up for", seconds(max(0.0, view.at_s - min(started))))] if started else []
+    return [*up, *([("Version of Ottla", ", ".join(versions))] if versions else [])]
 
 
 @page("/metrics", "The series of the charts, of the last 180 looks", name="Metrics", section="Cluster")

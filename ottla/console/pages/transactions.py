@@ -8,12 +8,13 @@ from ottla.analysis.moments import now_ms
 from ottla.analysis.open_transactions import blocking_transactions, open_transactions
 from ottla.base.types import TopicPartition
 from ottla.client.core import transaction_admin
-from ottla.console.model import Code, Done, Field, Form, Link, Mark, Page, PageError, Table, columns, href, seconds, topic_link
+from ottla.console.model import Code, Done, Field, Form, Link, Mark, Page, PageError, Table, columns, href, number, seconds, topic_link
 from ottla.console.visit import Visit, action, check_typed, page
 
 TRAIL = (Link("Transactions", "/transactions"),)
 DESCRIBED_MAX = 100
 """Open transactions whose partitions the page of all transactions shows."""
+ENDS = (("committed", "Committed"), ("aborted", "Aborted"))
 WAYS = (
     ("Empty", "Ongoing", "PrepareCommit", "CompleteCommit"),
     ("Empty", "Ongoing", "PrepareAbort", "CompleteAbort"),
@@ -51,7 +52,9 @@ def transactions(visit: Visit) -> Page:
     table = Table("transactions", "Transactional ids", titles, rows, "No producer has used a transactional id yet.")
     described = [transaction_admin.describe_transaction(visit.cluster, one.name) for one in view.look.transactions[:DESCRIBED_MAX]]
     held = _held(visit, sorted({place for one in described for place in one.partitions}))
-    return Page("Transactions", tables=[table, held], forms=[search, form])
+    ports = visit.desk.snapshot.ports
+    facts = [(f"{title} in a second", number(ports.total(name), 2)) for name, title in ENDS if view.exported]
+    return Page("Transactions", facts, tables=[table, held], forms=[search, form])
 
 
 def _held(visit: Visit, places: Sequence[TopicPartition]) -> Table:
