@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
+from ottla.analysis.moments import format_ms
 from ottla.base.errors import OttlaError
 
 
@@ -33,6 +34,13 @@ class Code(NamedTuple):
     """Text in a fixed-width font, such as a command to copy or the bytes of a record."""
 
     text: str
+
+
+class Moment(NamedTuple):
+    """A time: in UTC as text, and in milliseconds since 1970. A browser shows it in local time on request."""
+
+    text: str
+    ms: int
 
 
 class Column(NamedTuple):
@@ -116,6 +124,12 @@ def href(*parts: str, **query: Any) -> str:
     path = "/" + "/".join(quote(part, safe="") for part in parts)
     given = {key: value for key, value in query.items() if value is not None}
     return path + ("/" if path.endswith(".json") else "") + (f"?{urlencode(given)}" if given else "")
+
+
+def moment(ms: float) -> Moment | str | None:
+    """Returns a time in milliseconds since 1970, as `format_ms` writes it."""
+    text = format_ms(int(ms))
+    return Moment(text, int(ms)) if text is not None and text.endswith("Z") else text
 
 
 def topic_link(name: str, *tab: str) -> Link:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ottla.analysis.sample import Look, Sampler
 from ottla.base.errors import ApiError, OttlaError
+from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin
 from ottla.client.core.group_admin import ListedGroup
@@ -39,6 +40,8 @@ SETTINGS_EVERY_S = 60.0
 """Seconds between requests for the settings of all topics that lists show (`TopicSettings`). An action of this console asks at once."""
 FIRST_SETTINGS_MAX = 500
 """Topics whose settings the first look asks for. With more topics the next look does, so that the first page need not wait."""
+LAST_RECORDS_MAX = 500
+"""Partitions whose newest record one look asks for."""
 GROUPS_MAX = 500
 """Groups whose lag a look computes."""
 FIRST_VIEW_S = 5.0
@@ -68,6 +71,8 @@ class TopicSettings(NamedTuple):
 class View(NamedTuple):
     """The cluster as it was at `at_s` (seconds since 1970). `metadata` is the answer with all topics, `lags` the lag by group and topic.
     `settings` lacks topics whose settings are not known or may not be seen. `exported` has the metrics of the brokers that export them.
+    `last_records` has the time of the newest record by topic, in milliseconds since 1970: the record's own for a topic that has not grown
+    since the console was started, else the time of the look that has seen it grow.
     """
 
     at_s: float
@@ -80,6 +85,7 @@ class View(NamedTuple):
     disk_note: str
     settings: Mapping[str, TopicSettings]
     exported: Mapping[int, Exported]
+    last_records: Mapping[str, int]
 
 
 class Snapshot:
@@ -100,6 +106,9 @@ class Snapshot:
         self._disks_at = 0.0
         self._settings: dict[str, TopicSettings] = {}
         self._settings_at = 0.0
+        self._last_records: dict[str, int] = {}
+        self._asked: set[str] = set()
+        """The topics whose newest record was asked for."""
         self._looked_s = time.monotonic()
         self._wanted = threading.Event()
         self._renewed = threading.Condition()
@@ -171,9 +180,10 @@ class Snapshot:
             self._ask_disks(look)
         if time.monotonic() >= self._settings_at and (self.view is not None or len(topics) <= FIRST_SETTINGS_MAX):
             self._ask_settings(topics)
+        self._note_last_records(look, topics)
         view = View(
             time.time(), look, answer, topics, self._sampler.listed, self._sampler.lags, self._directories, self._disk_note,
-            self._settings, dict(self.ports.exported),
+            self._settings, dict(self.ports.exported), dict(self._last_records),
         )  # fmt: skip
         self._note(view)
         return view
@@ -200,6 +210,30 @@ class Snapshot:
             values = {one.name: one.value or "" for one in entries} if isinstance(entries, list) else {}
             if len(values) == 2 and values["min.insync.replicas"].isdecimal():
                 self._settings[name] = TopicSettings(values["cleanup.policy"], int(values["min.insync.replicas"]))
+
+    def _note_last_records(self, look: Look, topics: Mapping[str, MetadataResponseTopic]) -> None:
+        now_ms = int(time.time() * 1000)
+        self._last_records = {name: at_ms for name, at_ms in self._last_records.items() if name in topics}
+        self._asked.intersection_update(topics)
+        self._last_records.update((one.name, now_ms) for one in look.topics if one.rate)
+        if self.view is None:  # the first page need not wait
+            return
+        wanted: list[TopicPartition] = []
+        for one in look.topics:
+            if one.end and one.name not in self._asked and one.name in topics and len(wanted) + one.partitions <= LAST_RECORDS_MAX:
+                self._asked.add(one.name)
+                wanted += [TopicPartition(one.name, each.partition_index) for each in topics[one.name].partitions if each.leader_id >= 0]
+        if wanted:
+            self._ask_last_records(wanted)
+
+    def _ask_last_records(self, wanted: Iterable[TopicPartition]) -> None:
+        try:
+            found = admin.list_offsets(self.cluster, dict.fromkeys(wanted, admin.MAX_TIMESTAMP))
+        except ApiError:  # a broker from before Kafka 3.0 does not know the newest record
+            return
+        for place, at in found.items():
+            if isinstance(at, admin.OffsetAt) and at.timestamp >= 0:
+                self._last_records[place.topic] = max(at.timestamp, self._last_records.get(place.topic, -1))
 
     def _note(self, view: View) -> None:
         """Adds a point to the history of the cluster and of each group."""

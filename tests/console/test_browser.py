@@ -184,6 +184,18 @@ def test_two_thousand_topics_and_five_hundred_groups(browser: Browser) -> None:
             assert "topic-1999" in window.text() and "group-499" in window.text() and window.faults() == []
 
 
+def test_times_of_tables_are_local_on_request(window: Window) -> None:
+    window.open("/topics/orders/statistics")
+    first = "document.querySelector('tbody time').textContent"
+    assert str(window.page.evaluate(first)).endswith("Z")
+    window.page.evaluate("document.getElementById('zone').click()")
+    assert not str(window.page.evaluate(first)).endswith("Z") and "Local" in window.text()
+    window.open("/topics/orders/statistics")
+    assert not str(window.page.evaluate(first)).endswith("Z"), "the browser keeps the choice"
+    window.page.evaluate("document.getElementById('zone').click()")
+    assert str(window.page.evaluate(first)).endswith("Z") and window.faults() == []
+
+
 def test_a_page_is_not_renewed_while_a_user_types(window: Window) -> None:
     window.open("/wire")
     window.page.wait_until("document.querySelector('#part .filter input') !== null")

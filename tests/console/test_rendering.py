@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from ottla.console.model import Link, Mark, Page, Table, columns, href, seconds, size
+from ottla.console.model import Link, Mark, Page, Table, columns, href, moment, seconds, size
 from ottla.console.records import as_text
 from ottla.console.rendering import FOLDER, as_html, as_json, visible
 
-TITLES = columns(topic="Topic", records="Records", rate="Rate", size="Size", lag="Lag", groups="Groups")
+TITLES = columns(topic="Topic", records="Records", rate="Rate", size="Size", last="Last record", lag="Lag", groups="Groups")
 
 
 def visit(**query: str) -> Any:
@@ -24,7 +24,7 @@ def visit(**query: str) -> Any:
 def page(count: int) -> Page:
     rows = [
         {"topic": Link(f"topic-{number:04}-of-a-large-cluster", f"/topics/topic-{number:04}"), "records": number * 7 % 1000, "rate": 1.5,
-         "size": "1.0 MiB", "lag": number, "groups": [f"group-{number}"]}
+         "size": "1.0 MiB", "last": moment(1_796_000_000_000 + number), "lag": number, "groups": [f"group-{number}"]}
         for number in range(count)
     ]  # fmt: skip
     return Page("Topics", tables=[Table("topics", "Topics", TITLES, rows)])
@@ -96,3 +96,10 @@ def test_invisible_letters_are_escaped() -> None:
 def test_quantities_have_units() -> None:
     assert [size(value) for value in (None, -1, 5, 2048, 5 << 40)] == ["-", "-", "5 B", "2.0 KiB", "5.0 TiB"]
     assert [seconds(value) for value in (None, 1.5, 300, 8000, 400_000)] == ["-", "1.5 s", "5.0 min", "2.2 h", "4.6 d"]
+
+
+def test_a_time_is_in_utc_and_has_its_milliseconds_for_the_browser() -> None:
+    found = page(1)
+    assert '<time data-at="1796000000.0">2026-11-30T00:53:20.000Z</time>' in shown(found)
+    assert b'"last": "2026-11-30T00:53:20.000Z"' in as_json(found)
+    assert (moment(-1), moment(1e18)) == (None, str(10**18))

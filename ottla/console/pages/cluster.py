@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ottla.analysis.moments import format_ms
 from ottla.analysis.replica_plans import Plan, assigned, drained, is_cordoned, rebalanced
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.core import replica_admin
-from ottla.console.model import Done, Field, Form, Link, Mark, Note, Page, PageError, Table, columns, number, size
+from ottla.console.model import Done, Field, Form, Link, Mark, Note, Page, PageError, Table, columns, moment, number, size
 from ottla.console.snapshot import View
 from ottla.console.visit import Visit, action, check_typed, page
 
@@ -37,7 +36,7 @@ def cluster(visit: Visit) -> Page:
         if one.replica_nodes and one.leader_id not in (-1, one.replica_nodes[0])
     ]  # fmt: skip
     changes = [
-        {"at": format_ms(int(one.at_s * 1000)), "partition": one.partition, "what": Mark(one.what, LEVELS[one.what]), "before": one.before,
+        {"at": moment(1000 * one.at_s), "partition": one.partition, "what": Mark(one.what, LEVELS[one.what]), "before": one.before,
          "after": one.after}
         for one in reversed(visit.desk.snapshot.changes.seen)
     ]  # fmt: skip

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from ottla.analysis.lag import group_lag
-from ottla.analysis.moments import format_ms, now_ms
+from ottla.analysis.moments import now_ms
 from ottla.analysis.reset_files import parse_reset_file
 from ottla.analysis.resets import Bounds, Facts, ResetPlan, bounds_of, plan
 from ottla.base.errors import ApiError
@@ -27,6 +27,7 @@ from ottla.console.model import (
     columns,
     group_link,
     href,
+    moment,
     number,
     seconds,
     topic_link,
@@ -122,7 +123,7 @@ def group(visit: Visit) -> Page:
         assignment="Assignment",
     )  # fmt: skip
     changes = [
-        {"at": format_ms(int(one.at_s * 1000)), "what": one.what, "before": one.before, "after": one.after}
+        {"at": moment(1000 * one.at_s), "what": one.what, "before": one.before, "after": one.after}
         for one in history.changes_of(name)
     ]
     facts = [
@@ -163,7 +164,7 @@ def _picture(found: GroupDescription, places: set[TopicPartition]) -> list[tuple
 def group_lag_over_time(visit: Visit) -> Page:
     name = visit.query.get("name", "")
     times, lags = visit.desk.snapshot.groups.lag_of(name)
-    rows = [{"at": format_ms(int(at * 1000)), "lag": int(lag)} for at, lag in zip(reversed(times), reversed(lags), strict=True)]
+    rows = [{"at": moment(1000 * at), "lag": int(lag)} for at, lag in zip(reversed(times), reversed(lags), strict=True)]
     table = Table("points", "Lag", columns(at="When", lag="Lag"), rows, "This console has seen no lag of the group yet.")
     extra = {"times": times, "series": {"lag": lags}}
     return Page(f"Lag of {name}", tables=[table], trail=[*TRAIL, group_link(name)], extra=extra)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ottla.analysis.moments import format_ms
 from ottla.analysis.resets import bounds_of
 from ottla.analysis.span_messages import attribute_words, walk_batch
 from ottla.analysis.spans import SpanReader
@@ -18,7 +17,7 @@ from ottla.base.types import TopicPartition
 from ottla.client.core.fetching import FetchLimits, fetch_request
 from ottla.client.core.own_apis import describe_segments
 from ottla.client.core.topic_lists import each_partition
-from ottla.console.model import Field, Form, Link, Mark, Note, Page, PageError, Table, columns, href, size
+from ottla.console.model import Field, Form, Link, Mark, Note, Page, PageError, Table, columns, href, moment, size
 from ottla.console.pages.topic import TRAIL, tabs_of, topic_of
 from ottla.console.span_tables import SPANS_MAX, span_table
 from ottla.console.visit import Visit, page
@@ -72,7 +71,7 @@ def log(visit: Visit) -> Page:
             "records": header.record_count, "bytes": header.size_bytes, "attributes": attribute_words(header.attributes),
             "producer": f"{header.producer_id} epoch {header.producer_epoch}" if header.producer_id >= 0 else None,
             "sequence": header.base_sequence if header.base_sequence >= 0 else None, "leader_epoch": header.partition_leader_epoch,
-            "timestamp": format_ms(header.max_timestamp),
+            "timestamp": moment(header.max_timestamp),
             "crc": Mark("right", "ok") if check_crc(data, 0, header.size_bytes) else Mark("WRONG", "bad"),
         }
         for header, data in found
@@ -117,7 +116,7 @@ def _segment_table(visit: Visit, place: TopicPartition, offset: int) -> tuple[Ta
             "segment": Link(f"{one.base_offset:020}", href("topics", place.topic, "log", "index", partition=place.partition,
                                                            segment=one.base_offset)),
             "end": one.end_offset, "size": size(one.size_bytes),
-            "newest": format_ms(one.largest_timestamp) if one.largest_timestamp >= 0 else None,
+            "newest": moment(one.largest_timestamp) if one.largest_timestamp >= 0 else None,
             "state": Mark("active", "ok") if one.is_active else "sealed",
         }
         for one in found.segments
@@ -138,7 +137,7 @@ def index(visit: Visit) -> Page:
         {"offset": Link(str(one.offset), _at(name, place, one.offset, "batch")), "position": one.position} for one in found.offset_entries
     ]
     times = [
-        {"time": format_ms(one.timestamp), "offset": Link(str(one.offset), _at(name, place, one.offset, "batch"))}
+        {"time": moment(one.timestamp), "offset": Link(str(one.offset), _at(name, place, one.offset, "batch"))}
         for one in found.time_entries
     ]
     notes = [Note("The indexes have more entries; the first ones are shown.", "warn")] if found.is_cut else []

@@ -12,11 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ottla.analysis.moments import format_ms
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.client.blocking.client import Client
 from ottla.client.core import group_admin, transaction_admin
-from ottla.console.model import Code, Field, Form, Link, Mark, Note, Page, PageError, Table, columns, group_link, href, topic_link
+from ottla.console.model import Code, Field, Form, Link, Mark, Note, Page, PageError, Table, columns, group_link, href, moment, topic_link
 from ottla.console.visit import Visit, page
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def pipeline(visit: Visit) -> Page:
     ]
     facts = [
         ("Last batch", state.batch_id), ("Commits", state.commits), ("Rows written", state.rows_out), ("Lag", state.lag),
-        ("Last commit", format_ms(state.last_commit_ms) if state.last_commit_ms else "-"), ("Query", Code(state.query_id)),
+        ("Last commit", moment(state.last_commit_ms) if state.last_commit_ms else "-"), ("Query", Code(state.query_id)),
         ("Producer", _producer(visit, name)), ("Group", group_link(name)),
         ("Rows read and restarts", Code("ottla pipeline status FILE.py, on the driver's machine")),
     ]  # fmt: skip

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from ottla.analysis.moments import format_ms
 from ottla.analysis.resets import Bounds, bounds_of, offsets_at
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError
 from ottla.base.types import READ_COMMITTED, TopicPartition
 from ottla.base.uuids import uuid_to_text
 from ottla.client.core import admin, transaction_admin
-from ottla.console.model import Done, Field, Form, Link, Mark, Note, Page, PageError, Table, columns, group_link, href, number, size
+from ottla.console.model import Done, Field, Form, Link, Mark, Note, Page, PageError, Table, columns, group_link, href, moment, number, size
 from ottla.console.pages.settings import change_form, setting_table
 from ottla.console.pages.topics import groups_of, topic_sizes
 from ottla.console.visit import Visit, action, check_typed, page
@@ -170,7 +169,7 @@ def producers(visit: Visit) -> Page:
         rows += [
             {
                 "partition": place.partition, "producer_id": str(state.producer_id), "epoch": state.producer_epoch,
-                "last_sequence": state.last_sequence, "last_written": format_ms(state.last_timestamp),
+                "last_sequence": state.last_sequence, "last_written": moment(state.last_timestamp),
                 "open_since": Mark(f"offset {state.current_txn_start_offset}", "warn") if state.current_txn_start_offset >= 0 else None,
             }
             for state in found
@@ -209,7 +208,7 @@ def statistics(visit: Visit) -> Page:
         rows.append({
             "partition": place.partition, "records": offsets, "share": _share(offsets, bounds), "size": size(sizes.get(place)),
             "mean": sizes[place] / offsets if offsets and place in sizes else None,
-            "newest": format_ms(known.timestamp) if known else None, "at": known.offset if known else None,
+            "newest": moment(known.timestamp) if known else None, "at": known.offset if known else None,
         })  # fmt: skip
     titles = columns(
         partition="Partition", records="Offsets", share="Share", size="Size", mean="Bytes per offset", newest="Newest record",

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from ottla.analysis.moments import format_ms
 from ottla.base.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.base.errors import ApiError, OttlaError
 from ottla.client.core import acl_admin, admin
-from ottla.console.model import Code, Link, Note, Page, PageError, Table, columns, href, size
+from ottla.console.model import Code, Link, Note, Page, PageError, Table, columns, href, moment, size
 from ottla.console.visit import Visit, page
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def zookeeper(visit: Visit) -> Page:
         return Page("ZooKeeper", notes=[Note(f"ZooKeeper is not shown: {error}.", "warn")])
     rows = [_row(f"{below}/{name}", name, found.get(name)) for name in node.children]
     facts = [
-        ("Servers", connect), ("Kind", _kind(node)), ("Version", node.version), ("Modified", format_ms(node.modified_ms)),
+        ("Servers", connect), ("Kind", _kind(node)), ("Version", node.version), ("Modified", moment(node.modified_ms)),
         ("Size", size(node.size)), ("Value", Code(_value(node))),
     ]  # fmt: skip
     names = path.strip("/").split("/") if path != "/" else []
@@ -77,7 +76,7 @@ def _row(path: str, name: str, node: StoredNode | None) -> dict[str, object]:
         return {"node": Link(name, href("zookeeper", path=path))}
     return {
         "node": Link(name, href("zookeeper", path=path)), "kind": _kind(node), "children": len(node.children), "bytes": node.size,
-        "version": node.version, "modified": format_ms(node.modified_ms),
+        "version": node.version, "modified": moment(node.modified_ms),
     }  # fmt: skip
 
 
