@@ -1,13 +1,13 @@
 """The HTTP ports of brokers: their metrics, which a snapshot reads with each look, and the last lines of their logs.
 
-A broker's port is the address in its setting `ottla.metrics.listen`, or the one that the console was given. Only the lines of the metrics
-that pages show are kept.
+A broker's port is the address in its setting `ottla.metrics.listen`, or one of the addresses that the console was given. Only the lines of
+the metrics that pages show are kept.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.analysis.metrics_text import MetricsRefused, metrics_address, samples_in, scrape
@@ -45,9 +45,9 @@ class Exported(NamedTuple):
 
 
 class BrokerPorts:
-    """See the module. `given` is the address of the only port that is read, or empty."""
+    """See the module. `given` are the addresses of the only ports that are read; if it is empty, brokers are asked for theirs."""
 
-    def __init__(self, cluster: Cluster, given: str = "", credentials: str | None = None) -> None:
+    def __init__(self, cluster: Cluster, given: Sequence[str] = (), credentials: str | None = None) -> None:
         self._cluster = cluster
         self._given = given
         self._credentials = credentials
@@ -63,9 +63,9 @@ class BrokerPorts:
     def read(self) -> str:
         """Reads the metrics of all brokers. Returns their kept lines one after the other; the last ones of a broker that does not answer,
         so that sums do not jump. Raises `MetricsRefused` with the reason if no broker exports metrics."""
-        if self._given:
-            self._read(self._given, None)
-        else:
+        for address in self._given:
+            self._read(address, next((broker for broker, known in self._addresses.items() if known == address), None))
+        if not self._given:
             brokers = sorted(self._cluster.metadata.brokers)
             for gone in self._texts.keys() - set(brokers):
                 for known in (self._texts, self._addresses, self._before, self._problems):
@@ -96,13 +96,13 @@ class BrokerPorts:
         return self._addresses.get(broker, "")
 
     def _read(self, address: str, broker: int | None) -> None:
-        """Reads the metrics at an address. `broker` is None if they say whose they are."""
+        """Reads the metrics at an address. `broker` is None for a broker that is not known yet: the metrics have its id."""
         try:
             text = kept_lines(scrape(address, self._credentials))
         except (MetricsRefused, OttlaError, ValueError) as error:
-            for failed in list(self.exported) if broker is None else [broker]:
-                self.exported.pop(failed, None)
-            self._problems[-1 if broker is None else broker] = str(error)
+            broker = -1 if broker is None else broker
+            self.exported.pop(broker, None)
+            self._problems[broker] = str(error)
             return
         info = next((sample.labels for sample in samples_in(text, INFO)), {})
         if broker is None:

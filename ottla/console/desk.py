@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.client.blocking.cluster import Cluster
@@ -17,8 +17,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class Settings(NamedTuple):
-    """The settings of a console. `properties` are Kafka's client properties. `metrics` is the address of the only HTTP
-    port that is read, or empty. `decode` decodes records by their schemas."""
+    """The settings of a console. `properties` are Kafka's client properties. `metrics` are the addresses of the only
+    HTTP ports that are read. `decode` decodes records by their schemas."""
 
     properties: Mapping[str, str]
     timeout_s: float = 15.0
@@ -26,7 +26,7 @@ class Settings(NamedTuple):
     port: int = 8080
     is_read_only: bool = False
     needs_login: bool = False
-    metrics: str = ""
+    metrics: Sequence[str] = ()
     metrics_credentials: str | None = None
     decode: Decode = undecoded
 

@@ -59,7 +59,7 @@ def test_rates_of_a_broker(visitor: Visitor, cluster: Cluster) -> None:
     assert desk is not None
     desk.snapshot.renew()
     (row,) = visitor.json("/brokers.json")["brokers"]
-    assert row["bytes_in"] not in (None, "0 B") and row["bytes_out"] is not None
+    assert row["bytes_in"] not in (None, "0 B/s") and row["bytes_out"] is not None
     found = visitor.json("/brokers/0/requests.json")
     assert found["version_of_ottla"] and found["expired_sessions_of_zookeeper"] == 0
     assert "Produce" in [one["request"] for one in found["requests"]]
@@ -108,12 +108,12 @@ def test_the_log_is_for_users_that_may_describe_configs() -> None:
 
 
 def test_a_port_that_is_named(broker: Broker, cluster: Cluster) -> None:
-    ports = BrokerPorts(cluster, metrics_address(cluster))
+    ports = BrokerPorts(cluster, [metrics_address(cluster)])
     assert "kafka_network_requestmetrics_requests_total" in ports.read() and list(ports.exported) == [0]
     assert "metrics and health on" in ports.log(0)
     for wrong in ("nowhere", "127.0.0.1:9"):
         with pytest.raises(MetricsRefused, match=wrong):
-            BrokerPorts(cluster, wrong).read()
+            BrokerPorts(cluster, [wrong]).read()
 
 
 def test_a_broker_that_ends_keeps_its_last_counts() -> None:

@@ -6,6 +6,7 @@ beside their data. When a broker ends, a line on stderr reports it and the other
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import threading
@@ -20,6 +21,9 @@ from ottla.testing.zookeeper_process import ZooKeeperDidNotStart, ZooKeeperMissi
 
 FIRST_PORT = 9092
 LOOK_SECONDS = 0.5
+METRICS = "ottla.metrics.listen"
+HTTP_PORT = re.compile(r"metrics and health on (https?://[^\s\"]+)")
+"""Matches the line of a broker's log that has the address of its HTTP port."""
 ASSIGNED = ("listeners", "log.dir", "log.dirs")
 
 
@@ -34,6 +38,8 @@ def run_cluster(args: Args, count: int, ports: Sequence[int]) -> int:
         ports = [first + number if first else 0 for number in range(count)]
     settings = settings_of(args)
     listen = console_address(args, settings.pop("ottla.console.listen", None))
+    if listen:
+        settings.setdefault(METRICS, "127.0.0.1:0")
     cluster = Cluster(
         count, defaults=replica_defaults(count), settings=settings, topics=args.seed_topic, ports=ports,
         directory=None if args.ephemeral else args.data_dir,
@@ -84,9 +90,12 @@ def announce(cluster: Cluster, milliseconds: float) -> None:
 
 
 def start_console(cluster: Cluster, listen: str) -> ConsoleProcess:
-    """Starts a console for the cluster on `listen` (host:port). Its lines are printed on stderr."""
+    """Starts a console for the cluster on `listen` (host:port), which reads the brokers' HTTP ports. Its lines are printed on stderr."""
     host, _, port = listen.rpartition(":")
     options = ["-b", cluster.direct_server, "-X", "security.protocol=PLAINTEXT", "--port", port]
+    for broker in cluster.brokers:
+        for address in HTTP_PORT.findall(broker.log)[-1:]:
+            options += ["--metrics", address]
     return ConsoleProcess(options, lambda line: print(line, file=sys.stderr, flush=True), host=host.strip("[]"))
 
 

@@ -15,7 +15,8 @@ from ottla.client.addresses import DEFAULT_BOOTSTRAP
     option("--host", default="127.0.0.1", metavar="HOST", help="address to listen on (default 127.0.0.1)"),
     flag("--read-only", help="hide and refuse all actions"),
     flag("--login", help="users log in with the cluster's SASL names and passwords; needed unless the address is loopback"),
-    option("--metrics", metavar="HOST:PORT", help="the HTTP port of a broker (default: ottla.metrics.listen of every broker)"),
+    option("--metrics", action="append", default=[], metavar="HOST:PORT",
+           help="the HTTP port of a broker, may be repeated (default: ottla.metrics.listen of every broker)"),
     option("--metrics-credentials", metavar="USER:PASSWORD", help="as in ottla.metrics.credentials"),
     *headed(
         "schemas (extra ottla[schemas])",
@@ -45,7 +46,7 @@ def _console(args: Args) -> int:
     decode = part("page schemas").make_page_decoder(args) if args.registry or args.schema or args.message else undecoded
     settings = Settings(
         properties, max(0.1, float(wait_ms) / 1000), args.host, args.port, args.read_only, args.login,
-        args.metrics or "", args.metrics_credentials, decode,
+        args.metrics, args.metrics_credentials, decode,
     )  # fmt: skip
     try:
         serve(settings, is_with_parent=args.with_parent)
