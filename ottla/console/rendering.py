@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -24,8 +25,8 @@ ROWS_A_PAGE = 100
 all rows.
 """
 CELL_LETTERS_MAX = 300
-WORD_LETTERS_MAX = 32
-"""Letters of a word in a cell that is not broken. 32: longer than the names of APIs and of most settings."""
+WORD_LETTERS_MAX = 24
+"""Letters of a word in a cell that is not broken. 24: longer than the names of most APIs."""
 SECTIONS = ("Cluster", "Data", "Access", "Console")
 """The sections of the menu, in their order."""
 
@@ -44,6 +45,7 @@ def environment() -> Environment:
     made.filters["shown"] = shown
     made.filters["moment"] = moment
     made.filters["is_long"] = is_long
+    made.filters["pieces"] = pieces
     return made
 
 
@@ -73,6 +75,11 @@ def shown(value: Any) -> str:
 def is_long(value: Any) -> bool:
     """Whether a cell has a word that would make its column wide, such as a path or a list of addresses. It is broken anywhere."""
     return any(len(word) > WORD_LETTERS_MAX for word in str(plain(value)).split())
+
+
+def pieces(text: str) -> list[str]:
+    """Returns a text in pieces that end with a full stop or a comma, where a long name or a list of addresses is broken first."""
+    return re.findall(r"[^.,]*[.,]+|[^.,]+", text)
 
 
 def visible(text: str) -> str:

@@ -48,7 +48,7 @@ def brokers(visit: Visit) -> Page:
     ]
     titles = columns(
         broker="Broker", address="Address", rack="Rack", controller="Controller", leaders="Leaders", replicas="Replicas",
-        skew="Skew of leaders", disk="Disk", bytes_in="In a second", bytes_out="Out a second",
+        skew="Skew of leaders", disk="Disk", bytes_in="Bytes in", bytes_out="Bytes out",
     )  # fmt: skip
     notes = [] if view.exported else [Note(f"Bytes a second are not shown: {view.look.note}")]
     return Page("Brokers", tables=[Table("brokers", "Brokers", titles, rows)], notes=notes, refresh_s=10)
@@ -57,7 +57,7 @@ def brokers(visit: Visit) -> Page:
 def _rate(view: View, broker: int, name: str) -> str | None:
     """Returns a broker's rate of bytes, None if it is not known."""
     rate = view.exported[broker].rates.get(name) if broker in view.exported else None
-    return None if rate is None else size(rate)
+    return None if rate is None else f"{size(rate)}/s"
 
 
 def _broker(visit: Visit) -> int:
@@ -138,7 +138,7 @@ def requests(visit: Visit) -> Page:
     facts = [
         ("Version of Ottla", found.version), ("Up for", seconds(max(0.0, found.at_s - found.values.get(STARTED, found.at_s)))),
         ("Records in a second", number(found.rates.get("messages_in"), 1)),
-        ("In a second", size(found.rates.get("bytes_in"))), ("Out a second", size(found.rates.get("bytes_out"))),
+        ("Bytes in", _rate(view, broker_id, "bytes_in")), ("Bytes out", _rate(view, broker_id, "bytes_out")),
         *((title, int(found.values.get(f"{SESSION}{name}_total", 0))) for name, title in SESSION_COUNTS),
         ("Session", Link("its node in ZooKeeper", href("zookeeper", path=f"/brokers/ids/{broker_id}"))),
     ]  # fmt: skip

@@ -50,8 +50,8 @@ def topics(visit: Visit) -> Page:
         if one.name in view.topics and (has_internal or not view.topics[one.name].is_internal)
     ]  # fmt: skip
     titles = columns(
-        topic="Topic", partitions="Partitions", replication="Replication", out_of_sync="Out of sync", records="End offsets",
-        rate="Messages a second", size="Disk", last="Last record", cleanup="Cleanup", lag="Largest lag", groups="Groups and lag",
+        topic="Topic", partitions="Partitions", replication="Replicas", out_of_sync="Out of sync", records="End offsets",
+        rate="Rate", size="Disk", last="Last record", cleanup="Cleanup", lag="Largest lag", groups="Groups and lag",
     )  # fmt: skip
     switch = Link("hide internal topics", "/topics") if has_internal else Link("show internal topics", href("topics", internal=1))
     form = Form(
