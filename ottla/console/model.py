@@ -43,6 +43,13 @@ class Moment(NamedTuple):
     ms: int
 
 
+class Age(NamedTuple):
+    """A time in UTC as text, and how long ago it was, which a page shows."""
+
+    text: str
+    ago: str
+
+
 class Column(NamedTuple):
     key: str
     title: str
@@ -130,6 +137,12 @@ def moment(ms: float) -> Moment | str | None:
     """Returns a time in milliseconds since 1970, as `format_ms` writes it."""
     text = format_ms(int(ms))
     return Moment(text, int(ms)) if text is not None and text.endswith("Z") else text
+
+
+def age(ms: int, now_ms: float) -> Age | None:
+    """Returns how long ago a time in milliseconds since 1970 was; None for a negative number."""
+    text = format_ms(ms)
+    return None if text is None else Age(text, f"{seconds(max(0.0, (now_ms - ms) / 1000))} ago")
 
 
 def topic_link(name: str, *tab: str) -> Link:

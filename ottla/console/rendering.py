@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
 from ottla._version import __version__
-from ottla.console.model import Code, Link, Mark, Moment, Page, Table
+from ottla.console.model import Age, Code, Link, Mark, Moment, Page, Table
 from ottla.console.visit import PAGES, Visit
 
 FOLDER = Path(__file__).parent
@@ -51,7 +51,7 @@ def environment() -> Environment:
 
 def kind(value: Any) -> str:
     """Returns the kind of a cell's value. A template chooses the form of the cell by it."""
-    if isinstance(value, Link | Mark | Code | Moment):
+    if isinstance(value, Link | Mark | Code | Moment | Age):
         return type(value).__name__.lower()
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "list" if isinstance(value, list | tuple) else "text"
@@ -95,7 +95,7 @@ def moment(at_s: float) -> str:
 
 def plain(value: Any) -> Any:
     """Returns a value as JSON has it: the text of links, marks and times."""
-    if isinstance(value, Link | Mark | Code | Moment):
+    if isinstance(value, Link | Mark | Code | Moment | Age):
         return value.text
     if isinstance(value, Mapping):
         return {str(key): plain(part) for key, part in value.items()}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.console.model import Link, Mark, Page, Table, columns, href, moment, seconds, size
+from ottla.console.model import Link, Mark, Page, Table, age, columns, href, moment, seconds, size
 from ottla.console.records import as_text
 from ottla.console.rendering import FOLDER, as_html, as_json, visible
 
@@ -98,8 +98,11 @@ def test_quantities_have_units() -> None:
     assert [seconds(value) for value in (None, 1.5, 300, 8000, 400_000)] == ["-", "1.5 s", "5.0 min", "2.2 h", "4.6 d"]
 
 
-def test_a_time_is_in_utc_and_has_its_milliseconds_for_the_browser() -> None:
+def test_a_time_is_in_utc_for_the_browser_to_convert_or_an_age() -> None:
     found = page(1)
     assert '<time data-at="1796000000.0">2026-11-30T00:53:20.000Z</time>' in shown(found)
     assert b'"last": "2026-11-30T00:53:20.000Z"' in as_json(found)
     assert (moment(-1), moment(1e18)) == (None, str(10**18))
+    old = Page("Topics", tables=[Table("topics", "Topics", columns(last="Last"), [{"last": age(1_796_000_000_000, 1_796_000_030_000)}])])
+    assert '<span title="2026-11-30T00:53:20.000Z">30.0 s ago</span>' in shown(old)
+    assert b'"last": "2026-11-30T00:53:20.000Z"' in as_json(old) and age(-1, 0) is None

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from ottla.base.counted import counted
 from ottla.client.core import admin
-from ottla.console.model import Done, Field, Form, Link, Mark, Note, Page, PageError, Table, columns, href, moment, number, size, topic_link
+from ottla.console.model import Done, Field, Form, Link, Mark, Note, Page, PageError, Table, age, columns, href, number, size, topic_link
 from ottla.console.snapshot import View
 from ottla.console.visit import Visit, action, check_typed, page
 
@@ -41,7 +41,7 @@ def topics(visit: Visit) -> Page:
             "replication": max((len(each.replica_nodes) for each in view.topics[one.name].partitions), default=0),
             "out_of_sync": Mark(str(one.out_of_sync), "warn") if one.out_of_sync else 0,
             "records": one.end, "rate": one.rate, "size": size(sizes[one.name]),
-            "last": moment(view.last_records[one.name]) if one.name in view.last_records else None,
+            "last": age(view.last_records.get(one.name, -1), 1000 * view.at_s),
             "cleanup": view.settings[one.name].cleanup if one.name in view.settings else None,
             "lag": max((lag for _, lag in groups.get(one.name, ())), default=None),
             "groups": [f"{group} {number(lag)}" for group, lag in groups.get(one.name, ())[:3]],
