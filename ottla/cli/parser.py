@@ -32,7 +32,7 @@ FORM, QUIET, VERBOSE, NO_COLOR, WATCH = headed(
     flag("-q", "--quiet", help="results and errors only"),
     flag("-v", "--verbose", help="more messages on stderr"),
     flag("--no-color", help="no colours (as NO_COLOR)"),
-    option("--watch", type=float, metavar="SECS", help="repeat every so many seconds"),
+    option("--watch", type=float, metavar="SECS", help="repeat every SECS seconds"),
 )
 OPTIONS = (*CONNECTION, FORM, QUIET, VERBOSE, NO_COLOR, WATCH)
 BY_NAME = {name: one for one in OPTIONS for name in one.names}

@@ -31,6 +31,7 @@ _OUR_ERROR = re.compile(r"\bottla(?:\.\w+)+\.([A-Z]\w*: .*)")
 _ERROR_LINE = re.compile(r"(?:[a-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Interrupt): .*)")
 _JAVA_FRAME = re.compile(r"\s+(?:at [\w.$/<>]+\(|\.\.\. \d+ more)")
 _PLAN = "=== Streaming Query ==="
+_CAUSE = "Traceback (most recent call last)"
 _SQL_STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
 
 
@@ -266,13 +267,13 @@ def failure_of(text: str) -> QueryFailedError:
 
 
 def details(text: str) -> str:
-    """Returns the Python traceback and the named causes in Spark's message, without Java's frames and the query's plan; empty for an error
-    of ours."""
+    """Returns the Python traceback and the named causes in Spark's message, without Java's frames and the query's plan. Returns an empty
+    text for an error of ours, and for a message with neither, such as one about a query that Spark cannot resolve."""
     if _OUR_ERROR.search(text):
         return ""
     lines = [line.rstrip() for line in text.partition(_PLAN)[0].splitlines()]
     kept = [line for line in lines if line and not _JAVA_FRAME.match(line) and not _SQL_STATE.fullmatch(line)]
-    return "\n".join(kept) if len(kept) > 1 else ""
+    return "\n".join(kept) if any(_CAUSE in line or line.startswith("Caused by: ") for line in kept) else ""
 
 
 def one_line(text: str) -> str:

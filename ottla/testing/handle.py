@@ -253,8 +253,11 @@ class BrokerHandle:
     ) -> Iterator[list[TopicRecord]]:
         """Fails unless the block adds at least `count` committed records to the topic, at the latest `timeout` seconds after the block's
         end. With `exact` it also fails if more records arrive within `settle` seconds after the end of the block and the last expected
-        record. The yielded list contains the records afterwards; the failure's message shows them.
+        record. The yielded list contains the records afterwards; the failure's message shows them. Raises `TypeError` if `count` is not
+        a number.
         """
+        if not isinstance(count, int):
+            raise TypeError(f"count is a number of records, not {count!r}; compare the records that the block yields")
         starts = self._ends(topic, "LATEST", True) if topic in self.topics() else None
         found: list[TopicRecord] = []
         yield found

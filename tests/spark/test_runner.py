@@ -209,6 +209,13 @@ def test_the_traceback_of_the_user_s_code_goes_with_the_line() -> None:
     assert failure_of("one line").details == ""
 
 
+def test_the_plan_of_a_query_with_a_typo_is_left_out() -> None:
+    line = "[UNRESOLVED_COLUMN] no column `kye`. SQLSTATE: 42703; line 1 pos 0;"
+    failed = failure_of(f"{line}\n'Project ['kye]\n+- ~StreamingRelation ottla\n")
+    assert str(failed) == line
+    assert failed.details == ""
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

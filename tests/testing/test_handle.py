@@ -79,6 +79,13 @@ def test_the_message_shows_what_did_arrive(broker: Broker, topic: str) -> None:
     assert lines[6:] == ["  and 2 more"]
 
 
+def test_a_value_in_place_of_a_count_is_a_usage_error(broker: Broker, topic: str) -> None:
+    explained = r"^count is a number of records, not b'apples'; compare the records that the block yields$"
+    with pytest.raises(TypeError, match=explained), broker.assert_produces(topic, b"apples"):  # type: ignore[arg-type]
+        raise AssertionError("the block is not run")
+
+
+
 def test_exactly_so_many_records(broker: Broker, topic: str) -> None:
     with broker.assert_produces(topic, 1, exact=True) as found:
         broker.add_record(topic, "one")

@@ -91,7 +91,7 @@ def _decoder(args: Args) -> RecordDecoder | None:
     option("--columns", metavar="PART,...", help="of csv: key,value,value.amount,headers.trace and so on; verbs of --where"),
     option("-p", "--partition", type=int, action="append", metavar="N", help="only this partition"),
     option("-c", "-n", "--max-messages", type=int, dest="max_messages", metavar="N", help="stop after N records"),
-    flag("-e", "--exit", dest="at_end", help="stop at the end as it was at the start"),
+    flag("-e", "--exit", dest="at_end", help="stop at the end that was there when the command started"),
     flag("-F", "--follow", help="wait for more (the default), and for brokers that are away"),
     option("--timeout-ms", type=int, metavar="MS", help="stop after this time without a printed record"),
     option("--isolation-level", choices=("read_committed", "read_uncommitted"), help="read_committed hides open and aborted transactions"),

@@ -39,7 +39,7 @@ SCENARIOS = (
     ("to_earliest", "the first record"), ("to_latest", "the end"), ("to_current", "the committed offset again"),
     ("to_offset", "this offset"), ("shift_by", "forward by this number, or back if negative"),
     ("to_datetime", "the first record since this time"),
-    ("by_duration", "the first record of the last so many seconds"), ("to_group", "the offsets of this other group"),
+    ("by_duration", "the first record of the last N seconds"), ("to_group", "the offsets of this other group"),
     ("from_file", "the offsets in these lines"),
 )  # fmt: skip
 STATES = {"Stable": "ok", "Empty": "ok", "Dead": "warn", "PreparingRebalance": "warn", "CompletingRebalance": "warn"}

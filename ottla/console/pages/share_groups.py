@@ -29,7 +29,7 @@ TRAIL = (Link("Share groups", "/share-groups"),)
 SCENARIOS = (
     ("to_earliest", "the first record"), ("to_latest", "the end"), ("to_offset", "this offset"),
     ("shift_by", "forward by this number, or back if negative"), ("to_datetime", "the first record since this time"),
-    ("by_duration", "the first record of the last so many seconds"),
+    ("by_duration", "the first record of the last N seconds"),
 )  # fmt: skip
 
 
