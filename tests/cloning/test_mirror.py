@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
@@ -234,8 +233,7 @@ def test_a_source_that_is_compacted(source: Broker, target: Broker, client: Clie
     """Batches with gaps keep their offsets."""
     client.create_topic(topic, configs={"cleanup.policy": "compact", "segment.ms": "1"})
     for first in range(0, 200, 50):
-        write(client, topic, 50, first=first)
-        time.sleep(0.01)
+        write(client, topic, 50, first=first, timestamp=10 * first)  # a segment each
     assert happens(lambda: len(source.records(topic)) < 100)
     with running(source, target, topic):
         assert happens(lambda: has(there, topic, 200))
@@ -298,6 +296,26 @@ def test_a_source_whose_leader_epoch_rises(source: Broker, target: Broker, clien
         assert happens(lambda: has(there, topic, 15))
     assert there.describe_topic(topic).partitions[0].leader_epoch == 42
     assert stored(target.data_dir, topic) == stored(source.data_dir, topic)
+
+
+def test_a_leader_epoch_of_the_source_without_a_record(
+    source: Broker, target: Broker, client: Client, there: Client, topic: str
+) -> None:
+    """Consumers know it from the metadata and commit with it, so they would take the target's metadata for old."""
+    client.create_topic(topic)
+    write(client, topic, 10)
+    client.commit(f"g-{topic}", {TopicPartition(topic, 0): Committed(10, 41, "")})
+    with running(source, target, topic):
+        assert happens(lambda: has(there, topic, 10))
+        client.alter_topic_configs(topic, {"ottla.leader.epoch.min": "41"})
+        assert happens(lambda: client.describe_topic(topic).partitions[0].leader_epoch == 41)
+        assert happens(lambda: there.describe_topic(topic).partitions[0].leader_epoch == 42)
+        client.alter_topic_configs(topic, {"ottla.leader.epoch.min": "50"})
+    graduate(source, target, topic)
+    assert there.describe_topic(topic).partitions[0].leader_epoch == 51
+    assert there.committed(f"g-{topic}") == {TopicPartition(topic, 0): Committed(10, 41, "")}
+    write(there, topic, 5, first=10)
+    assert [record.value for record in target.records(topic)] == [b"%d" % number for number in range(15)]
 
 
 def test_requests_in_flight_are_appended_in_order(
@@ -371,7 +389,7 @@ def test_status_and_metrics(source: Broker, target: Broker, client: Client, ther
     write(client, topic, 5, first=10)
     found = survey(client, there, [topic])
     assert (found["lag"], found["topics"][0]["state"]) == (5, "mirroring")
-    assert found["topics"][0]["partitions"] == [{"partition": 0, "source_end": 15, "end": 10, "lag": 5}]
+    assert found["topics"][0]["partitions"] == [{"partition": 0, "source_end": 15, "end": 10, "lag": 5, "rate": 0}]
     graduate(source, target, topic)
     assert survey(client, there, [topic])["topics"][0]["state"] == "graduated"
 

@@ -37,6 +37,8 @@ class MirrorRow(Row):
     source_end: int | None = None
     end: int | None = None
     lag: int | None = None
+    rate: int | None = None
+    """Offsets per second that the target got during the look."""
 
 
 @command(
@@ -172,12 +174,18 @@ def _address(text: str) -> tuple[str, int]:
 
 def _print(state: State, output: Output) -> int:
     rows = [
-        MirrorRow(topic["topic"], one["partition"], topic["state"], one["source_end"], one["end"], one["lag"])
+        MirrorRow(topic["topic"], one["partition"], topic["state"], one["source_end"], one["end"], one["lag"], one["rate"])
         for topic in state["topics"]
         for one in topic["partitions"]
     ]
     output.rows("partitions", MirrorRow, rows, extra={"lag": state["lag"]})
-    for topic in _ended(state):
+    for topic in state["topics"]:
         if topic["error"]:
             output.note(f"{topic['topic']}: {topic['error']}")
+        elif topic["state"] == "mirroring" and _is_still(topic["partitions"]):
+            output.note(f"{topic['topic']}: the target lacks records and got none for a second; does the mirror run?")
     return output.verdict(all(topic["state"] != "failed" for topic in state["topics"]))
+
+
+def _is_still(partitions: Sequence[dict[str, Any]]) -> bool:
+    return any(one["lag"] for one in partitions) and not any(one["rate"] for one in partitions)

@@ -1,7 +1,8 @@
 """Ottla as a target: its leaders append the source's batches as they are (MirrorRecords).
 
 The topic has the setting `ottla.mirror.source`, so that only a mirror of this source writes to it, and `ottla.leader.epoch.min`, which is
-larger than every leader epoch of the source. If the source elects a leader with a larger epoch, the setting is raised first.
+larger than every leader epoch of the source. If the source elects a leader with a larger epoch, the setting is raised before records or
+committed offsets with this epoch are copied.
 """
 
 from __future__ import annotations
@@ -35,16 +36,21 @@ class ExactTarget:
         self._client = client
         self._replication_factor = replication_factor
         self._may_take_over = may_take_over
+        self._newest_epochs: dict[str, int] = {}
+        """By topic: the largest leader epoch of the source that `ottla.leader.epoch.min` at the target is larger than."""
 
     def prepare(self, topic: MirroredTopic, settings: Mapping[str, str], leader_epoch: int) -> None:
         mirrored = {MIRROR_SOURCE: topic.source, LEADER_EPOCH_MIN: str(leader_epoch + EPOCH_STEP)}
         found = found_or_created(self._client, topic, {**settings, **mirrored}, self._replication_factor)
         if found is None:
+            self._newest_epochs[topic.name] = leader_epoch
             return
         configs = self._client.topic_configs(topic.name)
-        current = configs.get(MIRROR_SOURCE)
+        current, epoch_min = configs.get(MIRROR_SOURCE), int(configs.get(LEADER_EPOCH_MIN) or 0)
+        self._newest_epochs[topic.name] = epoch_min - EPOCH_STEP
         if current == topic.source:
             check_is_prefix(self._source, self._client, topic.partitions[: len(found.partitions)])
+            self.raise_epoch(topic, leader_epoch)
             return
         if current:
             raise CloneError(f"{topic.name!r} at the target mirrors another topic ({MIRROR_SOURCE}={current}); delete it at the target")
@@ -53,8 +59,9 @@ class ExactTarget:
                 f"the target has a topic {topic.name!r} already, which is no mirror; delete it, or continue it by --continue-existing"
             )
         check_is_prefix(self._source, self._client, topic.partitions[: len(found.partitions)])
-        mirrored[LEADER_EPOCH_MIN] = str(max(leader_epoch + EPOCH_STEP, int(configs.get(LEADER_EPOCH_MIN) or 0)))
+        mirrored[LEADER_EPOCH_MIN] = str(max(leader_epoch + EPOCH_STEP, epoch_min))
         self._client.alter_topic_configs(topic.name, mirrored)
+        self._newest_epochs[topic.name] = max(leader_epoch, epoch_min - EPOCH_STEP)
 
     def positions(
         self, topics: Mapping[str, MirroredTopic], partitions: Iterable[TopicPartition]
@@ -75,6 +82,11 @@ class ExactTarget:
         answers = mirror_records(self._client.cluster, {partition: [MirrorPart(topic.source, end, start)]})
         return self._outcome(topic, answers[partition][0], -1)
 
+    def raise_epoch(self, topic: MirroredTopic, leader_epoch: int) -> None:
+        if leader_epoch > self._newest_epochs[topic.name]:
+            self._client.alter_topic_configs(topic.name, {LEADER_EPOCH_MIN: str(leader_epoch + EPOCH_STEP)})
+            self._newest_epochs[topic.name] = leader_epoch
+
     def is_graduated(self, topic: MirroredTopic) -> bool:
         return not self._client.topic_configs(topic.name).get(MIRROR_SOURCE)
 
@@ -86,7 +98,7 @@ class ExactTarget:
         if error is None:
             return Outcome(found.log_end_offset)
         if error.code is ErrorCode.UNKNOWN_LEADER_EPOCH:
-            self._raise_epoch(topic, newest_epoch)
+            self.raise_epoch(topic, newest_epoch)
         elif error.code is ErrorCode.INVALID_REQUEST and self.is_graduated(topic):
             return Outcome(is_graduated=True)
         elif error.code is ErrorCode.INVALID_REQUEST:
@@ -94,11 +106,6 @@ class ExactTarget:
         elif error.code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION):
             return Outcome(failure=CloneError(error.message))
         return Outcome(error=error)
-
-    def _raise_epoch(self, topic: MirroredTopic, newest: int) -> None:
-        leaders = self._source.describe_topic(topic.name).partitions
-        epoch = max(newest, *(one.leader_epoch for one in leaders)) + EPOCH_STEP
-        self._client.alter_topic_configs(topic.name, {LEADER_EPOCH_MIN: str(epoch)})
 
 
 class Piece(NamedTuple):

@@ -209,7 +209,14 @@ class Mirror:
         if self._is_due("groups"):
             self._due_s["groups"] = time.monotonic() + GROUPS_SECONDS
             self._end_graduated()
-            self._groups.copy({one: self._positions[one] for one in self._partitions() if one in self._positions})
+            self._copy_groups()
+
+    def _copy_groups(self) -> None:
+        """Copies committed offsets, after the target's leader epochs are larger than the offsets' epochs. Otherwise a consumer that moves
+        would take the target's metadata for old."""
+        for topic in self._active():
+            self._target.raise_epoch(topic, self._follower.newest_epoch(topic.name))
+        self._groups.copy({one: self._positions[one] for one in self._partitions() if one in self._positions})
 
     def _look_at_ends(self) -> None:
         """Compares the source's bounds with the target's ends: restarts behind deleted records, and fails a topic whose log was cut."""
@@ -295,7 +302,7 @@ class Mirror:
             if not found.is_stable:
                 raise CloneError(f"{partition} has an open transaction of the source at its end; end it there, as `ottla txn abort` does")
         self._groups.forget()
-        self._groups.copy({one: self._positions[one] for one in self._partitions()})
+        self._copy_groups()
         for topic in self._active():
             self._target.graduate(topic)
             topic.state = GRADUATED

@@ -106,6 +106,9 @@ class ProducedTarget:
         self._client.delete_records({partition: start})
         return Outcome(start)
 
+    def raise_epoch(self, topic: MirroredTopic, leader_epoch: int) -> None:
+        """Does nothing: Kafka's leader epochs cannot be set."""
+
     def is_graduated(self, topic: MirroredTopic) -> bool:
         """Returns False: a topic of Kafka is always writable for all who have the right."""
         return False

@@ -1,10 +1,14 @@
-"""The state of a mirror as both clusters show it, whether it runs or not. Changes nothing."""
+"""The state of a mirror as both clusters show it, whether it runs or not. Changes nothing.
+
+A mirror stores nothing, so two looks at the target show whether one runs: its rate is the offsets that the target got between them.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
-from ottla.base.settings.topics import MIRROR_SOURCE
+from ottla.base.settings.topics import LEADER_EPOCH_MIN, MIRROR_SOURCE
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.client import Client
 from ottla.client.core import admin
@@ -14,31 +18,48 @@ from ottla.cloning.mirror.state import State, make_state
 from ottla.cloning.mirror.target import FAILED, GRADUATED, MirroredTopic
 from ottla.cloning.mirror.topics import TopicFollower
 
+SECONDS = 1.0
 
-def survey(source: Client, target: Client, topics: Sequence[str]) -> State:
-    """Returns the state of these topics. A topic of Ottla that is writable counts as graduated, a missing one as failed. Raises
-    `CloneError` and `ClientError`."""
+
+def survey(source: Client, target: Client, topics: Sequence[str], *, seconds: float = SECONDS) -> State:
+    """Returns the state of these topics; each partition has the `rate` of the target in offsets per second. A topic of Ottla that was
+    mirrored and is writable counts as graduated, a missing one as failed. Waits `seconds` between its looks if the target lacks something.
+    Raises `CloneError` and `ClientError`."""
     follower, is_exact = TopicFollower(source, target, {}), offers_mirroring(target.cluster)
     found = [follower.found(name)[0] for name in topics]
     for topic in found:
         _judge(target, topic, is_exact=is_exact)
-    partitions = [partition for topic in found for partition in topic.partitions]
     known = [partition for topic in found if topic.state != FAILED for partition in topic.partitions]
-    return make_state(
-        found, _ends(source, partitions), _ends(target, known), error=None, groups=0, copied=0, notes=[]
-    )  # fmt: skip
+    before, begun_s = _ends(target, known), time.monotonic()
+    state = _look(source, target, found, known)
+    if state["lag"]:
+        time.sleep(seconds)
+        state = _look(source, target, found, known)
+    took_s = time.monotonic() - begun_s
+    for topic in state["topics"]:
+        for one in topic["partitions"]:
+            end = before.get(TopicPartition(topic["topic"], one["partition"]))
+            one["rate"] = None if end is None or one["end"] is None else round((one["end"] - end) / took_s)
+    return state
+
+
+def _look(source: Client, target: Client, topics: Sequence[MirroredTopic], known: Sequence[TopicPartition]) -> State:
+    partitions = [partition for topic in topics for partition in topic.partitions]
+    ends = _ends(target, known)  # before the source's ends, so that a lag of 0 is certain
+    return make_state(topics, _ends(source, partitions), ends, error=None, groups=0, copied=0, notes=[])
 
 
 def _judge(target: Client, topic: MirroredTopic, *, is_exact: bool) -> None:
     try:
-        source = target.topic_configs(topic.name).get(MIRROR_SOURCE)
+        configs = target.topic_configs(topic.name)
     except UnknownTopicError:
         topic.state, topic.error = FAILED, f"the target has no topic {topic.name!r}"
         return
-    if is_exact and not source:
+    source = configs.get(MIRROR_SOURCE)
+    if is_exact and not source and int(configs.get(LEADER_EPOCH_MIN) or 0):
         topic.state = GRADUATED
     elif is_exact and source != topic.source:
-        topic.state, topic.error = FAILED, f"the target's topic mirrors {source}"
+        topic.state, topic.error = FAILED, f"the target's topic mirrors {source}" if source else "the target's topic is no mirror"
 
 
 def _ends(client: Client, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:

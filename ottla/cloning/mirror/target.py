@@ -97,6 +97,9 @@ class Target(Protocol):
     def restart(self, topic: MirroredTopic, partition: TopicPartition, end: int, start: int) -> Outcome:
         """Continues at `start`, behind the partition's end, because the source has deleted the records up to there."""
 
+    def raise_epoch(self, topic: MirroredTopic, leader_epoch: int) -> None:
+        """Makes the topic's leader epochs larger than this one of the source, if they can be. Raises `ClientError`."""
+
     def is_graduated(self, topic: MirroredTopic) -> bool:
         """Whether somebody has made the topic writable for everyone. Raises `ClientError`."""
 

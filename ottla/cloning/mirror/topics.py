@@ -32,8 +32,11 @@ class TopicFollower:
     def found(self, name: str) -> tuple[MirroredTopic, int]:
         """Returns a topic of the source, and the largest leader epoch of its partitions. Raises `CloneError` and `ClientError`."""
         info = described(self._source, name)
-        newest = max((one.leader_epoch for one in info.partitions), default=0)
-        return MirroredTopic(name, self._identity(info), len(info.partitions)), max(newest, 0)
+        return MirroredTopic(name, self._identity(info), len(info.partitions)), _newest_epoch(info)
+
+    def newest_epoch(self, name: str) -> int:
+        """Returns the largest leader epoch of a topic of the source. Raises `ClientError`."""
+        return _newest_epoch(described(self._source, name))
 
     def settings(self, name: str) -> dict[str, str]:
         """Returns the settings that the target's topic gets. Raises `ClientError`."""
@@ -85,3 +88,7 @@ class TopicFollower:
     def _identity(self, info: TopicInfo) -> str:
         topic_id = uuid_to_text(info.topic_id) if info.topic_id != ZERO_UUID else info.name
         return f"{self._source.cluster_id or ''}:{topic_id}"
+
+
+def _newest_epoch(info: TopicInfo) -> int:
+    return max((0, *(one.leader_epoch for one in info.partitions)))

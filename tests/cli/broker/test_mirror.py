@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import ottla.client
+from ottla.base.uuids import uuid_to_text
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
 
@@ -33,9 +35,27 @@ def test_status_and_graduation(offline: Ottla, broker: Broker, other: Broker, or
     assert (done.code, done.out) == (0, f"Graduated {orders}: it is writable at {other.direct_server}.\n"), done
     found = offline(*words, "--status", "-o", "json").json()
     assert found == {
-        "partitions": [{"topic": orders, "partition": 0, "state": "graduated", "source_end": 5, "end": 5, "lag": 0}], "lag": 0,
+        "partitions": [{"topic": orders, "partition": 0, "state": "graduated", "source_end": 5, "end": 5, "lag": 0, "rate": 0}], "lag": 0,
     }  # fmt: skip
     assert [record.value for record in other.records(orders)] == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_status_of_a_mirror_that_does_not_run(offline: Ottla, broker: Broker, other: Broker, orders: str) -> None:
+    """And on the way back, where the addresses are exchanged."""
+    words = ("mirror", broker.direct_server, other.direct_server, "--topics", orders)
+    back = ("mirror", other.direct_server, broker.direct_server, "--topics", orders)
+    assert offline(*words, "--graduate").code == 0
+    assert "is no mirror" in offline(*back, "--status").err
+    other.add_record(orders, "new")
+    with ottla.client.connect(other.direct_server) as client:
+        source = f"{client.cluster_id}:{uuid_to_text(client.describe_topic(orders).topic_id)}"
+    altered = offline("topic", "alter", orders, "-b", broker.direct_server, "-c", f"ottla.mirror.source={source}")
+    assert altered.code == 0, altered
+    found = offline(*back, "--status")
+    assert found.code == 0 and f"{orders}: the target lacks records and got none for a second; does the mirror run?" in found.err, found
+    assert offline(*back, "--graduate").code == 0
+    found = offline(*back, "--status")
+    assert (found.code, found.err) == (0, "") and "graduated" in found.out, found
 
 
 def test_a_topic_that_the_target_has(offline: Ottla, broker: Broker, other: Broker, orders: str) -> None:
