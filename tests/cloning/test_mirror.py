@@ -394,6 +394,26 @@ def test_status_and_metrics(source: Broker, target: Broker, client: Client, ther
     assert survey(client, there, [topic])["topics"][0]["state"] == "graduated"
 
 
+def test_times_of_a_source_with_log_append_time(source: Broker, target: Broker, client: Client, there: Client, topic: str) -> None:
+    """A mirror into Kafka produces the records, so the target must not stamp them again, also after the settings were followed."""
+    client.create_topic(topic, configs={"message.timestamp.type": "LogAppendTime", "retention.ms": "-1"})
+    write(client, topic, 10)
+    with ExitStack() as stack:
+        clients = [stack.enter_context(ottla.client.connect(one.direct_server)) for one in (source, source, target)]
+        states: list[Any] = []
+        mirror = Mirror(*clients, MirrorRequest(topics=[topic], settings={}), states.append)
+
+        def is_over() -> bool:
+            if states and states[-1]["lag"] == 0 and ends(there, topic) == 10:
+                client.alter_topic_configs(topic, {"retention.ms": "86400000"})
+                write(client, topic, 10, first=10)
+            return ends(there, topic) == 20 and there.topic_configs(topic)["retention.ms"] == "86400000"
+
+        mirror.run(is_over)
+    assert [record.timestamp for record in target.records(topic)] == [record.timestamp for record in source.records(topic)]
+    assert there.topic_configs(topic)["message.timestamp.type"] == "CreateTime"
+
+
 def test_an_internal_topic_is_no_mirror(there: Client) -> None:
     there.commit("some-group", {})
     assert happens(lambda: "__consumer_offsets" in there.topics() or there.commit("some-group", {}) is None)

@@ -30,6 +30,7 @@ class ExactTarget:
     """See the module. `may_take_over`: an existing topic becomes a mirror if its records are the beginning of the source's."""
 
     isolation = "read_uncommitted"
+    omitted_settings: frozenset[str] = frozenset()
 
     def __init__(self, source: Client, client: Client, *, replication_factor: int, may_take_over: bool) -> None:
         self._source = source

@@ -64,7 +64,7 @@ class Mirror:
             self._target: Target = ExactTarget(source, target, replication_factor=replicas, may_take_over=may_take_over)
         else:
             self._target = ProducedTarget(source, target, replication_factor=request.replication_factor)
-        self._follower = TopicFollower(source, target, request.settings)
+        self._follower = TopicFollower(source, target, request.settings, self._target.omitted_settings)
         self._groups = GroupOffsets(source, target, request.groups)
         self._reader = Reader(reading, self._target.isolation)
         self._topics: dict[str, MirroredTopic] = {}

@@ -52,6 +52,8 @@ class ProducedTarget:
     """See the module."""
 
     isolation = "read_committed"
+    omitted_settings = frozenset(("message.timestamp.type",))
+    """With LogAppendTime the target would replace the source's times."""
 
     def __init__(self, source: Client, client: Client, *, replication_factor: int) -> None:
         self._source = source
@@ -62,8 +64,7 @@ class ProducedTarget:
         self._gaps = GapFiller(client)
 
     def prepare(self, topic: MirroredTopic, settings: Mapping[str, str], leader_epoch: int) -> None:
-        wanted = {name: value for name, value in settings.items() if name != "message.timestamp.type"}
-        found = found_or_created(self._client, topic, wanted, self._replication_factor)
+        found = found_or_created(self._client, topic, settings, self._replication_factor)
         if found is not None:
             check_is_prefix(self._source, self._client, topic.partitions[: len(found.partitions)])
         identity = self._client.transaction(f"ottla-mirror-{topic.name}", may_use_v2=False)

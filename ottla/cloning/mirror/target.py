@@ -81,6 +81,8 @@ class Target(Protocol):
 
     isolation: str
     """The isolation level for reads of the source."""
+    omitted_settings: frozenset[str]
+    """Settings of the source that the target's topics do not get."""
 
     def prepare(self, topic: MirroredTopic, settings: Mapping[str, str], leader_epoch: int) -> None:
         """Creates the topic, or checks that it may continue. `leader_epoch` is the largest of the source's partitions. Raises `CloneError`

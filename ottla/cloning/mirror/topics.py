@@ -20,12 +20,15 @@ UNKNOWN_SECONDS_MAX = 5.0
 
 
 class TopicFollower:
-    """Makes the target's topics like the source's. `settings` replace the source's."""
+    """Makes the target's topics like the source's. `settings` replace the source's; the target gets none of the `omitted` ones."""
 
-    def __init__(self, source: Client, target: Client, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, source: Client, target: Client, settings: Mapping[str, str], omitted: frozenset[str] = frozenset()
+    ) -> None:
         self._source = source
         self._target = target
         self._settings = settings
+        self._omitted = omitted
         self.notes: dict[str, list[str]] = {}
         """Notes about the settings of each topic."""
 
@@ -43,7 +46,7 @@ class TopicFollower:
         notes: list[str] = []
         found = {**own_settings(self._source, name, notes), **self._settings}
         self.notes[name] = notes
-        return found
+        return {setting: value for setting, value in found.items() if setting not in self._omitted}
 
     def check(self, topic: MirroredTopic) -> None:
         """Raises `CloneError` if the source no longer has this topic, and `ClientError`."""
