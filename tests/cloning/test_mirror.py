@@ -185,6 +185,32 @@ def test_the_way_back(source: Broker, target: Broker, client: Client, there: Cli
     assert [record.value for record in source.records(topic)] == [b"%d" % number for number in range(20)]
 
 
+def test_a_mirror_starts_again_after_a_part_of_its_topics_was_graduated(
+    source: Broker, target: Broker, client: Client, there: Client, topic: str
+) -> None:
+    """As after a kill during the graduation of several topics. A graduated topic that lacks records of the source is refused."""
+    other = f"{topic}-other"
+    for name in (topic, other):
+        client.create_topic(name)
+        write(client, name, 10)
+    graduate(source, target, topic)
+    write(there, topic, 5, first=100)
+    request = MirrorRequest(topics=[topic, other], settings={})
+    run = Running(source.direct_server, target.direct_server, request)
+    try:
+        assert happens(lambda: has(there, other, 10))
+        assert [one["state"] for one in run.state["topics"]] == ["graduated", "mirroring"]
+    finally:
+        run.stop()
+    for _ in range(2):
+        with mirror_of(source.direct_server, target.direct_server, request) as mirror:
+            assert [one["state"] for one in mirror.graduate(lambda: False)["topics"]] == ["graduated", "graduated"]
+    assert ends(there, topic) == 15
+    write(client, topic, 10, first=10)
+    with mirror_of(source.direct_server, target.direct_server, request) as mirror, pytest.raises(CloneError, match="which is no mirror"):
+        mirror.run(lambda: False)
+
+
 def test_a_source_with_records_of_its_own_is_no_mirror(source: Broker, target: Broker, client: Client, there: Client, topic: str) -> None:
     """Both have written after the graduation, so going back would lose records."""
     client.create_topic(topic)
@@ -230,15 +256,27 @@ def test_a_source_that_deletes_records(source: Broker, target: Broker, client: C
 
 
 def test_a_source_that_is_compacted(source: Broker, target: Broker, client: Client, there: Client, topic: str) -> None:
-    """Batches with gaps keep their offsets."""
+    """Before a mirror runs and while it runs. Batches with gaps keep their offsets, and no newest value of a key is lost."""
     client.create_topic(topic, configs={"cleanup.policy": "compact", "segment.ms": "1"})
-    for first in range(0, 200, 50):
-        write(client, topic, 50, first=first, timestamp=10 * first)  # a segment each
-    assert happens(lambda: len(source.records(topic)) < 100)
+
+    def write_and_compact(first: int) -> None:
+        for start in range(first, first + 200, 50):
+            write(client, topic, 50, first=start, timestamp=10 * start)  # a segment each
+        assert happens(lambda: len(source.records(topic)) < 100)
+
+    write_and_compact(0)
     with running(source, target, topic):
         assert happens(lambda: has(there, topic, 200))
-    newest = {record.key: (record.offset, record.value) for record in source.records(topic)}
-    assert {record.key: (record.offset, record.value) for record in target.records(topic)} == newest
+        assert len(target.records(topic)) < 100, "only the records that are left are copied"
+        write_and_compact(200)
+        assert happens(lambda: has(there, topic, 400))
+    with running(source, target, topic) as run:
+        write_and_compact(400)
+        assert happens(lambda: has(there, topic, 600))
+    assert run.error is None
+    copied = {record.offset: (record.key, record.value) for record in target.records(topic)}
+    left = {record.offset: (record.key, record.value) for record in source.records(topic)}
+    assert left.items() <= copied.items() and {key for key, _ in left.values()} == {b"key-%d" % number for number in range(7)}
 
 
 def test_a_topic_that_is_deleted_at_the_source_fails_alone(

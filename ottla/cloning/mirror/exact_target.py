@@ -18,7 +18,7 @@ from ottla.client.core.fetching import Fetched
 from ottla.client.core.mirroring import REQUEST_BATCHES_MAX, REQUEST_BYTES_MAX, Mirrored, MirrorPart, mirror_records
 from ottla.client.errors import KafkaError
 from ottla.cloning.mirror.comparing import check_is_prefix
-from ottla.cloning.mirror.target import MirroredTopic, Outcome, Position, found_or_created
+from ottla.cloning.mirror.target import GRADUATED, MirroredTopic, Outcome, Position, found_or_created
 from ottla.cloning.plan import CloneError
 from ottla.wire.batch_header import iter_batches
 
@@ -55,6 +55,9 @@ class ExactTarget:
             return
         if current:
             raise CloneError(f"{topic.name!r} at the target mirrors another topic ({MIRROR_SOURCE}={current}); delete it at the target")
+        if not self._may_take_over and epoch_min and len(found.partitions) == topic.partition_count and self._has_all_of_source(topic):
+            topic.state = GRADUATED
+            return
         if not self._may_take_over:
             raise CloneError(
                 f"the target has a topic {topic.name!r} already, which is no mirror; delete it, or continue it by --continue-existing"
@@ -63,6 +66,14 @@ class ExactTarget:
         mirrored[LEADER_EPOCH_MIN] = str(max(leader_epoch + EPOCH_STEP, epoch_min))
         self._client.alter_topic_configs(topic.name, mirrored)
         self._newest_epochs[topic.name] = max(leader_epoch, epoch_min - EPOCH_STEP)
+
+    def _has_all_of_source(self, topic: MirroredTopic) -> bool:
+        """Whether the source's records are the beginning of the target's, as after a graduation."""
+        try:
+            check_is_prefix(self._client, self._source, topic.partitions)
+        except CloneError:
+            return False
+        return True
 
     def positions(
         self, topics: Mapping[str, MirroredTopic], partitions: Iterable[TopicPartition]

@@ -96,7 +96,7 @@ class Mirror:
         try:
             while not is_over() and self._active() and not self._has_all():
                 self._step()
-            if not is_over():
+            if not is_over() and self._active():
                 self._graduate()
         finally:
             self._reader.stop()

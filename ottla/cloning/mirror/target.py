@@ -85,8 +85,8 @@ class Target(Protocol):
     """Settings of the source that the target's topics do not get."""
 
     def prepare(self, topic: MirroredTopic, settings: Mapping[str, str], leader_epoch: int) -> None:
-        """Creates the topic, or checks that it may continue. `leader_epoch` is the largest of the source's partitions. Raises `CloneError`
-        if the target has another topic of this name, and `ClientError`."""
+        """Creates the topic, or checks that it may continue. Sets its state if an earlier run has graduated it. `leader_epoch` is the
+        largest one of the source's partitions. Raises `CloneError` if the target has another topic of this name, and `ClientError`."""
 
     def positions(
         self, topics: Mapping[str, MirroredTopic], partitions: Iterable[TopicPartition]

@@ -106,3 +106,25 @@ def test_rights(offline: Ottla, broker: Broker, orders: str, tmp_path: Path) -> 
         allow("--operation", "cluster-action", "--cluster")
         done = offline(*words)
         assert done.code == 0, done
+
+
+def test_rights_at_the_source(offline: Ottla, other: Broker, topic: str, tmp_path: Path) -> None:
+    """READ is needed. Without DESCRIBE_CONFIGS and DESCRIBE for groups, a note says what does not follow."""
+    users = {"admin": "admin-secret", "reader": "reader-secret"}
+    settings = {"authorizer.class.name": "acl", "super.users": "User:admin"}
+    with Broker(settings=settings, users=users) as secured:
+        secured.create_topic(topic, **{"retention.ms": "-1"})
+        secured.add_record(topic, "0")
+        reader = secured.write_java_config(tmp_path / "reader.properties", user="reader")
+        admin = secured.write_java_config(tmp_path / "admin.properties", user="admin")
+        words = ("mirror", secured.direct_server, other.direct_server, "--topics", topic, "--source-config", reader, "--graduate")
+        refused = offline(*words)
+        assert (refused.code, refused.err.count("\n")) == (1, 1) and "AUTHORIZATION_FAILED" in refused.err, refused
+        allowed = offline(
+            "acl", "add", "--allow-principal", "User:reader", "--operation", "read", "--topic", topic, "-b", secured.direct_server,
+            "--command-config", admin,
+        )  # fmt: skip
+        assert allowed.code == 0, allowed
+        done = offline(*words)
+        assert done.code == 0 and f"settings of '{topic}' are the defaults: the source allows no DESCRIBE_CONFIGS" in done.err, done
+    assert [record.value for record in other.records(topic)] == [b"0"]
