@@ -1,4 +1,4 @@
-"""One console for all tests of this folder, with hostile names and records in its cluster."""
+"""One console for all tests of this folder, with hostile names and records in its cluster, and a broker with an HTTP port."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ottla.client.blocking.client import Client
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import acl_admin, share_admin
 from ottla.testing.broker import Broker
+from ottla.testing.zookeeper_process import free_port
 from tests.console.world import SCRIPT, Visitor, commit, console_of, join_streams_group, write
 from tests.spark.relay_by_hand import HandMadePipeline
 
@@ -22,7 +23,8 @@ READ = Binding(Pattern(ResourceType.TOPIC, SCRIPT), Rule("User:reader", "*", Acl
 
 @pytest.fixture(scope="package")
 def broker() -> Iterator[Broker]:
-    with Broker(topics=["orders:3", "quiet:1", "odd.json:1"], settings=SETTINGS) as broker:
+    settings = {**SETTINGS, "ottla.metrics.listen": f"127.0.0.1:{free_port()}"}
+    with Broker(topics=["orders:3", "quiet:1", "odd.json:1"], settings=settings) as broker:
         yield broker
 
 

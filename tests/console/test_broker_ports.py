@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -13,14 +12,9 @@ from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.producer import Producer
 from ottla.console.broker_ports import BrokerPorts
 from ottla.testing.broker import Broker
+from ottla.testing.zookeeper_process import free_port
 from tests.clients.broker_process import eventually
 from tests.console.world import Visitor, console_of, write
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
