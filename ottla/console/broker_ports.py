@@ -1,7 +1,8 @@
 """The HTTP ports of brokers: their metrics, which a snapshot reads with each look, and the last lines of their logs.
 
-A broker's port is the address in its setting `ottla.metrics.listen`, or one of the addresses that the console was given. Only the lines of
-the metrics that pages show are kept.
+A broker's port is the address in its setting `ottla.metrics.listen`, or one of the addresses that the console was given. The port of a
+service of several brokers (`ottla.cores`) has the metrics of all of them, with the label `broker`. Only the lines of the metrics that pages
+show are kept.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class BrokerPorts:
         """Reads the metrics of all brokers. Returns their kept lines one after the other; the last ones of a broker that does not answer,
         so that sums do not jump. Raises `MetricsRefused` with the reason if no broker exports metrics."""
         for address in self._given:
-            self._read(address, next((broker for broker, known in self._addresses.items() if known == address), None))
+            self._read(address, *(broker for broker, known in self._addresses.items() if known == address))
         if not self._given:
             brokers = sorted(self._cluster.metadata.brokers)
             for gone in self._texts.keys() - set(brokers):
@@ -95,19 +96,23 @@ class BrokerPorts:
                 self._problems[broker] = str(error)
         return self._addresses.get(broker, "")
 
-    def _read(self, address: str, broker: int | None) -> None:
-        """Reads the metrics at an address. `broker` is None for a broker that is not known yet: the metrics have its id."""
+    def _read(self, address: str, *known: int) -> None:
+        """Reads the metrics at an address. `known` are the brokers whose metrics were there before."""
         try:
-            text = kept_lines(scrape(address, self._credentials))
+            texts = kept_texts(scrape(address, self._credentials))
         except (MetricsRefused, OttlaError, ValueError) as error:
-            broker = -1 if broker is None else broker
-            self.exported.pop(broker, None)
-            self._problems[broker] = str(error)
+            for broker in known or (-1,):
+                self.exported.pop(broker, None)
+                self._problems[broker] = str(error)
             return
+        for gone in {*known} - {self._take(address, text) for text in texts}:
+            self.exported.pop(gone, None)
+
+    def _take(self, address: str, text: str) -> int:
+        """Takes the metrics of one broker. Returns its id."""
         info = next((sample.labels for sample in samples_in(text, INFO)), {})
-        if broker is None:
-            broker = int(info.get("broker_id", -1))
-            self._addresses[broker] = address
+        broker = int(info.get("broker_id", -1))
+        self._addresses[broker] = address
         at_s = time.time()
         values = {sample.name: sample.value for sample in samples_in(text) if not sample.labels}
         was_s, counters, counts = self._before.get(broker, (at_s, {}, {}))
@@ -116,6 +121,7 @@ class BrokerPorts:
         self._texts[broker] = text
         self._before[broker] = at_s, values, counts
         self.exported[broker] = Exported(at_s, info.get("version", ""), values, rates, requests)
+        return broker
 
     def total(self, name: str) -> float | None:
         """Returns the sum of a rate over all brokers, None if it is known of none."""
@@ -127,6 +133,15 @@ def sum_of(values: Iterable[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-def kept_lines(text: str) -> str:
-    """Returns the lines of a scrape that pages show."""
-    return "".join(f"{line}\n" for line in text.split("\n") if line.startswith(KEPT))
+def kept_texts(text: str) -> list[str]:
+    """Returns the lines of a scrape that pages show; of the scrape of a service a text for each broker, without the label `broker`."""
+    found: dict[str, list[str]] = {}
+    for line in text.split("\n"):
+        name, label, rest = line.partition('{broker="')
+        broker = ""
+        if label:
+            broker, _, rest = rest.partition('"')
+            line = name + (rest[1:] if rest.startswith("}") else "{" + rest[1:])
+        if line.startswith(KEPT):
+            found.setdefault(broker, []).append(f"{line}\n")
+    return ["".join(lines) for lines in found.values()]

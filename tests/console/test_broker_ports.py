@@ -10,7 +10,8 @@ import pytest
 from ottla.analysis.metrics_text import MetricsRefused, metrics_address, scrape
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.producer import Producer
-from ottla.console.broker_ports import BrokerPorts
+from ottla.console.broker_ports import BrokerPorts, kept_texts
+from ottla.server.cores.metrics import merge
 from ottla.testing.broker import Broker
 from ottla.testing.zookeeper_process import free_port
 from tests.clients.broker_process import eventually
@@ -108,6 +109,14 @@ def test_a_port_that_is_named(broker: Broker, cluster: Cluster) -> None:
     for wrong in ("nowhere", "127.0.0.1:9"):
         with pytest.raises(MetricsRefused, match=wrong):
             BrokerPorts(cluster, [wrong]).read()
+
+
+def test_the_port_of_a_service_has_the_metrics_of_all_its_brokers(cluster: Cluster) -> None:
+    text = scrape(metrics_address(cluster))
+    first, second = kept_texts(merge([(0, text), (1, text.replace('broker_id="0"', 'broker_id="1"'))]))
+    (alone,) = kept_texts(text)
+    assert sorted(first.splitlines()) == sorted(alone.splitlines()) and "ottla_info{" in first
+    assert sorted(second.replace('broker_id="1"', 'broker_id="0"').splitlines()) == sorted(alone.splitlines())
 
 
 def test_a_broker_that_ends_keeps_its_last_counts() -> None:
