@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.identifiers import ID_CHARACTERS_MAX, is_too_long
-from ottla.base.loop.turns import Turns
 from ottla.base.ports import Clock, Random, Timers
 from ottla.base.share_state import Persister
 from ottla.base.types import GROUP_METADATA_TOPIC
@@ -16,9 +15,6 @@ from ottla.groups.share.no_states import NO_SHARE_STATES
 from ottla.machine.coordinator import Coordinator, LedPartition
 from ottla.machine.host import HostState, MachineHost
 from ottla.machine.memory import CoordinatorMemory
-
-PIECE_MS = 5
-"""Time slice of long work of groups in one iteration of the event loop, in milliseconds."""
 
 
 class GroupCoordinator(Coordinator[str]):
@@ -54,14 +50,12 @@ class GroupCoordinator(Coordinator[str]):
         self._persister = persister
         self._memory = memory or CoordinatorMemory()
         self._offset_memory = offset_memory or CoordinatorMemory()
-        self._turns = Turns(clock, timers, PIECE_MS, is_fair=True)
-        self._turns.begin()
 
     def _new_machine(self, partition: LedPartition) -> GroupMachine:
         machine = GroupMachine(
             self.settings, self._topics, self._random, self._own_settings, self._persister, self._memory, self._offset_memory
         )
-        machine.shard.later = self._turns.add_later
+        machine.shard.later = self.turns.add_later
         return machine
 
     def host_of(self, group_id: str) -> MachineHost:

@@ -18,6 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.java_hash import java_partition
+from ottla.base.loop.turns import Turns
 from ottla.base.ports import Clock, Timers
 from ottla.base.types import TopicPartition
 from ottla.machine.contract import Machine, MachineLog, RunDecision
@@ -26,6 +27,9 @@ from ottla.machine.loading import BatchReader
 from ottla.storage.log import Log
 
 CoordinatorKey = TypeVar("CoordinatorKey")
+
+PIECE_MS = 5
+"""Time slice of long work of a coordinator in one iteration of the event loop, in milliseconds."""
 
 
 class ShardMachine(Machine, Protocol):
@@ -89,6 +93,9 @@ class Coordinator(Generic[CoordinatorKey]):
         self._clock = clock
         self._timers = timers
         self._load_bytes = load_bytes
+        self.turns = Turns(clock, timers, PIECE_MS, is_fair=True)
+        """Runs the long work of the machines."""
+        self.turns.begin()
         self._hosts: dict[int, MachineHost] = {}
 
     def _new_machine(self, partition: Any) -> ShardMachine:

@@ -61,7 +61,9 @@ class ShareStateCoordinators(Coordinator[SharePartitionKey]):
         self._writes_before = 0
 
     def _new_machine(self, partition: LedPartition) -> ShareStateMachine:
-        return ShareStateMachine(self.settings, self._topics, self._prune(partition), self._memory)
+        machine = ShareStateMachine(self.settings, self._topics, self._prune(partition), self._memory)
+        machine.later = self.turns.add_later
+        return machine
 
     def resign(self, index: int) -> None:
         host = self.host_of_partition(index)

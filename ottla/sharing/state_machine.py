@@ -4,8 +4,9 @@ A write is logged as an update, or as a complete snapshot after `updates_per_sna
 state by reading it once, with its leader epoch; from then on reads and writes of an older leader are fenced. Resetting a group's offsets
 initializes the state again with a higher state epoch, which fences earlier writes.
 
-Two scans run periodically. One repeats the snapshots of share partitions whose last snapshot is old, so that older records become
-redundant. The other removes redundant records: it raises the start of the log through the port `prune`.
+Two scans of all states run periodically. One repeats the snapshots of share partitions whose last snapshot is old, so that older records
+become redundant. The other removes redundant records: it raises the start of the log through the port `prune`. A third scan deletes the
+states of deleted topics. Scans run in steps (`later`), between which the event loop serves clients and the states may change.
 
 The states of a broker have a memory limit. At the limit a new state is refused with POLICY_VIOLATION. A write after which the state has
 more runs than before is refused with it, too. Such a write is accepted if the new state fits into the memory reserved for every state, or
@@ -19,12 +20,14 @@ the stored one are refused. Writes to a state that was initialized again after a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.loop.turns import pieces_of, run_steps
 from ottla.base.share_state import UNINITIALIZED_START_OFFSET, UNKNOWN_DELIVERY_COMPLETE_COUNT, SharePartitionKey, ShareState
-from ottla.machine.contract import Decision, LogRecord, Reply, RunDecision, Transactional
+from ottla.machine.contract import Decision, LogRecord, Reply, RunDecision, Transactional, run_nothing
 from ottla.machine.draft import Draft, answered, logged
 from ottla.machine.memory import CoordinatorMemory
 from ottla.sharing.batches import merge
@@ -37,7 +40,10 @@ from ottla.sharing.state_shard import BATCH_BYTES, ShareStateShard, StoredShare,
 NO_EPOCH = -1
 UNREAD = -1
 """The leader epoch of a state that was initialized again after a deletion, before a leader reads it."""
-FORGOTTEN_MAX = 1_000  # tombstones in one batch
+STATES_PER_STEP = 500
+"""States that one step of a scan looks at. It may log a tombstone for each, which takes some 5 us."""
+REPEATED_PER_STEP = 200
+"""Snapshots and batches in them that one step repeats, unless one state has more. Each takes some 5 us."""
 FORGET_RETRY_MS = 1_000
 ADDED_MAX = 2
 """Number of batches that one batch of a write is expected to add to a state. 2: the batch itself, and one more if it splits a known batch.
@@ -45,6 +51,8 @@ A batch over several runs with gaps may add more."""
 NOTHING_KNOWN = ShareState(0, 0, UNINITIALIZED_START_OFFSET, UNKNOWN_DELIVERY_COMPLETE_COUNT)
 NO_TOPIC = StateResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, "the topic or partition does not exist")
 UNINITIALIZED = StateResult(ErrorCode.INVALID_REQUEST, None, "the share partition has not been initialized")
+
+Steps = Generator[None, None, None]
 
 
 class ShareStateMachine:
@@ -56,6 +64,8 @@ class ShareStateMachine:
         self.settings = settings
         self.shard = ShareStateShard((memory or CoordinatorMemory()).exact_share())
         self.writes = 0  # for metrics
+        self.later: Callable[[Steps], None] = run_steps  # spreads scans over iterations of the loop
+        self.run: RunDecision = run_nothing
         self._topics = topics
         self._prune = prune
         self._decide: dict[type, Callable[[int, Any, Reply], Decision]] = {
@@ -69,10 +79,11 @@ class ShareStateMachine:
     # The life of a shard (`machine/coordinator.py`)
 
     def begin(self, run: RunDecision) -> None:
-        """Does nothing: this machine makes no decisions outside of commands and timers."""
+        self.run = run
 
     def end(self) -> None:
         self.shard.memory.end()
+        self.run = run_nothing
 
     def configure(self, settings: ShareStateSettings) -> None:
         self.settings = settings
@@ -200,46 +211,84 @@ class ShareStateMachine:
         self.writes += 1
         return logged(record, reply, result, StateResult)
 
-    # Deleted topics and cold snapshots
+    # Scans of all states
+
+    def _begin(self, steps: Callable[[], Steps]) -> Draft:
+        draft = Draft()
+        draft.call(lambda: self.later(steps()))
+        return draft
 
     def forget_topics(self, now_ms: int) -> Decision:
-        """Deletes the states of deleted topics, a bounded number at a time."""
-        is_deleted = self._topics.is_deleted
-        gone = [key for key in self.shard.partitions if is_deleted(key.topic_id)]
+        """Begins to delete the states of deleted topics."""
+        return self._begin(self._forgetting).decision()
+
+    def _forgetting(self) -> Steps:
+        partitions, is_deleted = self.shard.partitions, self._topics.is_deleted
+        for keys in pieces_of(partitions, STATES_PER_STEP):
+            gone = [key for key in keys if key in partitions and is_deleted(key.topic_id)]
+            if gone:
+                self.run(partial(self._forget, gone))
+            yield
+
+    def _forget(self, keys: Sequence[SharePartitionKey], now_ms: int) -> Decision:
         draft = Draft()
-        draft.separate(tombstone(key) for key in gone[:FORGOTTEN_MAX])
-        if len(gone) > FORGOTTEN_MAX:
-            draft.schedule("forget", 0, self.forget_topics)
+        draft.separate(map(tombstone, keys))
         draft.on_refusal(lambda repair, _code: repair.schedule("forget", FORGET_RETRY_MS, self.forget_topics))
         return draft.decision()
 
     def snapshot_cold(self, now_ms: int) -> Decision:
-        """Repeats old snapshots, a bounded amount at a time. If every stored snapshot is already a repetition, repeats none, so that
-        the log of idle share partitions does not grow.
+        """Begins to repeat old snapshots. If every stored snapshot is already a repetition, repeats none, so that the log of idle share
+        partitions does not grow.
         """
-        interval_ms, delay_ms, size = self.settings.cold_snapshot_interval_ms, self.settings.cold_snapshot_interval_ms, 0
-        partitions, records = self.shard.partitions, list[LogRecord]()
-        if any(stored.created_ms == stored.written_ms for stored in partitions.values()):
-            for key, stored in partitions.items():
-                if now_ms - stored.written_ms < interval_ms:
-                    continue
-                if size >= self.settings.scan_bytes_max:
-                    delay_ms = 0  # the rest immediately
-                    break
-                record = snapshot_record(key, Snapshot(stored.snapshot_epoch + 1, stored.state, stored.created_ms, now_ms))
-                records.append(record)
-                size += len(record.value or b"")
-        draft = Draft()
-        draft.separate(records)
-        draft.schedule("cold", delay_ms, self.snapshot_cold)
-        draft.on_refusal(lambda repair, _code: repair.schedule("cold", interval_ms, self.snapshot_cold))
+        draft = self._begin(partial(self._repeating, now_ms - self.settings.cold_snapshot_interval_ms))
+        draft.schedule("cold", self.settings.cold_snapshot_interval_ms, self.snapshot_cold)
+        return draft.decision()
+
+    def _repeating(self, written_until_ms: int) -> Steps:
+        partitions, is_idle = self.shard.partitions, True
+        for keys in pieces_of(partitions, STATES_PER_STEP):
+            known = [partitions[key] for key in keys if key in partitions]
+            is_idle = is_idle and all(stored.created_ms != stored.written_ms for stored in known)
+            yield
+        cold, work = list[SharePartitionKey](), 0
+        for keys in pieces_of(() if is_idle else partitions, STATES_PER_STEP):
+            for key in keys:
+                stored = partitions.get(key)
+                if stored is not None and stored.written_ms <= written_until_ms:
+                    cold.append(key)
+                    work += 1 + len(stored.state.batches)
+                    if work >= REPEATED_PER_STEP:
+                        self.run(partial(self._repeat, cold))
+                        yield
+                        cold, work = [], 0
+            yield
+        self.run(partial(self._repeat, cold))
+
+    def _repeat(self, keys: Sequence[SharePartitionKey], now_ms: int) -> Decision:
+        draft, partitions = Draft(), self.shard.partitions
+        known = [(key, partitions[key]) for key in keys if key in partitions]
+        draft.separate(
+            snapshot_record(key, Snapshot(stored.snapshot_epoch + 1, stored.state, stored.created_ms, now_ms)) for key, stored in known
+        )
         return draft.decision()
 
     def prune(self, now_ms: int) -> Decision:
-        """Prunes the log below the oldest needed snapshot, after all applied records are committed."""
-        end, draft = self.shard.redundant_end(), Draft()
-        draft.call(lambda: self._prune(end))
+        """Begins to look for the oldest needed snapshot. The log below it is pruned after all records applied until then are committed."""
+        draft = self._begin(self._pruning)
         draft.schedule("prune", self.settings.prune_interval_ms, self.prune)
+        return draft.decision()
+
+    def _pruning(self) -> Steps:
+        partitions, end = self.shard.partitions, self.shard.applied_end
+        for keys in pieces_of(partitions, STATES_PER_STEP):
+            end = min([end, *[partitions[key].snapshot_offset for key in keys if key in partitions]])
+            yield
+        self.run(partial(self._prune_below, end))
+
+    def _prune_below(self, end: int, now_ms: int) -> Decision:
+        """A state that changed since the scan began has a later snapshot than the scan has found, so no needed record is below `end`."""
+        draft = Draft()
+        draft.call(lambda: self._prune(end))
         return draft.decision()
 
 

@@ -17,7 +17,6 @@ class ShareStateSettings:
     updates_per_snapshot: int  # share.coordinator.snapshot.update.records.per.snapshot
     cold_snapshot_interval_ms: int  # share.coordinator.cold.partition.snapshot.interval.ms
     prune_interval_ms: int  # share.coordinator.state.topic.prune.interval.ms
-    scan_bytes_max: int = 256 << 10  # ours: bytes that one scan logs at a time
 
 
 class StateTopicsView(Protocol):

@@ -90,10 +90,6 @@ class ShareStateShard:
             return
         self.partitions[key] = known._replace(state=updated(known.state, update.state), updates=known.updates + 1)
 
-    def redundant_end(self) -> int:
-        """Returns the offset of the oldest needed snapshot. Records below it may be removed from the log."""
-        return min((stored.snapshot_offset for stored in self.partitions.values()), default=self.applied_end)
-
 
 def state_bytes(key: SharePartitionKey, batches: int = 0) -> int:
     """Returns the approximate memory of a stored state, including the batches reserved for it."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from ottla.base.share_state import SharePartitionKey
 from ottla.base.uuids import Uuid
-from ottla.machine.host import MachineHost
+from ottla.machine.host import HostState, MachineHost
 from ottla.machine.memory import CoordinatorMemory
 from ottla.sharing.commands import StateCommand, StateResult
 from ottla.sharing.state_machine import ShareStateMachine
@@ -49,6 +49,8 @@ class StateWorld(World):
     def start(self) -> None:
         self.machine = self.new_machine()
         self.host = MachineHost(self.machine, self.log, self.clock, self.timers)
+        host = self.host
+        self.machine.begin(lambda decide: host.run(decide) if host.state is HostState.ACTIVE else None)
         self.host.load(self.log.reader(), self.pruned_to)
         self.timers.run_due()
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 from ottla.base.errors import ErrorCode
 from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
+from ottla.machine.coordinator import PIECE_MS, LedPartition
 from ottla.machine.host import MachineHost
 from ottla.sharing.commands import DoneResult, InitializeState, ReadState, ReadSummary, StateCommand, StateResult, WriteState
 from ottla.sharing.persister import ATTEMPTS_MAX, RETRY_MS_MAX, OtherShareCoordinators, SharePersister
-from ottla.sharing.state_machine import ShareStateMachine
+from ottla.sharing.state_machine import STATES_PER_STEP, ShareStateMachine
+from tests.fakes.clock import ManualClock
 from tests.fakes.coordinator_settings import share_state_settings
 from tests.fakes.machine_log import MemoryLog
 from tests.fakes.peers import NO_OTHER_SHARE_COORDINATORS
 from tests.fakes.share_coordinators import share_coordinators
+from tests.fakes.timers import ManualTimers
 from tests.fakes.world import World
 from tests.sharing.state_world import KEY, Topics
 
@@ -282,3 +286,30 @@ def test_a_call_of_this_broker_reads_nothing_while_its_lease_is_over() -> None:
     broker.is_lease_held = True
     broker.timers.advance(RETRY_MS_MAX)
     assert [code for code, _state in broker.found] == [NONE]
+
+
+class SlowClock(ManualClock):
+    """On a slow machine each step takes a whole time slice."""
+
+    def monotonic_ms(self) -> int:
+        self.advance(PIECE_MS)
+        return super().monotonic_ms()
+
+
+def test_a_scan_of_many_states_leaves_the_loop_to_others() -> None:
+    timers = ManualTimers(SlowClock())
+    coordinators = share_coordinators(timers.clock, timers)
+    host = MachineHost(coordinators._new_machine(cast(LedPartition, None)), log := MemoryLog(), timers.clock, timers)
+    coordinators.attach(0, host)
+    host.load(log.reader(), 0)
+    answers: list[StateResult] = []
+    while len(answers) < 2 * STATES_PER_STEP + 1:
+        timers.run_due()
+        coordinators.run(InitializeState(KEY._replace(group_id=f"g{len(answers)}"), 1, 0), answers.append)
+    cast(Topics, coordinators._topics).known.clear()
+    coordinators.forget_topics()
+    left = [len(host.machine.shard.partitions)]
+    while left[-1]:
+        timers.run_due()
+        left.append(len(host.machine.shard.partitions))
+    assert left == [2 * STATES_PER_STEP + 1, STATES_PER_STEP + 1, 1, 0]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import deepcopy
+from itertools import pairwise
 
 import pytest
 from hypothesis import Phase, settings
@@ -13,7 +15,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.share_state import DeliveryState, SharePartitionKey, ShareState, StateBatch
 from ottla.sharing import state_shard
 from ottla.sharing.commands import DeleteState, InitializeState, ReadState, ReadSummary, StateCommand, StateResult, WriteState
-from ottla.sharing.state_machine import UNREAD
+from ottla.sharing.state_machine import REPEATED_PER_STEP, STATES_PER_STEP, UNREAD
 from ottla.sharing.state_records import Snapshot, StateUpdate, read_record
 from ottla.sharing.state_shard import ShareStateShard
 from tests.fakes.coordinator_settings import share_state_settings
@@ -245,14 +247,69 @@ def test_a_quiet_log_does_not_grow() -> None:
     assert world.log.end == end == 2
 
 
-def test_cold_snapshots_are_written_a_bounded_amount_at_a_time() -> None:
-    world = StateWorld(share_state_settings(cold_snapshot_interval_ms=1_000, scan_bytes_max=100))
-    keys = [KEY._replace(group_id=f"g{number}") for number in range(9)]
-    for key in keys:
-        world.answer(InitializeState(key, 1, 0))
+STATES = 2 * STATES_PER_STEP + 1
+
+
+def world_of_many_states(**intervals: int) -> tuple[StateWorld, list[Iterator[object]]]:
+    """One that runs no step of a scan by itself. Returns the scans that have begun, too."""
+    world, begun = StateWorld(share_state_settings(**intervals)), list[Iterator[object]]()
+    for number in range(STATES):
+        world.answer(InitializeState(KEY._replace(group_id=f"g{number}"), 1, 0))
+    world.machine.later = begun.append
+    return world, begun
+
+
+def test_old_snapshots_are_repeated_in_steps_between_which_states_change() -> None:
+    world, begun = world_of_many_states(cold_snapshot_interval_ms=1_000)
     world.timers.advance(1_000)
-    assert world.log.end == 18
-    assert {remembered.snapshot_epoch for remembered in world.machine.shard.partitions.values()} == {1}
+    [scan] = begun
+    ends = [world.log.end for _ in scan]
+    assert max(after - before for before, after in pairwise(ends)) <= REPEATED_PER_STEP
+    assert world.log.end == 2 * STATES
+    assert {stored.snapshot_epoch for stored in world.machine.shard.partitions.values()} == {1}
+
+
+def test_a_state_that_ends_during_a_scan_is_not_repeated() -> None:
+    world, begun = world_of_many_states(cold_snapshot_interval_ms=1_000)
+    world.timers.advance(1_000)
+    [scan] = begun
+    next(scan)
+    gone = KEY._replace(group_id="g0")
+    world.answer(DeleteState(gone))
+    assert list(scan) and gone not in world.machine.shard.partitions
+    assert world.log.end == 2 * STATES
+
+
+def test_states_of_deleted_topics_are_deleted_in_steps() -> None:
+    world, begun = world_of_many_states()
+    world.topics.known.remove(ORDERS)
+    world.host.run(world.machine.forget_topics)
+    assert [len(world.machine.shard.partitions) for _ in begun[0]] == [STATES_PER_STEP + 1, 1, 0]
+
+
+def test_the_log_is_pruned_after_steps_below_every_snapshot_that_is_needed() -> None:
+    world, begun = world_of_many_states(prune_interval_ms=1_000)
+    world.answer(InitializeState(KEY._replace(group_id="g0"), 1, 0))
+    world.timers.advance(1_000)
+    [scan] = begun
+    next(scan)
+    world.answer(InitializeState(KEY._replace(group_id="g1"), 1, 0))
+    world.answer(InitializeState(KEY._replace(group_id=f"g{STATES - 1}"), 1, 0))
+    assert len(list(scan)) == 2 and world.pruned_to == 1
+    before = hard_state(world.machine)
+    world.crash()
+    assert hard_state(world.machine) == before
+
+
+def test_a_scan_of_a_shard_that_has_ended_logs_nothing() -> None:
+    world, begun = world_of_many_states()
+    world.topics.known.remove(ORDERS)
+    world.host.run(world.machine.forget_topics)
+    end = world.log.end
+    world.host.close()
+    world.machine.end()
+    list(begun[0])
+    assert world.log.end == end
 
 
 def test_without_states_the_whole_log_may_be_removed() -> None:
@@ -309,7 +366,7 @@ class ShareStates(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = StateWorld(
-            share_state_settings(updates_per_snapshot=2, cold_snapshot_interval_ms=500, prune_interval_ms=300, scan_bytes_max=120),
+            share_state_settings(updates_per_snapshot=2, cold_snapshot_interval_ms=500, prune_interval_ms=300),
             is_instant=False,
         )
         self.model: dict[SharePartitionKey, ModelShare] = {}
