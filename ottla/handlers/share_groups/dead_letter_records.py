@@ -8,7 +8,7 @@ group wants it. They are missing if the original cannot be read: a hole of compa
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ottla.base.errors import StorageError, WireError
@@ -45,12 +45,12 @@ def read_originals(found: FileSlice, first_offset: int, last_offset: int, *, byt
             if header.base_offset > last_offset:
                 return Originals(records, last_offset)
             if last >= first_offset and not header.attributes & CONTROL_BIT:
-                for record in _decoded(data[position : position + LOG_OVERHEAD + header.batch_length], decompressed_bytes_max):
-                    if first_offset <= record.offset <= last_offset:
-                        records[record.offset] = record
-                        size += size_of(record)
-                        if size > bytes_max:
-                            return Originals(records, record.offset)
+                batch = data[position : position + LOG_OVERHEAD + header.batch_length]
+                for record in _decoded(batch, first_offset, last_offset, decompressed_bytes_max):
+                    records[record.offset] = record
+                    size += size_of(record)
+                    if size > bytes_max:
+                        return Originals(records, record.offset)
             end = max(end, last)
     except (StorageError, WireError) as error:
         log.error("dead letters from offset %d on are written without keys and values: %s", end, error)
@@ -58,12 +58,16 @@ def read_originals(found: FileSlice, first_offset: int, last_offset: int, *, byt
     return Originals(records, min(end, last_offset))
 
 
-def _decoded(batch: memoryview, decompressed_bytes_max: int) -> list[Record]:
+def _decoded(batch: memoryview, first_offset: int, last_offset: int, decompressed_bytes_max: int) -> Iterator[Record]:
+    """Yields the records from `first_offset` to `last_offset` that can be decoded."""
     try:
-        return list(iter_records(batch, decompressed_bytes_max=decompressed_bytes_max))
+        for record in iter_records(batch, decompressed_bytes_max=decompressed_bytes_max):
+            if record.offset > last_offset:
+                return
+            if record.offset >= first_offset:
+                yield record
     except WireError as error:
         log.error("dead letters of a batch are written without keys and values: %s", error)
-        return []
 
 
 def write_batch(

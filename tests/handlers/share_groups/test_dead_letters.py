@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from ottla.base.config import load
 from ottla.base.errors import ErrorCode
 from ottla.controller.api import NewTopic, TopicResult
+from ottla.handlers.share_groups.dead_letter_records import read_originals
 from ottla.handlers.share_groups.dead_letters import ATTEMPTS_MAX, COPIES_MAX, RETRY_FIRST_MS, DeadLetterCopies
 from ottla.replication.partition import Partition
 from ottla.sharing.dead_letters import DeadLetterCounts, DeadLetters
@@ -278,6 +280,24 @@ def test_a_compressed_batch_is_read_as_far_as_the_broker_decodes_others() -> Non
     world.fetch(0, partitions=(0,))
     world.reject(0)
     assert [(key, value) for key, value, _ in world.written()] == [(None, None)]
+
+
+def test_a_batch_of_many_tiny_records_takes_no_more_memory_than_its_bytes() -> None:
+    """A record's object is thirty times as large as the record. One of them is rejected."""
+    count = 50_000
+    batch = encode_batch([Record(0, NOW_MS, None, None)] * count, codec=CODEC_GZIP)
+    world = DeadLetterWorld(topic=ENABLED)
+    world.partitions[0].require_leading().append(memoryview(batch), acks=-1, now_ms=NOW_MS)
+    found = world.partitions[0].read(0, 1).slice
+    assert found is not None
+    tracemalloc.start()
+    try:
+        originals = read_originals(found, 100, 100, bytes_max=1 << 20, decompressed_bytes_max=1 << 30)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (list(originals.records), originals.last_offset) == ([100], 100)
+    assert peak < 40 * count, "bytes; each record has seven"
 
 
 def test_records_that_retention_has_removed() -> None:
