@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ottla.base.broker_ports import Ages
 from ottla.base.errors import ErrorCode, WireError
 from ottla.base.loop.lease import Lease
-from ottla.base.ports import Clock, Random, TimerHandle, Timers
+from ottla.base.ports import Clock, Peers, Random, TimerHandle, Timers
 from ottla.base.types import TopicPartition
 from ottla.machine.memory import NO_OWNER
 from ottla.replication.refused_batches import RefusedBatches
@@ -430,6 +430,7 @@ class Broker:
     """The controller on this broker, for requests of clients."""
     controller_link: Controller
     """The elected controller on any broker, for this broker's own requests."""
+    peers: Peers
     control: ControlRequests
     forwarded: ForwardedRequests
     cluster_identity: ClusterIdentity | None

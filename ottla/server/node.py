@@ -300,7 +300,7 @@ class Node:
         return Broker(
             broker_id=config.this_broker_id, config=config, clock=ports.ages.clock, timers=ports.timers, ages=ports.ages,
             random=ports.random, metadata=self.metadata, controller=self.controller, controller_link=self.route,
-            control=ControlInbox(self.member.receiver), forwarded=self,
+            peers=self.peers, control=ControlInbox(self.member.receiver), forwarded=self,
             cluster_identity=self.links.identity if self.links is not None else None,
             partitions=self.partitions, groups=self.groups, transactions=self.transactions, share_states=self.share_states,
             share_persister=self.share_persister, share_partitions=self.share_partitions,

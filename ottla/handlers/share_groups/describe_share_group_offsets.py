@@ -3,20 +3,20 @@
 Behaviour: the start offset is the offset below which all records are finished, or -1 if the group has not read the partition. Null topics
 select all partitions that the group has read and the principal may describe. For a group or topic that does not exist the offset is -1,
 without an error. The lag is the number of unfinished offsets from the start offset to the high watermark (the last stable offset if the
-group has share.isolation.level=read_committed), or -1 if it is unknown. While the feature `share.version` is at level 0, each group gets
-UNSUPPORTED_VERSION.
+group has share.isolation.level=read_committed), for which the partition's leader is asked. It is -1 if it is unknown. While the feature
+`share.version` is at level 0, each group gets UNSUPPORTED_VERSION.
 
 Version notes: 1 has the lag.
-
-Not done: the lag of partitions that another broker leads. It is -1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple
 
-from ottla.base.cluster_metadata import CONFIG_GROUP
+from ottla.base.cluster_metadata import CONFIG_GROUP, NO_LEADER
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.share_state import SharePartitionKey, ShareState
 from ottla.base.uuids import ZERO_UUID
@@ -35,10 +35,10 @@ from ottla.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
 )
+from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
 
 LATEST = -1
 UNKNOWN = -1
-READ_COMMITTED = 1
 NOT_LED = -1  # the requester leads no partition
 
 
@@ -111,17 +111,30 @@ def _look_up(
                 place.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif name in kept and index in kept[name].partitions:
                 wanted.append((SharePartitionKey(group.group_id, kept[name].topic_id, index), name, place))
-    whole = Gathering(len(wanted) + 1, gathering.part_done)
+    read: list[_Read] = []
+    whole = Gathering(len(wanted) + 1, lambda: _set_lags(broker, group.group_id, read, gathering))
     for key, name, place in wanted:
-        _ask(broker, key, name, place, whole)
+        _ask(broker, key, name, place, read, whole)
     whole.part_done()
 
 
-def _ask(broker: Broker, key: SharePartitionKey, topic: str, place: DescribeShareGroupOffsetsResponsePartition, whole: Gathering) -> None:
+class _Read(NamedTuple):
+    """A partition that the group has read: `done_end` is the start offset and the number of finished offsets after it."""
+
+    topic: str
+    done_end: int
+    place: DescribeShareGroupOffsetsResponsePartition
+
+
+def _ask(
+    broker: Broker, key: SharePartitionKey, topic: str, place: DescribeShareGroupOffsetsResponsePartition, read: list[_Read],
+    whole: Gathering,
+) -> None:  # fmt: skip
     def found(code: ErrorCode, state: ShareState | None) -> None:
         if state is not None:
             place.start_offset, place.leader_epoch = state.start_offset, max(state.leader_epoch, 0)
-            place.lag = _lag(broker, key, topic, state)
+            if state.start_offset >= 0 and state.delivery_complete_count >= 0:
+                read.append(_Read(topic, state.start_offset + state.delivery_complete_count, place))
         elif code is not ErrorCode.NONE:
             place.error_code = code
         whole.part_done()
@@ -129,16 +142,35 @@ def _ask(broker: Broker, key: SharePartitionKey, topic: str, place: DescribeShar
     broker.share_persister.summary(key, NOT_LED, found)
 
 
-def _lag(broker: Broker, key: SharePartitionKey, topic: str, state: ShareState) -> int:
-    if state.start_offset < 0 or state.delivery_complete_count < 0:
-        return UNKNOWN
-    partition = broker.partitions.get(topic, key.partition)
-    if partition is None:
-        return UNKNOWN
-    overrides = broker.metadata.configs(CONFIG_GROUP, key.group_id)
-    is_committed = broker.config.group_value("share.isolation.level", overrides) == "read_committed"
-    try:
-        _, end, _ = partition.list_offset(LATEST, READ_COMMITTED if is_committed else 0, UNKNOWN)
-    except ApiError:
-        return UNKNOWN
-    return end - state.start_offset - state.delivery_complete_count
+def _set_lags(broker: Broker, group_id: str, read: Sequence[_Read], gathering: Gathering) -> None:
+    """Asks the leaders of the partitions where they end, and sets the lags."""
+    overrides = broker.metadata.configs(CONFIG_GROUP, group_id)
+    isolation = int(broker.config.group_value("share.isolation.level", overrides) == "read_committed")
+    elsewhere: dict[int, dict[tuple[str, int], _Read]] = {}
+    for one in read:
+        topic, index = one.topic, one.place.partition_index
+        partition, known = broker.partitions.get(topic, index), broker.metadata.topic(topic)
+        if partition is not None and partition.leader is not None:
+            with suppress(ApiError):  # a new leader may not know the end yet
+                one.place.lag = partition.list_offset(LATEST, isolation, UNKNOWN)[1] - one.done_end
+        elif known is not None and known.partitions[index].leader not in (NO_LEADER, broker.broker_id):
+            elsewhere.setdefault(known.partitions[index].leader, {})[topic, index] = one
+    whole = Gathering(len(elsewhere) + 1, gathering.part_done)
+    for leader_id, places in elsewhere.items():
+        topics: dict[str, list[ListOffsetsPartition]] = {}
+        for topic, index in places:
+            topics.setdefault(topic, []).append(ListOffsetsPartition(partition_index=index, timestamp=LATEST))
+        asked = [ListOffsetsTopic(name=name, partitions=partitions) for name, partitions in topics.items()]
+        question = ListOffsetsRequest(replica_id=UNKNOWN, isolation_level=isolation, topics=asked)
+        broker.peers.send(leader_id, question, partial(_take_ends, places, whole))
+    whole.part_done()
+
+
+def _take_ends(places: Mapping[tuple[str, int], _Read], whole: Gathering, response: ListOffsetsResponse | None, _code: int) -> None:
+    """Sets the lags of partitions that another broker leads. The lag of a partition with an error stays unknown."""
+    for topic in response.topics if response is not None else ():
+        for found in topic.partitions:
+            one = places.get((topic.name, found.partition_index))
+            if one is not None and not found.error_code:
+                one.place.lag = found.offset - one.done_end
+    whole.part_done()

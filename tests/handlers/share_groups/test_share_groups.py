@@ -13,6 +13,8 @@ from ottla.base.config import load
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
 from ottla.base.uuids import ZERO_UUID
+from ottla.handlers.context import RequestContext
+from ottla.handlers.share_groups import describe_share_group_offsets
 from ottla.security.acl import AclOperation
 from ottla.security.authorizer import AllowClients
 from ottla.wire.messages.alter_share_group_offsets import (
@@ -26,8 +28,17 @@ from ottla.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequestGroup,
     DescribeShareGroupOffsetsRequestTopic,
 )
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
+)
 from ottla.wire.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from tests.fakes.peers import HeldPeers
 from tests.handlers.admin_world import AdminWorld, DenyAll
 from tests.scenarios.share_groups_world import World
 
@@ -37,21 +48,26 @@ HIGH_WATERMARK, STABLE_END = 100, 60
 
 
 class Partition:
+    leader = object()
+
     def list_offset(self, _timestamp: int, isolation_level: int, _leader_epoch: int) -> tuple[int, int, int]:
         return -1, STABLE_END if isolation_level else HIGH_WATERMARK, 0
 
 
 class BrokerWorld:
-    """A broker whose group coordinator is the transcripts' world: topic t has 4 partitions, of which 0 to 2 are led here."""
+    """A broker whose group coordinator is the transcripts' world: topic t has 4 partitions. Broker 7 leads the last one."""
 
     def __init__(self, authorizer: Any = None, *settings: str) -> None:
         self.groups = World()
         self.own: dict[str, str] = {}
         self.refusal: ErrorCode | None = None
-        known = {"t": SimpleNamespace(topic_id=T_ID)}
+        known = {"t": SimpleNamespace(topic_id=T_ID, partitions=[SimpleNamespace(leader=number) for number in (0, 0, 0, 7)])}
+        self.peers = HeldPeers()
         self.admin = AdminWorld(authorizer=authorizer if authorizer is not None else AllowClients())
         self.closed: list[str] = []
         self.admin.broker = SimpleNamespace(
+            broker_id=0,
+            peers=self.peers,
             config=load(assignments=settings)[0],
             authorizer=self.admin.broker.authorizer,
             groups=SimpleNamespace(host_of=self._host_of),
@@ -124,9 +140,8 @@ def test_where_a_group_stands_and_how_much_is_before_it() -> None:
     world.groups.run("share a")
     world.remember(0, 40, 10)
     world.remember(1, 40, -1)
-    world.remember(3, 40, 10)
-    expected = [("t", 0, 40, 2, 50, 0), ("t", 1, 40, 2, -1, 0), ("t", 2, -1, 0, -1, 0), ("t", 3, 40, 2, -1, 0)]
-    assert places(world, offsets()) == expected, "lag is unknown where the count is, where the group has not read, and where others lead"
+    expected = [("t", 0, 40, 2, 50, 0), ("t", 1, 40, 2, -1, 0), ("t", 2, -1, 0, -1, 0), ("t", 3, -1, 0, -1, 0)]
+    assert places(world, offsets()) == expected, "lag is unknown where the count is, and where the group has not read"
     assert [place[4] for place in places(world, offsets(), version=0)] == [-1, -1, -1, -1]
     world.own["share.isolation.level"] = "read_committed"
     assert places(world, offsets(("t", [0])))[0][4] == STABLE_END - 40 - 10
@@ -135,6 +150,35 @@ def test_where_a_group_stands_and_how_much_is_before_it() -> None:
     assert places(world, offsets(group="no")) == []
     world.groups.persister.fail_with = ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert places(world, offsets(("t", [0]))) == [("t", 0, -1, 0, -1, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+
+
+@pytest.mark.parametrize(("own", "isolation"), [({}, 0), ({"share.isolation.level": "read_committed"}, 1)])
+def test_another_leader_is_asked_where_its_partition_ends(own: dict[str, str], isolation: int) -> None:
+    world = BrokerWorld()
+    world.own.update(own)
+    world.groups.run("share a")
+    for answer, lag in ((found_end(70), 20), (found_end(-1, ErrorCode.NOT_LEADER_OR_FOLLOWER), -1), (None, -1)):
+        world.remember(3, 40, 10)
+        request = RequestContext(1, "test", world.admin.connection)
+        pending = describe_share_group_offsets.handle(world.admin.broker, request, offsets(("t", [3])))
+        asked = world.peers.asked.pop()
+        assert (asked.broker_id, asked.request) == (
+            7,
+            ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=isolation,
+                topics=[ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=3, timestamp=-1)])],
+            ),
+        )
+        assert not pending.is_done
+        asked.done(answer, 0 if answer is not None else ErrorCode.NETWORK_EXCEPTION)
+        [one] = pending.response.groups[0].topics[0].partitions
+        assert (one.start_offset, one.lag, one.error_code) == (40, lag, 0)
+
+
+def found_end(offset: int, code: ErrorCode = ErrorCode.NONE) -> ListOffsetsResponse:
+    found = ListOffsetsPartitionResponse(partition_index=3, offset=offset, error_code=code)
+    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[found])])
 
 
 def test_offsets_are_altered_and_forgotten() -> None:
