@@ -1,6 +1,7 @@
 """Share groups as Kafka's Java client sees them: one JVM goes through `ShareGroups` and `ShareAdministration`, others are killed at work.
 
-A record is shown as `value:number of the delivery`. Apache Kafka 4.3 with the same settings shows the same in every step.
+A record is shown as `value:number of the delivery`. Apache Kafka 4.3 with the same settings shows the same in every step; it does not know
+the settings of "dead letters" (KIP-1191, Kafka 4.4).
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ WANTED = {
     "reset latest": "[[]]",
     "reset by_duration": "[half an hour ago:1, now:1]",
     "callback": "[[0, 1] null]",
+    "dead letters": "[[ok], [ok], [k=0, the topic, 0, 0, the group, 1], [k=2, the topic, 0, 2, the group, 2]]",
     "described": f"[Stable it /127.0.0.1, Share share Stable, {EMPTY_AGAIN}]",
     "offsets": "[{0=4 lag 6}, [4:1, 5:1, 6:1, 7:1, 8:1, 9:1], [0, 1], [8:1, 9:1], {}, 10]",
     "deleted": "[[0:1, 1:1], false, [0:1, 1:1]]",

@@ -109,6 +109,16 @@ final class Clients {
         return name;
     }
 
+    /** A topic that share groups may have as their dead-letter topic. */
+    String deadLetterTopic() throws Exception {
+        String name = "dlq." + fresh("topic");
+        try (Admin admin = admin()) {
+            NewTopic topic = new NewTopic(name, 1, (short) 1).configs(Map.of("errors.deadletterqueue.group.enable", "true"));
+            admin.createTopics(List.of(topic)).all().get();
+        }
+        return name;
+    }
+
     /** Values 0, 1, 2 ... to partition 0; answers their offsets. */
     List<Long> send(String topic, int count, String... pairs) throws Exception {
         List<Future<RecordMetadata>> sent = new ArrayList<>();

@@ -1,5 +1,6 @@
 package steps;
 
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -41,6 +42,7 @@ final class ShareGroups {
         steps.add("reset latest", this::latest);
         steps.add("reset by_duration", this::byDuration);
         steps.add("callback", this::callback);
+        steps.add("dead letters", this::deadLetters);
     }
 
     static String seen(ConsumerRecord<String, String> record) {
@@ -336,6 +338,34 @@ final class ShareGroups {
             consumer.subscribe(List.of(topic));
             return all(take(consumer, 2));
         }
+    }
+
+    /** A rejected record and one that was released too often are copied, an accepted one is not. */
+    private Object deadLetters() throws Exception {
+        String topic = clients.topic(1);
+        String copies = clients.deadLetterTopic();
+        String group = clients.shareGroup("errors.deadletterqueue.topic.name", copies, "errors.deadletterqueue.copy.record.enable", "true",
+            "share.delivery.count.limit", "2");
+        clients.send(topic, 3);
+        AcknowledgeType[] types = {AcknowledgeType.REJECT, AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE};
+        List<Object> found = new ArrayList<>();
+        try (KafkaShareConsumer<String, String> consumer = clients.sharer(group, EXPLICIT)) {
+            consumer.subscribe(List.of(topic));
+            take(consumer, 3).forEach(record -> consumer.acknowledge(record, types[(int) record.offset()]));
+            found.add(outcome(consumer.commitSync()));
+            consumer.acknowledge(take(consumer, 1).get(0), AcknowledgeType.RELEASE);
+            found.add(outcome(consumer.commitSync()));
+        }
+        Clients.until(() -> clients.readAll(copies, "read_committed").size() == 2);
+        for (ConsumerRecord<String, String> copy : clients.readAll(copies, "read_committed")) {
+            List<String> context = new ArrayList<>(List.of(copy.key() + "=" + copy.value()));
+            for (String name : List.of("topic", "partition", "offset", "group", "delivery.count")) {
+                String text = new String(copy.headers().lastHeader("__dlq.errors." + name).value(), StandardCharsets.UTF_8);
+                context.add(text.equals(topic) ? "the topic" : text.equals(group) ? "the group" : text);
+            }
+            found.add(context);
+        }
+        return found;
     }
 
     private Object callback() throws Exception {
