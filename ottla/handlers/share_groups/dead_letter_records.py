@@ -8,7 +8,7 @@ group wants it. They are missing if the original cannot be read: a hole of compa
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.base.errors import StorageError, WireError
@@ -46,11 +46,9 @@ def read_originals(found: FileSlice, first_offset: int, last_offset: int, *, byt
                 return Originals(records, last_offset)
             if last >= first_offset and not header.attributes & CONTROL_BIT:
                 batch = data[position : position + LOG_OVERHEAD + header.batch_length]
-                for record in _decoded(batch, first_offset, last_offset, decompressed_bytes_max):
-                    records[record.offset] = record
-                    size += size_of(record)
-                    if size > bytes_max:
-                        return Originals(records, record.offset)
+                size += _add_records(records, batch, first_offset, last_offset, bytes_max - size, decompressed_bytes_max)
+                if size > bytes_max:
+                    return Originals(records, max(records))
             end = max(end, last)
     except (StorageError, WireError) as error:
         log.error("dead letters from offset %d on are written without keys and values: %s", end, error)
@@ -58,16 +56,22 @@ def read_originals(found: FileSlice, first_offset: int, last_offset: int, *, byt
     return Originals(records, min(end, last_offset))
 
 
-def _decoded(batch: memoryview, first_offset: int, last_offset: int, decompressed_bytes_max: int) -> Iterator[Record]:
-    """Yields the records from `first_offset` to `last_offset` that can be decoded."""
+def _add_records(
+    records: dict[int, Record], batch: memoryview, first_offset: int, last_offset: int, bytes_max: int, decompressed_bytes_max: int
+) -> int:
+    """Adds the records of a batch from `first_offset` to `last_offset` that can be decoded, until they have more than `bytes_max` bytes.
+    Returns their bytes."""
+    size = 0
     try:
         for record in iter_records(batch, decompressed_bytes_max=decompressed_bytes_max):
-            if record.offset > last_offset:
-                return
+            if record.offset > last_offset or size > bytes_max:
+                break
             if record.offset >= first_offset:
-                yield record
+                records[record.offset] = record
+                size += size_of(record)
     except WireError as error:
         log.error("dead letters of a batch are written without keys and values: %s", error)
+    return size
 
 
 def write_batch(

@@ -3,7 +3,7 @@
 Behaviour: the start offset is the offset below which all records are finished, or -1 if the group has not read the partition. Null topics
 select all partitions that the group has read and the principal may describe. For a group or topic that does not exist the offset is -1,
 without an error. The lag is the number of unfinished offsets from the start offset to the high watermark (the last stable offset if the
-group has share.isolation.level=read_committed), for which the partition's leader is asked. It is -1 if it is unknown. While the feature
+group has share.isolation.level=read_committed). The partition's leader knows this end. The lag is -1 if it is unknown. While the feature
 `share.version` is at level 0, each group gets UNSUPPORTED_VERSION.
 
 Version notes: 1 has the lag.
