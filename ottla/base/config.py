@@ -25,7 +25,7 @@ from ottla.base.settings.dynamic_values import check_values, parse_for_client, u
 from ottla.base.settings.gathering import ConfigError, Given, Notice, ReadFile, gather
 from ottla.base.settings.listener_values import ListenerValues
 from ottla.base.settings.listeners import Endpoint, check_between_brokers, parse_endpoints, protocol_map
-from ottla.base.settings.logs import LogSettings, ReplicationSettings
+from ottla.base.settings.logs import UNLIMITED_RECORD, LogSettings, ReplicationSettings
 from ottla.base.settings.network import NetworkSettings
 from ottla.base.settings.passwords import PasswordSettings, StoredPasswords
 from ottla.base.settings.security import SecuritySettings
@@ -256,6 +256,7 @@ class BrokerConfig(_AllSettings):
             return self.topic_value(name, overrides)
 
         policy, codec = value("cleanup.policy"), value("compression.type")
+        record_bytes_max = value("max.decompressed.message.bytes")
         return LogConfig(
             segment_bytes=value("internal.segment.bytes") or value("segment.bytes"),
             segment_ms=value("segment.ms"),
@@ -281,6 +282,7 @@ class BrokerConfig(_AllSettings):
             flush_messages=value("flush.messages"),
             flush_ms=value("flush.ms"),
             file_delete_delay_ms=value("file.delete.delay.ms"),
+            record_bytes_max=None if record_bytes_max >= UNLIMITED_RECORD else record_bytes_max,
             decompressed_bytes_max=max(self.ottla_batch_decompressed_max_bytes, value("max.message.bytes")),
             leader_throttled=frozenset(value("leader.replication.throttled.replicas")),
             follower_throttled=frozenset(value("follower.replication.throttled.replicas")),

@@ -37,6 +37,7 @@ class LogConfig:
     flush_messages: int
     flush_ms: int
     file_delete_delay_ms: int
+    record_bytes_max: int | None  # max.decompressed.message.bytes; None: no limit
     decompressed_bytes_max: int  # ours: maximum decompressed size of a batch that the broker decodes
     leader_throttled: frozenset[str]  # partition:broker, or "*"
     follower_throttled: frozenset[str]

@@ -23,7 +23,7 @@ from ottla.base.log_config import LogConfig
 from ottla.wire.batch_header import CODEC_MASK, RECORDS_AT, BatchHeader, Buffer, read_batch_header, record_section
 from ottla.wire.compression import CODEC_GZIP, CODEC_LZ4, CODEC_NONE, CODEC_SNAPPY, CODEC_ZSTD, UnpackedTooLarge
 from ottla.wire.record_times import INT64_MAX, TimeRange, time_range
-from ottla.wire.record_validation import UNBOUNDED, TooManySteps, validate_section
+from ottla.wire.record_validation import UNBOUNDED, TooManySteps, check_record_sizes, validate_section
 from ottla.wire.records import recompress_section
 
 LOOP_RECORDS_MAX = 2_000
@@ -49,7 +49,8 @@ _CODECS = {"uncompressed": CODEC_NONE, "gzip": CODEC_GZIP, "snappy": CODEC_SNAPP
 @immutable
 class Demands:
     """The work that a topic demands for a batch. `codec`: the batch is compressed again with this codec, at `level` if set; None keeps its
-    codec. `is_timed`: the range of the timestamps is wanted. `is_optional`: the look is skipped when the budget is used up."""
+    codec. `is_timed`: the range of the timestamps is wanted. `is_optional`: the look is skipped when the budget is used up.
+    `record_bytes_max`: the largest record of a compressed batch; None: no limit."""
 
     is_validated: bool
     is_key_required: bool
@@ -58,11 +59,12 @@ class Demands:
     level: int | None = None
     is_timed: bool = True
     is_optional: bool = False
+    record_bytes_max: int | None = None
 
     @property
     def is_mere_look(self) -> bool:
         """Whether only timestamps are read."""
-        return not self.is_validated and self.codec is None
+        return not self.is_validated and self.codec is None and self.record_bytes_max is None
 
 
 class Inspection(NamedTuple):
@@ -161,7 +163,7 @@ class InspectedEarlier:
 
 def is_inspected(config: LogConfig) -> bool:
     """Whether a log of this configuration may demand a look into batches."""
-    return not config.is_log_append_time or not is_only_timed(config)
+    return not config.is_log_append_time or not is_only_timed(config) or config.record_bytes_max is not None
 
 
 def is_only_timed(config: LogConfig) -> bool:
@@ -173,11 +175,13 @@ def demands_of(header: BatchHeader, config: LogConfig, *, is_staged: bool = Fals
     """Returns the work that this batch needs, None if it needs none. `is_staged`: the batch is part of a staged chunk
     (`staged_chunk.py`), keeps its codec, and is not decompressed for bounds of timestamps alone."""
     is_validated, is_timed = config.is_compacted or config.is_strict, not config.is_log_append_time
-    if is_validated or config.compression_type != "producer":
+    record_max = config.record_bytes_max if header.attributes & CODEC_MASK else None
+    if is_validated or config.compression_type != "producer" or record_max is not None:
         codec = None if is_staged else _other_codec(header, config)
-        if is_validated or codec is not None:
+        if is_validated or codec is not None or record_max is not None:
             level = None if codec is None else config.compression_level
-            return Demands(is_validated, config.is_compacted, codec, config.decompressed_bytes_max, level, is_timed)
+            unpacked_max = config.decompressed_bytes_max
+            return Demands(is_validated, config.is_compacted, codec, unpacked_max, level, is_timed, record_bytes_max=record_max)
     if not is_timed:
         return None
     if header.attributes & CODEC_MASK == 0:
@@ -271,6 +275,8 @@ def _inspect(batch: memoryview, header: BatchHeader, demands: Demands, bytes_max
     """Returns the result, and the size of the unpacked records."""
     try:
         section: Buffer = record_section(batch, header, bytes_max)
+        if demands.record_bytes_max is not None:
+            check_record_sizes(section, header.record_count, demands.record_bytes_max)
         if demands.is_validated:
             section = validate_section(section, header, is_key_required=demands.is_key_required, steps_max=steps_max)
         times = None

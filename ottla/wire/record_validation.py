@@ -39,6 +39,19 @@ def validate_section(section: Buffer, header: BatchHeader, *, is_key_required: b
     return section
 
 
+def check_record_sizes(section: Buffer, record_count: int, bytes_max: int) -> None:
+    """Raises `WireError` for a decompressed record of more than `bytes_max` bytes. The bytes of the length itself do not count."""
+    data, position = _indexable(section), 0
+    try:
+        for index in range(record_count):
+            number, position = read_zigzag(data, position)
+            if number & 1 or number >> 1 > bytes_max:
+                raise WireError(f"record {index} has more than {bytes_max} bytes (max.decompressed.message.bytes)")
+            position += number >> 1
+    except IndexError:
+        raise WireError("a record ends behind the end of its batch") from None
+
+
 def _indexable(section: Buffer) -> Buffer:
     """Copies a memoryview into bytes: an index into a memoryview takes twice as long, and the copy takes little."""
     return bytes(section) if isinstance(section, memoryview) else section

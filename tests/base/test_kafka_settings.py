@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, BrokerConfig
+from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, BrokerConfig, load
 from ottla.base.errors import ApiError
 from ottla.base.settings.setting import Setting, SettingError
 
@@ -97,28 +97,53 @@ def test_validation_is_that_of_kafka() -> None:
     assert different == OTHER_VALIDATION.keys()
 
 
-def test_each_kafka_setting_of_topics_and_groups_exists() -> None:
+def test_each_setting_that_kafka_has_too_is_compared() -> None:
     known = {(fact.kind, fact.name) for fact in facts()}
     assert len(known) == len(facts()) > 250
-    for kind in ("topic", "group"):
+    for kind, table in TABLES.items():
         of_kafka = {name for known_kind, name in known if known_kind == kind}
-        assert {name for name in TABLES[kind] if not name.startswith("ottla.")} - of_kafka == NEWER.get(kind, set())
+        ours = {name for name in table if not name.startswith(("ottla.", "zookeeper."))}
+        assert ours - of_kafka == NEWER[kind] | (NOT_IN_THE_DEFINITION if kind == "broker" else set())
 
 
+NOT_IN_THE_DEFINITION = {
+    "allow.everyone.if.no.acl.found", "controlled.shutdown.max.retries", "controlled.shutdown.retry.backoff.ms",
+    "delegation.token.master.key", "follower.replication.throttled.rate", "java.security.auth.login.config",
+    "leader.imbalance.per.broker.percentage", "leader.replication.throttled.rate", "password.encoder.cipher.algorithm",
+    "password.encoder.iterations", "password.encoder.key.length", "password.encoder.keyfactory.algorithm",
+    "password.encoder.old.secret", "password.encoder.secret", "replica.alter.log.dirs.io.max.bytes.per.second",
+    "sasl.oauthbearer.header.urlencode", "super.users",
+}
+"""Settings of brokers that Kafka reads elsewhere than in `AbstractKafkaConfig`, or had with ZooKeeper."""
 NEWER: Mapping[str, set[str]] = {
-    "topic": {"errors.deadletterqueue.group.enable"},
+    "topic": {
+        "errors.deadletterqueue.group.enable", "max.decompressed.message.bytes", "remote.copy.lag.bytes", "remote.copy.lag.ms",
+    },
+    "broker": {
+        "errors.deadletterqueue.auto.create.topics.enable", "errors.deadletterqueue.topic.name.prefix",
+        "group.streams.acceptable.recovery.lag", "group.streams.assignors", "group.streams.min.task.offset.interval.ms",
+        "group.streams.num.warmup.replicas", "group.streams.task.offset.interval.ms", "log.remote.copy.lag.bytes",
+        "log.remote.copy.lag.ms", "max.decompressed.message.bytes", "sasl.oauthbearer.allow.unverified.audience",
+        "sasl.oauthbearer.allow.unverified.issuer",
+    },
     "group": {
         "errors.deadletterqueue.copy.record.enable", "errors.deadletterqueue.topic.name", "streams.acceptable.recovery.lag",
         "streams.assignor.name", "streams.num.warmup.replicas", "streams.task.offset.interval.ms",
     },
 }
-"""Settings of topics and groups that came after Kafka 4.3."""
+"""Settings that came after Kafka 4.3."""
 
 
 def test_settings_that_came_with_kafka_4_4() -> None:
-    """Their types and defaults, as KIP-1191, KIP-1071 and KIP-1357 have them."""
+    """Their types and defaults, as KIP-1191, KIP-1071, KIP-1357 and KIP-1241 have them."""
     facts_of_4_4 = {
         ("topic", "errors.deadletterqueue.group.enable"): ("BOOLEAN", "false"),
+        ("topic", "max.decompressed.message.bytes"): ("INT", "2147483639"),
+        ("topic", "remote.copy.lag.bytes"): ("LONG", "-1"),
+        ("topic", "remote.copy.lag.ms"): ("LONG", "0"),
+        ("broker", "max.decompressed.message.bytes"): ("INT", "2147483639"),
+        ("broker", "log.remote.copy.lag.bytes"): ("LONG", "-1"),
+        ("broker", "log.remote.copy.lag.ms"): ("LONG", "0"),
         ("broker", "errors.deadletterqueue.auto.create.topics.enable"): ("BOOLEAN", "false"),
         ("broker", "errors.deadletterqueue.topic.name.prefix"): ("STRING", "dlq."),
         ("group", "errors.deadletterqueue.copy.record.enable"): ("BOOLEAN", "false"),
@@ -163,6 +188,23 @@ def test_lists_as_kip_1161_has_them() -> None:
     assert TOPIC_SETTINGS["cleanup.policy"].parse("compact,compact") == ("compact",)
     with pytest.raises(SettingError):
         BROKER_SETTINGS["group.consumer.assignors"].parse("")
+
+
+def test_tiered_storage_is_refused_and_its_delays_have_no_effect() -> None:
+    config = BrokerConfig()
+    with pytest.raises(ApiError, match="tiered storage"):
+        config.check_topic({"remote.storage.enable": "true"})
+    for name in ("remote.copy.lag.ms", "remote.copy.lag.bytes"):
+        config.check_topic({name: "-1"})
+        with pytest.raises(ApiError, match=name):
+            config.check_topic({name: "-2"})
+
+
+def test_a_limit_of_decompressed_records_is_of_the_broker_or_of_the_topic() -> None:
+    assert BrokerConfig().log_config({}).record_bytes_max is None
+    config = load(assignments=["max.decompressed.message.bytes=512"])[0]
+    assert config.log_config({}).record_bytes_max == 512
+    assert config.log_config({"max.decompressed.message.bytes": "4096"}).record_bytes_max == 4096
 
 
 def test_kafka_4_4_checks_the_audience_and_issuer_of_tokens() -> None:

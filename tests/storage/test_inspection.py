@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 import pytest
 
@@ -52,6 +53,24 @@ def on_the_loop(batch: bytearray, config: LogConfig = COMPACTED, budget: LoopBud
 
 def by_the_worker(batch: bytearray, config: LogConfig = COMPACTED) -> Inspected:
     return inspect_batch(InspectBatch(batch, demands(batch, config)))
+
+
+@pytest.mark.parametrize("config", [log_settings(), COMPACTED, log_settings(is_log_append_time=True)])
+def test_a_compressed_record_may_be_too_large_decompressed(config: LogConfig) -> None:
+    """As in Kafka 4.4: an uncompressed batch is bounded by max.message.bytes alone."""
+    limited = replace(config, record_bytes_max=512)
+    assert is_inspected(limited)
+    small, large = (encode_batch([Record(0, NOW, b"k", bytes(size))], codec=CODEC_GZIP) for size in (400, 4096))
+    header = read_batch_header(small)
+    assert inspect_here(memoryview(small), header, demands(small, limited), LoopBudget()) is not None
+    with pytest.raises(ApiError, match=r"record 0 has more than 512 bytes \(max.decompressed.message.bytes\)") as refused:
+        inspect_here(memoryview(large), read_batch_header(large), demands(large, limited), LoopBudget())
+    assert refused.value.code is ErrorCode.INVALID_RECORD
+    answer = by_the_worker(large, limited)
+    assert answer.code == ErrorCode.INVALID_RECORD and "512" in answer.message
+    plain = encode_batch([Record(0, NOW, b"k", bytes(4096))])
+    found = demands_of(read_batch_header(plain), limited)
+    assert found is None or found.record_bytes_max is None
 
 
 def test_append_time_alone_demands_nothing() -> None:

@@ -25,6 +25,8 @@ from ottla.base.settings.setting import (
 )
 
 WIDE = UpdateMode.CLUSTER_WIDE
+UNLIMITED_RECORD = 2_147_483_639
+"""Kafka's default of max.decompressed.message.bytes: the longest array of Java."""
 COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
@@ -46,6 +48,13 @@ class LogSettings:
         "min.insync.replicas", 1, "In-sync replicas that a produce with acks=all needs.", valid=at_least(1), update=WIDE
     )
     delete_topic_enable = boolean("delete.topic.enable", True, "Whether topics can be deleted.")
+    max_decompressed_message_bytes = integer(
+        "max.decompressed.message.bytes",
+        UNLIMITED_RECORD,
+        f"Maximum size of a record in a compressed batch, decompressed. {UNLIMITED_RECORD}: no limit.",
+        valid=at_least(0),
+        update=WIDE,
+    )
     message_max_bytes = integer("message.max.bytes", 1048588, "Maximum size of a record batch, compressed.", valid=at_least(0), update=WIDE)
     compression_type = string(
         "compression.type",
@@ -100,6 +109,12 @@ class LogSettings:
     )
     log_local_retention_bytes = long(
         "log.local.retention.bytes", -2, "Accepted without effect: this broker has no tiered storage.", valid=at_least(-2), update=WIDE
+    )
+    log_remote_copy_lag_ms = long(
+        "log.remote.copy.lag.ms", 0, "Accepted without effect: this broker has no tiered storage.", valid=at_least(-1), update=WIDE
+    )
+    log_remote_copy_lag_bytes = long(
+        "log.remote.copy.lag.bytes", -1, "Accepted without effect: this broker has no tiered storage.", valid=at_least(-1), update=WIDE
     )
     log_index_size_max_bytes = integer(
         "log.index.size.max.bytes", 10 << 20, "A segment is rolled when one of its indexes has this size.", valid=at_least(4), update=WIDE

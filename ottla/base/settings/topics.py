@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.base.settings.logs import COMPRESSIONS
+from ottla.base.settings.logs import COMPRESSIONS, UNLIMITED_RECORD
 from ottla.base.settings.setting import (
     INT_MAX,
     LONG_MAX,
@@ -188,6 +188,15 @@ class TopicSettings:
         "log.cleaner.max.compaction.lag.ms",
         valid=at_least(1),
     )
+    max_decompressed_message_bytes = _topic(
+        "max.decompressed.message.bytes",
+        Type.INT,
+        UNLIMITED_RECORD,
+        "Maximum size of a record in a compressed batch, decompressed. With a limit the broker decompresses each compressed batch. "
+        f"{UNLIMITED_RECORD}: no limit.",
+        "max.decompressed.message.bytes",
+        valid=at_least(0),
+    )
     max_message_bytes = _topic(
         "max.message.bytes", Type.INT, 1048588, "Maximum size of a record batch, compressed.", "message.max.bytes", valid=at_least(0)
     )
@@ -235,6 +244,22 @@ class TopicSettings:
         "min.insync.replicas", Type.INT, 1, "In-sync replicas that a produce with acks=all needs.", "min.insync.replicas", valid=at_least(1)
     )
     preallocate = _topic("preallocate", Type.BOOLEAN, False, "Accepted without effect: files grow as they are written.", "log.preallocate")
+    remote_copy_lag_bytes = _topic(
+        "remote.copy.lag.bytes",
+        Type.LONG,
+        -1,
+        "Accepted without effect: this broker has no tiered storage.",
+        "log.remote.copy.lag.bytes",
+        valid=at_least(-1),
+    )
+    remote_copy_lag_ms = _topic(
+        "remote.copy.lag.ms",
+        Type.LONG,
+        0,
+        "Accepted without effect: this broker has no tiered storage.",
+        "log.remote.copy.lag.ms",
+        valid=at_least(-1),
+    )
     remote_log_copy_disable = _topic(
         "remote.log.copy.disable", Type.BOOLEAN, False, "Accepted without effect: this broker has no tiered storage."
     )

@@ -33,7 +33,7 @@ def test_a_topic_in_every_version(version: int) -> None:
     world = AdminWorld(config)
     world.cluster.create(NewTopic(name="a", configs={"segment.ms": "9"}))
     configs = {entry.name: entry for entry in described(world, TOPIC, "a", version=version).configs}
-    assert len(configs) == 36
+    assert len(configs) == 39
     assert (configs["segment.ms"].value, configs["segment.ms"].config_source) == ("9", 1)
     retention = configs["retention.ms"]
     assert (retention.value, retention.config_source, retention.read_only) == ("3600000", 4, False)
