@@ -24,6 +24,7 @@ from ottla.handlers.context import ConnectionInfo
 from ottla.security.authentication import Authentication, Mechanisms
 from ottla.security.principal import ANONYMOUS, join_principal
 from ottla.server.connection import Connection, Executor
+from ottla.server.connection_state import FULL
 from ottla.server.memory.answer_memory import AnswerMemory, ConnectionLimits
 from ottla.server.memory.receive_buffer import ReceiveBuffers
 
@@ -150,14 +151,15 @@ class Listeners:
 
     def sweep(self, ticks_max: int) -> None:
         """Closes connections that have been idle for more than `ticks_max` calls: the client has sent nothing and taken no answer, although
-        an answer waits for it or no request is running."""
+        an answer waits for it or no request is running. A connection that no longer reads because its requests wait is idle too: it does
+        not notice that its client has gone, so the requests would wait to their end, up to 24 days."""
         for connection in list(self.connections):
             channel = connection.channel
             if channel.bytes_sent != connection.bytes_taken:
                 connection.bytes_taken = channel.bytes_sent
                 connection.idle_ticks = 0
             connection.idle_ticks += 1
-            if connection.idle_ticks > ticks_max and (channel.queued_bytes > 0 or connection.is_idle()):
+            if connection.idle_ticks > ticks_max and (channel.queued_bytes > 0 or connection.is_idle() or connection.state is FULL):
                 channel.close()
 
     def relieve(self) -> None:

@@ -16,6 +16,7 @@ from ottla.base.settings.network import per_host
 from ottla.server import closing
 from ottla.server import listener as listener_module
 from ottla.server.app import BrokerServer
+from ottla.server.connection_state import FULL
 from ottla.server.listener import request_bytes_max
 from ottla.wire.codec import encoder
 from ottla.wire.framing import write_request
@@ -238,6 +239,19 @@ def test_a_waiting_request_ends_with_its_connection(make_server: MakeServer, loo
     sock.close()
     run_until(loop, lambda: not server.node.waiters.deadlines.waits())
     assert not server.node.listeners.connections
+
+
+def test_a_client_that_waits_for_too_many_requests_is_silent_too(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
+    """Its connection is not read, so the broker cannot notice that it has gone."""
+    server = make_server("ottla.connection.requests.max=2", "connections.max.idle.ms=1000")
+    server.node.create_topics([("t", 1)])
+    sock = connect(server)
+    for _ in range(4):
+        ask_fetch(sock, wait_ms=2**31 - 1)
+    run_until(loop, lambda: [connection.state for connection in server.node.listeners.connections] == [FULL])
+    run_until(loop, lambda: not server.node.listeners.connections)
+    assert not server.node.waiters.deadlines.waits()
+    sock.close()
 
 
 def test_i46_sessions_have_as_many_partitions_as_there_is_memory_for(make_server: MakeServer) -> None:
