@@ -304,13 +304,20 @@ def _settings(cluster: Cluster, topic: str) -> tuple[dict[str, str], list[Reason
     return {one.name: one.value or "" for one in found}, []
 
 
+def _offline(topic: str, one: MetadataResponsePartition, alive: set[int]) -> Reason:
+    down = [broker for broker in one.replica_nodes if broker not in alive]
+    evidence = f"replicas {list(one.replica_nodes)}, in sync {list(one.isr_nodes)}, not running {down}"
+    mend = f"start broker {down[0]}" if down else f"ottla partitions elect --election-type unclean --topic {topic}"
+    sentence = "The partition has no leader, so nothing can be written to it or read from it."
+    return Reason(f"{topic}-{one.partition_index}", "offline", sentence, evidence, mend)
+
+
 def _of_partition(topic: str, one: MetadataResponsePartition, min_in_sync: int, answer: MetadataResponse) -> list[Reason]:
     place, alive = f"{topic}-{one.partition_index}", {broker.node_id for broker in answer.brokers}
     down = [broker for broker in one.replica_nodes if broker not in alive]
     evidence = f"replicas {list(one.replica_nodes)}, in sync {list(one.isr_nodes)}, not running {down}"
-    if one.leader_id < 0:
-        mend = f"start broker {down[0]}" if down else f"ottla partitions elect --election-type unclean --topic {topic}"
-        return [Reason(place, "offline", "The partition has no leader, so nothing can be written to it.", evidence, mend)]
+    if one.leader_id not in alive:
+        return [_offline(topic, one, alive)]
     if len(one.replica_nodes) < min_in_sync:
         mend = f"ottla topic config {topic} --set min.insync.replicas={len(one.replica_nodes)}"
         sentence = f"min.insync.replicas is {min_in_sync}, but the partition has {counted(len(one.replica_nodes), 'replica')}."
@@ -402,6 +409,8 @@ def why_partition(cluster: Cluster, topic: str, partition: int | None = None) ->
     for one in sorted(wanted, key=lambda one: one.partition_index):
         place = TopicPartition(topic, one.partition_index)
         move = moves.get(place)
+        if one.leader_id not in alive:
+            reasons.append(_offline(topic, one, alive))
         for broker in one.replica_nodes:
             if broker not in one.isr_nodes:
                 adding = move is not None and broker in move.adding

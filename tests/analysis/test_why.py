@@ -300,3 +300,17 @@ def test_a_broker_that_is_down() -> None:
         assert reasons[0].mend == f"start broker {other.broker_id}" and reasons[0].level == BAD
         (few,) = why_writer(cluster, "pair")
         assert few.cause == "min.insync.replicas" and few.mend == f"start broker {other.broker_id}"
+
+
+@pytest.mark.usefixtures("need_zookeeper")
+def test_a_partition_whose_only_replica_is_down_is_not_in_sync() -> None:
+    """The broker remains in the in-sync set, because a leader must be chosen from it."""
+    with ClusterOfBrokers(2) as brokers, Cluster(brokers.controller().address) as cluster:
+        (other,) = [broker for broker in brokers.brokers if broker is not brokers.controller()]
+        admin.create_topic(cluster, "lonely", assignments={0: [other.broker_id]})
+        other.stop()
+        (reason,) = why_partition(cluster, "lonely")
+        while other.broker_id in cluster.metadata.brokers:
+            (reason,) = why_partition(cluster, "lonely")
+        assert (reason.subject, reason.cause, reason.level) == ("lonely-0", "offline", BAD)
+        assert reason.mend == f"start broker {other.broker_id}"
