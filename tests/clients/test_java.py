@@ -33,6 +33,9 @@ WANTED = {
     "commit and abort": "[0a, 0b, 2a, 2b] [0, 1, 3, 4, 6, 7, 9, 10]",
     "open": "[0, true, Ongoing, true]",
     "fenced": "ProducerFencedException [young]",
+    "console of others, cluster": "[true, true, true, false, SecurityDisabledException, 1]",
+    "console of others, topics": "[true, true, 0, 3, 0]",
+    "console of others, groups": "[true, Empty, 2]",
     "copy classic": "true",
     "copy consumer": "true",
 }

@@ -29,15 +29,19 @@ OF_SPARK_S_CONNECTOR = {
 OF_SPARK = {"java.io.tmpdir", "spark.python.unix.domain.socket.enabled"}
 FEATURES = {"group.version", "metadata.version", "share.version", "transaction.version"}
 OTHERS = {
-    "broker.example.org", "client.users", "directory.id", "enforce.auth.enabled", "gc.freeze", "ottla.audit", "ottla.console.listen",
+    "broker.example.org", "client.users", "directory.id", "enforce.auth.enabled", "gc.enabled", "gc.freeze",
+    "history.expire.max-snapshot-age-ms", "ottla.audit", "ottla.console.listen",
     "ottla.frame", "staged.chunks", "staged.refused",
 }  # fmt: skip
-"""A host, a setting of an image's scripts, a field of a file, ZooKeeper's, a function, a logger, a part that is missing, two attributes."""
+"""A host, a setting of an image's scripts, a field of a file, ZooKeeper's, two of Iceberg's, a function, a logger, a part that is missing,
+two attributes."""
 FOREIGN = {
     "ConsumerProtocolMigrationTest", "DATA_SOURCE_NOT_FOUND", "ExampleConnectIntegrationTest", "KGO_TEST_CHAOS", "KafkaShareConsumer",
     "SubscriptionPattern", "Test848RegexBrokerResolves", "TestConn", "TestTransactionalProducer",
     "TransactionManager", "VerifiableConsumer", "VerifiableProducer",
+    "KAFKA_BROKERCONNECT", "KAFKA_CLUSTERS_0_BOOTSTRAPSERVERS",
     "bytesinpersec_total", "commitSync", "config.the_name", "endOffset", "exactly_once_v2", "group_by", "keepPreparedTxn", "place_order",
+    "remove_orphan_files",
     "test_base_producer_timeout", "with_bind_ports", "with_command", "with_volume_mapping",
 }  # fmt: skip
 """What others define, and what an example does."""

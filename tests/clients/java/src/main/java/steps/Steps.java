@@ -29,6 +29,7 @@ public final class Steps {
             new Groups(clients).addTo(all);
             new Administration(clients).addTo(all);
             new Transactions(clients).addTo(all);
+            new Consoles(clients).addTo(all);
         }
         boolean isGood = true;
         for (Map.Entry<String, Step> step : all.steps.entrySet()) {
