@@ -10,11 +10,15 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import AcknowledgeType, ShareConsumer
+from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, AdminClient, ResourcePatternType, ResourceType
 
+from ottla.base.errors import ApiError
+from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.share_consumer import ShareConsumer as OwnShareConsumer
-from ottla.client.core.admin import create_topic
-from ottla.client.core.share_session import REJECT
+from ottla.client.core.admin import GROUP_RESOURCE, LATEST, OffsetAt, alter_configs, create_topic, list_offsets
+from ottla.client.core.share_admin import share_offsets
+from ottla.client.core.share_session import RECORD_LIMIT, REJECT
 from tests.clients.broker_process import BrokerProcess, eventually
 from tests.clients.dead_letters import DLQ, GROUP, TOPIC, Letter, Rejecting, is_done, letters, prepare_group
 
@@ -26,6 +30,7 @@ SETTINGS = (
     "offsets.topic.num.partitions=3",
     "ottla.log.format=text",
 )
+DLQ_NAME = "errors.deadletterqueue.topic.name"
 CRASHES = 3
 RECORDS = 400
 
@@ -99,3 +104,58 @@ def test_a_topic_without_permission_gets_nothing_and_stops_no_member(own_broker:
             eventually(lambda: is_done(own_broker.address))
     assert letters(own_broker.address) == []
     assert "the topic 'dlq.t' does not permit it; set its errors.deadletterqueue.group.enable=true" in own_broker.log_text()
+
+
+ACL_SETTINGS = ("authorizer.class.name=acl", "allow.everyone.if.no.acl.found=true", *SETTINGS[1:])
+"""Without the automatic creation of dead-letter topics."""
+CLOSED = {"payments": "does not begin with 'dlq.'", "dlq.closed": "does not permit it", "dlq.missing": "does not exist"}
+OPEN = "dlq.open"
+
+
+def deny_writing(address: str) -> None:
+    admin = AdminClient({"bootstrap.servers": address})
+    permissions = ((AclOperation.WRITE, AclPermissionType.DENY), (AclOperation.DESCRIBE, AclPermissionType.ALLOW))
+    rules = [
+        AclBinding(ResourceType.TOPIC, name, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", operation, permission)
+        for name in (*CLOSED, OPEN)
+        for operation, permission in permissions
+    ]
+    for future in admin.create_acls(rules).values():
+        future.result(30)
+
+
+def test_a_user_cannot_write_through_a_group_into_a_topic_that_its_owner_has_not_opened(tmp_path: Path) -> None:
+    """Only the setting of the topic opens it: then the broker writes, although the user may not."""
+    broker = BrokerProcess(tmp_path, ACL_SETTINGS).start()
+    try:
+        deny_writing(broker.address)
+        prepare(broker, len(CLOSED) + 1)
+        with Cluster(broker.address) as cluster:
+            create_topic(cluster, "payments", partitions=1, configs={"errors.deadletterqueue.group.enable": "true"})
+            create_topic(cluster, "dlq.closed", partitions=1)
+            create_topic(cluster, OPEN, partitions=1, configs={"errors.deadletterqueue.group.enable": "true"})
+            with pytest.raises(ApiError, match="internal topics"):
+                alter_configs(cluster, GROUP_RESOURCE, GROUP, changes={DLQ_NAME: "__consumer_offsets"})
+            with OwnShareConsumer(cluster, GROUP, is_explicit=True, records_max=1, acquire_mode=RECORD_LIMIT) as consumer:
+                consumer.subscribe([TOPIC])
+                for offset, name in enumerate((*CLOSED, OPEN)):
+                    alter_configs(cluster, GROUP_RESOURCE, GROUP, changes={DLQ_NAME: name})
+                    given = eventually(lambda: consumer.poll(1))
+                    assert [one.record.offset for one in given] == [offset]
+                    consumer.acknowledge(given[0], REJECT)
+                    consumer.commit()
+                    eventually(lambda: has_dealt_with(broker, offset), seconds=90)  # noqa: B023 - called in this round
+            ends = list_offsets(cluster, {TopicPartition(name, 0): LATEST for name in ("payments", "dlq.closed", OPEN)})
+        found = {place.topic: end.offset for place, end in ends.items() if isinstance(end, OffsetAt)}
+        assert found == {"payments": 0, "dlq.closed": 0, OPEN: 1}
+        for reason in CLOSED.values():
+            assert reason in broker.log_text()
+        broker.stop()
+    finally:
+        broker.kill()
+
+
+def has_dealt_with(broker: BrokerProcess, offset: int) -> bool:
+    """Whether the group has dealt with all records up to `offset`."""
+    with Cluster(broker.address) as cluster:
+        return share_offsets(cluster, GROUP)[TopicPartition(TOPIC, 0)].lag == len(CLOSED) - offset
