@@ -234,7 +234,7 @@ def client_page() -> str:
 def spark_page() -> str | None:
     if not _there("ottla.spark.options"):
         return None
-    from ottla.spark.options import AS_OWNED, OWNED, SINK_TABLE, SOURCE_TABLE, WITHOUT_EFFECT
+    from ottla.spark.option_tables import AS_OWNED, OWNED, SINK_TABLE, SOURCE_TABLE, WITHOUT_EFFECT
 
     lines = ["The names are not case-sensitive. They have the same meanings as in Spark's own Kafka connector.", ""]
     for title, table in (("Reading", SOURCE_TABLE), ("Writing", SINK_TABLE)):

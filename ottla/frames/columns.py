@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from ottla.arrow.decode import arrow_schema
 from ottla.frames.errors import FrameError, FrameUsageError, UnfitValueError
+from ottla.schemas.value_options import FORMATS
 
-TYPED = ("json", "avro", "protobuf")
-FORMS = {"key": ("bytes", "text"), "value": ("bytes", "text", *TYPED)}
+FORMS = {"key": ("bytes", "text"), "value": ("bytes", "text", *FORMATS)}
 
 
 class Columns(NamedTuple):

@@ -22,6 +22,7 @@ from ottla.frames.errors import FrameError, FrameUsageError, UnfitValueError
 from ottla.frames.packages import as_frame_errors, library
 from ottla.frames.ranges import Moment, Offsets, find_offsets
 from ottla.frames.source import Source, source_of
+from ottla.schemas.value_options import FAIL, FORMATS, NULL, ValueOptions, check_options
 
 COLUMNS = ("key", "value", "partition", "offset", "timestamp")
 """The columns of a frame by default."""
@@ -85,7 +86,7 @@ def frame(
     if values is None or "value" not in chosen.schema.names:
         return made
     with as_frame_errors():
-        from ottla.schemas.values import NULL, ValueDecoder, ValueSchema, resolve_values
+        from ottla.schemas.values import ValueDecoder, ValueSchema, resolve_values
 
         if values.schema or values.registry:
             resolved = resolve_values(values, [topic])
@@ -97,19 +98,15 @@ def frame(
 
 def _value_options(value_format: str, schema: str | None, registry: str | None, message: str | None, errors: str) -> Any:
     """Returns the options of typed values, None for bytes and text. Raises `FrameUsageError` for options that contradict each other."""
-    from ottla.frames.columns import TYPED
-
-    if value_format not in TYPED:
+    if value_format not in FORMATS:
         given = {"schema": schema, "registry": registry, "message": message}
         extra = next((name for name, value in given.items() if value), None)
         if extra is not None:
-            raise FrameUsageError(f"{extra}: it needs a value_format, {', '.join(TYPED)}")
+            raise FrameUsageError(f"{extra}: it needs a value_format, {', '.join(FORMATS)}")
         return None
-    if errors not in ("fail", "null"):
+    if errors not in (FAIL, NULL):
         raise FrameUsageError(f"errors: {errors!r} is neither fail nor null; a frame writes to no topic")
     with as_frame_errors():
-        from ottla.schemas.values import ValueOptions, check_options
-
         options = ValueOptions(format=value_format, schema=schema or "", registry=registry or "", message=message or "", errors=errors)
         check_options(options, {"format": "value_format", "message": "message"}, needs_schema=value_format != "json")
     return options

@@ -17,6 +17,7 @@ from ottla.frames.errors import FrameUsageError
 from ottla.frames.packages import as_frame_errors, library
 from ottla.frames.source import source_of
 from ottla.schemas.errors import Misfit
+from ottla.schemas.value_options import ValueOptions, check_options
 
 ROWS_MAX = 65_536
 """Maximum number of rows that are encoded at once."""
@@ -90,8 +91,6 @@ def _value_options(value_format: str | None, schema: str | None, registry: str |
             raise FrameUsageError(f"{extra}: it needs a value_format, json, avro or protobuf")
         return None
     with as_frame_errors():
-        from ottla.schemas.values import ValueOptions, check_options
-
         options = ValueOptions(format=value_format, schema=schema or "", registry=registry or "", message=message or "")
         check_options(options, {"format": "value_format", "message": "message"}, needs_schema=value_format != "json")
     return options
@@ -120,8 +119,6 @@ def _records(rows: Any, topic: str, key: str | None, value: str | None, options:
             raise FrameUsageError(f"{argument}: there is no column {name!r}, only {', '.join(names)}")
     value = value or ("value" if "value" in names else None)
     if value is None and options is None:
-        from ottla.schemas.values import ValueOptions
-
         _check_json(reader.schema)
         options = ValueOptions(format="json")
     kind = pyarrow.struct(list(reader.schema)) if value is None else reader.schema.field(value).type

@@ -8,7 +8,7 @@ read by that schema, and converted to the schema of the column; Protobuf and JSO
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -27,23 +27,10 @@ from ottla.schemas.pieces import join
 from ottla.schemas.positions import Values
 from ottla.schemas.protobuf_columns import MessageNode
 from ottla.schemas.registry import HEADER, Registry, header, is_framed, message_path
+from ottla.schemas.value_options import ValueOptions
 
-FORMATS = ("json", "avro", "protobuf")
-FAIL, NULL = "fail", "null"
 _UNKNOWN_MAX = 1000
 """Ids of schemas that the registry does not have are remembered up to this number: broken values may name any."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValueOptions:
-    """The options as given: `schema` is the text of a schema or the path of a file, `registry` a URL, `message` the name of a Protobuf
-    message. `errors` is what happens to a value that does not fit: `fail`, `null`, or the name of a topic."""
-
-    format: str
-    schema: str = ""
-    registry: str = ""
-    message: str = ""
-    errors: str = FAIL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,16 +42,6 @@ class ValueSchema:
     kind: Any = None
     is_strict: bool = False
     number: int | None = None
-
-
-def check_options(options: ValueOptions, names: Mapping[str, str], *, needs_schema: bool) -> None:
-    """Raises `SchemaUsageError` for options that contradict each other. `names` has the caller's names of the options."""
-    if options.format not in FORMATS:
-        raise SchemaUsageError(f"{options.format!r} is none of {', '.join(FORMATS)}", names["format"])
-    if options.message and options.format != "protobuf":
-        raise SchemaUsageError("only a Protobuf schema has messages", names["message"])
-    if needs_schema and not options.schema and not options.registry:
-        raise SchemaUsageError(f"missing; {names['format']}={options.format} needs a schema (its text or a file), or a registry", "schema")
 
 
 def resolve_values(options: ValueOptions, topics: Sequence[str]) -> ValueSchema:

@@ -35,7 +35,7 @@ from pyspark.sql.types import (
 
 from ottla.spark.connections import ask, reported
 from ottla.spark.errors import MissingRequirementError, OptionError, PipelineError
-from ottla.spark.options import is_source, parse_sink, parse_source
+from ottla.spark.options import ReadForm, SourceOptions, is_source, parse_sink, parse_source
 from ottla.spark.planning import BoundsByPartition
 from ottla.spark.sink import OttlaBatchWriter, OttlaStreamWriter
 from ottla.spark.source import OttlaBatchReader, OttlaStreamReader, read_snapshot
@@ -66,6 +66,7 @@ class OttlaDataSource(DataSource):
         _require_pyarrow()
         self._source = parse_source(options) if is_source(options) else None
         self._bounds: BoundsByPartition | None = None
+        self._values: Any = None
 
     @classmethod
     def name(cls) -> str:
@@ -80,28 +81,33 @@ class OttlaDataSource(DataSource):
         source = self._source
         connection, option = source.connection, source.subscription.option
         self._bounds = ask(connection, option, lambda client: read_snapshot(client, source, may_match_later=True))
-        return COLUMNS_WITH_HEADERS if self._source.with_headers else COLUMNS
+        if source.values is not None:
+            self._values = _resolved(source)
+        return _known_columns(source, self._values)
 
     @reported()
     def reader(self, schema: StructType) -> DataSourceReader:
-        return OttlaBatchReader(self._checked(schema), self._bounds, _columns(schema))
+        source, form = self._checked(schema)
+        return OttlaBatchReader(source, self._bounds, form)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         try:
-            return OttlaStreamReader(self._checked(schema), _columns(schema))
+            return OttlaStreamReader(*self._checked(schema))
         except PipelineError as error:
             return RefusedStreamReader(error)
 
-    def _checked(self, schema: StructType) -> Any:
+    def _checked(self, schema: StructType) -> tuple[SourceOptions, ReadForm]:
         _require_options(self.options)
         source = self._source or parse_source(self.options)
-        expected = COLUMNS_WITH_HEADERS if source.with_headers else COLUMNS
+        if source.values is not None and self._values is None:
+            self._values = _resolved(source, next((field.dataType for field in schema if field.name == "value"), None))
+        expected = _known_columns(source, self._values)
         types = {field.name: field.dataType for field in expected}
         if not schema.fields or any(types.get(field.name) != field.dataType for field in schema):
             raise OptionError(
                 f"schema: the columns are {expected.simpleString()}; .schema(...) may name some of them, with these types, or be left out"
             )
-        return source
+        return source, ReadForm([(field.name, field.nullable) for field in schema], self._values)
 
     @reported()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
@@ -127,8 +133,27 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     initialOffset = latestOffset = partitions = read = prepareForTriggerAvailableNow = _refuse
 
 
-def _columns(schema: StructType) -> list[tuple[str, bool]]:
-    return [(field.name, field.nullable) for field in schema]
+def _resolved(source: SourceOptions, given: Any = None) -> Any:
+    """Returns the schema of typed values, and checks the topic of dead letters. `given` is the type of the column in `.schema(...)`, which
+    JSON may have instead of a schema. Raises `PipelineError`."""
+    from ottla.spark.typed_values import resolve_source
+
+    assert source.values is not None
+    if source.dead_letter_topic:
+        ask(source.connection, "errors", lambda client: client.describe_topic(source.dead_letter_topic))
+    return resolve_source(source, source.values, given)
+
+
+def _known_columns(source: SourceOptions, values: Any) -> StructType:
+    known = COLUMNS_WITH_HEADERS if source.with_headers else COLUMNS
+    if values is None:
+        return known
+    from ottla.spark.typed_values import DEAD_LETTER, DEAD_LETTER_KIND, spark_type, value_kind
+
+    kind = value_kind(values)
+    fields = [StructField("value", spark_type(kind)) if field.name == "value" else field for field in known]
+    letters = [StructField(DEAD_LETTER, spark_type(DEAD_LETTER_KIND))] if source.dead_letter_topic else []
+    return StructType([*fields, *letters])
 
 
 def _require_options(options: Any) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ottla.arrow import errors as codec
+from ottla.schemas import errors as schemas
 
 
 class PipelineError(Exception):
@@ -25,6 +26,10 @@ class DataLossError(PipelineError):
 
 class DamagedBatchError(PipelineError):
     """A batch of the source cannot be decoded; the message has topic, partition and offset."""
+
+
+class UnfitValueError(PipelineError):
+    """A value of the source does not fit its schema; the message has topic, partition and offset."""
 
 
 class OffsetConflictError(PipelineError):
@@ -65,7 +70,8 @@ class QueryFailedError(PipelineError):
 
 @contextmanager
 def as_pipeline_errors() -> Iterator[None]:
-    """Converts the codec's errors to errors of a pipeline with the same message. A record that is too large gets the options to raise."""
+    """Converts errors of the codec, of schemas and of registries to errors of a pipeline with the same message. A record that is too large
+    gets the options to raise."""
     try:
         yield
     except codec.DamagedBatchError as error:
@@ -74,3 +80,9 @@ def as_pipeline_errors() -> Iterator[None]:
         raise OutputError(f"{error}, or raise kafka.max.request.size and the topic's max.message.bytes") from None
     except codec.RowsError as error:
         raise OutputError(str(error)) from None
+    except schemas.SchemaUsageError as error:
+        raise OptionError(str(error)) from None
+    except schemas.MissingPackageError as error:
+        raise MissingRequirementError(f"{error}; Spark's workers need it too") from None
+    except schemas.SchemaError as error:
+        raise PipelineError(str(error)) from None

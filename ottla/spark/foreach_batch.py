@@ -16,7 +16,7 @@ from typing import Any
 
 from ottla.spark.errors import OptionError
 from ottla.spark.options import SinkOptions, parse_sink
-from ottla.spark.sink import check_columns, commit_outputs, encode_task
+from ottla.spark.sink import check_columns, commit_outputs, encode_task, written_values
 from ottla.spark.source_groups import find_groups
 from ottla.spark.spool import Spool, TaskOutput, discard
 from ottla.spark.staging import TaskAttempt, open_output
@@ -62,6 +62,7 @@ def _commit(frames: Sequence[Any], options: SinkOptions, batch_id: int) -> None:
 def _encode(frame: Any, options: SinkOptions, spool: Spool, known: KnownTopics) -> list[tuple[TaskOutput, tuple[str, ...]]]:
     """Encodes a DataFrame in its tasks; returns each task's output and the groups of sources that were seen, in task order."""
     check_columns(frame.schema, options)
+    values = written_values(options, frame.schema)
 
     def encode(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -70,7 +71,7 @@ def _encode(frame: Any, options: SinkOptions, spool: Spool, known: KnownTopics) 
         task = TaskContext.get()
         attempt = TaskAttempt(task.partitionId(), task.taskAttemptId())
         with open_output(options.task_output, spool, attempt, options.connection, options.max_output_bytes) as output:
-            encode_task(batches, options, output, known)
+            encode_task(batches, options, output, known, values)
             message = pickle.dumps((output.finish(), find_groups()))
         yield pa.RecordBatch.from_pydict({"task": [task.partitionId()], "message": [message]})
 

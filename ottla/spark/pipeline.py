@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.client import DEFAULT_BOOTSTRAP, addresses_in
+from ottla.schemas.value_options import FAIL, NULL
 from ottla.spark.errors import OptionError
 from ottla.spark.state_file import state_path
 from ottla.spark.tables.table import Table
@@ -84,6 +85,8 @@ class Pipeline:
     def _check_table(self) -> None:
         if self.output_mode != APPEND:
             raise OptionError(f"output_mode: {self.output_mode!r} is for topics; a table takes append only, since each batch adds its rows")
+        if self.dead_letter_topic:
+            raise OptionError("source_options: errors with a topic is for sinks that are topics; with a table it is fail or null")
         for name in self.sink_options:
             if name.lower() != "trustcheckpoint" and not name.lower().startswith("kafka."):
                 raise OptionError(f"sink_options: {name} is for topics; the options of a table are in Table(...)")
@@ -101,8 +104,17 @@ class Pipeline:
 
     @property
     def sinks(self) -> list[str]:
-        """The topics that the pipeline writes, or the location of its table."""
-        return [self.sink.uri] if isinstance(self.sink, Table) else topics_of(self.sink)
+        """The topics that the pipeline writes, with that of dead letters, or the location of its table."""
+        if isinstance(self.sink, Table):
+            return [self.sink.uri]
+        return list(dict.fromkeys([*topics_of(self.sink), *filter(None, [self.dead_letter_topic])]))
+
+    @property
+    def dead_letter_topic(self) -> str:
+        """The topic of values that do not fit their schema (the source option `errors`); empty if there is none."""
+        options = {name.lower(): value for name, value in self.source_options.items()}
+        chosen = options.get("errors", "") if "valueformat" in options else ""
+        return "" if chosen.lower() in (FAIL, NULL) else chosen
 
     @property
     def query_name(self) -> str:
@@ -137,10 +149,15 @@ class Pipeline:
             from ottla.spark.tables.start import prepare_start
 
             prepare_start(session, self.table, self.group, self._sink_options)
-        if isinstance(self.source, Mapping):
-            rows = self.transform(**{name: self.read(session, topics) for name, topics in self.source.items()})
+        is_named = isinstance(self.source, Mapping)
+        named = {name: self.read(session, topics) for name, topics in self.source.items()} if isinstance(self.source, Mapping) else {}
+        streams = [] if is_named else [self.read(session)]
+        if self.dead_letter_topic:
+            from ottla.spark.typed_values import with_dead_letters
+
+            rows = with_dead_letters(self.transform, *streams, **named)
         else:
-            rows = self.transform(self.read(session))
+            rows = self.transform(*streams, **named)
         writer = self._writer(rows).option("checkpointLocation", self.checkpoint_location).queryName(self.query_name)
         if self.trigger == AVAILABLE_NOW:
             writer = writer.trigger(availableNow=True)
@@ -159,8 +176,9 @@ class Pipeline:
             from ottla.spark.tables.start import table_writer
 
             return table_writer(rows, self.table, options)
-        if len(self.sinks) == 1:
-            options.setdefault("topic", self.sinks[0])
+        topics = [] if isinstance(self.sink, Table) else topics_of(self.sink)
+        if len(topics) == 1:
+            options.setdefault("topic", topics[0])
         if self.output_mode != UPDATE:
             return rows.writeStream.format(FORMAT).options(**options).outputMode(self.output_mode)
         from ottla.spark.foreach_batch import exactly_once

@@ -46,7 +46,7 @@ from ottla.client import (
 from ottla.spark.commit_metadata import CommitMetadata
 from ottla.spark.decision import BatchRange, PlannedBatch, decide
 from ottla.spark.errors import BrokerError, FencedDriverError, OffsetConflictError, OptionError, SpoolError
-from ottla.spark.options import DELIVERY_TIMEOUT_MS, REQUEST_TIMEOUT_MS, TRANSACTION_TIMEOUT_MS
+from ottla.spark.option_tables import DELIVERY_TIMEOUT_MS, REQUEST_TIMEOUT_MS, TRANSACTION_TIMEOUT_MS
 from ottla.spark.output_digest import OutputDigest
 from ottla.spark.sending import SentSlice, read_ahead
 from ottla.spark.spool import TaskOutput, output_bytes_max, too_large

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from ottla.client import ErrorCode, KafkaError
 from ottla.spark.batch_range import find_batch_range, find_query_id, group_of_query, mark_used
 from ottla.spark.connections import reported
-from ottla.spark.errors import BrokerError, OptionError, OutputError, as_pipeline_errors
+from ottla.spark.errors import BrokerError, OptionError, OutputError, PipelineError, as_pipeline_errors
 from ottla.spark.options import SinkOptions
 from ottla.spark.relay import Target, commit_batch, write_batch
 from ottla.spark.source_groups import find_groups
@@ -44,7 +44,8 @@ COLUMN_TYPES = {
     "partition": ("int", "bigint", "smallint", "tinyint"),
     "headers": _HEADERS,
 }
-"""The columns that the sink uses; all others are ignored, including `timestamp`."""
+"""The columns that the sink uses, besides `deadLetter` (`typed_values.py`); all others are ignored, including `timestamp`. With
+`valueFormat`, `value` may have another type."""
 
 _HINTS = {
     ErrorCode.MESSAGE_TOO_LARGE: "make values smaller, or raise the topic's max.message.bytes; if the principal may not read that setting, "
@@ -77,11 +78,18 @@ class _Writer:
     def __init__(self, options: SinkOptions, schema: Any) -> None:
         check_columns(schema, options)
         self.options = options
+        self._schema = schema
         self._spool: Spool | None = None
         self._topics = NONE_KNOWN
+        self._values: Any = None
+        self._refused: PipelineError | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         if self._spool is None:
+            try:
+                self._values = written_values(self.options, self._schema)
+            except PipelineError as error:
+                self._refused = error  # the tasks raise it: Spark would show an error of the planning process with its stack trace
             self._spool = Spool.create(self.options.checkpoint or None)
             self._topics = known_topics(self.options)
         return self.__dict__
@@ -96,7 +104,9 @@ class _Writer:
             hinted(),
             open_output(options.task_output, spool, attempt, options.connection, options.max_output_bytes) as output,
         ):
-            encode_task(rows, options, output, self._topics)
+            if self._refused is not None:
+                raise self._refused
+            encode_task(rows, options, output, self._topics, self._values)
             return TaskMessage(output.finish(), task.getLocalProperty("sql.streaming.queryId"), spool, find_groups())
 
     def _discard(self, messages: Sequence[TaskMessage | None]) -> None:
@@ -195,26 +205,42 @@ def check_columns(schema: Any, options: SinkOptions) -> None:
     if options.topic is None and "topic" not in types:
         raise OutputError("topic: set the option, or add a column topic")
     for name, allowed in COLUMN_TYPES.items():
+        if name == "value" and options.values is not None:
+            continue
         if types.get(name, allowed[0]) not in (*allowed, "void"):
             raise OutputError(f"column {name} is of type {types[name]}; cast it to {' or '.join(allowed[:2])}")
 
 
-def encode_task(rows: Iterator[Any], options: SinkOptions, output: Any, known: KnownTopics = NONE_KNOWN) -> None:
-    """Encodes Arrow batches of rows and appends them to a task's output; each partition keeps the order of the rows."""
+def written_values(options: SinkOptions, schema: Any) -> Any:
+    """Returns the schema of typed values, None for bytes. Raises `PipelineError` if the column `value` does not fit it."""
+    if options.values is None:
+        return None
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    from ottla.spark.typed_values import resolve_sink
+
+    return resolve_sink(options, to_arrow_type(schema["value"].dataType, timezone="UTC"))
+
+
+def encode_task(rows: Iterator[Any], options: SinkOptions, output: Any, known: KnownTopics = NONE_KNOWN, values: Any = None) -> None:
+    """Encodes Arrow batches of rows and appends them to a task's output; each partition keeps the order of the rows. `values` is the result
+    of `written_values`."""
     from ottla.arrow.encode import encode_rows
     from ottla.arrow.partitioning import assign_partitions
+    from ottla.spark.typed_values import RowWriter
 
     freeze_imports()
 
+    writer = RowWriter(values)
     limits = dict(known.limits)
-    for chunk in _chunks(rows):
+    for part, topic in (found for chunk in _chunks(rows) for found in writer.parts(chunk, options.topic)):
         if known.refused is not None:
             raise known.refused
-        chosen = _chosen_columns(chunk, options)
-        _learn_topics(chosen, options, limits)
-        counts = {topic: one.partitions for topic, one in limits.items()}
+        chosen = _chosen_columns(part, topic)
+        _learn_topics(chosen, options, topic, limits)
+        counts = {name: one.partitions for name, one in limits.items()}
         with as_pipeline_errors():
-            for partition, some in assign_partitions(chosen, counts, options.topic):
+            for partition, some in assign_partitions(chosen, counts, topic):
                 batches = encode_rows(
                     some,
                     compression=options.compression,
@@ -242,20 +268,19 @@ def _chunks(batches: Iterator[Any]) -> Iterator[Any]:
         yield pa.Table.from_batches(held)
 
 
-def _chosen_columns(rows: Any, options: SinkOptions) -> Any:
-    """Returns the columns of records and targets. The option `topic` has precedence over a column of that name."""
-    names = [name for name in COLUMN_TYPES if name in rows.schema.names and not (name == "topic" and options.topic is not None)]
-    return rows.select(names)
+def _chosen_columns(rows: Any, topic: str | None) -> Any:
+    """Returns the columns of records and targets. The topic of all rows has precedence over a column of that name."""
+    return rows.select([name for name in COLUMN_TYPES if name in rows.schema.names and not (name == "topic" and topic is not None)])
 
 
-def _learn_topics(rows: Any, options: SinkOptions, limits: dict[str, TopicLimits]) -> None:
-    if options.topic is not None:
-        topics = [options.topic]
+def _learn_topics(rows: Any, options: SinkOptions, topic: str | None, limits: dict[str, TopicLimits]) -> None:
+    if topic is not None:
+        topics = [topic]
     else:
-        topics = [topic for topic in rows.column("topic").unique().to_pylist() if topic is not None]
-    for topic in topics:
-        if topic not in limits:
-            limits[topic] = remembered_topic(options, topic)
+        topics = [name for name in rows.column("topic").unique().to_pylist() if name is not None]
+    for name in topics:
+        if name not in limits:
+            limits[name] = remembered_topic(options, name)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -41,7 +41,7 @@ from ottla.spark.connections import ask, explained, reported
 from ottla.spark.decision import is_replaced
 from ottla.spark.errors import DataLossError, OffsetConflictError, OptionError, PipelineError, as_pipeline_errors
 from ottla.spark.offset_json import StoredOffsets, read_offsets, write_offsets
-from ottla.spark.options import ReadPosition, SourceOptions
+from ottla.spark.options import ReadForm, ReadPosition, SourceOptions
 from ottla.spark.planning import (
     BoundsByPartition,
     SourceOffsets,
@@ -77,19 +77,16 @@ SAMPLE_FACTOR = 4
 
 T = TypeVar("T")
 
-ReadColumns = Sequence[tuple[str, bool]]
-"""The names of the columns to read, and whether Spark considers them nullable."""
-
 _log = logging.getLogger("ottla.spark")
 
 
 class OttlaBatchReader(DataSourceReader):
     """Reads the offsets between two positions once. `bounds` has the log start and end of each partition; with None they are read."""
 
-    def __init__(self, options: SourceOptions, bounds: BoundsByPartition | None, columns: ReadColumns | None = None) -> None:
+    def __init__(self, options: SourceOptions, bounds: BoundsByPartition | None, form: ReadForm | None = None) -> None:
         _check_batch_options(options)
         self.options = options
-        self.columns = columns
+        self.form = form
         self.bounds = bounds
 
     @reported()
@@ -119,15 +116,15 @@ class OttlaBatchReader(DataSourceReader):
         return _starts(client, options, bounds, "earliest"), ends, bounds
 
     def read(self, partition: Any) -> Iterator[Any]:
-        return read_range(self.options, partition, self.columns)
+        return read_range(self.options, partition, self.form)
 
 
 class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    def __init__(self, options: SourceOptions, columns: ReadColumns | None = None) -> None:
+    def __init__(self, options: SourceOptions, form: ReadForm | None = None) -> None:
         if options.ending is not None:
             raise OptionError(f"{options.ending.option}: only a batch read ends; leave it out of a streaming query")
         self.options = options
-        self.columns = columns
+        self.form = form
         self._initial: dict[str, Any] | None = None
         self._topic_ids: dict[str, str] = {}
         self._is_first = True
@@ -272,7 +269,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {one: end for one, end in ends.items() if one.topic not in replaced}
 
     def read(self, partition: Any) -> Iterator[Any]:
-        return read_range(self.options, partition, self.columns)
+        return read_range(self.options, partition, self.form)
 
     def _progress(self, before: StoredOffsets, *, is_waiting: bool) -> tuple[SourceOffsets, SourceOffsets, SourceOffsets]:
         """Returns the valid starts, the ends of all partitions including new ones, and the last offsets of deleted partitions.
@@ -347,17 +344,17 @@ def read_snapshot(client: Client, options: SourceOptions, *, may_match_later: bo
     return topics.read_bounds(client, partitions, options.isolation)
 
 
-def read_range(options: SourceOptions, assigned: InputPartition, columns: ReadColumns | None = None) -> Iterator[Any]:
-    """Yields the records of a range as pyarrow record batches with these columns (default: all). Runs in the tasks, and notes the group for
-    writing tasks (`leave_group`). Raises `PipelineError`, such as `DataLossError`."""
-    from ottla.arrow.decode import arrow_schema, chosen_fields, decode_batches
+def read_range(options: SourceOptions, assigned: InputPartition, form: ReadForm | None = None) -> Iterator[Any]:
+    """Yields the records of a range as pyarrow record batches in this form (default: all columns). Runs in the tasks, and notes the group
+    for writing tasks (`leave_group`). Raises `PipelineError`, such as `DataLossError`."""
+    from ottla.arrow.decode import decode_batches
+    from ottla.spark.typed_values import RowReader
 
     leave_group(options.group)
     if assigned.value is None:
         return  # the partition that Spark adds to an empty plan
-    schema = arrow_schema(include_headers=options.with_headers)
-    if columns is not None:
-        schema = chosen_fields(schema, columns)
+    with as_pipeline_errors():
+        reader = RowReader(options, form)
     partition, start, end, topic_id = assigned.value
     connection, option = options.connection, options.subscription.option
     with reported(), explained(connection, option), as_pipeline_errors():
@@ -366,7 +363,8 @@ def read_range(options: SourceOptions, assigned: InputPartition, columns: ReadCo
             try:
                 for fetched in client.read(partition, start, end, isolation=options.isolation, partition_max_bytes=options.fetch_bytes):
                     start = fetched.next_offset
-                    yield from decode_batches(fetched, end, schema=schema)
+                    for rows in decode_batches(fetched, end, schema=reader.stored):
+                        yield reader.convert(rows, partition)
             except (OffsetOutOfRangeError, RequestTimeoutError) as error:
                 check_topic(options, partition.topic, topic_id)
                 if isinstance(error, RequestTimeoutError):

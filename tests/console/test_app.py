@@ -19,7 +19,7 @@ from ottla.client.errors import FencedError
 from ottla.console.model import Done
 from ottla.console.pages.overview import SNIPPETS
 from ottla.console.visit import ACTIONS, PAGES, ActionHandler
-from ottla.spark.options import SOURCE_TABLE
+from ottla.spark.option_tables import SOURCE_TABLE
 from ottla.testing.broker import Broker
 from tests.console.world import SCRIPT, Visitor, commit, console_of, write
 

@@ -18,12 +18,11 @@ import pyarrow as pa
 from ottla.schemas import values as module
 from ottla.schemas.errors import Misfit, RegistryAwayError, RegistryError, SchemaUsageError
 from ottla.schemas.registry import HEADER
+from ottla.schemas.value_options import ValueOptions, check_options
 from ottla.schemas.values import (
     ValueDecoder,
     ValueEncoder,
-    ValueOptions,
     ValueSchema,
-    check_options,
     fitted,
     resolve_values,
     resolve_written,

@@ -10,7 +10,8 @@ import pytest
 from ottla.client import TopicPartition
 from ottla.client.addresses import VARIABLES
 from ottla.spark.errors import OptionError
-from ottla.spark.options import MAX_BYTES_PER_TRIGGER, SINK_TABLE, SOURCE_TABLE, WITHOUT_EFFECT, is_source, parse_sink, parse_source
+from ottla.spark.option_tables import MAX_BYTES_PER_TRIGGER, SINK_TABLE, SOURCE_TABLE, WITHOUT_EFFECT
+from ottla.spark.options import is_source, parse_sink, parse_source
 from ottla.spark.pipeline import Pipeline
 
 HERE = {"kafka.bootstrap.servers": "localhost:9092"}

@@ -16,6 +16,7 @@ from ottla.spark.errors import OptionError, QueryFailedError
 from ottla.spark.pipeline import Pipeline
 from ottla.spark.runner import StopRequest, failure_of, one_line, run_pipelines, stop_query
 from ottla.spark.state_file import FAILED, STOPPED, load_state
+from ottla.spark.tables.table import Table
 
 
 class Query:
@@ -235,3 +236,14 @@ def test_topics_may_be_given_in_several_ways() -> None:
     assert (pipeline.sources, pipeline.sinks) == (["a", "b"], ["c", "d"])
     assert pipeline.checkpoint_location == str(Path("checkpoints/g").absolute())
     assert pipeline.query_name == "g"
+
+
+def test_dead_letters_are_among_the_topics_that_a_pipeline_writes() -> None:
+    typed = {"VALUEFORMAT": "avro", "Errors": "dead"}
+    pipeline = Pipeline(group="g", source="a", sink="b", transform=print, source_options=typed)
+    assert (pipeline.dead_letter_topic, pipeline.sinks) == ("dead", ["b", "dead"])
+    for options in ({"valueFormat": "avro"}, {"errors": "dead"}, {**typed, "Errors": "NULL"}, {**typed, "Errors": "fail"}):
+        pipeline = Pipeline(group="g", source="a", sink="b", transform=print, source_options=options)
+        assert (pipeline.dead_letter_topic, pipeline.sinks) == ("", ["b"])
+    with pytest.raises(OptionError, match="source_options: errors with a topic is for sinks that are topics"):
+        Pipeline(group="g", source="a", sink=Table("t"), transform=print, source_options=typed)
