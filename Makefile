@@ -120,6 +120,7 @@ damage: $(STAMP)
 
 bench-spark: $(SPARK)
 	@$(BIN)/python -m tools.bench.spark_codec
+	@$(BIN)/python -m tools.bench.typed_values
 	@$(BIN)/python -m tools.bench.spark
 	@$(BIN)/python -m tools.bench.spark_workers
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from ottla.arrow.blobs import Blobs
 from ottla.arrow.columns import as_binary, blob_lengths
+from ottla.schemas.avro_blocks import long_at, read_blocks, skip_long
 from ottla.schemas.errors import Misfit, SchemaUsageError
 from ottla.schemas.pieces import EMPTY, join, numbers_of, of_fixed, of_lists, of_longs
 from ottla.schemas.positions import Places, Values
@@ -31,10 +32,15 @@ class Node(ABC):
 
     kind: Any
     is_nullable = False
+    width = 0
 
     @abstractmethod
     def read(self, values: Values, places: Places) -> Any:
         """Returns an array with the value at each place, and moves the places behind the values."""
+
+    @abstractmethod
+    def skip(self, data: memoryview, at: int) -> int:
+        """Returns the end of the value at a position. Raises IndexError beyond the end of the data."""
 
     @abstractmethod
     def write(self, array: Any) -> list[Any]:
@@ -95,6 +101,9 @@ class NullNode(Node):
     def read(self, values: Values, places: Places) -> Any:
         return pa.nulls(len(places))
 
+    def skip(self, data: memoryview, at: int) -> int:
+        return at
+
     def write(self, array: Any) -> list[Any]:
         if array.null_count < len(array):
             raise Misfit("only null is allowed")
@@ -107,16 +116,22 @@ class BooleanNode(Node):
     def read(self, values: Values, places: Places) -> Any:
         return pa.array(values.fixed(places, "u1") != 0)
 
+    def skip(self, data: memoryview, at: int) -> int:
+        return at + 1
+
     def write(self, array: Any) -> list[Any]:
         return [of_fixed(numbers_of(array).astype(np.uint8))]
 
 
 class FloatNode(Node):
     def __init__(self, kind: str) -> None:
-        self.kind, self._dtype = (pa.float32(), "<f4") if kind == "float" else (pa.float64(), "<f8")
+        self.kind, self._dtype, self.width = (pa.float32(), "<f4", 4) if kind == "float" else (pa.float64(), "<f8", 8)
 
     def read(self, values: Values, places: Places) -> Any:
         return pa.array(values.fixed(places, self._dtype))
+
+    def skip(self, data: memoryview, at: int) -> int:
+        return at + self.width
 
     def write(self, array: Any) -> list[Any]:
         return [of_fixed(numbers_of(array).astype(self._dtype))]
@@ -151,6 +166,9 @@ class LongNode(Node):
         array = pa.array(found.astype(self._dtype, copy=False))
         return array if array.type == self.kind else array.view(self.kind)
 
+    def skip(self, data: memoryview, at: int) -> int:
+        return skip_long(data, at)
+
     def write(self, array: Any) -> list[Any]:
         storage = pa.from_numpy_dtype(self._dtype)
         found = numbers_of(array if array.type == storage else array.view(storage)).astype(np.int64)
@@ -169,6 +187,10 @@ class BytesNode(Node):
 
     def _read(self, values: Values, places: Places) -> Blobs:
         return values.blobs(places, values.longs(places) if self._size is None else np.full(len(places), self._size))
+
+    def skip(self, data: memoryview, at: int) -> int:
+        size, at = long_at(data, at) if self._size is None else (self._size, at)
+        return at + max(0, size)
 
     def write(self, array: Any) -> list[Any]:
         array = as_binary(array, "value")
@@ -256,6 +278,9 @@ class EnumNode(Node):
         found[is_bad] = 0
         return self._symbols.take(pa.array(found))
 
+    def skip(self, data: memoryview, at: int) -> int:
+        return skip_long(data, at)
+
     def write(self, array: Any) -> list[Any]:
         found = pc.index_in(array, self._symbols)
         if found.null_count:
@@ -274,6 +299,11 @@ class RecordNode(Node):
         if not self.nodes:
             return pa.array([{}] * len(places), self.kind)
         return pa.StructArray.from_arrays([node.read(values, places) for node in self.nodes], fields=list(self.kind))
+
+    def skip(self, data: memoryview, at: int) -> int:
+        for node in self.nodes:
+            at = node.skip(data, at)
+        return at
 
     def write(self, array: Any) -> list[Any]:
         pieces = []
@@ -325,6 +355,10 @@ class UnionNode(Node):
         places.store(chosen, some)
         return _spread(found, is_chosen)
 
+    def skip(self, data: memoryview, at: int) -> int:
+        branch, at = long_at(data, at)
+        return self._nodes[branch].skip(data, at)
+
     def write(self, array: Any) -> list[Any]:
         is_valid = numbers_of(array.is_valid())
         if len(self._chosen) == 1:
@@ -361,13 +395,22 @@ class ArrayNode(Node):
         self.kind = pa.list_(item.kind)
 
     def read(self, values: Values, places: Places) -> Any:
-        owners, items = _read_blocks(values, places, self.item)
+        owners, items = read_blocks(values, places, self.item)
         order = np.argsort(owners, kind="stable")
         ends = np.cumsum(np.bincount(owners, minlength=len(places)))
         return self._made(np.append(0, ends).astype(np.int32), items.take(pa.array(order)) if (np.diff(owners) < 0).any() else items)
 
     def _made(self, offsets: Any, items: Any) -> Any:
         return pa.ListArray.from_arrays(pa.array(offsets), items, type=self.kind)
+
+    def skip(self, data: memoryview, at: int) -> int:
+        while True:
+            count, at = long_at(data, at)
+            if count == 0:
+                return at
+            at = skip_long(data, at) if count < 0 else at
+            for _ in range(abs(count)):
+                at = self.item.skip(data, at)
 
     def write(self, array: Any) -> list[Any]:
         return of_lists(array, _checked(self.item, array.flatten()))
@@ -391,67 +434,3 @@ class MapNode(ArrayNode):
 class _Entry(RecordNode):
     def __init__(self, value: Node) -> None:
         super().__init__([{"name": "key"}, {"name": "value"}], [BytesNode(pa.string(), None), value])
-
-
-def _read_blocks(values: Values, places: Places, item: Node) -> tuple[Any, Any]:
-    """Reads the blocks of arrays or maps. Returns the items of all, and the number of the place that each belongs to.
-
-    In each round it reads the next item of every array that has one left, or of the only remaining array.
-    """
-    owners, items = [np.zeros(0, np.int64)], [pa.array([], item.kind)]
-    left = np.zeros(len(places), np.int64)
-    active = np.arange(len(places))
-    while len(active):
-        at_start = active[left[active] == 0]
-        if len(at_start):
-            left[at_start] = _read_count(values, places, at_start)
-            active = active[left[active] > 0]
-            if not len(active):
-                break
-        some = places.select(active)
-        found = _read_run(values, some, item, left[active])
-        if found is None:
-            items.append(item.read(values, some))
-            owners.append(active)
-            left[active] -= 1
-        else:
-            items.append(found)
-            owners.append(np.repeat(active, left[active]))
-            left[active] = 0
-        places.store(active, some)
-        is_over = values.is_bad[places.rows[active]]
-        left[active[is_over]] = 0
-        places.at[active[is_over]] = places.ends[active[is_over]]
-        active = active[~is_over]
-    return np.concatenate(owners), pa.concat_arrays(items)
-
-
-def _read_count(values: Values, places: Places, chosen: Any) -> Any:
-    """Returns the number of items in the next block; 0 ends an array. A negative number is followed by the block's size."""
-    some = places.select(chosen)
-    counts = values.longs(some)
-    negative = np.flatnonzero(counts < 0)
-    if len(negative):
-        sized = some.select(negative)
-        values.longs(sized)
-        some.store(negative, sized)
-        counts[negative] = -counts[negative]
-    is_bad = (counts < 0) | (counts > some.ends - some.at) | values.is_bad[some.rows]
-    values.mark(some, is_bad)
-    counts[is_bad] = 0
-    places.store(chosen, some)
-    return counts
-
-
-def _read_run(values: Values, places: Places, item: Node, counts: Any) -> Any | None:
-    """Reads all items of a block at once, if the items are floating-point numbers, else returns None."""
-    if not isinstance(item, FloatNode):
-        return None
-    width = item.kind.bit_width // 8
-    is_bad = counts * width > places.ends - places.at
-    values.mark(places, is_bad)
-    firsts = np.cumsum(counts) - counts
-    at = np.repeat(places.at, counts) + width * (np.arange(int(counts.sum())) - np.repeat(firsts, counts))
-    at[np.repeat(is_bad, counts)] = 0
-    places.at += np.where(is_bad, 0, counts * width)
-    return item.read(values, Places(at, at + width, np.repeat(places.rows, counts)))

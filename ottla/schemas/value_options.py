@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ottla.schemas.errors import SchemaUsageError
 
@@ -14,11 +14,12 @@ FAIL, NULL = "fail", "null"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueOptions:
     """The options as given: `schema` is the text of a schema or the path of a file, `registry` a URL, `message` the name of a Protobuf
-    message. `errors` is what happens to a value that does not fit: `fail`, `null`, or the name of a topic."""
+    message. `errors` is what happens to a value that does not fit: `fail`, `null`, or the name of a topic. The URL may contain a
+    password, so it is not printed."""
 
     format: str
     schema: str = ""
-    registry: str = ""
+    registry: str = field(default="", repr=False)
     message: str = ""
     errors: str = FAIL
 

@@ -104,7 +104,7 @@ class Pipeline:
 
     @property
     def sinks(self) -> list[str]:
-        """The topics that the pipeline writes, with that of dead letters, or the location of its table."""
+        """The topics that the pipeline writes, including the topic of dead letters, or the location of its table."""
         if isinstance(self.sink, Table):
             return [self.sink.uri]
         return list(dict.fromkeys([*topics_of(self.sink), *filter(None, [self.dead_letter_topic])]))

@@ -29,7 +29,11 @@ LOG_PAUSE_SECONDS_MAX = 30.0
 class ProgressRecorder:
     """Observes one query and stores its state. Not thread-safe."""
 
-    def __init__(self, path: Path, group: str, *, bootstrap: str, connection: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, path: Path, group: str, *, bootstrap: str, connection: Mapping[str, str] | None = None, reads: int = 1
+    ) -> None:
+        """`reads` is how often the query reads each row of its source: Spark counts all of these as input."""
+        self._reads = reads
         self._path = path
         self._bootstrap = bootstrap
         self._connection = dict(connection or {})
@@ -74,7 +78,7 @@ class ProgressRecorder:
             return False  # known, or a trigger that found nothing to do
         self._batch_seen = batch_id
         self.state.batches += 1
-        self.state.rows_in += int(progress.get("numInputRows", 0))
+        self.state.rows_in += int(progress.get("numInputRows", 0)) // self._reads
         self.state.batch_ms = int(progress["durationMs"].get("triggerExecution", 0))
         return True
 

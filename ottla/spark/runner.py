@@ -81,8 +81,9 @@ class StopRequest:
 class RunningPipeline:
     def __init__(self, pipeline: Runnable, session: Any) -> None:
         self.pipeline = pipeline
+        reads = 2 if getattr(pipeline, "dead_letter_topic", "") else 1
         self.recorder = ProgressRecorder(
-            pipeline.state_file, pipeline.group, bootstrap=pipeline.bootstrap, connection=pipeline.connection
+            pipeline.state_file, pipeline.group, bootstrap=pipeline.bootstrap, connection=pipeline.connection, reads=reads
         )
         self._mark: tuple[int, str] | None = None
         self.query = pipeline.start(session)

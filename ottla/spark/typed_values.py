@@ -27,7 +27,7 @@ DEAD_LETTER = "deadLetter"
 """The column with the records that are written to the topic of `errors`."""
 DEAD_LETTER_KIND = pa.struct([("topic", pa.string()), ("key", pa.binary()), ("value", pa.binary()), ("headers", HEADERS)])
 PREFIX = "__dlq.errors."
-"""Prefix of the headers that a dead letter has besides the original ones, as those of share groups have."""
+"""Prefix of the additional headers of a dead letter. Dead letters of share groups have the same prefix."""
 
 # Reading
 
@@ -155,7 +155,7 @@ def with_dead_letters(transform: Callable[..., Any], *streams: Any, **named: Any
 
 
 def resolve_sink(options: SinkOptions, kind: Any) -> ValueSchema | None:
-    """Returns the schema by which values of this Arrow type are written, None if they are bytes. A schema for a registry is stored there,
+    """Returns the schema for values of this Arrow type, None if the sink writes bytes. A schema for a registry is stored there,
     once in each process. Raises `PipelineError`."""
     if options.values is None:
         return None

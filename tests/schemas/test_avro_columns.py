@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow")
 
+import numpy as np
 import pyarrow as pa
 
 from ottla.schemas.avro_columns import avro_node
@@ -156,6 +157,29 @@ def test_damaged_values_are_marked_and_others_are_not(column: tuple[Any, list[An
 def test_arrays_in_several_blocks_with_and_without_sizes(blocks: bytes, items: str) -> None:
     array, is_bad = decode_avro(pa.array([blocks] * 3, pa.binary()), node_of({"type": "array", "items": items}))
     assert not is_bad.any() and array.to_pylist() == [[1, 2]] * 3
+
+
+@pytest.mark.parametrize("rows", [1, 40])
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_long_arrays_of_everything(rows: int, is_damaged: bool) -> None:
+    """In few values and in many; a damaged one is marked alone."""
+    item = {
+        "type": "record", "name": "I", "fields": [
+            {"name": "s", "type": "string"}, {"name": "n", "type": ["null", "long"]}, {"name": "f", "type": "double"},
+            {"name": "of", "type": {"type": "array", "items": "int"}}, {"name": "m", "type": {"type": "map", "values": "boolean"}},
+            {"name": "x", "type": {"type": "fixed", "name": "X", "size": 2}}, {"name": "z", "type": "null"},
+            {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["A", "B"]}},
+        ],
+    }  # fmt: skip
+    schema = {"type": "array", "items": item}
+    made = {"s": "abc", "n": -(1 << 40), "f": 1.5, "of": [1, -300], "m": {"k": True}, "x": b"xy", "z": None, "e": "B"}
+    value = [made, {**made, "n": None, "of": [], "s": "", "m": {}}] * 20
+    good = encoded(schema, value)
+    broken = good[:-9] if is_damaged else good
+    array, is_bad = decode_avro(pa.array([good, broken, good] * rows, pa.binary()), node_of(schema))
+    assert is_bad.tolist() == [False, is_damaged, False] * rows
+    wanted = pa.array([[{**one, "m": list(one["m"].items())} for one in value]], node_of(schema).kind)[0]
+    assert all(array[place] == wanted for place in np.flatnonzero(~is_bad).tolist())
 
 
 def test_many_floats_are_one_step() -> None:
