@@ -13,8 +13,9 @@ from ottla.base.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.consumer import Consumer
 from ottla.client.core.fetching import Fetched
-from ottla.wire.records import Record
+from ottla.wire.records import CONTROL_ABORT, CONTROL_COMMIT, Record
 
+MARKERS = {CONTROL_COMMIT: "commit", CONTROL_ABORT: "abort"}
 READ_S = 3.0
 """Seconds that a page reads records before it shows the found ones."""
 PARTITION_BYTES = 256 * 1024
@@ -144,7 +145,8 @@ def _matching(fetched: Fetched, wanted: Wanted) -> Iterator[Shown | None]:
             yield show(partition, decoded) if wanted.matches(partition, decoded.record) else None
     if wanted.has_markers:
         for header, marker in fetched.markers:
-            text = f"{marker} of producer {header.producer_id}, epoch {header.producer_epoch}"
+            what = MARKERS.get(marker.kind, f"unknown marker {marker.kind}")
+            text = f"{what} of producer {header.producer_id}, epoch {header.producer_epoch}, coordinator epoch {marker.coordinator_epoch}"
             yield Shown(
                 partition, header.base_offset, header.max_timestamp, None, text, "marker", header.size_bytes, [], False
             )

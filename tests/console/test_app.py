@@ -177,6 +177,27 @@ def test_the_newest_records_of_several_partitions_are_shown(visitor: Visitor, cl
     assert numbers("from=to_offset&at=2&count=3") == [5, 4, 3]
 
 
+def test_aborted_records_and_markers_are_shown_on_request(visitor: Visitor, cluster: Cluster) -> None:
+    admin.create_topic(cluster, "ended", partitions=1)
+    with Producer(cluster, transactional_id="ends") as producer:
+        for value, end in ((b'{"amount": 5}', producer.commit), (b'{"amount": 20}', producer.abort)):
+            producer.begin()
+            producer.produce("ended", value, partition=0)
+            producer.flush()
+            end()
+
+    def found(query: str) -> list[tuple[int, str]]:
+        records = visitor.json(f"/topics/ended/messages.json?from=earliest{query}")["records"]
+        return [(one["offset"], one["kind"]) for one in records]
+
+    assert found("") == [(0, "json"), (2, "json")]
+    assert found("&committed=yes") == [(0, "json")]
+    assert found("&markers=yes") == [(0, "json"), (1, "marker"), (2, "json"), (3, "marker")]
+    assert found("&where=value.amount > 10") == [(2, "json")]
+    text = visitor.get("/topics/ended/messages?from=earliest&markers=yes")
+    assert re.search(r"<pre[^>]*>commit of producer \d+, epoch \d+, coordinator epoch \d+</pre>", text) and ">abort of producer" in text
+
+
 def test_a_filter_says_how_far_back_it_has_looked(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.console.pages.messages.FILTERED_OFFSETS", 5)
     assert "The search looked at 5 offsets of each partition" in visitor.get("/topics/orders/messages?text=plain+7")
