@@ -153,7 +153,7 @@ class LoopConnection:
         if isinstance(frame, OttlaError):
             self._timers.call_soon(lambda: asked.done(None, frame))
             return
-        if self._line.first is asked:
+        if self._timer is None or self._timer_ms > asked.deadline_ms:
             self._arm()
         if self._channel is not None:
             self._channel.send([frame])
@@ -212,7 +212,7 @@ class LoopConnection:
     def received(self, count: int) -> None:
         frames = self.protocol.frames
         frames.buffer_updated(count)
-        while not self.is_closed and self._take_frame(frames):
+        while frames.have and not self.is_closed and self._take_frame(frames):
             pass
 
     def _take_frame(self, frames: FrameReader) -> bool:
@@ -230,9 +230,11 @@ class LoopConnection:
         except OttlaError as error:
             self._fail(error)
         else:
-            done = self._line.in_flight.popleft().done
-            self._arm()
-            self._login_again_when_idle()
+            line = self._line
+            done = line.in_flight.popleft().done
+            if line.in_flight or line.held:
+                self._arm()
+                self._login_again_when_idle()
             done(answer, None)
         return True
 

@@ -158,13 +158,16 @@ class BrokerPeers:
             else:
                 self._refuse(broker_id, error, done)
 
-        def ask() -> None:
-            connection.request(request, answered, version=connection.newest_of(request.API_KEY), timeout_s=timeout_s)
+        def ask(_connection: object, error: OttlaError | None) -> None:
+            if error is None:
+                connection.request(request, answered, version=connection.newest_of(request.API_KEY), timeout_s=timeout_s)
+            else:
+                answered(None, error)
 
         if connection.is_open:
-            ask()
+            ask(connection, None)
         else:
-            connection.open(lambda _connection, error: ask() if error is None else answered(None, error), timeout_s)
+            connection.open(ask, timeout_s)
 
     def call_at_hang_up(self, function: Callable[[int], object]) -> None:
         self._on_hang_up = function

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.wire.batch_header import MAGIC, BatchHeader, check_crc, iter_batches
+from ottla.wire.batch_header import ATTRIBUTES_AT, LOG_OVERHEAD, MAGIC, BatchHeader, iter_batches
+from ottla.wire.checksum import crc32c
 
 ANY_EPOCH = (1 << 31) - 1
 
@@ -23,15 +24,14 @@ def judge_followed(
     """
     headers = list(iter_batches(batches))
     for position, header in headers:
-        if header.magic != MAGIC or not check_crc(batches, position, header.size_bytes):
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{topic_partition}: the leader sent a damaged batch at offset {header.base_offset}")
-        if header.base_offset < next_offset or header.last_offset_delta < 0 or header.partition_leader_epoch < epoch:
-            sent = f"a batch at offset {header.base_offset} of epoch {header.partition_leader_epoch}"
-            message = f"{sent}, the log ends at offset {next_offset} in epoch {epoch}"
+        base_offset, batch_epoch, last_offset_delta = header[0], header[2], header[6]
+        if header[3] != MAGIC or crc32c(batches[position + ATTRIBUTES_AT : position + LOG_OVERHEAD + header[1]]) != header[4]:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{topic_partition}: the leader sent a damaged batch at offset {base_offset}")
+        if base_offset < next_offset or last_offset_delta < 0 or batch_epoch < epoch:
+            message = f"a batch at offset {base_offset} of epoch {batch_epoch}, the log ends at offset {next_offset} in epoch {epoch}"
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{topic_partition}: the leader sent {message}")
-        if header.partition_leader_epoch > epoch_max:
-            sent = f"a batch at offset {header.base_offset} of epoch {header.partition_leader_epoch}"
-            message = f"{sent}, which is newer than its own epoch {epoch_max}"
+        if batch_epoch > epoch_max:
+            message = f"a batch at offset {base_offset} of epoch {batch_epoch}, which is newer than its own epoch {epoch_max}"
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{topic_partition}: the leader sent {message}")
-        next_offset, epoch = header.next_offset, header.partition_leader_epoch
+        next_offset, epoch = base_offset + last_offset_delta + 1, batch_epoch
     return headers

@@ -92,18 +92,7 @@ def encoder_parts(cls: type[StructT], version: int) -> Callable[[StructT], list[
         from ottla.wire.encoding import compile_split_writer
 
         _check_version(cls, version)
-        write = compile_split_writer(cls, version)
-        join = b"".join
-
-        def encode(message: StructT) -> list[Any]:
-            parts: list[Any] = []
-            out: list[Any] = []
-            write(message, parts, out)
-            if parts:
-                out.append(join(parts))
-            return out
-
-        _part_encoders[cls, version] = encode
+        encode = _part_encoders[cls, version] = compile_split_writer(cls, version)
     return encode
 
 

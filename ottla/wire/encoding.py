@@ -38,17 +38,16 @@ def compile_writer(cls: type[Message], version: int) -> Callable[[Any, list[Any]
     return _WriterSource(cls, version, is_split=False).compile()
 
 
-def compile_split_writer(cls: type[Message], version: int) -> Callable[[Any, list[Any], list[Any]], None]:
-    """As `compile_writer`, but the writer takes (message, parts, out). `records` that are a piece of their own are appended to `out`, after
-    the pieces in `parts`, which are joined and moved to `out` first.
-    """
+def compile_split_writer(cls: type[Message], version: int) -> Callable[[Any], list[Any]]:
+    """Returns the function of `codec.encoder_parts`: message -> a list of pieces. `records` that are a piece of their own are not joined
+    with the bytes around them."""
     return _WriterSource(cls, version, is_split=True).compile()
 
 
 def compile_step_writer(cls: type[Message], version: int) -> Callable[[Any, list[Any], list[Any]], Iterator[None]]:
-    """As `compile_split_writer`, but the writer is a generator, which yields after each `ELEMENTS_PER_STEP` elements of arrays. Arrays of
+    """Returns the function of `codec.step_writer`, a generator that yields after each `ELEMENTS_PER_STEP` elements of arrays. Arrays of
     fixed-width values, and arrays in tagged fields, are written in one step."""
-    return _WriterSource(cls, version, is_split=True, is_stepwise=True).compile()  # type: ignore[return-value]
+    return _WriterSource(cls, version, is_split=True, is_stepwise=True).compile()
 
 
 def compile_element_writer(cls: type[Message], version: int, name: str) -> Callable[[Any, list[Any]], Iterator[None]]:
@@ -98,16 +97,26 @@ class _WriterSource(GeneratedSource):
         self.pending: list[tuple[str | tuple[str], str]] = []  # (letter, value); (letter,) means an array
         self.functions: list[str] = []  # the source of the functions that encode tag sections
 
-    def compile(self) -> Callable[..., None]:
-        more = "message, parts, out" if self.is_split else "message, count, written, parts" if self.spliced else "message, parts"
-        self.emit(f"def write({more}):")
-        self.depth += 1
+    def compile(self) -> Callable[..., Any]:
         if self.is_stepwise:
-            self.emit("step = 0")
+            arguments, begin = "message, parts, out", "step = 0"
+        elif self.is_split:
+            arguments, begin = "message", "parts = []; out = []"
+        else:
+            arguments, begin = "message, count, written, parts" if self.spliced else "message, parts", ""
+        self.emit(f"def write({arguments}):")
+        self.depth += 1
+        if begin:
+            self.emit(begin)
         self.struct(self.cls, "message")
         self.flush()
         if self.is_stepwise:
             self.emit("yield")
+        elif self.is_split:
+            self.emit("if parts: out.append(join(parts))")
+            self.emit("return out")
+        else:
+            self.emit("return None")
         return self.compiled()
 
     def compile_elements(self, name: str) -> Callable[..., Iterator[None]]:
@@ -117,10 +126,9 @@ class _WriterSource(GeneratedSource):
         self.emit("step = 0")
         self.loop(field.element, "elements", self.is_flexible and not field.classic)
         self.emit("yield")
-        return self.compiled()  # type: ignore[return-value]
+        return self.compiled()
 
-    def compiled(self) -> Callable[..., None]:
-        self.emit("return None")
+    def compiled(self) -> Callable[..., Any]:
         return self.compile_function("write", f"<encoder of {self.cls.__name__} {self.version}>", self.functions)
 
     def end_pack(self) -> None:
@@ -215,17 +223,42 @@ class _WriterSource(GeneratedSource):
             value = f"struct.{field.name}"
             self.emit(f"if {self.differs(field, value)}:")
             self.depth = 2
-            self.emit("count += 1; parts = []")
-            self.field(field, value, True)
-            self.flush()
-            self.emit("body = join(parts); size = len(body)")
-            self.emit(f"section += ({uvarint(field.tag or 0)!r}, compact_counts[size - 1], body)")
+            self.emit("count += 1")
+            self.tagged_value(field, value)
             self.depth = 1
         self.emit("return compact_counts[count - 1] + join(section)")
         self.functions += self.lines
         self.lines, self.depth, self.row, self.pending = outer
         self.is_outside_of_tags = True
         return name
+
+    def tagged_value(self, field: Field, value: str) -> None:
+        """Emits the code that adds tag, size and value of a tagged field to `section`: one `pack` call if the value has a fixed width."""
+        tag = uvarint(field.tag or 0)
+        fixed = self.fixed_values(field, value)
+        if fixed:
+            form = "".join(letter for letter, _ in fixed)
+            start = tag + uvarint(struct.calcsize(f">{form}"))
+            pack = self.constant("pack", struct.Struct(f">{len(start)}s{form}").pack)
+            values = ", ".join(value for letter, value in fixed if letter != "x")
+            self.emit(f"section.append({pack}({start!r}, {values}))")
+            return
+        self.emit("parts = []")
+        self.field(field, value, True)
+        self.flush()
+        self.emit("body = join(parts); size = len(body)")
+        self.emit(f"section += ({tag!r}, compact_counts[size - 1], body)")
+
+    def fixed_values(self, field: Field, value: str) -> list[tuple[str, str]]:
+        """Returns (letter, value) of all values of a field, or an empty list if one of them has no fixed width."""
+        if field.kind in FIXED:
+            return [(FIXED[field.kind], value)]
+        if field.kind != "nested" or field.is_nullable(self.version):
+            return []
+        inner = field.struct.__fields__
+        if not all(one.kind in FIXED and one.is_in(self.version) and one.tag is None for one in inner):
+            return []
+        return [*((FIXED[one.kind], f"{value}.{one.name}") for one in inner), ("x", "")]
 
     # Fields
 

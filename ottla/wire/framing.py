@@ -35,6 +35,7 @@ pack_request_start = struct.Struct(">ihhi").pack
 """Packs the size of a request's frame, the key, the version and the correlation id."""
 _stamp_response = struct.Struct(">ii").pack_into
 _read_int32 = struct.Struct(">i").unpack_from
+_read_int32_and_byte = struct.Struct(">iB").unpack_from
 
 
 def is_flexible(key: int, version: int) -> bool:
@@ -190,5 +191,8 @@ def _read_plain_header(buffer: Buffer, offset: int) -> tuple[int, int]:
 
 
 def _read_flexible_header(buffer: Buffer, offset: int) -> tuple[int, int]:
-    correlation_id, end = _read_plain_header(buffer, offset)
-    return correlation_id, skip_tags(buffer, end)
+    try:
+        correlation_id, has_tags = _read_int32_and_byte(buffer, offset)
+    except struct.error as error:
+        raise WireError(f"not a response header: {error}") from None
+    return correlation_id, skip_tags(buffer, offset + 4) if has_tags else offset + 5

@@ -27,49 +27,50 @@ class FrameReader:
         self._small = memoryview(bytearray(SMALL_BYTES))
         self._begin = 0  # the start of the bytes in `_small` that are not taken yet
         self._large: memoryview | None = None
-        self._have = 0  # the end of the received bytes in `_large`, or in `_small`
+        self.have = 0
+        """The end of the received bytes in `_large`, or in `_small`; 0 if all of them are taken."""
 
     def get_buffer(self) -> memoryview:
         """Returns the buffer for the next bytes, never empty. Call it when `next_frame` has returned None."""
-        return self._small[self._have :] if self._large is None else self._large[self._have :]
+        return self._small[self.have :] if self._large is None else self._large[self.have :]
 
     def buffer_updated(self, count: int) -> None:
         """Accepts `count` bytes in the buffer."""
-        self._have += count
+        self.have += count
 
     def next_frame(self) -> memoryview | None:
         """Returns the next frame, without its length, or None if it is not complete. Raises `WireError` for an invalid length; then the
         connection must be closed."""
         large = self._large
         if large is not None:
-            if self._have < len(large):
+            if self.have < len(large):
                 return None
-            self._large, self._begin, self._have = None, 0, 0
+            self._large, self._begin, self.have = None, 0, 0
             return large
-        begin, end = self._begin, self._have
+        begin, end = self._begin, self.have
         size = self._size()
-        if size and begin + _INT32.size + size <= end:
-            self._begin = begin + _INT32.size + size
-            return memoryview(bytearray(self._small[begin + _INT32.size : self._begin]))
+        if size and (following := begin + _INT32.size + size) <= end:
+            self._begin, self.have = (following, end) if following < end else (0, 0)
+            return memoryview(bytearray(self._small[begin + _INT32.size : following]))
         rest = bytes(self._small[begin:end])
         if size > SMALL_BYTES - _INT32.size:
             self._large = memoryview(bytearray(size))
-            self._have = len(rest) - _INT32.size
-            self._large[: self._have] = rest[_INT32.size :]
+            self.have = len(rest) - _INT32.size
+            self._large[: self.have] = rest[_INT32.size :]
         else:
             self._small[: len(rest)] = rest
-            self._begin, self._have = 0, len(rest)
+            self._begin, self.have = 0, len(rest)
         return None
 
     def has_frame(self) -> bool:
         """Whether `next_frame` returns a frame or raises."""
         if self._large is not None:
-            return self._have == len(self._large)
+            return self.have == len(self._large)
         try:
             size = self._size()
         except WireError:
             return True
-        return 0 < size <= self._have - self._begin - _INT32.size
+        return 0 < size <= self.have - self._begin - _INT32.size
 
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[memoryview]:
         """Yields the frames that these bytes complete. The remaining bytes begin the next frame."""
@@ -85,7 +86,7 @@ class FrameReader:
 
     def _size(self) -> int:
         """Returns the length of the next frame; 0 if it has not arrived yet."""
-        if self._have - self._begin < _INT32.size:
+        if self.have - self._begin < _INT32.size:
             return 0
         (size,) = _INT32.unpack_from(self._small, self._begin)
         if not FRAME_BYTES_MIN <= size <= FRAME_BYTES_MAX:
