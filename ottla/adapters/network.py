@@ -143,7 +143,19 @@ class SocketChannel:
         if self._is_closed:
             return
         if not self._queue and len(parts) == 1 and not isinstance(part := parts[0], Slice):
-            self._send_bytes(part)
+            # One answer on an idle socket: the common case.
+            try:
+                sent = self._socket.send(part)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                self.close()
+                return
+            self.bytes_sent += sent
+            if sent < len(part):
+                self._queue.append(memoryview(part)[sent:])
+                self.queued_bytes = len(part) - sent
+                self._wait_until_writable()
             return
         was_idle = not self._queue
         for part in parts:
@@ -151,21 +163,6 @@ class SocketChannel:
             self.queued_bytes += len(part)
         if was_idle:
             self._begin()
-
-    def _send_bytes(self, data: bytes | bytearray | memoryview) -> None:
-        """Sends one answer on an idle socket: the common case."""
-        try:
-            sent = self._socket.send(data)
-        except BlockingIOError:
-            sent = 0
-        except OSError:
-            self.close()
-            return
-        self.bytes_sent += sent
-        if sent < len(data):
-            self._queue.append(memoryview(data)[sent:])
-            self.queued_bytes = len(data) - sent
-            self._wait_until_writable()
 
     def _begin(self) -> None:
         """Sends a queue that has just been filled, and registers a writer for the bytes left."""

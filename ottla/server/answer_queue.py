@@ -29,7 +29,7 @@ class AnswerQueue:
     def add_whole(self, frame: bytes | bytearray) -> None:
         """Adds the answer of the request that is being executed, in one piece of bytes."""
         if self.slots:
-            self._park(Slot([frame], len(frame)))
+            self.hold(Slot([frame], len(frame)))
         else:
             self._out.append(frame)
             self.out_bytes += len(frame)
@@ -37,16 +37,20 @@ class AnswerQueue:
     def add(self, parts: list[Part]) -> None:
         """Adds the answer of the request that is being executed."""
         if self.slots:
-            self._park(Slot(parts, memory_bytes(parts)))
+            self.hold(Slot(parts, memory_bytes(parts)))
         else:
             self._queue(parts)
 
     def reserve(self, size: int = 0) -> Slot:
         """Reserves a slot for the request that is being executed. The request uses `size` bytes of memory until it is answered."""
         slot = Slot(None, size)
-        self.slots.append(slot)
-        self.account.park(size)
+        self.hold(slot)
         return slot
+
+    def hold(self, slot: Slot) -> None:
+        """Appends the slot of the request that is being executed."""
+        self.slots.append(slot)
+        self.account.park(slot.size)
 
     def charge(self, slot: Slot, size: int) -> None:
         """Sets the memory that the request of the slot uses to `size` bytes."""
@@ -60,11 +64,10 @@ class AnswerQueue:
         if slots and slots[0] is not slot:  # an earlier request is not answered yet
             self.charge(slot, memory_bytes(parts))
             return
-        freed_bytes = 0
+        account = self.account
         while slots and (head := slots[0].parts) is not None:
-            freed_bytes += slots.popleft().size
+            account.park(-slots.popleft().size)
             self._queue(head)
-        self.account.park(-freed_bytes)
 
     def flush(self) -> None:
         """Sends the collected answers."""
@@ -101,15 +104,13 @@ class AnswerQueue:
         self.slots.clear()
         self._out = []
 
-    def _park(self, slot: Slot) -> None:
-        self.slots.append(slot)
-        self.account.park(slot.size)
-
     def _queue(self, parts: list[Part]) -> None:
         self._out += parts
-        if len(parts) > 1:
+        if len(parts) == 1:
+            self.out_bytes += len(parts[0])
+        elif parts:
             self._has_slices = True
-        self.out_bytes += sum(map(len, parts))
+            self.out_bytes += sum(map(len, parts))
 
 
 def memory_bytes(parts: list[Part]) -> int:

@@ -116,7 +116,8 @@ class Connection:
         if self._scheduler.is_crowded and not self.contexts and self.inbox.is_empty and self._buffers.is_full():
             self._yield(b"")  # With many new connections, the frame of each would evict the frame of another.
             return memoryview(b"")
-        return self.inbox.buffer()
+        inbox = self.inbox
+        return inbox.buffer() if inbox.tail or inbox.large is not None else self._buffers.shared_view
 
     def received(self, count: int) -> None:
         """Executes the complete requests after `count` bytes were received into `buffer`."""
@@ -294,9 +295,11 @@ class Connection:
     # Answers
 
     def fill(self, slot: Slot, parts: list[Part]) -> None:
-        """Answers the request of the slot. Answers that may be sent are sent now, or at the end of the current batch or round of wakes."""
-        self.answers.fill(slot, parts)
-        if not self._is_in_batch and not self._flush_later(self._flush_filled):
+        """Answers the request of the slot. Answers that may be sent are sent at the end of the current batch. Outside of a batch they are
+        sent now, or at the end of the current round of wakes if other requests of this connection wait, whose answers may follow."""
+        answers = self.answers
+        answers.fill(slot, parts)
+        if not self._is_in_batch and (not answers.slots or not self._flush_later(self._flush_filled)):
             self._flush_filled()
 
     def _flush_filled(self) -> None:
@@ -337,11 +340,11 @@ class Connection:
         assert state in ALLOWED[self.state], f"a connection from {self.state.name} to {state.name}"
         self.state = state
 
-    def block(self, size: int) -> Slot:
-        """Reserves a slot for the request that is being executed. No further request is executed until `release`."""
+    def block(self, slot: Slot) -> None:
+        """Appends the slot of the request that is being executed. No further request is executed until `release`."""
         if self.state not in ENDING:
             self._move(BLOCKED)
-        return self.answers.reserve(size)
+        self.answers.hold(slot)
 
     def release(self) -> None:
         """Ends `block`: the request no longer needs its frame, and the next one may be executed."""

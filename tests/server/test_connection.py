@@ -9,7 +9,7 @@ import pytest
 from ottla.base.errors import StorageError
 from ottla.server.connection import Connection
 from ottla.server.execution.scheduler import LARGE_BYTES, PRODUCE
-from ottla.server.memory.answer_memory import ConnectionLimits
+from ottla.server.memory.answer_memory import ConnectionLimits, Slot
 from ottla.server.memory.receive_buffer import (
     POOLED_BYTES,
     SHARED_BYTES,
@@ -57,14 +57,17 @@ def test_answers_keep_the_order_of_the_requests() -> None:
 
 def test_answers_of_one_wake_leave_in_one_write() -> None:
     world = World()
-    world.feed(frame(b"later-----") * 3)
+    world.feed(frame(b"later-----") * 4)
     world.executor.is_waking = True
-    for number, slot in enumerate(world.executor.slots):
+    *slots, last = world.executor.slots
+    for number, slot in enumerate(slots):
         world.connection.fill(slot, [b"%d" % number])
-    assert world.channel.sent == b""
+    assert world.channel.sent == b"", "another answer may follow in this round"
     for flush in world.executor.flushes:
         flush()
     assert (world.channel.sent, world.channel.writes) == (b"012", 1)
+    world.connection.fill(last, [b"3"])
+    assert (world.channel.sent, world.channel.writes) == (b"0123", 2), "no request waits, so nothing can follow"
 
 
 def test_an_answer_that_is_not_wanted_leaves_no_gap() -> None:
@@ -176,7 +179,7 @@ def test_i46_what_comes_behind_the_request_that_closes_is_not_kept() -> None:
     buffers, (world,) = shares(1 << 20, 1)
 
     def fail_in_a_turn(connection: Connection, _frame: memoryview) -> bool:
-        connection.block(0)
+        connection.block(Slot(None, 0))
         connection.channel.close()
         return True
 

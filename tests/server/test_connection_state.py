@@ -8,6 +8,7 @@ import pytest
 
 from ottla.server.connection import Connection
 from ottla.server.connection_state import ALLOWED, BLOCKED, CLOSED, FINISHING, FULL, READING, THROTTLED, ConnectionState
+from ottla.server.memory.answer_memory import Slot
 from tests.server.connection_world import LIMITS, World, frame
 
 
@@ -47,7 +48,7 @@ class Client:
         """Executes a request that blocks the connection; another request waits behind it."""
 
         def execute(connection: Connection, _frame: memoryview) -> bool:
-            connection.block(0)
+            connection.block(Slot(None, 0))
             return False
 
         self.world.executor.execute = execute  # type: ignore[method-assign]
@@ -84,7 +85,7 @@ def test_a_request_may_throttle_its_client_before_it_blocks() -> None:
 
     def execute(connection: Connection, _frame: memoryview) -> bool:
         client.throttle()
-        connection.block(0)
+        connection.block(Slot(None, 0))
         return False
 
     client.world.executor.execute = execute  # type: ignore[method-assign]

@@ -27,26 +27,24 @@ class Expiring(Protocol):
 class SameTimeout:
     """All waits with one timeout."""
 
-    __slots__ = ("_deadlines", "_timeout_ms", "_timer", "due_ms")
+    __slots__ = ("_deadlines", "_timeout_ms", "due_ms", "timer")
 
     def __init__(self, deadlines: Deadlines, timeout_ms: int) -> None:
         self._deadlines = deadlines
         self._timeout_ms = timeout_ms
-        self._timer: TimerHandle | None = None
+        self.timer: TimerHandle | None = None
         self.due_ms: dict[Expiring, int] = {}
         """The deadline of each wait in monotonic milliseconds, in ascending order."""
 
-    def begin(self, wait: Expiring) -> None:
-        deadlines = self._deadlines
-        self.due_ms[wait] = deadlines.clock.monotonic_ms() + self._timeout_ms
-        if self._timer is None:
-            self._timer = deadlines.timers.call_later(self._timeout_ms, self._fire)
+    def set_timer(self) -> None:
+        self.timer = self._deadlines.timers.call_later(self._timeout_ms, self._fire)
 
     def end(self, wait: Expiring) -> None:
         """Ends a wait early. Does nothing if it has ended."""
-        self.due_ms.pop(wait, None)
-        if not self.due_ms:
-            self._forget_if_many()
+        due_ms = self.due_ms
+        due_ms.pop(wait, None)
+        if not due_ms and len(self._deadlines.by_timeout) > _IDLE_MAX:
+            self._forget()
 
     def _fire(self) -> None:
         """Expires the due waits. If one fails, the others expire in the next iteration of the loop."""
@@ -57,19 +55,20 @@ class SameTimeout:
                 if self.due_ms.pop(wait, None) is not None:
                     wait.expire()
         finally:
-            self._timer = None
-            if not self.due_ms:
-                self._forget_if_many()
-            else:
+            self.timer = None
+            if self.due_ms:
                 next_ms = next(iter(self.due_ms.values()))
-                self._timer = self._deadlines.timers.call_later(max(0, next_ms - now_ms), self._fire)
+                self.timer = self._deadlines.timers.call_later(max(0, next_ms - now_ms), self._fire)
+            elif len(self._deadlines.by_timeout) > _IDLE_MAX:
+                self._forget()
 
-    def _forget_if_many(self) -> None:
+    def _forget(self) -> None:
+        """Ends the timer, because there are many timeouts and this one has no wait."""
         by_timeout = self._deadlines.by_timeout
-        if len(by_timeout) > _IDLE_MAX and by_timeout.get(self._timeout_ms) is self:
+        if by_timeout.get(self._timeout_ms) is self:
             del by_timeout[self._timeout_ms]
-            if self._timer is not None:
-                self._timer.cancel()
+            if self.timer is not None:
+                self.timer.cancel()
 
 
 class Deadlines:
@@ -85,7 +84,9 @@ class Deadlines:
         same = self.by_timeout.get(timeout_ms)
         if same is None:
             same = self.by_timeout[timeout_ms] = SameTimeout(self, timeout_ms)
-        same.begin(wait)
+        same.due_ms[wait] = self.clock.monotonic_ms() + timeout_ms
+        if same.timer is None:
+            same.set_timer()
         return same
 
     def waits(self) -> list[Expiring]:

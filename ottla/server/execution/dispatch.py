@@ -156,7 +156,8 @@ class Dispatcher:
         """Executes a large request, or the rest of a handler's task, in turns. `body` is None if it is not decoded yet. `task` is the
         unfinished task of its handler."""
         started_ns, size = self.scheduler.last_ns, len(frame)
-        slot = connection.block(size * route.parked_factor)
+        slot = Slot(None, size * route.parked_factor)
+        connection.block(slot)
         long = LongRequest(self.long_requests, self._broker, connection, route, request, correlation_id, slot)
         long.frame_bytes = size
         if body is None:
@@ -179,10 +180,9 @@ class Dispatcher:
                 return route.immediate
         kept_bytes = WAITING_REQUEST_BYTES + size * route.parked_factor if pending.keeps_request else WAITING_REQUEST_BYTES
         is_change = route.is_change or pending.is_change
+        waiting = UnansweredRequest(self, connection, route, correlation_id, kept_bytes, pending.abandon, is_change)
         # One change at a time: thousands of changes in a row would delay the changes of all other clients.
-        slot = connection.block(kept_bytes) if is_change else connection.answers.reserve(kept_bytes)
-        waiting = UnansweredRequest(self, connection, route, slot, correlation_id, is_change=is_change)
-        slot.abandon = pending.abandon
+        (connection.block if is_change else connection.answers.hold)(waiting)
         pending.then(waiting.arrived, connection.fail)
         return route.deferred
 
@@ -296,18 +296,21 @@ class Dispatcher:
         connection.contexts.clear()
 
 
-class UnansweredRequest:
-    """A request that waits for its response, and its slot in the order of answers."""
+class UnansweredRequest(Slot):
+    """The slot of a request that waits for its response."""
 
-    __slots__ = ("_connection", "_correlation_id", "_dispatcher", "_is_change", "_parked_ns", "_route", "_slot", "_started_ns")
+    __slots__ = ("_connection", "_correlation_id", "_dispatcher", "_is_change", "_parked_ns", "_route", "_started_ns")
 
     def __init__(
-        self, dispatcher: Dispatcher, connection: Connection, route: Route, slot: Slot, correlation_id: int, *, is_change: bool
+        self, dispatcher: Dispatcher, connection: Connection, route: Route, correlation_id: int, size: int,
+        abandon: Callable[[], None] | None, is_change: bool,
     ) -> None:  # fmt: skip
+        self.parts = None
+        self.size = size
+        self.abandon = abandon
         self._dispatcher = dispatcher
         self._connection = connection
         self._route = route
-        self._slot = slot
         self._correlation_id = correlation_id
         self._is_change = is_change
         self._started_ns = dispatcher.scheduler.last_ns
@@ -325,7 +328,7 @@ class UnansweredRequest:
         if type(response) is GeneratorType:
             dispatcher.long_requests.turns.add_later(connection.guarded(self._take_in_steps(response)))
         elif type(response) is Pending:
-            self._slot.abandon = response.abandon
+            self.abandon = response.abandon
             response.then(self.arrived, connection.fail)
         else:
             self._answer(response)
@@ -342,7 +345,7 @@ class UnansweredRequest:
             dispatcher.throttling.note(connection, route, response)
         if self._is_change:
             connection.release()
-        connection.fill(self._slot, route.encode(response, self._correlation_id))
+        connection.fill(self, route.encode(response, self._correlation_id))
 
 
 def for_extended_connections(key: int, handle: Callable[..., Any]) -> Callable[..., Any]:

@@ -24,6 +24,7 @@ ROUND_NS_MAX = 10_000_000
 """Time slice of a round for readers, and another one for acknowledgements, in nanoseconds."""
 PIECE_MS = 5
 """Time slice for requests that wait for thousands of partitions, in one iteration of the event loop, in milliseconds."""
+NEVER = 1 << 63
 WAKES_PER_LOOK = 16
 """Number of wakes between two readings of the clock."""
 
@@ -35,7 +36,7 @@ def _nothing() -> None:
 class Watch:
     """One waiting request: `wake` may be called many times until `cancel`."""
 
-    __slots__ = ("_appended", "_deadline", "_marked", "_on_timeout", "_waiters", "_watched", "is_cancelled", "is_marked", "wake")
+    __slots__ = ("_appended", "_deadline", "_due_ms", "_marked", "_on_timeout", "_waiters", "_watched", "is_cancelled", "is_marked", "wake")
 
     def __init__(
         self, waiters: Waiters, watched: Sequence[PartitionNotifier], timeout_ms: int, wake: Callable[[], None],
@@ -47,12 +48,13 @@ class Watch:
         self._marked = waiters.readers if watched else waiters.acknowledged
         self._appended: list[Leader] = []
         self._on_timeout = on_timeout
+        self._due_ms = 0  # set by `wait_for`: a deadline before it does not end the wait
         self.is_marked = False
         self.is_cancelled = False
         self.wake = wake
         for notifier in watched:
             notifier.add_watcher(self.mark)
-        self._deadline = waiters.deadlines.begin(self, timeout_ms)
+        self._deadline = waiters.deadlines.begin(self, 0 if waiters.is_closing else timeout_ms)
 
     def add_acknowledgement(self, leader: Leader, last_offset: int, acks: int) -> None:
         """Also wakes the request when the leader acknowledges the append up to `last_offset`, or can no longer acknowledge it."""
@@ -69,14 +71,27 @@ class Watch:
             if not self._waiters.is_batching:
                 self._waiters.schedule()
 
-    def shorten(self, timeout_ms: int) -> None:
-        """Replaces the timeout: the request now waits for `timeout_ms` from now on."""
-        self._deadline.end(self)
-        self._deadline = self._waiters.deadlines.begin(self, timeout_ms)
+    def wait_for(self, timeout_ms: int, now_ms: int) -> None:
+        """Replaces the timeout, also one that has passed: the request now waits for `timeout_ms` from `now_ms` on, which is the present. A
+        deadline that is earlier stays, and begins the rest of the wait when it passes. So a timeout that is replaced at each request costs
+        nothing."""
+        waiters = self._waiters
+        if waiters.is_closing:
+            timeout_ms = 0
+        self._due_ms = due_ms = now_ms + timeout_ms
+        if self._deadline.due_ms.get(self, NEVER) > due_ms:
+            self._deadline.end(self)
+            self._deadline = waiters.deadlines.begin(self, timeout_ms)
 
     def expire(self) -> None:
         """Ends the wait, because the timeout has passed or the broker stops."""
-        if not self.is_cancelled:
+        waiters = self._waiters
+        left_ms = self._due_ms - waiters.clock.monotonic_ms()
+        if self.is_cancelled:
+            return
+        if left_ms > 0 and not waiters.is_closing:
+            self._deadline = waiters.deadlines.begin(self, left_ms)
+        else:
             self._on_timeout()
 
     def cancel(self) -> None:
@@ -95,6 +110,7 @@ class Waiters:
     """All watches of this broker."""
 
     def __init__(self, clock: Clock, timers: Timers) -> None:
+        self.clock = clock
         self.timers = timers
         self._now_ns = clock.nanoseconds
         self.deadlines = Deadlines(clock, timers)
@@ -105,7 +121,8 @@ class Waiters:
         self.is_batching = False
         """Whether all wakes are held back until `run`, because a connection is executing a batch of requests."""
         self._is_scheduled = False
-        self._is_closing = False
+        self.is_closing = False
+        """Whether no request waits any more, because the broker stops."""
         self._is_waking = False
         self._finishing: dict[Callable[[], None], None] = {}
         self.turns = Turns(clock, timers, piece_ms=PIECE_MS, is_fair=True)
@@ -116,7 +133,7 @@ class Waiters:
     ) -> Watch:
         """Calls `wake` after changes of a watched partition (once for several changes), and `on_timeout` once after `timeout_ms`, until
         cancelled."""
-        return Watch(self, watched, 0 if self._is_closing else timeout_ms, wake, on_timeout)
+        return Watch(self, watched, timeout_ms, wake, on_timeout)
 
     def do_in_turns(self, steps: Iterator[object]) -> None:
         """Executes long work of a waiting request in time slices, alternating with the work of other waiting requests."""
@@ -135,7 +152,7 @@ class Waiters:
     def expire_all(self) -> None:
         """Ends every wait as its timeout does. Later requests do not wait either, because each answer lets the next pipelined request of
         a client begin."""
-        self._is_closing = True
+        self.is_closing = True
         for watch in self.deadlines.waits():
             watch.expire()
 
@@ -147,7 +164,7 @@ class Waiters:
         self._is_waking = True
         try:
             self._wake(self.acknowledged)
-            if not self._is_scheduled:  # If a round is scheduled, it wakes the readers.
+            if self.readers and not self._is_scheduled:  # If a round is scheduled, it wakes the readers.
                 self._wake(self.readers)
         finally:
             self._is_waking = False
