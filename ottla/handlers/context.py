@@ -299,8 +299,8 @@ class WaitingRequest(Protocol):
     def add_acknowledgement(self, leader: Leader, last_offset: int, acks: int) -> None:
         """Also wakes the request when the leader acknowledges the append up to `last_offset`, or can no longer acknowledge it."""
 
-    def shorten(self, timeout_ms: int) -> None:
-        """Replaces the timeout: the request now waits for `timeout_ms` from now on."""
+    def wait_for(self, timeout_ms: int, now_ms: int) -> None:
+        """Replaces the timeout, also one that has passed: the request now waits for `timeout_ms` from `now_ms` on, which is the present."""
 
     def cancel(self) -> None: ...
 

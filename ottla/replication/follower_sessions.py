@@ -22,12 +22,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import Any, Protocol
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.replication.partition import Partition
 from ottla.replication.progress import FollowerFetch
 from ottla.replication.throttle import UNLIMITED, ReplicationThrottle
-from ottla.wire.messages.fetch import FetchPartition
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -35,17 +36,36 @@ FINAL_EPOCH = -1
 EPOCH_MAX = 0x7FFFFFFF
 UNKNOWN_HIGH_WATERMARK = 0x7FFFFFFFFFFFFFFF
 
+NOTHING, WATERMARK, MORE = 0, 1, 2
+"""The news of a partition for a follower: nothing, only a new high watermark, or more (records, an error, a new log start)."""
+
 _new_tuple = tuple.__new__
 
 Key = tuple[str | bytes, int]
 """Topic id (below version 13 of Fetch the topic name), and partition."""
 
 
+class SessionRequests(Protocol):
+    """The requests of a session (`handlers/records/follower_fetch.py`). At most one of them waits."""
+
+    def answer_or_wait(self, request: Any, body: FetchRequest) -> Any:
+        """Executes the next request. Returns its answer, or a `Pending`."""
+
+    def changed(self, news: int) -> None:
+        """Called when a dirty partition of the session has changed. `news` is its news, `WATERMARK` or `MORE`."""
+
+    def answer_now(self) -> None:
+        """Answers the waiting request immediately."""
+
+    def close(self) -> None:
+        """Ends all waits, because the session has ended."""
+
+
 class FollowedPartition:
     """One partition in a follower's session."""
 
     __slots__ = (
-        "asked", "diverging_epoch", "error", "is_answered", "is_dirty", "key", "known_log_start", "known_watermark", "partition", "session",
+        "asked", "diverging_epoch", "error", "is_answered", "key", "known_log_start", "known_watermark", "news", "partition", "session",
     )  # fmt: skip
 
     def __init__(self, session: FollowerSession, key: Key, asked: FetchPartition) -> None:
@@ -56,60 +76,50 @@ class FollowedPartition:
         self.error = ErrorCode.NONE
         self.diverging_epoch: tuple[int, int] | None = None
         self.is_answered = False
-        self.is_dirty = False
+        self.news = NOTHING
+        """The news that are not answered yet. A partition with news is in the dirty list of its session."""
         # The leader's bounds as the follower knows them.
         self.known_watermark = -1
         self.known_log_start = -1
 
     def watch(self, partition: Partition | None) -> None:
         """Watches this replica instead of the previous one."""
-        if partition is not self.partition:
-            if self.partition is not None:
-                self.partition.notifier.remove_watcher(self.mark)
-            if partition is not None:
-                partition.notifier.add_watcher(self.mark)
-            self.partition = partition
+        if self.partition is not None:
+            self.partition.notifier.remove_watcher(self.mark)
+        if partition is not None:
+            partition.notifier.add_watcher(self.mark)
+        self.partition = partition
 
-    def has_news(self) -> bool:
-        """Whether the leader has an error, records or bounds for the follower."""
-        partition = self.partition
-        if self.error or partition is None or self.diverging_epoch is not None:
-            return True
-        state = partition.state
-        log = state.log
-        has_records = self.asked.fetch_offset < log.log_end_offset
-        return has_records or state.high_watermark > self.known_watermark or log.log_start_offset > self.known_log_start
-
-    def has_at_most_watermark(self) -> bool:
-        """Whether a read would return at most a new high watermark."""
+    def find_news(self) -> int:
+        """Returns what a read would return for the follower: `NOTHING`, `WATERMARK` or `MORE`."""
         partition, asked = self.partition, self.asked
-        if self.error or partition is None or self.diverging_epoch is not None:
-            return False
-        leader = partition.leader
+        if partition is None or self.error or self.diverging_epoch is not None:
+            return MORE
+        log, leader = partition.log, partition.leader
+        if asked.fetch_offset != log.log_end_offset or log.log_start_offset > self.known_log_start:
+            return MORE
         if leader is None or 0 <= asked.current_leader_epoch != leader.epoch:
-            return False
-        log = leader.log
-        return asked.fetch_offset == log.log_end_offset and log.log_start_offset <= self.known_log_start
+            return MORE
+        return WATERMARK if partition.state.high_watermark > self.known_watermark else NOTHING
 
     def is_behind(self, partition: Partition) -> bool:
         """Whether the log has records beyond the fetch offset."""
         return self.asked.fetch_offset < partition.log.log_end_offset
 
-    def has_moved(self, high_watermark: int, log_start_offset: int) -> bool:
-        """Whether one of the leader's bounds is above the one that the follower knows."""
-        return high_watermark > self.known_watermark or log_start_offset > self.known_log_start
-
     def mark(self) -> None:
-        """Marks the partition dirty after a change, and wakes the waiting request; does nothing for an answered partition."""
+        """Marks the partition dirty if it has news, and notifies the waiting request; does nothing for an answered partition."""
         if self.is_answered:
             return
-        session = self.session
-        if not self.is_dirty:
+        session, news = self.session, self.find_news()
+        if self.news == NOTHING:
             self._note_caught_up()
-            self.is_dirty = True
+            if news == NOTHING:
+                session.note_membership(self)
+                return
             session.dirty.append(self)
-        if session.wake is not None:
-            session.wake()
+        self.news = news or self.news
+        if session.requests is not None:
+            session.requests.changed(self.news)
 
     def _note_caught_up(self) -> None:
         """Records that the follower had caught up at the session's last request: the partition was not dirty then."""
@@ -132,10 +142,8 @@ class FollowerSession:
         self.dirty: list[FollowedPartition] = []
         self.outside: dict[FollowedPartition, None] = {}
         """Partitions that do not have the follower in their ISR."""
-        self.wake: Callable[[], None] | None = None
-        """Called when a partition becomes dirty while a request waits."""
-        self.end_wait: Callable[[], None] | None = None
-        """Answers the waiting request immediately."""
+        self.requests: SessionRequests | None = None
+        """None before the first request."""
 
     def close(self) -> None:
         for entry in self.followed.values():
@@ -143,7 +151,9 @@ class FollowerSession:
         self.followed.clear()
         self.dirty.clear()
         self.outside.clear()
-        self.wake = None
+        requests, self.requests = self.requests, None
+        if requests is not None:
+            requests.close()
 
     def forget(self, keys: Iterable[Key]) -> None:
         for key in keys:
@@ -157,50 +167,46 @@ class FollowerSession:
         """Processes an entry of a request: records the follower's position and schedules a read. `absence` is the error if the partition is
         None."""
         entry = self.followed.get(key)
+        fetch: FollowerFetch = _new_tuple(
+            FollowerFetch,
+            (self.replica_id, self.broker_epoch, asked.fetch_offset, asked.log_start_offset, self.last_fetch_ms, asked.durable_end),
+        )
         if entry is not None and asked.partition_max_bytes == 0 and partition is not None and partition is entry.partition:
-            self._take_report(asked, partition)
+            with suppress(ApiError):  # The next read of the partition returns the error.
+                partition.note_follower(
+                    fetch, current_leader_epoch=asked.current_leader_epoch, last_fetched_epoch=asked.last_fetched_epoch
+                )
             return
         is_new = entry is None
         if entry is None:
             entry = self.followed[key] = FollowedPartition(self, key, asked)
         entry.asked = asked
-        entry.watch(partition)
+        if partition is not entry.partition:
+            entry.watch(partition)
         entry.is_answered = False
         entry.diverging_epoch = None
-        entry.error = absence if partition is None else self._note(entry, partition)
+        entry.error = absence if partition is None else self._note(entry, partition, fetch)
         self.note_membership(entry)
-        if not entry.is_dirty and (is_new or entry.has_news()):
-            entry.is_dirty = True
-            self.dirty.append(entry)
+        news = MORE if is_new else entry.find_news()
+        if news:
+            if not entry.news:
+                self.dirty.append(entry)
+            entry.news = news
 
-    def _note(self, entry: FollowedPartition, partition: Partition) -> ErrorCode:
+    def _note(self, entry: FollowedPartition, partition: Partition, fetch: FollowerFetch) -> ErrorCode:
         asked = entry.asked
         hw, start = asked.high_watermark, asked.log_start_offset
         entry.known_watermark = partition.high_watermark if hw == UNKNOWN_HIGH_WATERMARK else hw
         entry.known_log_start = partition.log.log_start_offset if start < 0 else start
         try:
             entry.diverging_epoch = partition.note_follower(
-                self._position(asked), current_leader_epoch=asked.current_leader_epoch, last_fetched_epoch=asked.last_fetched_epoch
+                fetch, current_leader_epoch=asked.current_leader_epoch, last_fetched_epoch=asked.last_fetched_epoch
             )
         except ApiError as error:
             return error.code
         if asked.came_damaged:
             partition.doubt(asked.fetch_offset)
         return ErrorCode.NONE
-
-    def _take_report(self, asked: FetchPartition, partition: Partition) -> None:
-        """Records a reported position. An error is ignored here; the next read of the partition returns it."""
-        with suppress(ApiError):
-            partition.note_follower(
-                self._position(asked), current_leader_epoch=asked.current_leader_epoch, last_fetched_epoch=asked.last_fetched_epoch
-            )
-
-    def _position(self, asked: FetchPartition) -> FollowerFetch:
-        fetch: FollowerFetch = _new_tuple(
-            FollowerFetch,
-            (self.replica_id, self.broker_epoch, asked.fetch_offset, asked.log_start_offset, self.last_fetch_ms, asked.durable_end),
-        )
-        return fetch
 
     def judge_outsiders(self) -> None:
         """Proposes the follower for each ISR that it may join now, among the partitions in `outside`."""
@@ -254,8 +260,8 @@ class FollowerSessions:
     def close(self, connection: object) -> None:
         """Ends the session of a connection, and answers its waiting request."""
         session = self._sessions.get(connection)
-        if session is not None and session.end_wait is not None:
-            session.end_wait()
+        if session is not None and session.requests is not None:
+            session.requests.answer_now()
         self.drop(connection)
 
     def drop(self, connection: object) -> None:

@@ -297,7 +297,7 @@ class Leader:
                 self.advance_high_watermark()
         notifier = self._notifier
         if notifier.watchers or notifier.waiters:
-            log.active.open_files.keep_latest(log.active, batch)
+            log.active.open_files.keep_latest(log.active, batch, base_offset)
             state.notify()
         return base_offset
 
@@ -342,11 +342,15 @@ class Leader:
     def advance_high_watermark(self) -> bool:
         """Moves the high watermark as far as the rule allows; returns whether it moved."""
         state = self._state
-        isr_state = state.isr_state
+        isr_state, followers = state.isr_state, self.followers
+        remote_ends = []
+        for member in isr_state.maximal:
+            if member in followers:
+                remote_ends.append(followers[member].durable_end)
         moved = next_high_watermark(
             state.high_watermark,
             own_end=state.durable_end,
-            remote_ends=self._remote_ends(isr_state.maximal),
+            remote_ends=remote_ends,
             in_sync=len(isr_state.members),
             in_sync_min=self._min_insync,
         )
@@ -354,9 +358,6 @@ class Leader:
             return False
         move_high_watermark(state, moved)
         return True
-
-    def _remote_ends(self, members: Sequence[int]) -> list[int]:
-        return [self.followers[member].durable_end for member in members if member in self.followers]
 
     # The start of the log
 
@@ -410,7 +411,8 @@ class Leader:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{state.topic_partition} reaches from {start} to {end}")
         has_start_moved = fetch.log_start_offset > follower.log_start_offset >= 0
         follower.on_fetch(fetch, end)
-        self.maybe_expand_isr(follower, fetch.now_ms)
+        if fetch.replica_id not in state.isr_state.members:
+            self.maybe_expand_isr(follower, fetch.now_ms)
         # The watermark is the smallest end, so a follower at or below it does not move it.
         if (follower.durable_end > state.high_watermark and self.advance_high_watermark()) or has_start_moved:
             state.notify()

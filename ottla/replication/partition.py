@@ -355,7 +355,9 @@ class Partition:
     ) -> tuple[int, int] | None:
         """Records the progress of a follower's Fetch. Callers call it once for each request. If the logs diverge, it records nothing and
         returns the divergence as (epoch, end offset)."""
-        leader = self.require_leading(current_leader_epoch)
+        leader = self.leader
+        if leader is None or 0 <= current_leader_epoch != leader.epoch:
+            leader = self.require_leading(current_leader_epoch)
         # Within the leader's own epoch the logs can only diverge beyond the leader's end.
         if last_fetched_epoch >= 0 and (last_fetched_epoch != leader.epoch or fetch.offset > leader.log.log_end_offset):
             diverging = reads.find_divergence(self.state, fetch.offset, last_fetched_epoch)
@@ -374,7 +376,9 @@ class Partition:
         diverging_epoch: tuple[int, int] | None = None,
     ) -> PartitionRead:
         """Reads for a follower's Fetch, to the log end; returns no records if the logs diverge (`diverging_epoch`)."""
-        self.require_leading(current_leader_epoch)
+        leader = self.leader
+        if leader is None or 0 <= current_leader_epoch != leader.epoch:
+            self.require_leading(current_leader_epoch)
         if diverging_epoch is not None:
             return reads.nothing_but(self.state, diverging_epoch)
         try:

@@ -7,8 +7,7 @@ the active segment remembers its last batches, and older ones are found by bisec
 `mark_flushed` on the loop (`durability.py`).
 
 Invariants: recovery point <= log end, offsets strictly increase (I1), leader epochs of batches never decrease (I16). A failed write changes
-nothing: its bytes are cut, or the log is broken and refuses appends until it is opened again (I44). Left out: who may append which batches
-(`validate.py`, `producers.py`, `replication/leader.py`), opening (`recovery.py`), compaction.
+nothing: its bytes are cut, or the log is broken and refuses appends until it is opened again (I44).
 """
 
 from __future__ import annotations
@@ -111,7 +110,7 @@ class Log:
         """Stamps and writes a leader's validated batch. Returns its base offset. `header`: before the stamps. Raises `StorageError`."""
         base_offset = self.log_end_offset
         last_offset = base_offset + header[6]
-        size, max_timestamp = header[1] + LOG_OVERHEAD, header[8]
+        size, max_timestamp, row = header[1] + LOG_OVERHEAD, header[8], self.row
         segment = self.active
         if segment.size + size > segment.bytes_max or max_timestamp > segment.roll_timestamp or last_offset > segment.roll_offset:
             segment = self._maybe_roll(base_offset, last_offset, size, max_timestamp, now_ms)
@@ -122,7 +121,6 @@ class Log:
             self._cut_failed_append()
             raise
         segment.note_batch(size, last_offset, max_timestamp)
-        row = self.row
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
             row.note_epoch(leader_epoch)
@@ -145,11 +143,10 @@ class Log:
         start = end = 0
         run: list[BatchHeader] = []
         for position, header in headers:
-            segment = self.active
-            if not header.is_largest_time_credible:
-                timestamp = largest_time(header, batches[position : position + header.size_bytes], self.config.decompressed_bytes_max)
+            segment, end, last_offset, timestamp = self.active, position + header[1] + LOG_OVERHEAD, header[0] + header[6], header[8]
+            if timestamp < header[7] and not header.is_largest_time_credible:
+                timestamp = largest_time(header, batches[position:end], self.config.decompressed_bytes_max)
                 header = header._replace(max_timestamp=timestamp)
-            end, last_offset, timestamp = position + header.size_bytes, header.last_offset, header.max_timestamp
             if segment.size + end - start > segment.bytes_max or timestamp > segment.roll_timestamp or last_offset > segment.roll_offset:
                 self._write_run(batches[start:position], run)
                 start, run = position, []
@@ -166,20 +163,22 @@ class Log:
         segment = self.active
         position = segment.size
         try:
-            segment.file().pwrite(data, position)
+            (segment.write or segment.file().pwrite)(data, position)
         except StorageError:
             self._cut_failed_append()
             raise
-        at = 0
+        at, row = 0, self.row
         for header in run:
-            segment.note_batch(header.size_bytes, header.last_offset, header.max_timestamp)
-            self.log_end_offset = header.next_offset
-            self.epochs.assign(header.partition_leader_epoch, header.base_offset)
-            if header.producer_id >= 0:
-                self._apply_to_producers(data[at : at + header.size_bytes], header, header.base_offset)
-            at += header.size_bytes
-        self.row.note_epoch(self.epochs.latest)
-        self.row.cells[self.row.at] = self.log_end_offset
+            size, last_offset = header[1] + LOG_OVERHEAD, header[0] + header[6]
+            segment.note_batch(size, last_offset, header[8])
+            self.log_end_offset = last_offset + 1
+            if header[2] != self.epochs.latest:
+                self.epochs.assign(header[2], header[0])
+                row.note_epoch(self.epochs.latest)
+            if header[9] >= 0:
+                self._apply_to_producers(data[at : at + size], header, header[0])
+            at += size
+        row.cells[row.at] = self.log_end_offset
 
     def _apply_to_producers(self, batch: memoryview, header: BatchHeader, base_offset: int) -> None:
         if not header[5] & CONTROL_BIT:
@@ -254,12 +253,18 @@ class Log:
         The last batch may be cut off at `bytes_max`. The first batch is whole: if it is larger than `bytes_max`, it is returned alone, or
         not at all without `min_one`.
         """
-        if offset >= end_offset or offset < self.log_start_offset:
-            self._check_range(offset)
-            if offset >= end_offset:
-                return None
+        segment, latest = self.active, self._open_files.latest
+        if (
+            latest is not None and offset == latest.base_offset and latest.shared is segment.shared and end_offset == self.log_end_offset
+            and latest.position + latest.length == segment.size and latest.length <= bytes_max and offset >= self.log_start_offset
+        ):  # fmt: skip
+            return latest
+        if offset < self.log_start_offset or offset > self.log_end_offset:
+            message = f"{self.topic_partition} has offsets {self.log_start_offset} to {self.log_end_offset}, not {offset}"
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+        if offset >= end_offset:
+            return None
         number = len(self.segments) - 1
-        segment = self.active
         if offset < segment.base_offset:
             number = bisect_right(self._bases, offset) - 1
             segment = self.segments[number]
@@ -287,11 +292,6 @@ class Log:
         if segment.open_files.is_crowded:
             return segment.slice(start, length)
         return FileSlice(segment.shared or segment.open_file(), start, length)
-
-    def _check_range(self, offset: int) -> None:
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            message = f"{self.topic_partition} has offsets {self.log_start_offset} to {self.log_end_offset}, not {offset}"
-            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
 
     def aborted_transactions(self, first_offset: int, end_offset: int) -> list[tuple[int, int]]:
         """Returns (producer id, first offset) of every aborted transaction that overlaps [first_offset, end_offset)."""

@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from ottla.storage.file_slice import LatestBatch, SharedFile
+
 SECOND_CHANCES_MAX = 8
 LATEST_BYTES_MAX = 4096
 """Larger batches are not kept: waiting readers read them from the page cache, which costs less than a copy at each append."""
@@ -27,7 +29,7 @@ class OpenSegment(Protocol):
     size: int
 
     @property
-    def shared(self) -> object: ...
+    def shared(self) -> SharedFile | None: ...
 
     @property
     def is_sealed(self) -> bool: ...
@@ -50,8 +52,8 @@ class OpenFiles:
         self.on_short: Callable[[str], object] = lambda _path: None
         """Called with the path of a file that is shorter than a reader's slice, or cannot be read."""
         self.is_crowded = False
-        self.latest: tuple[object, int, bytes] | None = None
-        """The batch of `keep_latest`: its `SharedFile`, position and bytes."""
+        self.latest: LatestBatch | None = None
+        """The batch of `keep_latest`. `Log.read` returns it to all readers while it is the last batch of its log."""
 
     def add(self, segment: OpenSegment) -> None:
         """Adds a segment that has opened its file. Closes others if there are too many, never this one."""
@@ -71,10 +73,10 @@ class OpenFiles:
         self.active.pop(segment, None)
         self.latest = None  # A file changes (closed, cut, removed): perhaps of this batch.
 
-    def keep_latest(self, segment: OpenSegment, batch: memoryview) -> None:
-        """Keeps a small batch that was just appended in memory, for the readers that wait for it (`FileSlice.at_hand`)."""
-        if len(batch) <= LATEST_BYTES_MAX:
-            self.latest = (segment.shared, segment.size - len(batch), bytes(batch))
+    def keep_latest(self, segment: OpenSegment, batch: memoryview, base_offset: int) -> None:
+        """Keeps a small batch that was just appended in memory, for the readers that wait for it."""
+        if len(batch) <= LATEST_BYTES_MAX and (shared := segment.shared) is not None:
+            self.latest = LatestBatch(shared, segment.size - len(batch), bytes(batch), base_offset)
 
     def update_crowded(self) -> bool:
         """Sets and returns `is_crowded`: whether more files are open than the limit allows."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from ottla.adapters.disk import OsDisk
+from ottla.base.errors import ApiError
 from ottla.base.log_config import LogConfig
 from ottla.base.types import TopicPartition
 from ottla.storage.log import Log
@@ -114,7 +117,7 @@ def test_readers_get_copies_when_they_hold_too_much(tmp_path: Path) -> None:
 def at_hand(log: Log, offset: int) -> bytes | None:
     found = log.read(offset, 1 << 20, end_offset=log.log_end_offset)
     assert found is not None
-    data = found.at_hand()
+    data = found.at_hand(0)
     assert data is found or data == found.read(), "what is at hand is what the file has"
     return data if isinstance(data, bytes) else None
 
@@ -125,12 +128,27 @@ def test_the_last_batch_is_at_hand_for_its_readers(tmp_path: Path) -> None:
     for each in (log, other):
         batch = memoryview(batch_of(1, value=b"a" * 50))
         each.append(batch, read_batch_header(batch), leader_epoch=0, now_ms=0)
-        open_files.keep_latest(each.active, batch)
+        open_files.keep_latest(each.active, batch, 0)
     assert at_hand(other, 0) and at_hand(log, 0) is None, "one batch of all logs"
     append(other)
     assert at_hand(other, 0) is None, "a read of two batches"
-    open_files.keep_latest(other.active, memoryview(bytearray(LATEST_BYTES_MAX + 1)))
-    assert len((open_files.latest or (0, 0, b""))[2]) <= LATEST_BYTES_MAX
+    open_files.keep_latest(other.active, memoryview(bytearray(LATEST_BYTES_MAX + 1)), 1)
+    assert open_files.latest is None or open_files.latest.length <= LATEST_BYTES_MAX
+
+
+def test_a_batch_at_hand_is_not_returned_below_the_limits_of_a_read(tmp_path: Path) -> None:
+    open_files = OpenFiles(4)
+    (log,) = logs_of(tmp_path, 1, open_files)
+    batch = memoryview(batch_of(2, value=b"a" * 50))
+    log.append(batch, read_batch_header(batch), leader_epoch=0, now_ms=0)
+    open_files.keep_latest(log.active, batch, 0)
+    assert log.read(0, 10, end_offset=2, min_one=False) is None, "it is larger than the limit"
+    assert log.read(0, 1 << 20, end_offset=0) is None, "it is not visible yet"
+    assert log.read(1, 1 << 20, end_offset=2) is not open_files.latest, "a read within the batch finds it by its position"
+    assert log.read(0, 1 << 20, end_offset=2) is open_files.latest
+    log.advance_log_start(1)
+    with pytest.raises(ApiError):
+        log.read(0, 1 << 20, end_offset=2)
 
 
 def test_a_batch_that_was_cut_off_is_not_at_hand(tmp_path: Path) -> None:
@@ -139,7 +157,7 @@ def test_a_batch_that_was_cut_off_is_not_at_hand(tmp_path: Path) -> None:
     append(log)
     batch = memoryview(batch_of(1, value=b"a" * 50))
     log.append(batch, read_batch_header(batch), leader_epoch=0, now_ms=0)
-    open_files.keep_latest(log.active, batch)
+    open_files.keep_latest(log.active, batch, 1)
     log.truncate_to(1)
     append(log, value=b"b" * 50)
     assert at_hand(log, 1) is None
@@ -150,6 +168,16 @@ def test_a_batch_at_hand_does_not_keep_the_file_of_a_closed_segment_open(tmp_pat
     (log,) = logs_of(tmp_path, 1, open_files)
     batch = memoryview(batch_of(1))
     log.append(batch, read_batch_header(batch), leader_epoch=0, now_ms=0)
-    open_files.keep_latest(log.active, batch)
+    open_files.keep_latest(log.active, batch, 0)
     log.active.release_file()
     assert not open_files.alive
+
+
+def test_a_small_slice_is_read_and_stays_a_slice_if_it_cannot_be(tmp_path: Path) -> None:
+    (log,) = logs_of(tmp_path, 1, OpenFiles(4))
+    append(log, value=b"a" * 50)
+    found = log.read(0, 1 << 20, end_offset=1)
+    assert found is not None and found.at_hand(found.length - 1) is found
+    assert found.at_hand(found.length) == found.read()
+    found.shared.file.truncate(found.length - 1)
+    assert found.at_hand(found.length) is found, "the file has become shorter"

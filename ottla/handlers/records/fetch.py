@@ -1,7 +1,7 @@
 """Fetch: reads records for consumers and followers, and waits for more.
 
 Behaviour: each partition is read up to the reader's limit: the high watermark, the last stable offset for read_committed, or the log end
-for a replica (`handlers/records/follower_fetch.py` answers replicas). Records are slices of segment files, or bytes in memory. If the
+for a replica (`handlers/records/follower_fetch.py` answers replicas). Records are slices of segment files; in a small answer, bytes. If the
 answer has fewer than `min_bytes` and nothing urgent (an error, a diverging epoch, a preferred replica), the request waits up to
 `max_wait_ms`. After each change of one of its partitions it reads all of them again. `max_bytes` limits the answer, but the first partition
 with data always gives at least one whole batch, so that a batch larger than the limit does not stop a reader. After `ABORTED_MAX` aborted
@@ -34,6 +34,7 @@ from ottla.replication.partition import Partition, PartitionRead
 from ottla.replication.reads import ABORTED_MAX
 from ottla.replication.replica_selection import LEADER, RACK_AWARE, nearest_replica
 from ottla.security.acl import AclOperation, ResourceType
+from ottla.storage.file_slice import SMALL_BYTES
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -59,14 +60,14 @@ make_topic = maker(FetchableTopicResponse)
 make_result = maker(PartitionData)
 
 
-def handle(broker: Broker, request: RequestContext, body: FetchRequest) -> Answer:
-    if sum([len(topic.partitions) for topic in body.topics]) > ITEMS_PER_STEP:
-        return _begin_wide(broker, request, body)
-    return _begin(broker, request, body, None)
-
-
-def _begin(broker: Broker, request: RequestContext, body: FetchRequest, wanted: list[WantedPartition] | None) -> Answer:
+def handle(broker: Broker, request: RequestContext, body: FetchRequest, wanted: list[WantedPartition] | None = None) -> Answer:
     """Begins a request. `wanted`: the different partitions of the request; None if they have not been collected yet."""
+    if wanted is None:
+        count = 0
+        for topic in body.topics:
+            count += len(topic.partitions)
+        if count > ITEMS_PER_STEP:
+            return _begin_wide(broker, request, body)
     if (body.replica_state.replica_id if request.version >= follower_fetches.STATE_SINCE else body.replica_id) >= 0:
         return follower_fetches.fetch(broker, request, body)
     plan = broker.fetch_sessions.plan(body, request.version >= TOPIC_IDS_SINCE, request.connection, wanted)
@@ -84,7 +85,7 @@ def _begin_wide(broker: Broker, request: RequestContext, body: FetchRequest) -> 
             return FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
         if not number % ITEMS_PER_STEP:
             yield
-    answer = _begin(broker, request, body, list(wanted.values()))
+    answer = handle(broker, request, body, list(wanted.values()))
     return (yield from answer) if isinstance(answer, Generator) else answer
 
 
@@ -320,7 +321,7 @@ class Fetch:
             high_watermark=high_watermark,
             last_stable_offset=stable,
             log_start_offset=log_start_offset,
-            records=found.at_hand() if found is not None else b"",
+            records=found.at_hand(SMALL_BYTES if self._bytes <= SMALL_BYTES else 0) if found is not None else b"",
             aborted_transactions=None,
         )
         if self._body.isolation_level == READ_COMMITTED:

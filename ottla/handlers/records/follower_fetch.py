@@ -4,8 +4,7 @@ The answer is sent immediately if a partition diverges, has an error or a new lo
 answer is sent after `WATERMARK_MS`. It is sent immediately for the first request of a session and for a request without one. A producer
 that waits for each acknowledgement usually writes again within this delay, and the answer with its records contains the watermark. Without
 this pause, half of the answers to followers would contain only watermarks. Otherwise the request waits for `min_bytes` of records. The next
-request of the same session ends a wait. Records are slices of segment files, except a small batch that was just appended
-(`FileSlice.at_hand`).
+request of the same session ends a wait. Records are slices of segment files, except in small answers (`FileSlice.at_hand`).
 
 The cost of a request depends on the partitions in the request and on the changed partitions of its session
 (`replication/follower_sessions.py`).
@@ -13,18 +12,28 @@ The cost of a request depends on the partitions in the request and on the change
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.uuids import ZERO_UUID
 from ottla.handlers.context import Broker, Pending, RequestContext, WaitingRequest
 from ottla.handlers.rights import is_broker
-from ottla.replication.follower_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FollowedPartition, FollowerSession
+from ottla.replication.follower_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    MORE,
+    NO_SESSION,
+    NOTHING,
+    FollowedPartition,
+    FollowerSession,
+)
 from ottla.replication.partition import Partition, PartitionRead
 from ottla.replication.throttle import is_throttled
+from ottla.storage.file_slice import SMALL_BYTES
 from ottla.wire.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
-    FetchPartition,
     FetchRequest,
     FetchResponse,
     PartitionData,
@@ -43,11 +52,6 @@ make_topic = maker(FetchableTopicResponse)
 make_result = maker(PartitionData)
 
 
-def replica_of(request: RequestContext, body: FetchRequest) -> int:
-    """Returns the follower's broker id; negative for consumers."""
-    return body.replica_state.replica_id if request.version >= STATE_SINCE else body.replica_id
-
-
 def fetch(broker: Broker, request: RequestContext, body: FetchRequest) -> FetchResponse | Pending:
     """Executes a Fetch request with a replica id."""
     if not is_broker(broker, request):
@@ -57,15 +61,18 @@ def fetch(broker: Broker, request: RequestContext, body: FetchRequest) -> FetchR
         return FetchResponse(error_code=session)
     if session is None:
         return FetchResponse()
-    if session.end_wait is not None:
-        session.end_wait()
-    return FollowerRequest(broker, request, body, session).answer_or_wait()
+    if session.requests is None:
+        session.requests = FollowerRequests(broker, session)
+    answer: FetchResponse | Pending = session.requests.answer_or_wait(request, body)
+    return answer
 
 
 def _session_of(broker: Broker, request: RequestContext, body: FetchRequest) -> FollowerSession | ErrorCode | None:
     """Returns the session of the request, an error, or None if the request only ends a session."""
-    replica_id = replica_of(request, body)
-    broker_epoch = body.replica_state.replica_epoch if request.version >= STATE_SINCE else -1
+    if request.version >= STATE_SINCE:
+        replica_id, broker_epoch = body.replica_state.replica_id, body.replica_state.replica_epoch
+    else:
+        replica_id, broker_epoch = body.replica_id, -1
     known = broker.metadata.brokers.get(replica_id)
     if known is not None and 0 <= broker_epoch < known.epoch:
         return ErrorCode.STALE_BROKER_EPOCH
@@ -80,104 +87,135 @@ def _session_of(broker: Broker, request: RequestContext, body: FetchRequest) -> 
     return sessions.next(connection, body.session_id, body.session_epoch, broker_epoch)
 
 
-class FollowerRequest:
-    """One Fetch of a follower: tried immediately, and again when a partition of its session has changed."""
+class FollowerRequests:
+    """The requests of one session, one after the other. Each is tried immediately, and may wait until a partition of the session has news.
 
-    __slots__ = ("_body", "_broker", "_by_ids", "_is_full", "_is_pausing", "_pending", "_session", "_watch")
+    Implements `follower_sessions.SessionRequests`.
+    """
 
-    def __init__(self, broker: Broker, request: RequestContext, body: FetchRequest, session: FollowerSession) -> None:
+    __slots__ = ("_broker", "_by_ids", "_bytes_max", "_bytes_min", "_is_full", "_is_pausing", "_pending", "_session", "_watch")
+
+    def __init__(self, broker: Broker, session: FollowerSession) -> None:
         self._broker = broker
-        self._body = body
         self._session = session
-        self._by_ids = request.version >= TOPIC_IDS_SINCE
-        self._is_full = body.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH)
         self._pending: Pending | None = None
+        """The answer of the waiting request."""
         self._watch: WaitingRequest | None = None
-        self._is_pausing = False
-        """Whether the request waits for `WATERMARK_MS` at most, because it has a new high watermark for the follower."""
+        """The wait of all requests, created by the first one that waits."""
 
-    def answer_or_wait(self) -> FetchResponse | Pending:
-        session, body = self._session, self._body
-        session.last_fetch_ms = self._broker.clock.monotonic_ms()
+    def answer_or_wait(self, request: RequestContext, body: FetchRequest) -> FetchResponse | Pending:
+        if self._pending is not None:
+            self.answer_now()
+        session, broker = self._session, self._broker
+        by_ids = self._by_ids = request.version >= TOPIC_IDS_SINCE
+        self._is_full = body.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH)
+        self._is_pausing = False
+        self._bytes_min = body.min_bytes
+        self._bytes_max = min(body.max_bytes, broker.config.fetch_max_bytes)
+        session.last_fetch_ms = broker.clock.monotonic_ms()
         for forgotten in body.forgotten_topics_data:
-            session.forget((forgotten.topic_id if self._by_ids else forgotten.topic, index) for index in forgotten.partitions)
+            session.forget((forgotten.topic_id if by_ids else forgotten.topic, index) for index in forgotten.partitions)
+        partitions = broker.partitions
+        find: Callable[[Any, int], Partition | None] = partitions.get_by_id if by_ids else partitions.get
         for topic in body.topics:
+            name = topic.topic_id if by_ids else topic.topic
             for asked in topic.partitions:
-                self._name(topic.topic, topic.topic_id, asked)
+                partition = find(name, asked.partition)
+                absence = ErrorCode.NONE if partition is not None else self._absence(name, asked.partition)
+                session.name((name, asked.partition), asked, partition, absence)
         if session.outside:
             session.judge_outsiders()
+        if body.max_wait_ms > 0 and (not session.dirty or (not self._is_full and self._has_only_watermarks())):
+            return self._wait(body.max_wait_ms)
         answer = self._attempt(is_last=body.max_wait_ms <= 0)
         if answer is None:
-            return self._wait()
-        self._end()
+            return self._wait(body.max_wait_ms)
+        if session.session_id == BY_ITSELF:
+            session.close()
         return answer
 
-    def _name(self, name: str, topic_id: bytes, asked: FetchPartition) -> None:
-        index, partitions = asked.partition, self._broker.partitions
-        partition = partitions.get_by_id(topic_id, index) if self._by_ids else partitions.get(name, index)
-        absence = ErrorCode.NONE
-        if partition is None:
-            known = partitions.topic_name(topic_id) if self._by_ids else name
-            absence = ErrorCode.UNKNOWN_TOPIC_ID if known is None else partitions.absence(known, index)
-        self._session.name((topic_id if self._by_ids else name, index), asked, partition, absence)
+    def _absence(self, name: Any, index: int) -> ErrorCode:
+        """Returns the error for a partition that is not on this broker. `name` is the topic's id or name."""
+        partitions = self._broker.partitions
+        known = partitions.topic_name(name) if self._by_ids else name
+        return ErrorCode.UNKNOWN_TOPIC_ID if known is None else partitions.absence(known, index)
 
     # Waiting
 
-    def _wait(self) -> Pending:
-        session = self._session
+    def _wait(self, wait_ms: int) -> Pending:
         pending = self._pending = Pending()
-        timeout_ms = min(WATERMARK_MS, self._body.max_wait_ms) if self._is_pausing else self._body.max_wait_ms
-        watch = self._watch = self._broker.waiters.watch((), timeout_ms, self._woken, self._give_up)
+        timeout_ms = min(WATERMARK_MS, wait_ms) if self._is_pausing else wait_ms
+        if self._watch is None:
+            self._watch = self._broker.waiters.watch((), timeout_ms, self._woken, self.answer_now)
+        else:
+            self._watch.wait_for(timeout_ms, self._session.last_fetch_ms)
         pending.abandon = self._abandon
-        session.wake = watch.mark
-        session.end_wait = self._give_up
         return pending
 
+    def changed(self, news: int) -> None:
+        if self._pending is not None and self._watch is not None:
+            if news == MORE or self._is_full:
+                self._watch.mark()
+            else:
+                self._begin_pause()
+
+    def _begin_pause(self) -> None:
+        if not self._is_pausing:
+            self._is_pausing = True
+            if self._watch is not None:
+                self._watch.wait_for(WATERMARK_MS, self._broker.clock.monotonic_ms())
+
     def _woken(self) -> None:
-        answer = self._attempt(is_last=False)
-        if answer is not None:
-            self._complete(answer)
+        if self._session.dirty:
+            self._answer_waiting(is_last=False)
 
-    def _give_up(self) -> None:
-        """Answers with the present data: the wait is over, the pause for a new watermark is over, or the follower has sent its next
-        request."""
-        answer = self._attempt(is_last=True)
-        assert answer is not None, "the last attempt answers"
-        self._complete(answer)
+    def answer_now(self) -> None:
+        """Answers the waiting request with the present data: the wait is over, the pause for a new watermark is over, or the follower has
+        sent its next request. Does nothing if no request waits."""
+        self._answer_waiting(is_last=True)
 
-    def _complete(self, answer: FetchResponse) -> None:
+    def _answer_waiting(self, *, is_last: bool) -> None:
         pending = self._pending
-        self._end()
-        if pending is not None and not pending.is_done:
-            pending.complete(answer)
+        answer = self._attempt(is_last=is_last) if pending is not None else None
+        if pending is None or answer is None:
+            return
+        self._pending = None
+        if self._session.session_id == BY_ITSELF:
+            self._session.close()
+        pending.complete(answer)
 
     def _abandon(self) -> None:
         """Ends the wait, because the connection is closed."""
-        self._end()
+        self._pending = None
+        if self._session.session_id == BY_ITSELF:
+            self._session.close()
 
-    def _end(self) -> None:
-        session, watch = self._session, self._watch
-        session.wake = session.end_wait = None
+    def close(self) -> None:
+        watch, self._watch, self._pending = self._watch, None, None
         if watch is not None:
             watch.cancel()
-        if session.session_id == BY_ITSELF:
-            session.close()
 
     # Answering
 
+    def _has_only_watermarks(self) -> bool:
+        """Whether the changed partitions have nothing for the follower except new high watermarks. If so, the request waits for at most
+        `WATERMARK_MS`."""
+        for entry in self._session.dirty:
+            if entry.news == MORE:
+                return False
+        self._is_pausing = True
+        return True
+
     def _attempt(self, *, is_last: bool) -> FetchResponse | None:
         """Reads the changed partitions of the session. Returns the answer, or None if the request should wait for more."""
-        body, session = self._body, self._session
-        if not is_last and (not session.dirty or (not self._is_full and self._has_only_watermarks())):
-            return None
-        left = min(body.max_bytes, self._broker.config.fetch_max_bytes)
+        session, bytes_max = self._session, self._bytes_max
         dirty, session.dirty = session.dirty, []
         found: list[tuple[FollowedPartition, PartitionRead | ErrorCode]] = []
         size, is_urgent, has_watermark = 0, is_last, False
         for entry in dirty:
             if session.followed.get(entry.key) is not entry:
                 continue
-            read = self._read(entry, left - size, size == 0)
+            read = self._read(entry, bytes_max - size, size == 0)
             session.note_membership(entry)
             if type(read) is PartitionRead and read.slice is not None:
                 size += read.slice.length
@@ -187,39 +225,13 @@ class FollowerRequest:
                 has_watermark = True
             found.append((entry, read))
         is_urgent = is_urgent or (has_watermark and self._is_full)
-        if not is_urgent and size < body.min_bytes:
+        if not is_urgent and size < self._bytes_min:
             if has_watermark:
                 self._begin_pause()
             self._keep(found)
             return None
         self._broker.follower_sessions.bytes_out += size
-        return self._answer(found)
-
-    def _has_only_watermarks(self) -> bool:
-        """Whether the changed partitions have nothing for the follower except new high watermarks. If so, the request waits for at most
-        `WATERMARK_MS`."""
-        session = self._session
-        dirty = session.dirty
-        for entry in dirty:
-            if not entry.has_at_most_watermark() and session.followed.get(entry.key) is entry:
-                return False
-        session.dirty = left = []
-        for entry in dirty:
-            partition = entry.partition
-            entry.is_dirty = partition is not None and partition.state.high_watermark > entry.known_watermark
-            if session.followed.get(entry.key) is entry:
-                session.note_membership(entry)
-                if entry.is_dirty:
-                    left.append(entry)
-        if left:
-            self._begin_pause()
-        return True
-
-    def _begin_pause(self) -> None:
-        if not self._is_pausing:
-            self._is_pausing = True
-            if self._watch is not None:
-                self._watch.shorten(WATERMARK_MS)
+        return self._answer(found, SMALL_BYTES if size <= SMALL_BYTES else 0)
 
     def _read(self, entry: FollowedPartition, left: int, is_first: bool) -> PartitionRead | ErrorCode:
         partition, asked = entry.partition, entry.asked
@@ -249,65 +261,45 @@ class FollowerRequest:
     def _keep(self, found: list[tuple[FollowedPartition, PartitionRead | ErrorCode]]) -> None:
         """Keeps the partitions with records or a new high watermark for the next attempt."""
         for entry, read in found:
-            entry.is_dirty = type(read) is PartitionRead and (
-                read.slice is not None or has_more(entry, read) or has_moved(entry, read)
-            )
-            if entry.is_dirty:
+            entry.news = entry.find_news() if type(read) is PartitionRead else NOTHING
+            if entry.news:
                 self._session.dirty.append(entry)
 
-    def _answer(self, found: list[tuple[FollowedPartition, PartitionRead | ErrorCode]]) -> FetchResponse:
-        session, is_full = self._session, self._is_full
-        topics: dict[Any, list[PartitionData]] = {}
+    def _answer(self, found: list[tuple[FollowedPartition, PartitionRead | ErrorCode]], small_bytes: int) -> FetchResponse:
+        session, by_ids = self._session, self._by_ids
+        topics: dict[Any, FetchableTopicResponse] = {}
         for entry, read in found:
-            entry.is_dirty = False
+            entry.news = NOTHING
+            name: Any = entry.key[0]
+            index = entry.key[1]
             if type(read) is not PartitionRead:
                 assert isinstance(read, ErrorCode)
                 entry.is_answered = True
-                result = make_result(
-                    partition_index=entry.key[1], error_code=read, high_watermark=-1, aborted_transactions=None, records=b""
-                )
+                result = make_result(partition_index=index, error_code=read, high_watermark=-1, aborted_transactions=None, records=b"")
             else:
-                is_changed = is_full or read.slice is not None or read.diverging_epoch is not None or has_moved(entry, read)
-                self._note_answered(entry, read)
-                if not is_changed:
-                    continue
-                result = data_of(entry, read)
-            topics.setdefault(entry.key[0], []).append(result)
-        responses = [
-            make_topic(topic="" if self._by_ids else name, topic_id=name if self._by_ids else bytes(16), partitions=results)
-            for name, results in topics.items()
-        ]
+                records, high_watermark, stable, log_start, _, diverging = read
+                has_moved = self._is_full or high_watermark > entry.known_watermark or log_start > entry.known_log_start
+                entry.known_watermark, entry.known_log_start = high_watermark, log_start
+                entry.is_answered = records is not None or diverging is not None
+                if not entry.is_answered:
+                    if entry.partition is not None and entry.is_behind(entry.partition):
+                        entry.news = MORE  # a full answer or a throttle has excluded records
+                        session.dirty.append(entry)
+                    if not has_moved:
+                        continue
+                result = make_result(
+                    partition_index=index,
+                    high_watermark=high_watermark,
+                    last_stable_offset=stable,
+                    log_start_offset=log_start,
+                    records=records.at_hand(small_bytes) if records is not None else b"",
+                    aborted_transactions=None,
+                )
+                if diverging is not None:
+                    result.diverging_epoch = EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = make_topic(topic="" if by_ids else name, topic_id=name if by_ids else ZERO_UUID, partitions=[])
+            topic.partitions.append(result)
         session_id = NO_SESSION if session.session_id == BY_ITSELF else session.session_id
-        return make_response(session_id=session_id, responses=responses)
-
-    def _note_answered(self, entry: FollowedPartition, read: PartitionRead) -> None:
-        entry.known_watermark, entry.known_log_start = read.high_watermark, read.log_start_offset
-        entry.is_answered = read.slice is not None or read.diverging_epoch is not None
-        if not entry.is_answered and has_more(entry, read):
-            entry.is_dirty = True
-            self._session.dirty.append(entry)
-
-
-def has_moved(entry: FollowedPartition, read: PartitionRead) -> bool:
-    """Whether the leader's high watermark or log start is higher than the follower knows."""
-    return entry.has_moved(read.high_watermark, read.log_start_offset)
-
-
-def has_more(entry: FollowedPartition, read: PartitionRead) -> bool:
-    """Whether the log has records beyond the fetch offset, which a full answer or a throttle may have excluded."""
-    partition = entry.partition
-    return partition is not None and read.diverging_epoch is None and entry.is_behind(partition)
-
-
-def data_of(entry: FollowedPartition, read: PartitionRead) -> PartitionData:
-    result = make_result(
-        partition_index=entry.key[1],
-        high_watermark=read.high_watermark,
-        last_stable_offset=read.last_stable_offset,
-        log_start_offset=read.log_start_offset,
-        records=read.slice.at_hand() if read.slice is not None else b"",
-        aborted_transactions=None,
-    )
-    if read.diverging_epoch is not None:
-        result.diverging_epoch = EpochEndOffset(epoch=read.diverging_epoch[0], end_offset=read.diverging_epoch[1])
-    return result
+        return make_response(session_id=session_id, responses=list(topics.values()))

@@ -181,3 +181,38 @@ def test_a_request_behind_those_that_a_stop_answers_does_not_wait() -> None:
         timers.run_due()
         assert len(answered) > before, "it waits"
     assert answered == [0, 1, 2, 3, 4, 5] and not waiters.deadlines.waits()
+
+
+def test_a_wait_ends_by_its_newest_timeout_whether_that_is_earlier_or_later() -> None:
+    timers = ManualTimers()
+    waiters, ended = Waiters(timers.clock, timers), []
+    watch = waiters.watch((), 1000, lambda: None, lambda: ended.append(timers.clock.monotonic_ms() - start_ms))
+    start_ms = timers.clock.monotonic_ms()
+    watch.wait_for(10, start_ms)
+    watch.wait_for(500, start_ms)
+    timers.advance(499)
+    assert ended == [], "the earlier timeout was replaced"
+    timers.advance(1)
+    assert ended == [500]
+    watch.wait_for(100, timers.clock.monotonic_ms())
+    timers.advance(50)
+    watch.wait_for(2, timers.clock.monotonic_ms())
+    timers.advance(1000)
+    assert ended == [500, 552], "a timeout that has passed can be replaced, and an earlier one counts"
+    watch.wait_for(100, timers.clock.monotonic_ms())
+    watch.cancel()
+    timers.advance(1000)
+    assert len(ended) == 2 and not waiters.deadlines.waits()
+
+
+def test_a_timeout_that_is_replaced_while_the_broker_stops_is_over_at_once() -> None:
+    timers = ManualTimers()
+    waiters, ended = Waiters(timers.clock, timers), []
+    watch = waiters.watch((), 1000, lambda: None, lambda: ended.append("over"))
+    watch.wait_for(5000, timers.clock.monotonic_ms())
+    waiters.expire_all()
+    assert ended == ["over"]
+    watch.wait_for(1000, timers.clock.monotonic_ms())
+    timers.advance(0)
+    timers.run_due()
+    assert ended == ["over", "over"]
