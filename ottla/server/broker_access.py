@@ -50,7 +50,7 @@ class BrokerAccess:
             self._tokens_of(login).get(lambda _token, _error: None)
 
     def review_user(self, stored: Stored) -> None:
-        """Logs a warning if the user with which brokers log in to each other has no SCRAM credential. Brokers then wait for the controller
+        """Logs a warning if the user that brokers use to log in to each other has no SCRAM credential. Brokers then wait for the controller
         forever. `stored` are the cluster's credentials; called when they were read or have changed.
         """
         try:

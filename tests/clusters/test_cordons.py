@@ -34,7 +34,7 @@ def command(cluster: Cluster, *words: str) -> str:
 
 
 def cordoned_brokers(cluster: Cluster) -> set[int]:
-    """The brokers all of whose directories `kafka-log-dirs` shows as cordoned."""
+    """The brokers that have only cordoned directories, as `kafka-log-dirs` shows them."""
     shown = json.loads(command(cluster, "kafka-log-dirs", "--describe").splitlines()[-1])
     return {one["broker"] for one in shown["brokers"] if all(found.get("isCordoned") for found in one["logDirs"])}
 
