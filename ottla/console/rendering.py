@@ -119,7 +119,7 @@ def as_json(page: Page) -> bytes:
 
 def as_html(page: Page, visit: Visit, location: str, *, is_part: bool = False) -> str:
     """Returns a page as HTML; with `is_part` only the part that is renewed while the page is open."""
-    tables = [_Part(table, visit.query if not number else {}) for number, table in enumerate(page.tables)]
+    tables = [_Part(table, visit.query, is_first=not number) for number, table in enumerate(page.tables)]
     snapshot = visit.desk.snapshot
     return environment().get_template("part.html" if is_part and page.template == "page.html" else page.template).render(
         page=page,
@@ -150,11 +150,15 @@ def menu() -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 class _Part:
-    """The rows of a table that a page shows: rows that contain `q`, in the order of `sort`, from page `p`."""
+    """The rows of a table that a page shows: of the first table rows that contain `q`, in the order of `sort`, from page `p`; of others the
+    first rows."""
 
-    def __init__(self, table: Table, query: Mapping[str, str]) -> None:
+    def __init__(self, table: Table, query: Mapping[str, str], *, is_first: bool) -> None:
         self.table = table
-        self.query = {key: value for key, value in query.items() if key not in ("p", "done", "part")}
+        kept = {key: value for key, value in query.items() if key not in ("p", "done", "part")}
+        self.json_query = f"?{urlencode(kept)}" if kept else ""
+        self.query = kept if is_first else {}
+        query = query if is_first else {}
         rows = list(table.rows)
         self.total = len(rows)
         if wanted := query.get("q", "").lower():

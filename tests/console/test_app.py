@@ -79,6 +79,14 @@ def test_every_page_is_served_as_html_and_as_json(visitor: Visitor) -> None:
 
 
 @pytest.mark.usefixtures("open_transaction")
+def test_every_table_has_a_link_to_its_json(visitor: Visitor) -> None:
+    links = {unescape(link) for path in every_page(visitor) for link in re.findall(r'class="json" href="([^"]+)"', visitor.get(path))}
+    assert len(links) > 30
+    for link in sorted(links):
+        visitor.json(link)
+
+
+@pytest.mark.usefixtures("open_transaction")
 def test_every_element_with_an_id_has_its_own(visitor: Visitor) -> None:
     """A label belongs to the first element with its id, so a second one would have no label."""
     for path in every_page(visitor):
