@@ -1,7 +1,7 @@
 """DescribeSegments: the segments of a partition's log on the disk of a broker, and the entries of one segment's indexes. Ottla's extension.
 
-The segments begin with the segment that contains `first_offset`. `index_of` names a segment by its base offset; its offset index has the
-position of some batches in the file, its time index the offset up to which records are older than a time.
+The segments begin with the segment that contains `first_offset`. `index_of` names a segment by its base offset. Its offset index has the
+position of some batches in the file. An entry of its time index has a time and an offset: records up to the offset are not newer.
 """
 
 from __future__ import annotations
