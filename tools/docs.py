@@ -21,6 +21,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference"
+HELP = "--help"
 MADE = "<!-- Made by tools/docs.py from {source}; edit that, then run `make rewrite`. -->"
 
 
@@ -140,17 +141,37 @@ def cli_page() -> str | None:
         return None
     command = [sys.executable, "-m", "ottla.cli.main", "--help-json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=True)
-    return _page("Command line", "`ottla/cli/`", command_lines(json.loads(done.stdout), []))
+    program = json.loads(done.stdout)
+    return _page("Command line", "`ottla/cli/`", command_index(program) + command_lines(program, [], program["options"]))
 
 
-def command_lines(command: Mapping[str, Any], parents: Sequence[str]) -> list[str]:
-    """Returns a command's section, then the sections of its subcommands."""
+def command_index(program: Mapping[str, Any]) -> list[str]:
+    """Returns a list of links to the sections of all commands."""
+    lines = []
+    for command in program["commands"]:
+        lines.append(f"- {_link('ottla', command)}")
+        lines += [f"    - {_link('ottla ' + command['name'], below)}" for below in command.get("commands") or []]
+    return [*lines, ""]
+
+
+def _link(above: str, command: Mapping[str, Any]) -> str:
+    name = f"{above} {command['name']}"
+    return f"[`{name}`](#{name.replace(' ', '-')}): {command.get('help') or ''}"
+
+
+def command_lines(command: Mapping[str, Any], parents: Sequence[str], common: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns a command's section, then the sections of its subcommands. Only the program's own section describes the `common` options;
+    the others name them."""
     names = [*parents, str(command["name"])]
     lines = [f"## `{' '.join(names)}`", "", str(command.get("help") or ""), ""]
-    options = command.get("options") or []
-    if options:
-        rows = [(f"`{_option(option)}`", option.get("default") or "", option.get("help") or "") for option in options]
-        lines += [*_table(("Option", "Default", "Meaning"), rows), ""]
+    options = [option for option in command.get("options") or [] if HELP not in option["names"]]
+    shared = [option for option in options if option in common and parents]
+    own = [option for option in options if option not in shared]
+    if own:
+        lines += [*_table(("Option", "Meaning"), [(f"`{_option(option)}`", _meaning(option)) for option in own]), ""]
+    if shared:
+        words = ", ".join(f"`{option['names'][0]}`" for option in shared)
+        lines += [f"Also, [as everywhere](#ottla): {words}.", ""]
     for table in command.get("tables") or []:
         title = str(table["title"])
         lines += [*_table((title[:1].upper() + title[1:], "Meaning"), [(f"`{word}`", meaning) for word, meaning in table["rows"]]), ""]
@@ -158,8 +179,13 @@ def command_lines(command: Mapping[str, Any], parents: Sequence[str]) -> list[st
     if examples:
         lines += ["```sh", *(line for found in examples for line in (f"# {found['does']}", found["line"])), "```", ""]
     for below in command.get("commands") or []:
-        lines += command_lines(below, names)
+        lines += command_lines(below, names, common)
     return lines
+
+
+def _meaning(option: Mapping[str, Any]) -> str:
+    meaning, default = str(option.get("help") or ""), option.get("default")
+    return f"{meaning} (default {default})" if default and "default" not in meaning else meaning
 
 
 def _option(option: Mapping[str, Any]) -> str:

@@ -47,11 +47,19 @@ def test_a_diagram_shows_every_move() -> None:
 
 
 def test_commands_are_listed_with_those_below_them() -> None:
+    helps = {"names": ["-h", "--help"], "help": "show this help message and exit"}
+    quiet = {"names": ["-q", "--quiet"], "help": "results only"}
     option = {"names": ["-p", "--partitions"], "help": "how many | at least 1", "default": "1", "value": "N"}
-    tree = {"name": "ottla", "commands": [{"name": "topic", "help": "Topics.", "commands": [{"name": "create", "options": [option]}]}]}
-    lines = docs.command_lines(tree, [])
+    create = {"name": "create", "help": "Create one.", "options": [helps, option, quiet]}
+    tree = {"name": "ottla", "options": [helps, quiet], "commands": [{"name": "topic", "help": "Topics.", "commands": [create]}]}
+    lines = docs.command_lines(tree, [], tree["options"])
     assert [line for line in lines if line.startswith("#")] == ["## `ottla`", "## `ottla topic`", "## `ottla topic create`"]
-    assert "| `-p, --partitions N` | 1 | how many \\| at least 1 |" in lines
+    assert "| `-p, --partitions N` | how many \\| at least 1 (default 1) |" in lines
+    assert "Also, [as everywhere](#ottla): `-q`." in lines
+    assert [line for line in lines if "--quiet" in line] == ["| `-q, --quiet` | results only |"], "once, in the first section"
+    assert not any("--help" in line for line in lines)
+    index = ["- [`ottla topic`](#ottla-topic): Topics.", "    - [`ottla topic create`](#ottla-topic-create): Create one.", ""]
+    assert docs.command_index(tree) == index
 
 
 def test_the_readme_opens_with_the_two_commands_and_names_every_target() -> None:
