@@ -54,6 +54,10 @@ class Session:
         before, self.connection = self.connection, connection
         return before != connection
 
+    def forget_connection(self) -> None:
+        """The answer to the last heartbeat became a refusal, so the next answer must have the assignment."""
+        self.connection = ""
+
 
 class Refresh:
     """Times of a modern group, as soft state: the last look-up of its topics, the last match of its regular expressions, and the end of a

@@ -30,6 +30,7 @@ def extend(shard: GroupShard, group_id: str, member_id: str, timeout_ms: int, ru
     if session is None:
         session = shard.sessions[group_id, member_id] = Session()
     session.deadline_ms = now_ms + timeout_ms
+    draft.on_refusal(lambda _repair, _code: session.forget_connection())
     if session.timer_ms is None or session.timer_ms > session.deadline_ms:
         _watch(shard, group_id, member_id, session, rules, draft, now_ms)
     return session

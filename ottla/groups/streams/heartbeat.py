@@ -91,6 +91,8 @@ def _beat(shard: GroupShard, command: StreamsHeartbeat, reply: Reply, now_ms: in
         raise ApiError(ErrorCode.FENCED_MEMBER_EPOCH, "the topology of the group is unknown; the member must join again")
     if facts != before:
         change.put_member(member_id, facts)
+    if before is not None and facts.process_id != before.process_id:
+        _leave_process(change, command)
     _check_tasks(state.configured, change.group, facts, command)
     _update_group(shard, change, state, draft, now_ms, wants_other=wants_other)
     position = next_position(change.group, member_id, command.owned)
@@ -155,6 +157,15 @@ def _merge(before: StreamsFacts | None, command: StreamsHeartbeat) -> StreamsFac
         endpoint=command.endpoint if command.endpoint is not None else facts.endpoint,
         tags=command.tags if command.tags is not None else facts.tags,
     )
+
+
+def _leave_process(change: StreamsChange, command: StreamsHeartbeat) -> None:
+    """Takes the tasks of a member's former process away: its new process may have some of them already. Raises INVALID_REQUEST unless the
+    member joins and thus has no tasks.
+    """
+    if command.member_epoch != JOINING_EPOCH:
+        raise invalid("only a member that joins may name another process")
+    change.put_position(command.member_id, change.group.new_position)
 
 
 def _take_topology(shard: GroupShard, change: StreamsChange, command: StreamsHeartbeat) -> bool:

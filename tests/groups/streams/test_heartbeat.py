@@ -212,6 +212,18 @@ def test_the_first_assignment_waits_for_more_members() -> None:
     assert group_of(world).state is STABLE and group_of(world).target_epoch == group_of(world).epoch == 3
 
 
+def test_tasks_whose_answer_was_lost_and_then_refused_are_sent_again() -> None:
+    world = ready_world()
+    first, second = Client(world, "a", process="p"), Client(world, "b", process="p")
+    settle(first, second)
+    world.run("set-group streams.num.standby.replicas=1")  # a new epoch with the same target
+    first.connections += 1
+    world.run("refuse NOT_ENOUGH_REPLICAS")
+    assert first.send().error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    answer = first.send()
+    assert answer.tasks == {key: tuple(mine) for key, mine in first.tasks.items()}
+
+
 def test_a_revoked_task_is_given_only_when_it_is_released() -> None:
     world = ready_world()
     first, second = Client(world, "a"), Client(world, "b")
@@ -264,6 +276,21 @@ def test_a_static_member_keeps_its_tasks_over_a_restart() -> None:
     assert after.tasks == had and sorted(group_of(world).facts) == ["b", "c"]
     assert first.send(member_epoch=2, topology=None).error is ErrorCode.FENCED_INSTANCE_ID
     assert Client(world, "d", instance_id="i").send().error is ErrorCode.UNRELEASED_INSTANCE_ID
+
+
+def test_a_member_of_another_process_begins_without_tasks() -> None:
+    """Its new process may have a task of the former one already, and no process has a task twice."""
+    world = ready_world(streams_num_standby_replicas=1)
+    first, other = Client(world, "a", process="p", instance_id="i"), Client(world, "b", process="q")
+    settle(first, other)
+    first.send(member_epoch=-2, topology=None)
+    after = Client(world, "c", process="q", instance_id="i")
+    after.beat()
+    check_no_overlap([after, other])
+    settle(other, after)
+    check_no_overlap([after, other])
+    assert sum(map(len, after.tasks.values())) == sum(map(len, other.tasks.values())) == 4
+    assert other.send(process_id="r").error is ErrorCode.INVALID_REQUEST, "only a member that joins is of another process"
 
 
 def test_another_topology_is_refused_while_the_group_has_members() -> None:
