@@ -82,8 +82,12 @@ STREAMS_OFFSETS = (
     attribute("CURRENT-OFFSET", "current_offset", is_verbose=True),
     attribute("LEADER-EPOCH", "leader_epoch", is_verbose=True),
     attribute("LOG-END-OFFSET", "log_end_offset", is_verbose=True),
-    attribute("OFFSET-LAG", "lag", 0),
 )
+
+
+def streams_offsets(rows: Sequence[Any], *, is_verbose: bool) -> str:
+    """Returns the table of a streams group's offsets. Kafka pads its last column only in the verbose table."""
+    return table((*STREAMS_OFFSETS, attribute("OFFSET-LAG", "lag", 15 if is_verbose else 0)), rows, is_verbose=is_verbose)
 
 
 def consumer_members(group: Any, *, is_verbose: bool) -> str:
@@ -148,11 +152,11 @@ def streams_members(group: Any, *, is_verbose: bool) -> str:
         ToolColumn("GROUP", lambda _: group.group_id),
         ToolColumn("TARGET-ASSIGNMENT-EPOCH", lambda _: group.assignment_epoch, 25, is_verbose=True),
         attribute("TOPOLOGY-EPOCH", "topology_epoch", 14, is_verbose=True),
-        attribute("MEMBER", "member_id", 6),
+        attribute("MEMBER", "member_id"),
         ToolColumn("MEMBER-PROTOCOL", lambda member: "classic" if member.is_classic else "streams", is_verbose=True),
         attribute("MEMBER-EPOCH", "epoch", is_verbose=True),
-        attribute("PROCESS", "process_id", 7),
-        attribute("CLIENT-ID", "client_id", 9),
+        attribute("PROCESS", "process_id"),
+        attribute("CLIENT-ID", "client_id"),
         ToolColumn("ASSIGNMENTS", lambda member: _tasks_text(member, is_verbose=is_verbose), 0),
     )
     return table(columns, group.members, is_verbose=is_verbose)
@@ -171,13 +175,15 @@ def _tasks_text(member: Any, *, is_verbose: bool) -> str:
 
 
 def streams_state(group: Any, where: str, *, is_verbose: bool) -> str:
-    """Returns the table with the state of a streams group. `where` names its coordinator."""
+    """Returns the table with the state of a streams group, below the remark that it has no members. `where` names its coordinator."""
+    remark = f"\nError: Streams group '{group.group_id}' has no active members.\n" if group.state == "Empty" else ""
     columns = (
         attribute("GROUP", "group_id"),
         ToolColumn("COORDINATOR (ID)", lambda _: where, 25),
+        attribute("ASSIGNOR", "assignor", is_verbose=True),
         attribute("STATE", "state", 25),
         attribute("GROUP-EPOCH", "epoch", is_verbose=True),
         attribute("TARGET-ASSIGNMENT-EPOCH", "assignment_epoch", 25, is_verbose=True),
         ToolColumn("#MEMBERS", lambda found: len(found.members), 0),
     )
-    return table(columns, [group], is_verbose=is_verbose)
+    return remark + table(columns, [group], is_verbose=is_verbose)

@@ -12,10 +12,10 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.name_pattern import NamePattern, PatternError
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Args, UsageError, command, flag, hidden, option
-from ottla.cli.groups import group, reset_offsets, share_group, streams_group
+from ottla.cli.groups import group, reset_offsets, share_group
 from ottla.cli.groups.group_commands import Kind, check_list_filters, delete_groups, listed_groups
 from ottla.cli.groups.group_options import chosen_groups, parse_scope, scope_partitions
-from ottla.cli.kafka_tools import group_columns
+from ottla.cli.kafka_tools import group_columns, streams_groups
 from ottla.cli.kafka_tools.group_columns import ToolColumn, attribute, item, table
 from ottla.cli.kafka_tools.usage import action_of, java_error, plain_message
 from ottla.cli.output import write, write_error
@@ -35,7 +35,7 @@ class GroupTool(NamedTuple):
     stops_at_unknown: bool
     """Whether `--describe` ends at the first group that does not exist. Otherwise it reports the group and continues."""
     remark: Callable[[Args, Any], str]
-    offset_columns: Sequence[ToolColumn]
+    offsets: Callable[..., str]
     without_offsets: str
     is_spaced: bool
     """Whether a blank line precedes each table of `--describe`, and two spaces precede the id of a coordinator."""
@@ -52,6 +52,11 @@ class GroupTool(NamedTuple):
     delete: Callable[[Cluster, Sequence[str]], dict[str, str]]
     """Deletes groups. Returns the reason for each group that was not deleted."""
     delete_offsets: Callable[[Cluster, Args], int]
+    plan_table: Callable[[Mapping[str, ResetPlan]], str]
+    internal_topics: Callable[[Cluster, Args, Sequence[str]], Mapping[str, Sequence[str]]] = lambda *_: {}
+    """Returns the topics to delete with each group, before anything is changed."""
+    views: Mapping[str, Callable[[Cluster, str], bool]] = {}
+    """More views of `--describe` by their option. Each returns whether there was something to print."""
 
 
 def _add(tool: GroupTool) -> None:
@@ -60,10 +65,6 @@ def _add(tool: GroupTool) -> None:
         option("--type", nargs="?", action="append", const="", metavar="TYPE[,...]", help="show types; with --list only these"),
         hidden("--new-consumer", action="store_true"),
     )
-    of_streams = (
-        option("--input-topic", action="append", dest="topic", metavar="TOPIC[:P,...]", help="a source topic; repeatable"),
-        flag("--all-input-topics", dest="all_topics", help="all source topics of the topology"),
-    )
     names = [action.replace("_", "-") for action in ACTIONS]
 
     @command(
@@ -71,7 +72,7 @@ def _add(tool: GroupTool) -> None:
         f"{tool.noun.capitalize()} groups, as kafka-{tool.noun}-groups has it.",
         *(flag(f"--{name}", help=f"{name} groups" if "-" not in name else name.replace("-", " ")) for name in names),
         *(only_consumers if "validate_regex" in tool.actions else ()),
-        *(of_streams if tool.noun == "streams" else ()),
+        *(streams_groups.OPTIONS if tool.noun == "streams" else ()),
         option("--group", action="append", default=[], metavar="GROUP", help="a group, repeatable"),
         flag("--all-groups", help="every group"),
         option("--state", nargs="?", action="append", const="", metavar="STATE[,...]", help="show states; with --list only these"),
@@ -138,8 +139,10 @@ def _list(cluster: Cluster, tool: GroupTool, args: Args) -> int:
 
 
 def _describe(cluster: Cluster, tool: GroupTool, args: Args) -> int:
-    if sum((args.offsets, args.members, args.state is not None)) > 1:
-        raise UsageError("Option [describe] takes at most one of these options: [members], [offsets], [state]")
+    view = next((name for name in tool.views if getattr(args, name)), None)
+    if sum((args.offsets, args.members, args.state is not None, view is not None)) > 1:
+        known = ", ".join(f"[{name}]" for name in sorted(["members", "offsets", "state", *tool.views]))
+        raise UsageError(f"Option [describe] takes at most one of these options: {known}")
     is_refused, before = False, "\n" * tool.is_spaced
     for name in chosen_groups(cluster, args, tool.kind.protocols):
         try:
@@ -150,6 +153,9 @@ def _describe(cluster: Cluster, tool: GroupTool, args: Args) -> int:
             _write_failure(tool, error)
             is_refused = True
             continue
+        if view is not None:
+            is_refused = not tool.views[view](cluster, name) or is_refused
+            continue
         if remark := tool.remark(args, found):
             write_error(f"\n{remark}\n")
         if args.members:
@@ -159,7 +165,7 @@ def _describe(cluster: Cluster, tool: GroupTool, args: Args) -> int:
             where = f"{cluster.metadata.brokers.get(found.coordinator)} {' ' * tool.is_spaced}({found.coordinator})"
             write(before + tool.state(found, where, is_verbose=args.verbose))
         elif rows := tool.kind.offset_rows(cluster, found, False):
-            write(before + table(tool.offset_columns, rows, is_verbose=args.verbose))
+            write(before + tool.offsets(rows, is_verbose=args.verbose))
         else:
             write(tool.without_offsets.format(name))
     return 1 if is_refused else 0
@@ -198,7 +204,9 @@ def _reset(cluster: Cluster, tool: GroupTool, args: Args) -> int:
     for plan in plans.values():
         for warning in plan.warnings:
             write_error(f"warning: {warning}\n")
+    doomed = tool.internal_topics(cluster, args, list(plans))
     failures = reset_offsets.execute(cluster, plans, tool.kind.offsets) if args.execute else {}
+    is_clean = streams_groups.clean_after_reset(cluster, {} if failures else doomed)
     if not args.execute and not args.dry_run:
         write_error("nothing was changed; add --execute to do it\n")
     if args.export:
@@ -206,28 +214,34 @@ def _reset(cluster: Cluster, tool: GroupTool, args: Args) -> int:
 
         write(format_reset_file(plans, is_quoted=False) + "\n")
     else:
-        write("\n" + _plan_table(plans))
+        write(tool.plan_table(plans))
     for (name, partition), failed in failures.items():
         write_error(f"error: {name}, {partition}: {failed.code.name}\n")
-    return 1 if failures else 0
+    return 0 if is_clean and not failures else 1
 
 
 def _plan_table(plans: Mapping[str, ResetPlan]) -> str:
     rows = [(name, *step.partition, step.new) for name, plan in plans.items() for step in plan.steps]
-    return table([item("GROUP", 0), item("TOPIC", 1), item("PARTITION", 2, 10), item("NEW-OFFSET", 3, 0)], rows)
+    return "\n" + table([item("GROUP", 0), item("TOPIC", 1), item("PARTITION", 2, 10), item("NEW-OFFSET", 3, 0)], rows)
 
 
 def _delete(cluster: Cluster, tool: GroupTool, args: Args) -> int:
     names = chosen_groups(cluster, args, tool.kind.protocols)
+    doomed = tool.internal_topics(cluster, args, names)
     reasons = tool.delete(cluster, names)
+    is_clean, remark = streams_groups.clean_after_deletion(
+        cluster, {name: topics for name, topics in doomed.items() if name not in reasons}
+    )
     deleted = ", ".join(f"'{name}'" for name in names if name not in reasons)
     if not reasons:
         write(f"Deletion of requested {tool.noun} groups ({deleted}) was successful.\n" if deleted else "")
-        return 0
-    write(f"\nError: Deletion of some {tool.noun} groups failed:\n")
-    write("".join(f"* Group '{name}' could not be deleted due to: {reason}\n" for name, reason in reasons.items()))
-    write(f"\nThese {tool.noun} groups were deleted successfully: {deleted}\n" if deleted else "")
-    return 1
+    else:
+        write(f"\nError: Deletion of some {tool.noun} groups failed:\n")
+        write("".join(f"* Group '{name}' could not be deleted due to: {reason}\n" for name, reason in reasons.items()))
+        end = "." * (tool is STREAMS)
+        write(f"\nThese {tool.noun} groups were deleted successfully: {deleted}{end}\n" if deleted else "")
+    write(remark)
+    return 0 if is_clean and not reasons else 1
 
 
 # Consumer groups
@@ -239,17 +253,25 @@ def _consumer_remark(_: Args, found: Any) -> str:
     return "" if found.state in ("Stable", "Dead") else f"Warning: Consumer group '{found.group_id}' is rebalancing."
 
 
-def _consumers_active(args: Args, error: reset_offsets.ActiveError) -> None:
+def _active(empty_plan: str, args: Args, error: reset_offsets.ActiveError) -> None:
     if not args.export:
         why = f"Assignments can only be reset if the group '{error.group}' is inactive, but the current state is {error.state}."
-        write(f"\nError: {why}\n\n" + _plan_table({}))
+        write(f"\nError: {why}\n{empty_plan}")
 
 
 def _delete_committed(cluster: Cluster, args: Args) -> int:
     if len(args.group) != 1 or not args.topic:
         raise UsageError("--delete-offsets takes one --group and one or more --topic")
+    return _delete_committed_of(cluster, args.group[0], sorted(_named_partitions(cluster, args.topic)))
+
+
+def _delete_input(cluster: Cluster, args: Args) -> int:
     name = args.group[0]
-    partitions = sorted(_named_partitions(cluster, args.topic))
+    partitions = streams_groups.committed_input(cluster, name) if args.all_topics else _named_partitions(cluster, args.topic)
+    return _delete_committed_of(cluster, name, sorted(partitions))
+
+
+def _delete_committed_of(cluster: Cluster, name: str, partitions: list[TopicPartition]) -> int:
     try:
         results = group_admin.delete_offsets(cluster, name, partitions)
         failure = "Encountered some partition-level error, see the follow-up details." if any(results.values()) else ""
@@ -286,7 +308,7 @@ def _share_remark(args: Args, found: Any) -> str:
 
 
 def _check_usage(args: Args, action: str) -> None:
-    """Raises UsageError for options that Kafka's tools for share and streams groups refuse before they contact a broker."""
+    """Raises UsageError for options that Kafka's tool for share groups refuses before they contact a broker."""
     if action in ("delete", "describe"):
         if args.group and args.all_groups:
             raise UsageError(f"Option [{action}] takes either [group] or [all-groups], not both.")
@@ -332,7 +354,7 @@ CONSUMERS = GroupTool(
     actions=(*ACTIONS, "validate_regex"),
     stops_at_unknown=False,
     remark=_consumer_remark,
-    offset_columns=group_columns.CONSUMER_OFFSETS,
+    offsets=partial(table, group_columns.CONSUMER_OFFSETS),
     without_offsets="",
     is_spaced=True,
     has_empty_members=True,
@@ -340,9 +362,10 @@ CONSUMERS = GroupTool(
     state=group_columns.consumer_state,
     list_width=10,
     check_usage=lambda args, action: None,
-    active=_consumers_active,
+    active=partial(_active, _plan_table({})),
     delete=lambda cluster, names: {name: java_error(error) for name, error in delete_groups(cluster, names).items()},
     delete_offsets=_delete_committed,
+    plan_table=_plan_table,
 )
 SHARES = GroupTool(
     noun="share",
@@ -350,7 +373,7 @@ SHARES = GroupTool(
     actions=ACTIONS,
     stops_at_unknown=True,
     remark=_share_remark,
-    offset_columns=group_columns.SHARE_OFFSETS,
+    offsets=partial(table, group_columns.SHARE_OFFSETS),
     without_offsets="\nShare group '{}' has no offset information.\n",
     is_spaced=True,
     has_empty_members=False,
@@ -361,25 +384,29 @@ SHARES = GroupTool(
     active=lambda _, error: write_error(f"Share group '{error.group}' is not empty.\n"),
     delete=partial(_delete_of_kind, share_group.KIND, "is not a share group"),
     delete_offsets=_delete_starts,
+    plan_table=_plan_table,
 )
 
 STREAMS = GroupTool(
     noun="streams",
-    kind=streams_group.KIND,
+    kind=streams_groups.KIND,
     actions=ACTIONS,
     stops_at_unknown=True,
-    remark=lambda _args, found: streams_group.KIND.remark(found),
-    offset_columns=group_columns.STREAMS_OFFSETS,
+    remark=lambda args, found: "" if args.state is not None else streams_groups.KIND.remark(found),
+    offsets=group_columns.streams_offsets,
     without_offsets="",
     is_spaced=False,
     has_empty_members=False,
     members=group_columns.streams_members,
     state=group_columns.streams_state,
     list_width=0,
-    check_usage=_check_usage,
-    active=_consumers_active,
-    delete=partial(_delete_of_kind, streams_group.KIND, "does not exist or is not a streams group"),
-    delete_offsets=_delete_committed,
+    check_usage=streams_groups.check_usage,
+    active=partial(_active, streams_groups.plan_table({})),
+    delete=partial(_delete_of_kind, streams_groups.KIND, "does not exist or is not a streams group"),
+    delete_offsets=_delete_input,
+    plan_table=streams_groups.plan_table,
+    internal_topics=streams_groups.topics_to_delete,
+    views={"topology": streams_groups.write_topology},
 )
 
 for _tool in (CONSUMERS, SHARES, STREAMS):

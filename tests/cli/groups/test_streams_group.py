@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.base.types import TopicPartition
+from ottla.cli.kafka_tools.streams_groups import is_inferred
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.producer import Producer
 from ottla.client.core.admin import create_topic
@@ -39,9 +40,9 @@ def cluster(broker: Broker) -> Iterator[Cluster]:
 class Member:
     """A member with the topology of a count, which reads `lines-...` and repartitions it."""
 
-    def __init__(self, cluster: Cluster, group: str, lines: str) -> None:
+    def __init__(self, cluster: Cluster, group: str, lines: str, words: str = "-words", totals: str = "-totals") -> None:
         self.cluster, self.group, self.lines = cluster, group, lines
-        self.words, self.totals = f"{group}-words", f"{group}-totals"
+        self.words, self.totals = group + words, group + totals
         self.epoch, self.tasks = 0, dict[str, list[int]]()
         create_topic(cluster, self.lines, partitions=2)
         with Producer(cluster) as producer:
@@ -87,6 +88,25 @@ class Member:
     def leave(self) -> None:
         self.beat(-1)
 
+    def describe(self) -> None:
+        """Sends the description of its topology, with a global store."""
+        nodes = [
+            TopologyDescriptionNode(name="lines", node_type=1, source_topics=[self.lines], successors=["count"]),
+            TopologyDescriptionNode(name="count", node_type=2, stores=["totals"], successors=["words"]),
+            TopologyDescriptionNode(name="words", node_type=3, sink_topic=self.words),
+        ]
+        table = TopologyDescriptionGlobalStore(
+            source=TopologyDescriptionNode(name="all", node_type=1, source_topics=[self.lines], successors=["fill"]),
+            processor=TopologyDescriptionNode(name="fill", node_type=2, stores=["everything"]),
+        )
+        whole = TopologyDescription(
+            subtopologies=[TopologyDescriptionSubtopology(subtopology_id="0", nodes=nodes)], global_stores=[table]
+        )
+        request = StreamsGroupTopologyDescriptionUpdateRequest(
+            group_id=self.group, member_id="m", topology_epoch=0, topology_description=whole
+        )
+        assert self.cluster.run(self.cluster.core.ask_coordinator(GROUP, self.group, request)).error_code == 0
+
 
 @pytest.fixture
 def member(cluster: Cluster) -> Member:
@@ -116,25 +136,12 @@ def test_the_description_of_a_topology_is_shown(ottla: Ottla, member: Member, cl
     group = member.group
     missing = ottla("streams-group", "topology", group)
     assert missing.code == 1 and f"no member of streams group '{group}' has described its topology" in missing.err
-    nodes = [
-        TopologyDescriptionNode(name="lines", node_type=1, source_topics=[member.lines], successors=["count"]),
-        TopologyDescriptionNode(name="count", node_type=2, stores=["totals"], successors=["words"]),
-        TopologyDescriptionNode(name="words", node_type=3, sink_topic=member.words),
-    ]
-    table = TopologyDescriptionGlobalStore(
-        source=TopologyDescriptionNode(name="all", node_type=1, source_topics=[member.lines]),
-        processor=TopologyDescriptionNode(name="fill", node_type=2, stores=["everything"]),
-    )
-    whole = TopologyDescription(
-        subtopologies=[TopologyDescriptionSubtopology(subtopology_id="0", nodes=nodes)], global_stores=[table]
-    )
-    request = StreamsGroupTopologyDescriptionUpdateRequest(group_id=group, member_id="m", topology_epoch=0, topology_description=whole)
-    assert cluster.run(cluster.core.ask_coordinator(GROUP, group, request)).error_code == 0
+    member.describe()
     assert [line.split() for line in ottla("streams-group", "topology", group).out.splitlines()[1:]] == [
         [group, "0", "lines", "source", member.lines, "-", "count"],
         [group, "0", "count", "processor", "-", "totals", "words"],
         [group, "0", "words", "sink", member.words, "-", "-"],
-        [group, "-", "all", "source", member.lines, "-", "-"],
+        [group, "-", "all", "source", member.lines, "-", "fill"],
         [group, "-", "fill", "processor", "-", "everything", "-"],
     ]
     assert "not found" in ottla("streams-group", "topology", "nothing-of-the-kind").err
@@ -161,27 +168,91 @@ def test_offsets_are_reset_and_deleted_when_the_members_have_left(ottla: Ottla, 
     assert group not in ottla("streams-group", "list").out
 
 
-# kafka-streams-groups
+# kafka-streams-groups; tests/clients/test_streams_tools.py compares its output with that of Kafka's tool
 
 
 def test_kafkas_tool(ottla: Ottla, member: Member) -> None:
-    """Apache Kafka's tool prints the same about the same group, apart from the order of partitions."""
     group = f"{member.group:<15}"
 
     def lines(*words: str) -> list[str]:
         return ottla("kafka-streams-groups.sh", *words, "--group", member.group).out.splitlines()
 
-    assert member.group in ottla("kafka-streams-groups", "--list").out.splitlines()
     assert f"{group} Stable" in ottla("kafka-streams-groups", "--list", "--state").out.splitlines()
     assert lines("--describe")[:2] == ["GROUP           TOPIC           PARTITION  OFFSET-LAG", f"{group} {member.lines:<15} 0          6"]
-    (row,) = lines("--describe", "--members")[1:]
-    assert row.startswith(f"{group} m      {PROCESS}    ") and row.endswith(" ACTIVE: 0:[0,1]; 1:[0,1]; ")
-    assert lines("--describe", "--members", "--verbose")[1].endswith(" TARGET-ACTIVE: 0:[0,1]; 1:[0,1]; ")
-    assert lines("--describe", "--state")[0] == "GROUP           COORDINATOR (ID)          STATE                     #MEMBERS"
-    refused = ottla("kafka-streams-groups", "--delete", "--group", member.group, "--group", "nope")
-    assert refused.code == 1
-    assert f"GroupNotEmptyException: Streams group '{member.group}' is not EMPTY." in refused.out
-    assert "Group 'nope' does not exist or is not a streams group." in refused.out
     member.leave()
-    assert f"{group} {member.lines:<15} 0          0" in lines("--reset-offsets", "--to-earliest", "--all-input-topics", "--execute")
+    commit_offsets(member.cluster, member.group, {TopicPartition(member.lines, 0): 4})
+    reset = lines("--reset-offsets", "--to-earliest", "--all-input-topics", "--execute")
+    assert f"{member.group:<30} {member.lines:<30} 0          0              " in reset
     assert "successful" in ottla("kafka-streams-groups", "--delete", "--group", member.group).out
+
+
+def test_kafkas_tool_shows_the_topology_as_kafka_streams_does(ottla: Ottla, member: Member) -> None:
+    shown = ottla("kafka-streams-groups", "--describe", "--topology", "--group", member.group)
+    assert (shown.code, shown.out) == (1, f"\nError: No topology description is stored for streams group '{member.group}'.\n")
+    member.describe()
+    shown = ottla("kafka-streams-groups", "--describe", "--topology", "--group", member.group)
+    assert (shown.code, shown.out) == (0, TOPOLOGY.format(lines=member.lines, words=member.words))
+    assert "[members], [offsets], [state], [topology]" in ottla(
+        "kafka-streams-groups", "--describe", "--topology", "--members", "--group", member.group
+    ).err
+
+
+TOPOLOGY = """Topologies:
+   Sub-topology: 0
+    Source: lines (topics: [{lines}])
+      --> count
+    Processor: count (stores: [totals])
+      --> words
+      <-- lines
+    Sink: words (topic: {words})
+      <-- count
+
+   Sub-topology: 1 for global store (will not generate tasks)
+    Source: all (topics: [{lines}])
+      --> fill
+    Processor: fill (stores: [everything])
+      --> none
+      <-- all
+
+
+"""
+
+
+def test_kafkas_tool_deletes_internal_topics(ottla: Ottla, cluster: Cluster) -> None:
+    """Those that are named, or all whose names Kafka Streams could have made; never another topic of the cluster."""
+    number = uuid.uuid4().hex[:4]
+    member = Member(cluster, f"d-{number}", f"in-{number}", "-words-repartition").begin()
+    member.leave()
+    commit_offsets(cluster, member.group, {TopicPartition(member.lines, 0): 4})
+
+    def run(*words: str) -> Any:
+        return ottla("kafka-streams-groups", *words, "--group", member.group)
+
+    reset = ("--reset-offsets", "--to-earliest", "--all-input-topics", "--execute")
+    refused = run(*reset, "--delete-internal-topic", member.lines)
+    assert refused.code == 1 and f"'{member.lines}' is not an internal topic of the group '{member.group}'." in refused.out
+    assert committed_offsets(cluster, member.group)[TopicPartition(member.lines, 0)].offset == 4, "nothing was changed"
+    assert run(*reset, "--delete-internal-topic", member.words).code == 0
+    assert run(*reset, "--delete-internal-topic", member.words).code == 1, "it does not exist any more"
+    assert {member.lines, member.totals} <= set(cluster.topic_names()) and member.words not in cluster.topic_names()
+    create_topic(cluster, member.words, partitions=2)
+    deleted = run("--delete", "--delete-all-internal-topics")
+    assert f"The internal topic '{member.totals}' is not inferred as internal" in deleted.out
+    assert f"Deletion of associated internal topics of the streams groups ('{member.group}') was successful." in deleted.out
+    assert {member.lines, member.totals} <= set(cluster.topic_names()) and member.words not in cluster.topic_names()
+
+
+@pytest.mark.parametrize(
+    ("topic", "is_internal"),
+    [
+        ("app-totals-changelog", True),
+        ("app-words-repartition", True),
+        ("app-x-subscription-response-topic", True),
+        ("app-KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-0000000007-topic", True),
+        ("app-a-KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-x-topic", False),
+        ("other-totals-changelog", False),
+        ("app-orders", False),
+    ],
+)
+def test_topics_that_look_internal(topic: str, is_internal: bool) -> None:
+    assert is_inferred(topic, "app") is is_internal
